@@ -26,13 +26,14 @@ test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" g
 test-forecasting: $(FORECASTING)/.installed  ## the adapters for forecasting libraries, in .venv-forecasting
 	OMP_NUM_THREADS=1 $(FORECASTING)/bin/python -m pytest tests/forecasting src/ddpn/forecasting $(ARGS)
 
-lint: $(STAMP)  ## ruff (lint and format), spelling, vocabulary, documented parameters, mypy
+lint: $(STAMP)  ## ruff (lint and format), spelling, vocabulary, documented parameters, mypy, imports
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(VENV)/bin/codespell
 	$(PY) tools/check_vocabulary.py
 	$(PY) tools/check_docstrings.py
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
 
 bench: $(STAMP)  ## time distributions, training and predictions; results go to benchmarks/results
 	$(PY) benchmarks/distributions.py --out benchmarks/results

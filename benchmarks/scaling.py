@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import polars as pl
 import torch
+from streaming import _resident, generate, part
 
 import ddpn.workflow.large_tables as large_tables
 from ddpn.members.network_options import NetworkOptions
@@ -35,11 +36,10 @@ from ddpn.members.stream_schedule import CHUNK_ROWS, Chunks
 from ddpn.members.trees.boosting import Growing, Settings
 from ddpn.members.trees.streamed import _Chunks, _StreamedData
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
+from ddpn.networks.training import Runtime
 from ddpn.sample import Sample
-from ddpn.training import Runtime
 from ddpn.workflow.parts import Parts, part_content
 from ddpn.workflow.plan import Plan
-from streaming import _resident, generate, part
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
 #: Rows of the table that trees are measured by: enough that memory per row is seen above all else.
@@ -155,9 +155,9 @@ class _Generated(Stream):
 
 def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
     """Mean, median, mode, interval and variances of networks alone."""
-    from ddpn.predictions.request import Request
-    from ddpn.predictions.table import prediction_table
     from ddpn.predictor import Predictor
+    from ddpn.workflow.prediction_request import Request
+    from ddpn.workflow.prediction_table import prediction_table
 
     predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
     seconds, _ = measured(lambda: [prediction_table(predictor, X[i : i + 4096], Request()) for i in (0, 4096)])

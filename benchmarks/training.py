@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from ddpn.backbones import MLP
-from ddpn.heads import Head, make_head
-from ddpn.model import CountModel
+from ddpn.networks.backbones import MLP
+from ddpn.networks.heads import Head, make_head
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.sample import Sample
-from ddpn.training import Runtime, TrainingConfig, fit
 
 ROWS, COLUMNS, BATCH, MEMBERS, HIDDEN = 80_000, 35, 128, 5, (128, 128, 128, 64)
 #: What the project asks for.

@@ -14,9 +14,9 @@ import torch
 
 from ddpn import DDPNRegressor, DoublePoisson, NegativeBinomial, discretized
 from ddpn.distributions import variance_limits
-from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, panels, style
-from ddpn.heads import make_head
 from ddpn.metrics import covered, crps
+from ddpn.networks.heads import make_head
+from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, panels, style
 
 PICTURES = Path(__file__).parent / "pictures"
 #: A clinic with so many chairs: no count can lie above.

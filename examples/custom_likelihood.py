@@ -16,9 +16,9 @@ from torch.distributions import constraints
 
 from ddpn import DDPNRegressor, Poisson
 from ddpn.distributions import CountDistribution
-from ddpn.heads import HEADS, Head
-from ddpn.heads.clamps import bend, log_mean
-from ddpn.heads.head import promoted
+from ddpn.networks.heads import HEADS, Head
+from ddpn.networks.heads.clamps import bend, log_mean
+from ddpn.networks.heads.head import promoted
 
 #: Bounds on the log-odds of a row that is always 0; no data could distinguish values beyond them.
 LOG_ODDS = (-12.0, 12.0)

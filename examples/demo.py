@@ -106,7 +106,7 @@ def write_wave(out: Path) -> Path:
     """Write draws of the simulation, with the part of the split that each row belongs to."""
     import polars
 
-    from ddpn.datasets import simulate
+    from ddpn.paper.datasets import simulate
 
     drawn, path = simulate("wave"), out / "wave.csv"
     part = {row: name for name in ("train", "validation", "test") for row in drawn.split.rows(name).tolist()}
@@ -137,7 +137,7 @@ def against_truth(path: Path, points: int) -> dict[str, tuple[float, float, floa
     import polars
     import torch
 
-    from ddpn.datasets import SIMULATIONS
+    from ddpn.paper.datasets import SIMULATIONS
     from ddpn.predictor import MIXTURE
     from ddpn.workflow.model_folder import load
 

@@ -18,11 +18,11 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 from safetensors.torch import load_file, save_file
 
-from ddpn.backbones import MLP
-from ddpn.heads import make_head
-from ddpn.model import CountModel
+from ddpn.networks.backbones import MLP
+from ddpn.networks.heads import make_head
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.sample import Sample
-from ddpn.training import Runtime, TrainingConfig, fit
 
 #: What `build` returns: a model, training rows, validation rows, and how to train it.
 Work = tuple[CountModel, Sample, Sample, TrainingConfig]

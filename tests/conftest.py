@@ -120,8 +120,8 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def rewrite() -> Callable[..., None]:
     """Change a saved model and update its hashes, as somebody would who wants it to be loaded."""
-    from ddpn.files import sha256
-    from ddpn.model_files import _checksum
+    from ddpn.storage.files import sha256
+    from ddpn.storage.model_files import _checksum
 
     def change(folder: Path, files: dict[str, bytes] | None = None, **manifest: Any) -> None:
         known = json.loads((folder / "model.json").read_text()) | manifest

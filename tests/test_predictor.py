@@ -12,12 +12,12 @@ from ddpn import predictor as module
 from ddpn.calibration import intervals
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, level_needed
-from ddpn.heads import make_head
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.member import Member, arrays_to_bytes
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
+from ddpn.networks.heads import make_head
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample

@@ -25,7 +25,7 @@ from benchmarks.prove import page
 from benchmarks.prove.catalogue import PROOFS
 from benchmarks.prove.proof import ROOT, Place, Result
 
-from ddpn.files import write_text
+from ddpn.storage.files import write_text
 
 
 def source() -> str:

@@ -16,8 +16,8 @@ from benchmarks.prove.sandbox import Watch, sandboxed
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from ddpn.files import sha256
 from ddpn.runtime.errors import DDPNError
+from ddpn.storage.files import sha256
 
 #: What a prediction of a model with strange numbers may end with, as in `ddpn.serving.model`.
 IN_PREDICTIONS = (DDPNError, ValueError, ArithmeticError)

@@ -46,7 +46,7 @@ def onnx_files(watch: Watch, file: str, cases: int, number: int) -> None:
 
 def table_files(watch: Watch, cases: int, number: int) -> None:
     """Files of every ending, damaged or of another type than their ending says."""
-    from ddpn.workflow.reading import read
+    from ddpn.tables.reading import read
 
     frame = table(40)
     frame = frame.with_columns(pl.Series("when", ["2024-02-03"] * 40), pl.Series("text", ['a "b", c\n;'] * 40))

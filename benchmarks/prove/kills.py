@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.prove.commands import Commands, commands
 from benchmarks.prove.proof import FIT, Place, Result, listing, table
 
-from ddpn.model_files import read_files, read_manifest
+from ddpn.storage.model_files import read_files, read_manifest
 
 #: Rows of the table to predict: four parts.
 ROWS = 100_000

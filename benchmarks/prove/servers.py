@@ -18,14 +18,14 @@ import httpx
 from benchmarks.prove.fuzz_models import rewritten
 from benchmarks.prove.proof import Place, Result, ddpn, environment, listing
 
-from ddpn.model_files import read_files, read_manifest
+from ddpn.storage.model_files import read_files, read_manifest
 
 ROW = {"age": 50.0, "ward": "A"}
 #: Replaces the model in "served.model" by the one of the first and the second folder in turn, as `ddpn fit` does.
 REPLACE = """
 import sys, time
 from pathlib import Path
-from ddpn.model_files import read_files, read_manifest, write_model
+from ddpn.storage.model_files import read_files, read_manifest, write_model
 known = []
 for path in map(Path, sys.argv[1:3]):
     manifest = read_manifest(path)

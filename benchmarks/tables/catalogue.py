@@ -113,7 +113,7 @@ def _statsmodels(name: str) -> Any:
 def _file(name: str) -> Any:
     import pandas
 
-    from ddpn.datasets import data_folder
+    from ddpn.paper.datasets import data_folder
 
     return pandas.read_csv(data_folder() / name)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError, TrainingError
 
 if TYPE_CHECKING:
-    from ddpn.diagnosis import diagnose
+    from ddpn.analysis.diagnosis import diagnose
+    from ddpn.analysis.explanations import explain
     from ddpn.distributions import (
         ConwayMaxwellPoisson,
         Discretized,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         discretized,
     )
     from ddpn.estimators import BoostedCountRegressor, CountGLM, CountRegressor, DDPNRegressor
-    from ddpn.explanations import explain
 
 _DISTRIBUTIONS = (
     "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
@@ -29,7 +29,7 @@ _DISTRIBUTIONS = (
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
 _LAZY |= {"BoostedCountRegressor": "ddpn.estimators.boosted", "DDPNRegressor": "ddpn.estimators.ddpn_regressor"}
-_LAZY |= {"diagnose": "ddpn.diagnosis", "explain": "ddpn.explanations"}
+_LAZY |= {"diagnose": "ddpn.analysis.diagnosis", "explain": "ddpn.analysis.explanations"}
 
 __all__ = [
     "BoostedCountRegressor",

@@ -18,19 +18,19 @@ from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.calibration.saving import SavedCalibration
-from ddpn.count_range import CountRange
 from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.recording import bounded, limited
-from ddpn.features.table import reading_once
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import copies_of, restored
 from ddpn.members.member import Member
-from ddpn.model_files import read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
 from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, rows_named, take_rows
+from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.tables.count_range import CountRange
+from ddpn.tables.encoding.table import reading_once
 
 #: How the mixture is called beside its members.
 MIXTURE = "mixture"

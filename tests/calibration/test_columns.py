@@ -16,7 +16,7 @@ from ddpn.calibration.columns import (
 )  # fmt: skip
 from ddpn.calibration.profile import with_absent
 from ddpn.calibration.tails import UpperTail, counted, mean_excess
-from ddpn.features.table import Column
+from ddpn.tables.encoding.table import Column
 
 WHOLE = slice(None)
 

@@ -9,8 +9,8 @@ import torch
 from ddpn import ConfigError, CountGLM, InputError, Poisson
 from ddpn.calibration.groups import IntervalGroups, grouping
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at, level_needed
-from ddpn.features.canonical import group_labels
 from ddpn.sample import Sample
+from ddpn.tables.encoding.canonical import group_labels
 
 RNG = np.random.default_rng(0)
 N = 3000

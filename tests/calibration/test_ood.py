@@ -7,8 +7,8 @@ from torch.distributions import Normal
 
 from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError, Mixture
 from ddpn.calibration.ood import OODScores
-from ddpn.datasets import simulate
 from ddpn.metrics import OOD_SCORES
+from ddpn.paper.datasets import simulate
 
 
 def gaps(x) -> list[Mixture]:

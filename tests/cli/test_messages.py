@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from ddpn.cli.messages import with_options
-from ddpn.heads.likelihoods import DESCRIPTIONS, SHIPPED
+from ddpn.networks.heads.likelihoods import DESCRIPTIONS, SHIPPED
 
 OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column", "use": "--use"}
 

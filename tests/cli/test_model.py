@@ -16,13 +16,13 @@ import pytest
 import torch
 from filelock import FileLock
 
-from ddpn.heads import MixedHead
+from ddpn.networks.heads import MixedHead
+from ddpn.tables.reading import read
 from ddpn.workflow import fitting
 from ddpn.workflow.fitting import Fitted
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import plan_of
 from ddpn.workflow.preparing import identity, prepare
-from ddpn.workflow.reading import read
 
 COMPARED = ("constant", "poisson_glm", "trees")
 #: A fit that takes half a second.
@@ -439,9 +439,9 @@ def written(monkeypatch):
         path.write_text("<!doctype html>")
         calls.append(parts)
 
-    module = ModuleType("ddpn.report")
+    module = ModuleType("ddpn.analysis.report")
     module.write_report = write_report
-    monkeypatch.setitem(sys.modules, "ddpn.report", module)
+    monkeypatch.setitem(sys.modules, "ddpn.analysis.report", module)
     return calls
 
 

@@ -11,9 +11,9 @@ import pytest
 from ddpn.cli.tables import only_command
 from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
-from ddpn.predictions.request import Request
 from ddpn.predictor import MIXTURE
 from ddpn.workflow.model_folder import describe, load
+from ddpn.workflow.prediction_request import Request
 
 
 def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files):

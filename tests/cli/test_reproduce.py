@@ -9,7 +9,7 @@ import time
 import pytest
 import requests
 
-from ddpn.experiments import catalogue, inputs, runner
+from ddpn.paper.experiments import catalogue, inputs, runner
 
 TINY = {
     "title": "A test",
@@ -95,7 +95,7 @@ def test_an_unknown_key_of_a_file_is_one_sentence_and_code_2(ddpn, monkeypatch, 
 def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
     refused = lambda *arguments, **options: (_ for _ in ()).throw(requests.ConnectionError())
-    monkeypatch.setattr("ddpn.datasets.sources._download", refused)
+    monkeypatch.setattr("ddpn.paper.datasets.sources._download", refused)
     found = on_cpu(ddpn, "bikes")
     assert found.exit_code == 1
     assert "bikes: Cannot download https://" in found.output
@@ -110,7 +110,7 @@ def test_an_interrupt_says_how_to_resume_and_shows_what_is_finished(tiny, ddpn, 
             raise KeyboardInterrupt
         return usual(run, *rest)
 
-    monkeypatch.setattr("ddpn.experiments.workers.execute", execute)
+    monkeypatch.setattr("ddpn.paper.experiments.workers.execute", execute)
     found = on_cpu(ddpn, "tiny")
     assert found.exit_code == 130
     assert found.stderr == "Stopped. Finished runs are kept: the same command resumes from here.\n"

@@ -8,7 +8,7 @@ import pytest
 
 from ddpn.cli.console import show
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts, number
-from ddpn.workflow.roles import Column, Roles
+from ddpn.tables.roles import Column, Roles
 
 
 def text(table) -> str:

@@ -13,13 +13,13 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn.predictions.request import Request
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.workflow import table_blocks
+from ddpn.tables import table_blocks
+from ddpn.tables.tables import Tables
 from ddpn.workflow.cluster_blocks import ClusterBlocks, _Actor, predict_on_cluster
 from ddpn.workflow.model_folder import load
+from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.streaming import predict_to
-from ddpn.workflow.tables import Tables
 
 ROWS, PARTS = 90, 12
 REQUEST = Request(quantiles=(0.2,), keep=True)
@@ -27,8 +27,8 @@ REQUEST = Request(quantiles=(0.2,), keep=True)
 DRIVER = f"""
 import os, signal, sys
 from ddpn.runtime.cluster import RayCluster
-from ddpn.workflow import table_blocks
-from ddpn.predictions.request import Request
+from ddpn.tables import table_blocks
+from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.cluster_blocks import predict_on_cluster
 
 table_blocks.ROWS = {ROWS}

@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 import torch
 
-from ddpn.experiments.catalogue import select
-from ddpn.experiments.inputs import rows_of
-from ddpn.experiments.results import folder_of, state_of
-from ddpn.experiments.runner import execute
-from ddpn.tensor_files import read
+from ddpn.paper.experiments.catalogue import select
+from ddpn.paper.experiments.inputs import rows_of
+from ddpn.paper.experiments.results import folder_of, state_of
+from ddpn.paper.experiments.runner import execute
+from ddpn.storage.tensor_files import read
 
 SMALL = ["--num-cpus", "1", "--object-store-memory", "80000000", "--min-worker-port", "0", "--max-worker-port", "0"]
 SMALL += ["--include-log-monitor", "false"]  # ddpn keeps the logs of workers quiet

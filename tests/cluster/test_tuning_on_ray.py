@@ -7,9 +7,9 @@ import polars as pl
 
 from ddpn.members import fit_jobs
 from ddpn.runtime.jobs import run
-from ddpn.tuning import search, tune
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
+from ddpn.workflow.tuning import search, tune
 
 QUICK = {
     "members": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "device": "cpu",

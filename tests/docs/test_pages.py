@@ -10,10 +10,10 @@ import typer.main
 from typer.testing import CliRunner
 
 from ddpn.cli import app
-from ddpn.datasets import DATASETS
-from ddpn.experiments import catalogue
-from ddpn.heads import HEADS
 from ddpn.members import MEMBERS
+from ddpn.networks.heads import HEADS
+from ddpn.paper.datasets import DATASETS
+from ddpn.paper.experiments import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ddpn import DDPNRegressor
-from ddpn.heads import HEADS
+from ddpn.networks.heads import HEADS
 
 #: Likelihoods whose heads share all code that estimators use with one that is there.
 ALIKE = (

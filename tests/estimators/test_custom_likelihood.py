@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from ddpn import ConfigError, CountGLM, DDPNRegressor
 from ddpn.cli import app
 from ddpn.distributions import CountDistribution
-from ddpn.heads import HEADS, Head
-from ddpn.heads.clamps import log_mean
+from ddpn.networks.heads import HEADS, Head
+from ddpn.networks.heads.clamps import log_mean
 
 
 class Geometric(CountDistribution):

@@ -14,9 +14,9 @@ from sklearn.linear_model import PoissonRegressor
 from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import StandardScaler
 
-from ddpn.datasets import load
 from ddpn.distributions import DoublePoisson
 from ddpn.estimators import CountGLM
+from ddpn.paper.datasets import load
 from ddpn.runtime.errors import ConfigError, InputError
 
 RNG = np.random.default_rng(11)

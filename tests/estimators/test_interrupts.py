@@ -5,8 +5,8 @@ import pytest
 
 from ddpn import DDPNRegressor
 from ddpn.members.constant import Constant
+from ddpn.networks.training.loop import Training
 from ddpn.runtime.errors import InputError
-from ddpn.training.loop import Training
 
 #: Two batches per epoch of 200 rows.
 BATCHES = {"training_options": {"batch_size": 100}}

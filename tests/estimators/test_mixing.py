@@ -9,8 +9,8 @@ from ddpn import CountRegressor, DDPNRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError
+from ddpn.networks.training.loop import Training
 from ddpn.runtime.errors import InputError
-from ddpn.training.loop import Training
 
 #: Three batches per epoch.
 QUICK = {"epochs": 2, "training_options": {"batch_size": 100}}

@@ -12,11 +12,11 @@ from rich import console
 from scipy import sparse
 
 from ddpn import ConfigError, DDPNRegressor, InputError
-from ddpn.datasets.tabular import length_of_stay
 from ddpn.estimators.fitting import held_out, merge_equal_rows
 from ddpn.members import network_options
+from ddpn.networks.training.loop import Training
+from ddpn.paper.datasets.tabular import length_of_stay
 from ddpn.sample import Sample
-from ddpn.training.loop import Training
 
 #: Three batches per epoch of 270 rows instead of 17.
 BATCHES = {"batch_size": 100}

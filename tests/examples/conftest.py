@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from ddpn.heads import HEADS
+from ddpn.networks.heads import HEADS
 
 ROOT = Path(__file__).parents[2]
 

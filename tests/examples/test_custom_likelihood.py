@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-_HEADS = Path(__file__).parents[1] / "heads"
+_HEADS = Path(__file__).parents[1] / "networks" / "heads"
 _shared = runpy.run_path(str(_HEADS / "conftest.py"))
 slopes, overdispersed = _shared["slopes"], _shared["overdispersed"]
 # All of the contract that speaks of a head, for this one.

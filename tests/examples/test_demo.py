@@ -7,7 +7,7 @@ import polars
 import pytest
 import torch
 
-from ddpn.datasets import simulate
+from ddpn.paper.datasets import simulate
 from ddpn.workflow.model_folder import load
 
 
@@ -19,11 +19,11 @@ def demo(example):
 @pytest.fixture(scope="module")
 def folder(demo, tmp_path_factory):
     """A run with a short report in place of the real one, which tests/cli writes."""
-    module = ModuleType("ddpn.report")
+    module = ModuleType("ddpn.analysis.report")
     module.write_report = lambda path, progress, **parts: path.write_text(f"<!doctype html>{sorted(parts)}")
     out = tmp_path_factory.mktemp("demo") / "new"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "ddpn.report", module)
+        patch.setitem(sys.modules, "ddpn.analysis.report", module)
         demo.run(out, fast=True)
     return out
 

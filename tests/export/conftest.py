@@ -11,11 +11,11 @@ import torch
 
 from ddpn.export import export_onnx
 from ddpn.export.families import LARGEST
-from ddpn.features import FeatureEncoder
-from ddpn.heads import make_head
 from ddpn.members.glm import GLM
 from ddpn.members.linear import Linear
+from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
+from ddpn.tables.encoding import FeatureEncoder
 
 LEVELS = (0.01, 0.1, 0.9, 0.99)
 #: The parity that is promised: relative for moments, absolute for probabilities. Quantiles are equal.

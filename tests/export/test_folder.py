@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.export import describe_onnx, export_onnx
-from ddpn.predictions.request import Request
-from ddpn.predictions.table import prediction_table
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.model_folder import load
+from ddpn.workflow.prediction_request import Request
+from ddpn.workflow.prediction_table import prediction_table
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx-node"
 QUICK = 'members = 2\nhidden = [8]\nepochs = 2\ndevice = "cpu"\ncompare_with = ["constant"]\nmix_with = []\n'
@@ -178,7 +178,7 @@ def test_a_failed_write_leaves_the_old_file(model, tmp_path, monkeypatch):
     def fail(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ddpn.files.os.replace", fail)
+    monkeypatch.setattr("ddpn.storage.files.os.replace", fail)
     with pytest.raises(OSError, match="No space left"):
         export_onnx(model, path, overwrite=True)
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("model.onnx", "old")]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.count_range import CountRange
 from ddpn.export import export_onnx
 from ddpn.export.families import LARGEST
-from ddpn.heads import HEADS
 from ddpn.members.constant import Constant
+from ddpn.networks.heads import HEADS
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
+from ddpn.tables.count_range import CountRange
 
 FAMILIES = ("poisson", "double_poisson", "negative_binomial")
 EXPORTED = (*FAMILIES, *(f"{kind}_{name}" for kind in ("zero_inflated", "hurdle") for name in FAMILIES), "mixed")

@@ -7,8 +7,6 @@ import pytest
 
 from ddpn import CountGLM, DDPNRegressor
 from ddpn.export import export_onnx
-from ddpn.features import FeatureEncoder
-from ddpn.heads import make_head
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
@@ -19,9 +17,11 @@ from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.mean import FoldMean
 from ddpn.members.trees.member import Trees
+from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
+from ddpn.tables.encoding import FeatureEncoder
 
 
 def rows(n: int, seed: int, levels: int = 40) -> pl.DataFrame:

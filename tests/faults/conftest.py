@@ -15,10 +15,10 @@ def place(tmp_path_factory):
     try:
         from benchmarks.prove.proof import Place
 
+        from ddpn.tables.reading import read
         from ddpn.workflow.fitting import fit
         from ddpn.workflow.plan import Plan
         from ddpn.workflow.preparing import prepare
-        from ddpn.workflow.reading import read
 
         found = Place(tmp_path_factory.mktemp("prove"), share=0.0)
         model = {"members": 2, "hidden": (8,), "epochs": 2, "device": "cpu", "likelihood": "double_poisson"}

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from ddpn.model_files import read_manifest
 from ddpn.runtime.errors import InputError
+from ddpn.storage.model_files import read_manifest
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from ddpn.model_files import read_manifest, read_unchanged
 from ddpn.runtime.errors import InputError
+from ddpn.storage.model_files import read_manifest, read_unchanged
 
 
 def test_a_killed_command_can_be_given_again(place):
@@ -25,7 +25,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from ddpn.cli.console import friendly_errors
-from ddpn.model_files import read_files, read_manifest, write_model
+from ddpn.storage.model_files import read_files, read_manifest, write_model
 manifest = read_manifest(Path("m"))
 files = read_files(Path("m"), manifest)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

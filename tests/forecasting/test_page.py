@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.heads import make_head
+from ddpn.networks.heads import make_head
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "forecasting.md"
 LIBRARIES = {

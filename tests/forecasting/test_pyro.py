@@ -11,7 +11,7 @@ from pyro.infer.autoguide import AutoDelta
 
 import ddpn
 from ddpn.forecasting.pyro import DoublePoisson
-from ddpn.heads import make_head
+from ddpn.networks.heads import make_head
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

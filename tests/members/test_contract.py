@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 import torch
 
-from ddpn.heads import make_head
 from ddpn.members import MEMBERS, Member
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
+from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 

@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 from ddpn import CountRegressor, DDPNRegressor, InputError
 from ddpn.cli import app
 from ddpn.distributions import CountDistribution
-from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.members import MEMBERS, Member
 from ddpn.members.folds import CrossFitted
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
+from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.workflow.model_folder import load
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from ddpn.distributions import Poisson
-from ddpn.heads import make_head
 from ddpn.members.blending import mix_members
 from ddpn.members.constant import Constant
 from ddpn.members.folds import CrossFitted, Folds, copies_of, restored
@@ -16,6 +15,7 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees
+from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 
 ROWS = 240

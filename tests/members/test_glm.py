@@ -5,11 +5,11 @@ import pytest
 import statsmodels.api as sm
 
 from ddpn import CountGLM
-from ddpn.features import FeatureEncoder
-from ddpn.heads import make_head
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.member import NotApplicableError
+from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
+from ddpn.tables.encoding import FeatureEncoder
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.heads import make_head
 from ddpn.members import large_networks
 from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
+from ddpn.networks.heads import make_head
+from ddpn.networks.training import loop
 from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
-from ddpn.training import loop
 
 # A network without hidden layers cannot learn counts that are high on both sides.
 LINEAR = NetworkOptions(hidden=(), members=3, epochs=4, batch_size=32, numeric="standard")

@@ -5,11 +5,11 @@ import polars as pl
 import pytest
 import torch
 
-from ddpn.features import FeatureEncoder
-from ddpn.heads import make_head
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
+from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
+from ddpn.tables.encoding import FeatureEncoder
 
 OPTIONS = {"members": 2, "hidden": (16,), "epochs": 8, "batch_size": 64, "numeric": "standard"}
 

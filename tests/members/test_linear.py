@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from ddpn.heads import make_head
 from ddpn.members.linear import fit_linear
+from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 
 RNG = np.random.default_rng(3)

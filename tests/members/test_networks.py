@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from ddpn.distributions import Poisson
-from ddpn.heads import make_head
 from ddpn.members import networks as networks_module
 from ddpn.members.network_options import NetworkOptions, auto_numeric
 from ddpn.members.networks import Networks
+from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 

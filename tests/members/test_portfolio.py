@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from ddpn import CountRegressor
-from ddpn.heads import make_head
 from ddpn.members.blending import MixtureScores, mix_members
 from ddpn.members.candidates import chosen_candidates, default_candidates
 from ddpn.members.constant import Constant
@@ -17,6 +16,7 @@ from ddpn.members.member import NotApplicableError
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.portfolio import Candidate, Portfolio
 from ddpn.metrics import crps
+from ddpn.networks.heads import make_head
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample

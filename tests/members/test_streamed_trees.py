@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.heads import make_head
 from ddpn.members.candidates import default_candidates
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.trees import streamed
 from ddpn.members.trees.member import Trees
 from ddpn.metrics import crps
+from ddpn.networks.heads import make_head
 from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
 

@@ -9,11 +9,11 @@ import torch
 from safetensors.numpy import load, save
 
 from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson
-from ddpn.heads import make_head
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees import boosting
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees
+from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 

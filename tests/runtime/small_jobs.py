@@ -59,8 +59,8 @@ def fit_networks(data, seed, seconds=0.0, fails_in=None, begun_in=None):
     """
     from ddpn.members.network_options import NetworkOptions
     from ddpn.members.networks import Networks
+    from ddpn.networks.training import Runtime
     from ddpn.sample import Sample
-    from ddpn.training import Runtime
 
     if begun_in is not None:
         (Path(begun_in) / f"{seed}-{uuid4().hex}").touch()
@@ -75,7 +75,7 @@ def fit_networks(data, seed, seconds=0.0, fails_in=None, begun_in=None):
 
 
 class Dying:
-    """Builds the training of tests/training/one_training.py; process 1 kills itself once, in its second epoch."""
+    """Builds the training of tests/networks/training; process 1 kills itself once, in its second epoch."""
 
     def __init__(self, program, folder):
         self.program, self.folder = program, folder

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.predictions.request import Request
 from ddpn.runtime.errors import ConfigError
 from ddpn.serving import Limits, create_app
 from ddpn.serving.problems import RequestError
 from ddpn.serving.schemas import DEFAULT_OUTPUTS, Wanted
 from ddpn.workflow.prediction import predict as predict_table
+from ddpn.workflow.prediction_request import Request
 
 
 def served(app):

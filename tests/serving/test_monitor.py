@@ -7,14 +7,14 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from ddpn.analysis.monitoring import Check, monitor
+from ddpn.analysis.monitoring.columns import column_checks
+from ddpn.analysis.monitoring.result import decided
 from ddpn.calibration.columns import fit_column
 from ddpn.calibration.profile import with_absent
 from ddpn.cli import app as program
-from ddpn.features.table import Column
-from ddpn.monitoring import Check, monitor
-from ddpn.monitoring.columns import column_checks
-from ddpn.monitoring.result import decided
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.tables.encoding.table import Column
 
 
 def numbers(values) -> Column:

@@ -5,11 +5,11 @@ import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.predictions.request import Request
 from ddpn.serving import create_app
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.prediction import predict
+from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 
 

@@ -7,9 +7,9 @@ import torch
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels
 from ddpn.distributions import Censored, NegativeBinomial
 from ddpn.estimators import CountGLM
-from ddpn.heads import make_head
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
+from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 
 LIMIT = 5

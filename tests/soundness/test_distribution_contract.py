@@ -14,7 +14,7 @@ from ddpn.distributions import (
     Truncated,
 )
 from ddpn.export.links import parts_of
-from ddpn.heads import HEADS, DoublePoissonHead, MixedHead, NegativeBinomialHead, PoissonHead
+from ddpn.networks.heads import HEADS, DoublePoissonHead, MixedHead, NegativeBinomialHead, PoissonHead
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from ddpn.estimators import CountGLM, CountRegressor
-from ddpn.heads import HEADS, make_head
-from ddpn.heads.clamps import mean_preserving_log_gamma
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
 from ddpn.members.trees.member import Trees
+from ddpn.networks.heads import HEADS, make_head
+from ddpn.networks.heads.clamps import mean_preserving_log_gamma
 from ddpn.sample import Sample
 
 DECADES = range(-3, 3)

@@ -7,11 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.analysis.leaderboard import leaderboard
+from ddpn.tables.roles import Roles
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.leaderboard import leaderboard
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.roles import Roles
 
 
 def persons(number: int, rows: int, seed: int, spread: float = 0.7) -> pl.DataFrame:

@@ -9,10 +9,10 @@ from scipy import stats
 
 from ddpn.distributions import DoublePoisson, Mixture
 from ddpn.estimators import CountGLM, DDPNRegressor
-from ddpn.heads import make_head
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
 from ddpn.members.trees.member import Trees
+from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.tables.leaks import find_leaks
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.leaks import find_leaks
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from ddpn import DDPNRegressor
 from ddpn.cli import app
 from ddpn.runtime.errors import InputError
-from ddpn.workflow import table_blocks
+from ddpn.tables import table_blocks
 
 PART, PARTS = 1_000_000, 13
 

@@ -6,15 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.analysis.leaderboard import score_rows
+from ddpn.analysis.report import write_report
 from ddpn.distributions import Recalibrated
-from ddpn.predictions.request import Request
-from ddpn.report import write_report
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.leaderboard import score_rows
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.plan import Plan, plan_of
 from ddpn.workflow.prediction import predict, report_parts
+from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 
 

@@ -12,18 +12,18 @@ import polars as pl
 import pytest
 import torch
 
+from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import PRIOR_ROWS
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
-from ddpn.files import folder_lock
-from ddpn.heads import PoissonHead
 from ddpn.members.folds import copies_of
 from ddpn.members.glm import PoissonGLM
+from ddpn.networks.heads import PoissonHead
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import InputError
+from ddpn.storage.files import folder_lock
 from ddpn.workflow import fitting
 from ddpn.workflow.fitting import fit, fit_into
-from ddpn.workflow.leaderboard import leaderboard
 from ddpn.workflow.model_folder import CHECKPOINT, load
 from ddpn.workflow.preparing import checkpoint_of, identity, prepare
 

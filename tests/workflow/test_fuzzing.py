@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ddpn.estimators import DDPNRegressor
-from ddpn.features import FeatureEncoder
 from ddpn.runtime.errors import DDPNError
+from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.reading import read
+from ddpn.tables.roles import Roles
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
-from ddpn.workflow.reading import read
-from ddpn.workflow.roles import Roles
 
 #: Cases of each of the five tests.
 CASES = int(os.environ.get("DDPN_FUZZ", "100")) // 5

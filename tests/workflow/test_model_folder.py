@@ -10,8 +10,8 @@ import pytest
 
 from ddpn import DDPNRegressor
 from ddpn.members.constant import Constant
-from ddpn.model_files import MANIFEST, check_destination, write_model
 from ddpn.runtime.errors import InputError
+from ddpn.storage.model_files import MANIFEST, check_destination, write_model
 from ddpn.workflow.model_folder import CHECKPOINT, TASK, describe, load, read_task
 
 

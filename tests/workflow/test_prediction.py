@@ -5,14 +5,14 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from ddpn.predictions.request import Request
+from ddpn.analysis.verdict import verdict
 from ddpn.runtime.errors import InputError
 from ddpn.workflow import prediction
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load
 from ddpn.workflow.prediction import evaluate, predict, report_parts, rows_to_score
+from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.verdict import verdict
 
 COLUMNS = ["mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev", "ood_pvalue"]
 

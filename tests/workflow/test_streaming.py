@@ -10,13 +10,14 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from ddpn.predictions.request import Request
 from ddpn.runtime.errors import InputError
-from ddpn.workflow import prediction, table_blocks
+from ddpn.tables import table_blocks
+from ddpn.tables.tables import Tables
+from ddpn.workflow import prediction
 from ddpn.workflow.parts import Parts, part_content
 from ddpn.workflow.prediction import predict
+from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.streaming import predict_to
-from ddpn.workflow.tables import Tables
 
 
 @pytest.fixture(scope="module")
@@ -190,11 +191,12 @@ def test_a_damaged_parquet_file_names_its_rows(fitted, saved, table, tmp_path):
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
-from ddpn.workflow import prediction, table_blocks
+from ddpn.workflow import prediction
+from ddpn.tables import table_blocks
 from ddpn.workflow.model_folder import load
-from ddpn.predictions.request import Request
+from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.streaming import predict_to
-from ddpn.workflow.tables import Tables
+from ddpn.tables.tables import Tables
 
 table_blocks.ROWS, table_blocks.SMALL, table_blocks._SMALLEST = 40, 0, 1
 folder, (model, source, out, last) = load(Path(sys.argv[1]), mixed_only=True), sys.argv[1:]

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ddpn.calibration.tails import Counted, beyond, counted, mean_excess, tail_edges
-from ddpn.features.table import Column
+from ddpn.tables.encoding.table import Column
 
 #: What a cell is: as usual, missing in a column that sometimes is, missing in one that never was, a level or value that
 #: training did not have, a number above or below all of training.

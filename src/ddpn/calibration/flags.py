@@ -8,10 +8,10 @@ import numpy as np
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.reasons import DISAGREEMENT, flag_reasons, row_reasons
-from ddpn.count_range import CountRange
 from ddpn.members.member import Member
 from ddpn.runtime.errors import InputError
 from ddpn.sample import row_count, take_rows
+from ddpn.tables.count_range import CountRange
 
 
 class OODFlags:

@@ -9,10 +9,10 @@ import narwhals as nw
 import numpy as np
 
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels
-from ddpn.features.canonical import group_labels
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_column, is_integer, listed
 from ddpn.sample import Sample, row_count
+from ddpn.tables.encoding.canonical import group_labels
 
 
 def column_of(X: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from ddpn.distributions import MonotoneMap, Recalibrated
 from ddpn.distributions.recording import limited
 from ddpn.sample import Sample
-from ddpn.splits import FOLDS, fold_numbers
+from ddpn.tables.splits import FOLDS, fold_numbers
 
 
 class Predicts(Protocol):

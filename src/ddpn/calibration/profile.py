@@ -9,10 +9,10 @@ import numpy as np
 from ddpn.calibration.columns import NEVER, NEW, STATES, Cells, ColumnProfile, fit_column
 from ddpn.calibration.joint import Joint
 from ddpn.calibration.tails import LARGEST, UpperTail
-from ddpn.features.kinds import WITH_NUMBERS
-from ddpn.features.table import Column
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.members.reader import TableReader
+from ddpn.tables.encoding.kinds import WITH_NUMBERS
+from ddpn.tables.encoding.table import Column
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
 _CHUNK = 4096

@@ -9,8 +9,8 @@ import numpy as np
 from ddpn.calibration.columns import ABOVE, BELOW, NEVER_MISSING, STATES, UNSEEN, USUAL, Cells, ColumnProfile
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.features.table import Column
 from ddpn.runtime.validation import listed
+from ddpn.tables.encoding.table import Column
 
 #: Reasons of a row that no single column explains.
 COMBINATION, DISAGREEMENT = "unusual combination of values", "the members of the mixture disagree"

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.features import FeatureEncoder
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import is_number
 from ddpn.sample import row_count
+from ddpn.tables.encoding import FeatureEncoder
 
 #: Folds by which a row is scored by a classifier that has not seen it.
 _FOLDS = 5

@@ -16,7 +16,7 @@ def list_() -> None:
     with friendly_errors("Nothing was changed."):
         from rich.table import Table
 
-        from ddpn.datasets import data_folder, dataset_status
+        from ddpn.paper.datasets import data_folder, dataset_status
 
         table = Table("name", "rows", "origin", "license", "state", title=f"Data in {data_folder()}")
         for status in dataset_status():
@@ -29,6 +29,6 @@ def list_() -> None:
 def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `ddpn data list`.")]) -> None:
     """Download a data set if it is not available, or explain where to put it."""
     with friendly_errors("Nothing was changed."):
-        from ddpn.datasets import download
+        from ddpn.paper.datasets import download
 
         typer.echo(download(name))

@@ -79,7 +79,7 @@ def diagnose(
         else:
             _show(found)
         if out is not None:
-            from ddpn.report.diagnosis import write_diagnosis
+            from ddpn.analysis.report.diagnosis import write_diagnosis
 
             write_diagnosis(out, found)
             typer.echo(f"Diagnosis written to {out}", err=True)
@@ -89,10 +89,10 @@ def _diagnosed(
     data: str, given: dict[str, Any], out: Path | None, overwrite: bool, mean_model: str, max_rows: int
 ) -> Any:
     from ddpn.runtime.validation import check_choice, check_integer
+    from ddpn.tables.reading import read
+    from ddpn.tables.writing import check_free
     from ddpn.workflow.diagnosing import diagnose_target, read_target
     from ddpn.workflow.plan import plan_of
-    from ddpn.workflow.reading import read
-    from ddpn.workflow.writing import check_free
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     check_integer("max_rows", max_rows, 50)

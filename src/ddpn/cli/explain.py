@@ -77,8 +77,8 @@ def _explained(
     overwrite: bool, seed: int,
 ) -> tuple[Any, list[int] | None, str]:  # fmt: skip
     from ddpn.runtime.validation import check_choice
+    from ddpn.tables.reading import read
     from ddpn.workflow.model_folder import load, roles_of_model
-    from ddpn.workflow.reading import read
 
     check_choice("of", of, ("mean", "spread"))
     roles = roles_of_model(model, **columns)
@@ -139,7 +139,7 @@ def _column_table(found: Any, most: int) -> "Table":
 
 
 def _range(one: Any, curve: Any) -> str:
-    from ddpn.explanations.plots import shown
+    from ddpn.analysis.explanations.plots import shown
 
     low, high = int(curve.level.argmin()), int(curve.level.argmax())
     if low == high:
@@ -152,7 +152,7 @@ def _show_rows(found: Any, numbers: list[int], most: int) -> None:
 
     from rich.table import Table
 
-    from ddpn.explanations.plots import shown
+    from ddpn.analysis.explanations.plots import shown
 
     value = math.exp if found.log else float
     for place, number in enumerate(numbers):

@@ -10,7 +10,7 @@ from ddpn.cli import options as o
 from ddpn.cli.console import EXIT_CODES, friendly_errors, print_json, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import fact_table, member_words
-from ddpn.model_files import refuses_strange_files
+from ddpn.storage.model_files import refuses_strange_files
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The ONNX file to write, such as model.onnx.")]
 Quantiles = Annotated[
@@ -44,8 +44,8 @@ def export(
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """
     with friendly_errors("Nothing was written."):
-        from ddpn.predictions.request import Request, parse_levels
-        from ddpn.workflow.writing import check_free
+        from ddpn.tables.writing import check_free
+        from ddpn.workflow.prediction_request import Request, parse_levels
 
         levels = parse_levels(quantiles)
         Request(coverage=coverage, quantiles=levels)

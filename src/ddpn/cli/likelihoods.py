@@ -15,7 +15,7 @@ def likelihoods(as_json: o.Json = False) -> None:
     with friendly_errors("Nothing was changed."):
         from rich.table import Table
 
-        from ddpn.heads.likelihoods import DEFAULT_LIKELIHOOD, DESCRIPTIONS
+        from ddpn.networks.heads.likelihoods import DEFAULT_LIKELIHOOD, DESCRIPTIONS
 
         if as_json:
             print_json(DESCRIPTIONS)

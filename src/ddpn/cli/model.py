@@ -17,8 +17,8 @@ from ddpn.cli.context import command_start
 from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, missing_words, model_facts, only_command
-from ddpn.model_files import refuses_strange_files
 from ddpn.runtime.errors import ConfigError
+from ddpn.storage.model_files import refuses_strange_files
 
 #: What Ctrl-C leaves of predictions.
 _KEPT = "Nothing was written. For a long table, the same command continues after the parts that are finished."
@@ -99,7 +99,7 @@ def _fit(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from ddpn.model_files import check_destination
+    from ddpn.storage.model_files import check_destination
     from ddpn.workflow.large_tables import open_table, prepare_stream, stream_facts
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
@@ -217,12 +217,12 @@ def predict(
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
     with friendly_errors(_KEPT):
-        from ddpn.predictions.request import Request, parse_levels
+        from ddpn.analysis.member_names import member_named
         from ddpn.runtime.progress import progress_bar
-        from ddpn.workflow.member_names import member_named
+        from ddpn.tables.tables import Tables
+        from ddpn.tables.writing import check_output
         from ddpn.workflow.model_folder import describe, load, roles_of_model
-        from ddpn.workflow.tables import Tables
-        from ddpn.workflow.writing import check_output
+        from ddpn.workflow.prediction_request import Request, parse_levels
 
         levels = parse_levels(quantiles)
         request = Request(coverage=coverage, quantiles=levels, pmf=pmf, keep=keep, ood=ood)
@@ -325,13 +325,13 @@ def report(
     Example: ddpn report bikes.model bikes.csv -o report.html
     """
     with friendly_errors("Nothing was written."):
-        from ddpn.workflow.writing import check_free
+        from ddpn.tables.writing import check_free
 
         check_free(out, overwrite, data)
         with prompt_ctrl_c("Nothing was written."):
             columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column}
             folder, frame = _model_and_table(model, data, **columns, censored=censored)
-            from ddpn.report import write_report
+            from ddpn.analysis.report import write_report
             from ddpn.workflow.prediction import report_parts
 
             parts = report_parts(folder, frame)
@@ -342,8 +342,8 @@ def report(
 
 def _model_and_table(model: Path, data: str, **columns: str | None) -> tuple[Any, Any]:
     """A loaded model, and a table that has its columns; errors in either are found before torch is imported."""
+    from ddpn.tables.reading import read
     from ddpn.workflow.model_folder import load, roles_of_model
-    from ddpn.workflow.reading import read
 
     roles = roles_of_model(model, **columns)
     frame = read(data, roles.as_text)

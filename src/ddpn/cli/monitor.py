@@ -57,9 +57,9 @@ def monitor(
     Example: ddpn monitor visits.model november.csv -o november.html
     """
     with friendly_errors("Nothing was written."):
+        from ddpn.tables.reading import read
+        from ddpn.tables.writing import check_free
         from ddpn.workflow.model_folder import load, roles_of_model
-        from ddpn.workflow.reading import read
-        from ddpn.workflow.writing import check_free
 
         if out is not None:
             check_free(out, overwrite, data)
@@ -67,7 +67,7 @@ def monitor(
         with prompt_ctrl_c("Nothing was written."):
             frame = read(data, roles_of_model(model, **columns).as_text)
             folder = load(model, mixed_only=False, **columns)
-        from ddpn.monitoring import monitor as compared
+        from ddpn.analysis.monitoring import monitor as compared
 
         with output_to_stderr(), steps() as step:
             names = [name.strip() for name in ignore.split(",") if name.strip()]
@@ -77,7 +77,7 @@ def monitor(
         else:
             _print(found)
         if out is not None:
-            from ddpn.monitoring.page import write_monitoring
+            from ddpn.analysis.monitoring.page import write_monitoring
 
             write_monitoring(out, found, {"model": model.name, "data": data, "fitted": folder.task.get("date")})
             typer.echo(f"Page written to {out}", err=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members import MEMBERS
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 
 _FILES = (
     "CSV, TSV, Excel, JSON lines, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from "

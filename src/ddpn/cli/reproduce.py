@@ -53,7 +53,7 @@ def reproduce(
     Example: ddpn reproduce bikes --quick
     """
     with friendly_errors("Finished runs are kept: the same command resumes from here."):
-        from ddpn.experiments import catalogue
+        from ddpn.paper.experiments import catalogue
         from ddpn.runtime.validation import check_integer
 
         if show:
@@ -68,7 +68,7 @@ def reproduce(
         # Imports torch: not for --list, and not for an option that is invalid.
         from rich.console import Console
 
-        from ddpn.experiments.reproduce import reproduce as run
+        from ddpn.paper.experiments.reproduce import reproduce as run
 
         where = cluster_of(cluster, gpus_per_job, jobs) or jobs
         if not run(experiments, out, Console(), methods, device, where):

@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddpn.count_range import CountRange
+from ddpn.tables.count_range import CountRange
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ddpn.workflow.roles import Column, Roles
+    from ddpn.tables.roles import Column, Roles
 
 #: Columns of a table that are listed one by one.
 _SHOWN = 60

@@ -16,7 +16,7 @@ from ddpn.cli.model import show_fitted, show_prepared, show_stopped, steps
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ddpn.tuning import TuningResult
+    from ddpn.workflow.tuning import TuningResult
 
 Budget = Annotated[
     str | None,
@@ -112,12 +112,12 @@ def _tune(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from ddpn.model_files import check_destination
-    from ddpn.tuning.limits import check_limits
+    from ddpn.storage.model_files import check_destination
+    from ddpn.tables.reading import read
+    from ddpn.tables.writing import check_free
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
-    from ddpn.workflow.reading import read
-    from ddpn.workflow.writing import check_free
+    from ddpn.workflow.tuning.limits import check_limits
 
     plan = plan_of(given, config)
     check_limits(plan, **limits)
@@ -130,8 +130,8 @@ def _tune(
     show_prepared(data, prepared, as_json)
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     # Only now, as they import torch: wrong options and tables are reported at once.
-    from ddpn.report import write_tuning
-    from ddpn.tuning import tune as run
+    from ddpn.analysis.report import write_tuning
+    from ddpn.workflow.tuning import tune as run
 
     n_jobs = cluster_of(*where)
     with output_to_stderr(), steps() as step:

@@ -10,16 +10,16 @@ from ddpn.calibration.profile import FeatureProfile
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
-from ddpn.features.table import Column
-from ddpn.heads import Head, check_likelihood, make_head
 from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees, check_monotone
+from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_integer, check_number, is_number
 from ddpn.sample import Sample, checked_sample
+from ddpn.tables.encoding.table import Column
 
 AUTO = "auto"
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
@@ -35,7 +35,7 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
     ----------
     likelihood : str or sequence of str
         "auto" boosts the mean and learns from out-of-fold predictions whether a Negative Binomial or a Double Poisson
-        fits, and its dispersion. A name in `ddpn.heads.HEADS` boosts all parameters of that likelihood jointly, which
+        fits, and its dispersion. A name in `HEADS` boosts all parameters of that likelihood jointly, which
         takes longer; so does "auto" for bounded and censored counts, with a Double Poisson.
     head_options : dict, optional
         Options of a likelihood that is named.

@@ -7,14 +7,14 @@ from typing import Any
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.estimators.fitting import fit_mixture, held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
-from ddpn.features import FeatureEncoder
-from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.networks import Networks
-from ddpn.model import CountModel
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD
+from ddpn.networks.model import CountModel
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.validation import check_integer, is_number
+from ddpn.tables.encoding import FeatureEncoder
 
 
 class DDPNRegressor(NetworkRegressor):
@@ -26,7 +26,7 @@ class DDPNRegressor(NetworkRegressor):
     ----------
     likelihood : str or sequence of str
         "mixed", a mixture of two Double Poissons and a Negative Binomial with predicted weights, or another name in
-        `ddpn.heads.HEADS`: "double_poisson" (the paper's), "poisson", "negative_binomial", "gaussian", ... Several
+        `networks.heads.HEADS`: "double_poisson" (the paper's), "poisson", "negative_binomial", "gaussian", ... Several
         names make a mixture of these families.
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three of one family; those of

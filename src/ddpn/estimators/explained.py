@@ -5,11 +5,11 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from ddpn.explanations import Contributions, Effects, Importances, Interaction
-from ddpn.explanations import contributions as contributions_of
-from ddpn.explanations import effects as effects_of
-from ddpn.explanations import importance as importance_of
-from ddpn.explanations import interactions as interactions_of
+from ddpn.analysis.explanations import Contributions, Effects, Importances, Interaction
+from ddpn.analysis.explanations import contributions as contributions_of
+from ddpn.analysis.explanations import effects as effects_of
+from ddpn.analysis.explanations import importance as importance_of
+from ddpn.analysis.explanations import interactions as interactions_of
 
 
 class Explained:
@@ -32,7 +32,7 @@ class Explained:
         columns : list of str, optional
             Which to measure. Default: all; of more than 40, those that change predictions most.
         **options
-            `bins`, `max_rows` and `seed`, see `ddpn.explanations.effects`.
+            `bins`, `max_rows` and `seed`, see `ddpn.analysis.explanations.effects`.
 
         Returns
         -------
@@ -64,7 +64,7 @@ class Explained:
         columns : list of str, optional
             The columns whose pairs are measured. Default: the five that change the predicted mean most.
         **options
-            `top`, `max_rows`, `every` and `seed`, see `ddpn.explanations.interactions`.
+            `top`, `max_rows`, `every` and `seed`, see `ddpn.analysis.explanations.interactions`.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class Explained:
         columns : list of str, optional
             Which to measure. Default: all; of more than 40, those that change predictions most.
         **options
-            `repeats`, `max_rows` and `seed`, see `ddpn.explanations.importance`.
+            `repeats`, `max_rows` and `seed`, see `ddpn.analysis.explanations.importance`.
 
         Returns
         -------
@@ -118,7 +118,7 @@ class Explained:
             Explain the predicted mean, or the spread: variance / mean.
         **options
             `background_exposure`, `background_upper`, `method`, `max_predictions` and `seed`, see
-            `ddpn.explanations.contributions`.
+            `ddpn.analysis.explanations.contributions`.
 
         Returns
         -------

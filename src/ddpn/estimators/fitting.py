@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.count_range import CountRange
-from ddpn.heads import Head
 from ddpn.members import choose_weights
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.folds import Folds
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Elsewhere
+from ddpn.networks.heads import Head
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
-from ddpn.splits import held_out_rows
+from ddpn.tables.count_range import CountRange
+from ddpn.tables.splits import held_out_rows
 
 #: With fewer rows none are held out: they are needed for fitting, and would score too noisily.
 MIN_SPLIT_ROWS = 200

@@ -12,12 +12,12 @@ from ddpn.calibration.profile import FeatureProfile
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.predictions import CountPredictions
-from ddpn.heads import HEADS, Head, make_head
 from ddpn.members.design import Design, check_complete, design_of
 from ddpn.members.glm import GLM
 from ddpn.members.linear import LinearFit, fit_linear
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
 from ddpn.members.reader import TableReader
+from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number, listed
@@ -42,7 +42,7 @@ class CountGLM(CountPredictions, BaseEstimator):
     Parameters
     ----------
     likelihood : str
-        A name in `ddpn.heads.HEADS` with a GLM: "double_poisson" (log mu and log gamma), "poisson" (log mu),
+        A name in `ddpn.networks.heads.HEADS` with a GLM: "double_poisson" (log mu and log gamma), "poisson" (log mu),
         "negative_binomial" (log mu and log alpha), "gaussian" (mean and log variance), "natural_gaussian",
         "double_binomial" (logit p and log gamma, with totals as `upper`), "generalized_poisson",
         "conway_maxwell_poisson", and "zero_inflated_..." and "hurdle_..." with the first three (logit pi besides).

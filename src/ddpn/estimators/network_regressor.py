@@ -9,12 +9,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags, check_random_state
 
-from ddpn.count_range import CountRange
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.estimators.saving import plain_options
-from ddpn.heads import Head, check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.fit_jobs import MemberFits
@@ -24,12 +22,14 @@ from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Elsewhere
 from ddpn.members.reader import TableReader
+from ddpn.networks.heads import Head, check_likelihood, make_head
+from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.jobs import is_here
 from ddpn.runtime.validation import check_keys, is_integer
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.storage.results import ResultStore
-from ddpn.training import History, RowStream, Runtime
+from ddpn.tables.count_range import CountRange
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import numpy as np
 from ddpn.calibration.calibrate import calibrate
 from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
-from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import chosen_candidates, default_candidates
 from ddpn.members.folds import Folds
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.members.portfolio import Portfolio
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.durations import parse_duration
@@ -42,7 +42,7 @@ class CountRegressor(NetworkRegressor):
     ----------
     likelihood : str or sequence of str
         "mixed", a mixture of two Double Poissons and a Negative Binomial with predicted weights, or another name in
-        `ddpn.heads.HEADS`: "double_poisson" (the paper's), "poisson", "negative_binomial", "gaussian", ... Several
+        `networks.heads.HEADS`: "double_poisson" (the paper's), "poisson", "negative_binomial", "gaussian", ... Several
         names make a mixture of these families.
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three of one family; those of

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ddpn.model_files import read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
+from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
 
 
 class Saved:

@@ -7,12 +7,12 @@ import numpy as np
 
 from ddpn.export.graph import Graph, Value
 from ddpn.export.table import Table
-from ddpn.features import FeatureEncoder
-from ddpn.features.categorical import CategoricalColumn
-from ddpn.features.numeric import LARGEST, NumericColumn
 from ddpn.members.design import Design
 from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.table import LEVELS, TreeTable
+from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.encoding.categorical import CategoricalColumn
+from ddpn.tables.encoding.numeric import LARGEST, NumericColumn
 
 
 class _Placed(NamedTuple):
@@ -72,7 +72,7 @@ def _blocks(x: Value, key: str, each: Sequence[np.ndarray]) -> Value:
 
 
 def _bounded(graph: Graph, z: Value, limit: float) -> Value:
-    """As `ddpn.features.numeric.bounded`."""
+    """As `ddpn.tables.encoding.numeric.bounded`."""
     z = z.clip(-LARGEST, LARGEST)
     if not np.isfinite(limit):
         return z

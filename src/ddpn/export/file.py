@@ -13,12 +13,12 @@ from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import onnx
 from ddpn.export.source import Source, source_of
-from ddpn.files import write_bytes
-from ddpn.heads import make_head
-from ddpn.predictions.request import Request
+from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
-from ddpn.workflow.writing import check_free
+from ddpn.storage.files import write_bytes
+from ddpn.tables.writing import check_free
+from ddpn.workflow.prediction_request import Request
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within
 #: these bounds; and up to the last number where that is not known.

@@ -8,7 +8,7 @@ import torch
 
 from ddpn.distributions.recalibrated import MonotoneMap
 from ddpn.export.graph import Graph, Value
-from ddpn.predictions.request import quantile_name
+from ddpn.workflow.prediction_request import quantile_name
 
 #: Sums in another order may differ by so much, relatively: quantiles must not.
 _ROUNDING = 1e-13

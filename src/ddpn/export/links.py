@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from ddpn.export.graph import Graph, Operand, Value
-from ddpn.heads import HEADS, Head, mixed, zeros
-from ddpn.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
-from ddpn.heads.likelihoods import SHIPPED
+from ddpn.networks.heads import HEADS, Head, mixed, zeros
+from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
+from ddpn.networks.heads.likelihoods import SHIPPED
 from ddpn.runtime.errors import ConfigError
 
 #: Half-angle steps before the series of the arctangent: what is left is below tan(pi / 16), and the first term that is
@@ -95,7 +95,7 @@ def _double_poisson(raw: list[Value], log_scale: Value | None) -> Piece:
 
 
 def _mean_preserving(log_gamma: Value, log_mu: Value) -> Value:
-    """As `ddpn.heads.clamps.mean_preserving_log_gamma`."""
+    """As `ddpn.networks.heads.clamps.mean_preserving_log_gamma`."""
     mu = log_mu.exp()
     over = (-log_gamma).clip(0.0, np.inf).exp() - 1.0
     under = log_gamma.clip(0.0, np.inf).exp() - 1.0
@@ -144,7 +144,7 @@ def _log_mean(raw: Value, log_scale: Value | None) -> Value:
 
 
 def bend(x: Value, low: Value | float, high: Operand) -> Value:
-    """As `ddpn.heads.clamps.bend`."""
+    """As `ddpn.networks.heads.clamps.bend`."""
     inside = x.clip(low, high)
     return inside + arctangent(x.graph, x - inside)
 

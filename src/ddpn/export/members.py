@@ -90,7 +90,7 @@ def _glm(graph: Graph, member: GLM, rows: Rows) -> Stack:
 
 
 def _constant(graph: Graph, member: Constant, rows: Rows) -> Stack:
-    from ddpn.heads import make_head
+    from ddpn.networks.heads import make_head
 
     head = make_head(member.likelihood) if member.head is None else member.head
     raw = rows.zero.unsqueezed(2) + member.raw.numpy()[None, None]

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddpn.features.kinds import WITH_NUMBERS
-from ddpn.workflow.cells import LOOKS_MISSING, missing_numbers
-from ddpn.workflow.conversion import FALSE, TRUE
-from ddpn.workflow.roles import Roles
+from ddpn.tables.cells import LOOKS_MISSING, missing_numbers
+from ddpn.tables.conversion import FALSE, TRUE
+from ddpn.tables.encoding.kinds import WITH_NUMBERS
+from ddpn.tables.roles import Roles
 
 #: What an input of each kind holds, for people who call the file.
 MEANINGS = {

@@ -9,10 +9,10 @@ from typing import Any
 from ddpn.export.schema import InputColumn, columns_of_features, columns_of_roles
 from ddpn.members.folds import copies_of
 from ddpn.members.member import Member
-from ddpn.model_files import TASK, read_manifest
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.workflow.roles import Roles
+from ddpn.storage.model_files import TASK, read_manifest
+from ddpn.tables.roles import Roles
 
 #: What a saved task tells about the fit, which the file repeats.
 _SUMMARY = ("date", "data", "command", "split", "versions", "test", "leaks", "warnings", "interrupted")

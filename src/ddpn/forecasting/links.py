@@ -5,8 +5,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ddpn.distributions import DoublePoisson
-from ddpn.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma
-from ddpn.heads.head import promoted
+from ddpn.networks.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma
+from ddpn.networks.heads.head import promoted
 
 #: Below, log(softplus(x)) is x up to e^x / 2: less than the rounding of a float32 of that size.
 _LINEAR = -15.0
@@ -76,7 +76,7 @@ def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> Do
       does, whose mean is multiplied while its other parameter stays. So one raw output fits noisy series of any size,
       which matters for networks that do not see the scale.
 
-    gamma is at most 100 times the location (10 for small ones), as in `ddpn.heads.DoublePoissonHead`.
+    gamma is at most 100 times the location (10 for small ones), as in `ddpn.networks.heads.DoublePoissonHead`.
 
     Parameters
     ----------

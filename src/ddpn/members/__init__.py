@@ -6,7 +6,7 @@ A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddpn.registry import Registry
+from ddpn.runtime.registry import Registry
 
 if TYPE_CHECKING:
     from ddpn.members.blending import choose_weights

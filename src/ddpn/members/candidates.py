@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.heads import Head
 from ddpn.members import MEMBERS
 from ddpn.members.constant import Constant
 from ddpn.members.large_networks import LargeNetworks
@@ -14,10 +13,11 @@ from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions, auto_batch_size
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Candidate
+from ddpn.networks.heads import Head
+from ddpn.networks.training import RowStream
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
-from ddpn.splits import FOLDS
-from ddpn.training import RowStream
+from ddpn.tables.splits import FOLDS
 
 NETWORKS, LARGE_NETWORKS = "networks", "large_networks"
 #: Members of the portfolio that take seconds.

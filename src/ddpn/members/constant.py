@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.heads import HEADS, Head, make_head
-from ddpn.heads.start import mean_loss
 from ddpn.members.member import Member, as_tensor, exposure_unit, in_units, json_to_bytes, row_scale
+from ddpn.networks.heads import HEADS, Head, make_head
+from ddpn.networks.heads.start import mean_loss
 from ddpn.sample import Sample, row_count
 
 

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.features.table import Column
 from ddpn.sample import RowError
+from ddpn.tables.encoding.table import Column
 
 
 class Design(NamedTuple):

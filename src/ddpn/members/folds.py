@@ -24,7 +24,7 @@ from torch.distributions import Distribution
 from ddpn.members.blending import as_one
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.sample import Sample
-from ddpn.splits import FOLDS, fold_numbers
+from ddpn.tables.splits import FOLDS, fold_numbers
 
 _PREFIX = "copy-"
 

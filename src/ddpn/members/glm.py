@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.heads import Head, make_head
 from ddpn.members.design import Design, check_complete
 from ddpn.members.linear import Linear, fit_line
 from ddpn.members.member import (
@@ -25,7 +23,9 @@ from ddpn.members.member import (
     row_scale,
 )
 from ddpn.members.reader import TableReader
+from ddpn.networks.heads import Head, make_head
 from ddpn.sample import Sample, row_labels
+from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 
 _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "features.safetensors"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.heads import Head
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Encoded, Networks, Trained
+from ddpn.networks.heads import Head
+from ddpn.networks.training import Streamed, TrainingConfig
 from ddpn.sample import Sample
-from ddpn.training import Streamed, TrainingConfig
 
 #: The short training: steps, and networks of each kind.
 _STEPS, _MEMBERS = 1000, 2

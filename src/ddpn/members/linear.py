@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from scipy.linalg import block_diag
 
-from ddpn.heads import Head
+from ddpn.networks.heads import Head
+from ddpn.networks.training.coordinates import Coordinates, standardize
+from ddpn.networks.training.maximum_likelihood import LinearObjective, Optimum, approach, inverse_information, maximize
 from ddpn.sample import Sample
-from ddpn.training.coordinates import Coordinates, standardize
-from ddpn.training.maximum_likelihood import LinearObjective, Optimum, approach, inverse_information, maximize
 
 
 class Linear(NamedTuple):

@@ -13,13 +13,13 @@ from safetensors.numpy import save as save_arrays
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.heads import Head
+from ddpn.networks.heads import Head
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DDPNError
 from ddpn.sample import Sample
 
 if TYPE_CHECKING:
-    from ddpn.training import RowStream
+    from ddpn.networks.training import RowStream
 
 #: Logarithms to base 2: the count from which on rates are rescaled, and the largest count per unit then. Heads clamp
 #: rates at 2^23.

@@ -11,7 +11,7 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer
 
 if TYPE_CHECKING:
-    from ddpn.training import TrainingConfig
+    from ddpn.networks.training import TrainingConfig
 
 #: Encodings of numbers.
 ENCODINGS = ("standard", "piecewise", "steps")
@@ -51,7 +51,7 @@ class NetworkOptions:
     epochs, batch_size : int or "auto"
         Passes over the training rows, and rows per step. "auto" follows the number of rows.
     lr, weight_decay, warmup, schedule, clip, ema, patience, precision
-        As in `ddpn.training.TrainingConfig`.
+        As in `ddpn.networks.training.TrainingConfig`.
     """
 
     members: int = 5
@@ -101,8 +101,8 @@ class NetworkOptions:
 
     def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
         """The settings of a training on so many rows and columns, validated; `score` is what "auto" means."""
-        from ddpn.backbones.mlp import ACTIVATIONS
-        from ddpn.training.config import TrainingConfig
+        from ddpn.networks.backbones.mlp import ACTIVATIONS
+        from ddpn.networks.training.config import TrainingConfig
 
         check_choice("activation", self.activation, ACTIVATIONS)
         known = {field.name for field in fields(TrainingConfig)}

@@ -13,21 +13,21 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.backbones import MLP, Identity
-from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.features.cross_fitted import OutOfFoldEffects, content_folds, has_effects, without_effects
-from ddpn.features.screening import screened
-from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.member import Member, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
 from ddpn.members.stream_schedule import Chunks, stream_schedule
-from ddpn.model import CountModel
+from ddpn.networks.backbones import MLP, Identity
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import BLOCK, Sample
-from ddpn.splits import FOLDS, fold_numbers
-from ddpn.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
+from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, content_folds, has_effects, without_effects
+from ddpn.tables.encoding.screening import screened
+from ddpn.tables.splits import FOLDS, fold_numbers
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
@@ -74,7 +74,7 @@ class Networks(Member):
     seeds : tuple of int, optional
         A seed per network. Default: drawn from the seed of `fit`.
     runtime : Runtime, optional
-        Device and precision. Default: those of `ddpn.training.fit`.
+        Device and precision. Default: those of `ddpn.networks.training.fit`.
     checkpoint : Path, optional
         A file from which an interrupted training continues.
     verbose : bool

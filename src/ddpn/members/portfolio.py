@@ -16,7 +16,7 @@ from ddpn.members.member import Member, NotApplicableError
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
-from ddpn.splits import held_out_rows
+from ddpn.tables.splits import held_out_rows
 
 #: Rows that weights are chosen by at most.
 _SCORED_ROWS = 5000

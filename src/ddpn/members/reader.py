@@ -5,8 +5,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ddpn.features.kinds import kind_of, read_as_fitted
-from ddpn.features.table import Column, read_table
+from ddpn.tables.encoding.kinds import kind_of, read_as_fitted
+from ddpn.tables.encoding.table import Column, read_table
 
 
 class TableReader(BaseEstimator):

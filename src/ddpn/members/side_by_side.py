@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.model import CountModel
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import OwnRows
 from ddpn.sample import Sample
-from ddpn.training import OwnRows
 
 
 def side_by_side(copies: Sequence[tuple[Any, Any]], each: int) -> OwnRows:

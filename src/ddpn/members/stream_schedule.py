@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from ddpn.training import TrainingConfig
+from ddpn.networks.training import TrainingConfig
 
 #: Rows that are encoded at once: 2 KB per row for 40 columns of numbers in steps.
 CHUNK_ROWS = 16_384

@@ -8,8 +8,8 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture, Recalibrated
 from ddpn.metrics.predictive import known
-from ddpn.registry import Registry
 from ddpn.runtime.errors import InputError
+from ddpn.runtime.registry import Registry
 
 
 def _ensemble(dist: Any, kind: str) -> Mixture:

@@ -38,7 +38,7 @@ def import_ray(module: str = "ray") -> Any:
 
 @dataclass(frozen=True)
 class RayCluster:
-    """A Ray cluster, as `n_jobs` of estimators and of `ddpn.tuning.tune`; needs the extra `cluster`.
+    """A Ray cluster, as `n_jobs` of estimators and of `ddpn.workflow.tuning.tune`; needs the extra `cluster`.
 
     The connection is made on first use and ends with the program, or by `ray.shutdown()`.
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ddpn.analysis.member_names import label_of
 from ddpn.distributions import discretized
-from ddpn.predictions.request import Request, quantile_name
-from ddpn.predictions.table import PredictedRows
 from ddpn.runtime.threads import single_thread
 from ddpn.serving.schemas import Wanted
-from ddpn.workflow.member_names import label_of
+from ddpn.workflow.prediction_request import Request, quantile_name
+from ddpn.workflow.prediction_table import PredictedRows
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400

@@ -6,9 +6,9 @@ import numpy as np
 
 from ddpn.calibration.columns import ColumnProfile, hashed
 from ddpn.calibration.shares import key_shares
-from ddpn.features.table import Column
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
+from ddpn.tables.encoding.table import Column
 
 
 def typical_rows(

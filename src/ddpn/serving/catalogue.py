@@ -8,9 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.model_files import MANIFEST
 from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.serving.model import ServedModel
+from ddpn.storage.model_files import MANIFEST
 
 _LOG = logging.getLogger("ddpn.serving")
 

@@ -11,14 +11,14 @@ import numpy as np
 from pydantic import BeforeValidator, Field, create_model
 
 from ddpn.calibration.columns import ColumnProfile
-from ddpn.features.canonical import canonical_level, canonical_number
 from ddpn.members.known_levels import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
-from ddpn.workflow.cells import missing_numbers
-from ddpn.workflow.dates import DAY, HOUR, MONTH, WEEKDAY
+from ddpn.tables.cells import missing_numbers
+from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
+from ddpn.tables.encoding.canonical import canonical_level, canonical_number
+from ddpn.tables.roles import Column, Roles
 from ddpn.workflow.model_folder import ModelFolder
-from ddpn.workflow.roles import Column, Roles
 
 #: ISO 8601, as JSON Schema's formats "date" and "date-time" have it; seconds and the zone may be left out.
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:[Zz]|[+-]\d{2}:\d{2})?)?")
@@ -164,7 +164,7 @@ def _float(cell: float | None, absent: frozenset[float] = frozenset()) -> float:
 
 
 def _group(cell: Any) -> str:
-    """The name of a group, as `ddpn.features.canonical.group_labels` has it."""
+    """The name of a group, as `ddpn.tables.encoding.canonical.group_labels` has it."""
     return "missing" if cell is None else canonical_number(cell)
 
 
@@ -187,7 +187,7 @@ def _date(zone_name: str) -> Any:
 
 
 def _date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, ...]:
-    """The numbers that a model sees of a date, as `ddpn.workflow.dates.date_parts` has them."""
+    """The numbers that a model sees of a date, as `ddpn.tables.dates.date_parts` has them."""
     if found is None:
         return tuple(_NAN for _ in parts)
     known = {
@@ -200,7 +200,7 @@ def _date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, 
 
 
 def _level_reader(level_kind: str, missing: Sequence[str]) -> Callable[[Any], str | None]:
-    """A reader of levels: their one name (`ddpn.features.canonical`), None for null and words that stand for it."""
+    """A reader of levels: their one name (`tables.encoding.canonical`), None for null and words that stand for it."""
     canonical = canonical_number if level_kind == "number" else canonical_level
     absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing} | {"nan"}
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.explanations.inputs import Inputs as ExplainedInputs
-from ddpn.explanations.shapley import shapley_values
-from ddpn.features.table import Column, PreparedTable
+from ddpn.analysis.explanations.inputs import Inputs as ExplainedInputs
+from ddpn.analysis.explanations.shapley import shapley_values
 from ddpn.serving.background import joined, typical_rows
 from ddpn.serving.columns import ServedColumn, levels_of
 from ddpn.serving.model import Inputs, ServedModel
 from ddpn.serving.problems import Problem, RequestError
 from ddpn.serving.schemas import Row, Wanted
+from ddpn.tables.encoding.table import Column, PreparedTable
 
 #: Predictions per explained row, about; typical rows that it is compared with, at least and at most.
 _PREDICTIONS, _LEAST, _MOST = 4000, 4, 32

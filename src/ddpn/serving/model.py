@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.features.kinds import WITH_NUMBERS
-from ddpn.features.table import Column, PreparedTable
-from ddpn.model_files import read_manifest, read_unchanged
-from ddpn.predictions.table import predict_rows
 from ddpn.serving.answers import answers
 from ddpn.serving.columns import example_row, row_model, served_columns
 from ddpn.serving.problems import REFUSALS, refusal
 from ddpn.serving.schemas import Row, Wanted
+from ddpn.storage.model_files import read_manifest, read_unchanged
+from ddpn.tables.encoding.kinds import WITH_NUMBERS
+from ddpn.tables.encoding.table import Column, PreparedTable
 from ddpn.workflow.model_folder import describe, load
+from ddpn.workflow.prediction_table import predict_rows
 
 
 class Inputs(NamedTuple):

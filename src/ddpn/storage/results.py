@@ -12,8 +12,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from ddpn.files import check_writable, sha256, write_bytes
 from ddpn.runtime.errors import InputError
+from ddpn.storage.files import check_writable, sha256, write_bytes
 
 _ENDING = ".result"
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ddpn.predictions.request import Request
+from ddpn.tables.tables import Place, Tables
 from ddpn.workflow import prediction
 from ddpn.workflow.findings import Findings
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.parts import part_content
-from ddpn.workflow.tables import Place, Tables
+from ddpn.workflow.prediction_request import Request
 
 
 class Predicted(NamedTuple):

@@ -10,17 +10,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.predictions.request import Request
 from ddpn.runtime.cluster import RayCluster, import_ray
 from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.runtime.jobs import JobError
 from ddpn.runtime.threads import limit_threads
+from ddpn.tables.reading import STDIN
+from ddpn.tables.tables import Place, Tables
+from ddpn.tables.writing import check_output
 from ddpn.workflow.block_work import BlocksHere, Predicted
 from ddpn.workflow.model_folder import load, roles_of_model
-from ddpn.workflow.reading import STDIN
+from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.streaming import predict_to
-from ddpn.workflow.tables import Place, Tables
-from ddpn.workflow.writing import check_output
 
 #: Blocks that are a task of Ray together, at most, and tasks of an actor, at least: each task takes the program that
 #: controls the cluster some milliseconds, and what is lost with a worker is a task.
@@ -179,7 +179,7 @@ def predict_on_cluster(
     cluster : RayCluster, optional
         Default: the cluster that this machine belongs to.
     request : Request, optional
-        Which columns to predict (`ddpn.predictions.request.Request`).
+        Which columns to predict (`ddpn.workflow.prediction_request.Request`).
     exposure, upper : str, optional
         Columns with these roles. Default: as in the fit.
     overwrite : bool

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ddpn.sample import Sample
+from ddpn.tables.roles import Roles, report_all
+from ddpn.tables.row_groups import missing_sentences
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import suspected_leaks
 from ddpn.workflow.profiling import roles_of
-from ddpn.workflow.roles import Roles, report_all
-from ddpn.workflow.row_groups import missing_sentences
 
 
 class Target(NamedTuple):
@@ -42,7 +42,7 @@ def diagnose_target(
     target: Target, mean_model: str, max_rows: int, seed: int, progress: Callable[[str], object] | None = None
 ) -> Any:
     """The `Diagnosis`, whose notes have the warnings about the table."""
-    from ddpn.diagnosis import diagnose_sample  # imports torch
+    from ddpn.analysis.diagnosis import diagnose_sample  # imports torch
 
     name = str(target.roles.target)
     found = diagnose_sample(target.sample, name, mean_model, max_rows, seed, progress, target.options)

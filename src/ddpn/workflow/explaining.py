@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.explanations import Contributions, Explanation, contributions
-from ddpn.explanations.inputs import Inputs
-from ddpn.explanations.permutation import Observed
-from ddpn.explanations.summary import explained
-from ddpn.files import write_bytes
+from ddpn.analysis.explanations import Contributions, Explanation, contributions
+from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.permutation import Observed
+from ddpn.analysis.explanations.summary import explained
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.storage.files import write_bytes
+from ddpn.tables.reading import polars
+from ddpn.tables.writing import check_free, check_output, write
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.prediction import rows_to_score
-from ddpn.workflow.reading import polars
-from ddpn.workflow.writing import check_free, check_output, write
 
 #: Endings of images, which need ddpn[plot].
 _IMAGES = (".png", ".svg", ".pdf")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ddpn.calibration.reasons import TableSummary
-from ddpn.predictions.request import Request
 from ddpn.predictor import Predictor
+from ddpn.workflow.prediction_request import Request
 
 
 class Findings:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import Wanted, calibrate
 from ddpn.members.folds import Folds
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock, with_rows
 from ddpn.workflow.interrupts import Interrupts
-from ddpn.workflow.leaderboard import leaderboard
 from ddpn.workflow.preparing import Prepared
 
 #: Rows that the level of all rows counts as in each group.

@@ -16,23 +16,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ddpn.analysis.member_names import label_of
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
-from ddpn.files import check_space, folder_lock
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
-from ddpn.model_files import check_destination
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.threads import single_thread
+from ddpn.storage.files import check_space, folder_lock
+from ddpn.storage.model_files import check_destination
 from ddpn.workflow.budget import Budget
 from ddpn.workflow.finishing import Finish
 from ddpn.workflow.interrupts import Interrupts
 from ddpn.workflow.kept_warnings import kept_warnings
-from ddpn.workflow.member_names import label_of
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 from ddpn.workflow.seen_rows import SeenRows

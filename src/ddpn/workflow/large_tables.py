@@ -13,16 +13,16 @@ from ddpn.members.network_options import SMALL_ROWS
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
-from ddpn.streaming.checks import RoleColumns
-from ddpn.streaming.first_pass import Survey, survey, whole_table
-from ddpn.streaming.memory import fits_memory
-from ddpn.streaming.parts import PARQUET, Parts, find_parts, is_pattern
-from ddpn.streaming.shuffling import shuffled_chunks
+from ddpn.tables.reading import STDIN, read
+from ddpn.tables.roles import Roles
+from ddpn.tables.row_groups import group_labels_of, is_by_inputs
+from ddpn.tables.streaming.checks import RoleColumns
+from ddpn.tables.streaming.first_pass import Survey, survey, whole_table
+from ddpn.tables.streaming.memory import fits_memory
+from ddpn.tables.streaming.parts import PARQUET, Parts, find_parts, is_pattern
+from ddpn.tables.streaming.shuffling import shuffled_chunks
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, prepare
-from ddpn.workflow.reading import STDIN, read
-from ddpn.workflow.roles import Roles
-from ddpn.workflow.row_groups import group_labels_of, is_by_inputs
 from ddpn.workflow.splitting import PARTS
 
 #: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The training rows of many files, as `ddpn.training.RowStream`.
+    """The training rows of many files, as `ddpn.networks.training.RowStream`.
 
     Parameters
     ----------

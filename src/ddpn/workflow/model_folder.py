@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddpn.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
-from ddpn.workflow.roles import Column, Roles
+from ddpn.storage.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
+from ddpn.tables.roles import Column, Roles
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor

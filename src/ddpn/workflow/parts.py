@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ddpn.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
-from ddpn.workflow.reading import BINARY, TEXT, ending, polars
+from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
+from ddpn.tables.reading import BINARY, TEXT, ending, polars
 
 _MANIFEST = "manifest.json"
 #: The manifest has every part up to so many; of n parts beyond, it is written again after n / _MANY more: written each

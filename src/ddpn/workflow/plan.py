@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ddpn.count_range import CountRange
-from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
-from ddpn.heads.likelihoods import TOTALS
+from ddpn.analysis.member_names import member_named
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
+from ddpn.networks.heads.likelihoods import TOTALS
 from ddpn.runtime.durations import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_keys, is_integer, is_number
-from ddpn.workflow.member_names import member_named
+from ddpn.tables.count_range import CountRange
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)

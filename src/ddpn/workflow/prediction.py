@@ -5,18 +5,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.predictions.request import Request
-from ddpn.predictions.table import prediction_table
+from ddpn.analysis.leaderboard import COVERAGE, board, leaderboard
+from ddpn.analysis.member_names import label_of, member_named
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample, rows_named
+from ddpn.tables.reading import polars
 from ddpn.workflow.findings import Findings
-from ddpn.workflow.leaderboard import COVERAGE, board, leaderboard
-from ddpn.workflow.member_names import label_of, member_named
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
+from ddpn.workflow.prediction_request import Request
+from ddpn.workflow.prediction_table import prediction_table
 from ddpn.workflow.preparing import fingerprint
-from ddpn.workflow.reading import polars
 from ddpn.workflow.seen_rows import unseen_rows
 from ddpn.workflow.splitting import split_rows
 

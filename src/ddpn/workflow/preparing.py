@@ -11,16 +11,16 @@ import numpy as np
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
-from ddpn.workflow.dates import DAY
-from ddpn.workflow.leaks import Leaks, find_leaks
+from ddpn.tables.dates import DAY
+from ddpn.tables.leaks import Leaks, find_leaks
+from ddpn.tables.roles import Column, Roles, report_all
+from ddpn.tables.row_groups import missing_sentences
+from ddpn.tables.time_columns import time_columns
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
 from ddpn.workflow.repeated_rows import repeated_rows
-from ddpn.workflow.roles import Column, Roles, report_all
-from ddpn.workflow.row_groups import missing_sentences
 from ddpn.workflow.splitting import Split, split_rows
-from ddpn.workflow.time_columns import time_columns
 from ddpn.workflow.trends import find_trend
 
 

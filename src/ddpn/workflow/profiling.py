@@ -7,13 +7,13 @@ import numpy as np
 
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_column
-from ddpn.workflow.cells import MISSING, cleaned, is_text
-from ddpn.workflow.dates import DAY, HOUR, MONTH, WEEKDAY
-from ddpn.workflow.detection import detect
-from ddpn.workflow.numbers import PLAIN, find_number_format
+from ddpn.tables.cells import MISSING, cleaned, is_text
+from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
+from ddpn.tables.detection import detect
+from ddpn.tables.numbers import PLAIN, find_number_format
+from ddpn.tables.roles import Column, Roles
+from ddpn.tables.row_groups import is_by_inputs
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.roles import Column, Roles
-from ddpn.workflow.row_groups import is_by_inputs
 
 #: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
 _ID_SHARE, _ID_ROWS = 0.9, 20

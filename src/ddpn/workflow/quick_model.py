@@ -45,8 +45,8 @@ class QuickModel:
     """
 
     def __init__(self, sample: Sample) -> None:
-        from ddpn.features import FeatureEncoder  # scikit-learn is slow to import
         from ddpn.members.reader import TableReader
+        from ddpn.tables.encoding import FeatureEncoder  # scikit-learn is slow to import
 
         columns = TableReader().fit(sample.X)
         self._is_category = [column.kind == "category" for column in columns]

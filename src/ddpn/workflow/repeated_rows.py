@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.sample import Sample
-from ddpn.splits import fold_pairs, group_codes, held_out_rows
-from ddpn.workflow.hashing import column_codes, hashed
+from ddpn.tables.hashing import column_codes, hashed
+from ddpn.tables.roles import Column
+from ddpn.tables.row_groups import EQUAL_INPUTS
+from ddpn.tables.splits import fold_pairs, group_codes, held_out_rows
 from ddpn.workflow.quick_model import Pairs, QuickModel, most_rows
-from ddpn.workflow.roles import Column
-from ddpn.workflow.row_groups import EQUAL_INPUTS
 
 #: Fewer rows do not show a difference.
 _MIN_ROWS = 100

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ddpn.analysis.gains import Z
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
-from ddpn.workflow.gains import Z
-from ddpn.workflow.hashing import column_codes, hashed, number_codes
+from ddpn.tables.hashing import column_codes, hashed, number_codes
 
 
 def row_hashes(sample: Sample) -> np.ndarray:

@@ -7,10 +7,10 @@ import numpy as np
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_column, listed
 from ddpn.sample import labels_at
-from ddpn.splits import group_codes, random_parts
-from ddpn.workflow.cells import polars
+from ddpn.tables.cells import polars
+from ddpn.tables.row_groups import group_words, meaning_of
+from ddpn.tables.splits import group_codes, random_parts
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.row_groups import group_words, meaning_of
 
 #: With fewer rows a test says nothing.
 MIN_ROWS = 20

@@ -6,18 +6,19 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from ddpn.files import sha256_of_file
-from ddpn.model_files import MANIFEST
-from ddpn.predictions.request import Request
 from ddpn.runtime.errors import InputError
-from ddpn.workflow import prediction, table_blocks
+from ddpn.storage.files import sha256_of_file
+from ddpn.storage.model_files import MANIFEST
+from ddpn.tables import table_blocks
+from ddpn.tables.reading import STDIN
+from ddpn.tables.tables import Tables
+from ddpn.tables.writing import write
+from ddpn.workflow import prediction
 from ddpn.workflow.block_work import Blocks, BlocksHere
 from ddpn.workflow.findings import Findings
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.parts import Parts
-from ddpn.workflow.reading import STDIN
-from ddpn.workflow.tables import Tables
-from ddpn.workflow.writing import write
+from ddpn.workflow.prediction_request import Request
 
 #: Of the entries in the manifest.
 _FORMAT = 2

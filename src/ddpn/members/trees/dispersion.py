@@ -8,10 +8,10 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from ddpn.heads import Head, make_head
-from ddpn.heads.clamps import LOG_GAMMA
 from ddpn.members.trees.boosting import UNLIMITED, Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
+from ddpn.networks.heads import Head, make_head
+from ddpn.networks.heads.clamps import LOG_GAMMA
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample

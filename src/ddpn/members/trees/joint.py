@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.heads import Head
-from ddpn.heads.head import DISPERSION_FLOOR
-from ddpn.heads.start import fit as fit_constants
 from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import TreeRows
+from ddpn.networks.heads import Head
+from ddpn.networks.heads.head import DISPERSION_FLOOR
+from ddpn.networks.heads.start import fit as fit_constants
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.members.trees.boosting import Booster, Settings, boosters_to_files
 from ddpn.members.trees.choice import choose, crossed
@@ -16,6 +15,7 @@ from ddpn.members.trees.index import Index, index_of, with_index
 from ddpn.members.trees.mean import leaves_for, rate_for
 from ddpn.members.trees.member import restored
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
+from ddpn.networks.heads import Head, make_head
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
 from ddpn.sample import Sample

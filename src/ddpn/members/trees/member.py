@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, NotApplicableError, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.members.trees.boosting import UNLIMITED, Booster, Settings, boosters_from_files, boosters_to_files
 from ddpn.members.trees.choice import Known, crossed
@@ -26,11 +25,12 @@ from ddpn.members.trees.table import (
     used_rows,
     with_columns,
 )
+from ddpn.networks.heads import Head, make_head
+from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
 from ddpn.sample import Sample
-from ddpn.training import RowStream
 
 _FACTS = "trees.json"
 #: Folds inside each copy, by which its settings are chosen.

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.heads import make_head
 from ddpn.members.member import in_units
 from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, most_likely, row_losses
 from ddpn.members.trees.mean import FoldMean, average
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
+from ddpn.networks.heads import make_head
+from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
-from ddpn.training import RowStream
 
 #: Rows that are read at once.
 CHUNK_ROWS = 16_384

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.features.screening import screened
-from ddpn.features.table import Column
 from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
 from ddpn.members.trees.crosses import Cross, with_crosses
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
-from ddpn.splits import FOLDS, fold_numbers
+from ddpn.tables.encoding.screening import screened
+from ddpn.tables.encoding.table import Column
+from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Levels of a category that get a code of their own: scikit-learn's trees have 255 bins.
 LEVELS = 254

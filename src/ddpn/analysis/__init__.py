@@ -1,0 +1,1 @@
+"""Leaderboard, verdict, diagnosis, explanations, monitoring and the report of a fitted model."""

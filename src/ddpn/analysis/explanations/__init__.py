@@ -1,0 +1,28 @@
+"""Explanations of a fitted model: what moves the predicted mean, what moves the spread, and what moves single rows.
+
+`effects` are accumulated local effects of every column, `interactions` those of pairs, `importance` says what shuffling
+a column changes, `contributions` explain single rows, and `explain` does the first three at once. Every fitted
+estimator has them as methods.
+"""
+
+from ddpn.analysis.explanations.column_effects import Curve, Effect, Effects, effects
+from ddpn.analysis.explanations.pairs import Interaction, interactions
+from ddpn.analysis.explanations.permutation import Importance, Importances, importance
+from ddpn.analysis.explanations.rows import Contributions, contributions
+from ddpn.analysis.explanations.summary import Explanation, explain
+
+__all__ = [
+    "Contributions",
+    "Curve",
+    "Effect",
+    "Effects",
+    "Explanation",
+    "Importance",
+    "Importances",
+    "Interaction",
+    "contributions",
+    "effects",
+    "explain",
+    "importance",
+    "interactions",
+]

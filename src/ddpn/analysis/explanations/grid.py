@@ -1,0 +1,124 @@
+"""The points of a column at which its effect is measured, and how rows lie among them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.tables.encoding.canonical import number_of
+from ddpn.tables.encoding.table import Column
+
+#: Levels of a category that are measured, the most frequent ones.
+MAX_LEVELS = 20
+
+
+class Grid(NamedTuple):
+    """Points in their order, and for each of them a row that has this value.
+
+    `code` says for every row which point it has (`discrete`), or at which point the bin ends that it is in; -1 where
+    its value is missing or not among the points.
+    """
+
+    points: list[Any]
+    source: np.ndarray
+    code: np.ndarray
+    missing: np.ndarray
+    discrete: bool
+
+    @property
+    def steps(self) -> np.ndarray:
+        """The step that every row is in, called by the point where it ends, so at least 1; -1 if none."""
+        return np.where(self.code < 0, -1, np.maximum(self.code, 1))
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The share of rows that each point stands for; the two ends of a bin share its rows."""
+        size, used = len(self.points), self.code[self.code >= 0]
+        here = np.bincount(used, minlength=size).astype(float)
+        if not self.discrete:
+            here = (here + np.append(here[1:], 0.0)) / 2.0
+        return here / len(self.code)
+
+
+def is_missing(column: Column) -> np.ndarray:
+    """Mask of the rows without a value."""
+    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
+
+
+def grid_of(columns: list[Column], position: int, bins: int, max_levels: int = MAX_LEVELS) -> Grid:
+    """The grid of a column: quantiles of numbers, all values where there are few, and the levels of a category."""
+    column = columns[position]
+    missing = is_missing(column)
+    if column.kind == "category":
+        order = _ordered_levels(columns, position, max_levels)
+        lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
+        lookup[order] = np.arange(len(order))
+        code = lookup[column.values.astype(int)]
+        return Grid([column.levels[level] for level in order], _first_rows(code, len(order)), code, missing, True)
+    known = np.unique(column.values[~missing])
+    discrete = len(known) <= bins * 3 // 2 + 1  # hours and months are better shown one by one
+    edges = known if discrete else _edges(column.values[~missing], bins)
+    code = np.where(missing, -1, np.minimum(np.searchsorted(edges, column.values), len(edges) - 1))
+    if not discrete:
+        code = np.where(missing, -1, np.maximum(code, 1))
+    source = np.array([int(np.argmax(column.values == edge)) for edge in edges], dtype=int)
+    points = [bool(edge) for edge in edges] if column.kind == "flag" else edges.tolist()
+    return Grid(points, source, code, missing, discrete)
+
+
+def _edges(values: np.ndarray, bins: int) -> np.ndarray:
+    """The smallest value and quantiles, all of which occur; equal ones once."""
+    return np.unique(np.quantile(values, np.linspace(0.0, 1.0, bins + 1), method="inverted_cdf"))
+
+
+def _first_rows(code: np.ndarray, size: int) -> np.ndarray:
+    return np.array([int(np.argmax(code == point)) for point in range(size)], dtype=int)
+
+
+# The order of levels ---------------------------------------------------------------------------------------------
+
+
+def _ordered_levels(columns: list[Column], position: int, most: int) -> np.ndarray:
+    """The most frequent levels: numbers by size, others so that neighbours are alike in the other columns.
+
+    Effects are accumulated from each level to the next one. Rows of neighbours then are rows for which both levels are
+    plausible. The order is the first principal coordinate of the distances between levels (Apley and Zhu, 2020).
+    """
+    column = columns[position]
+    number = np.bincount(column.values[column.values >= 0].astype(int), minlength=len(column.levels))
+    found = np.flatnonzero(number)
+    # The number of rows decides, then the name: the order of rows does not matter.
+    found = np.array(sorted(found.tolist(), key=lambda level: (-number[level], column.levels[level]))[:most], dtype=int)
+    if len(found) < 3:
+        return found
+    numbers = [number_of(column.levels[level]) for level in found]
+    if None not in numbers:
+        return found[np.argsort(np.array(numbers, dtype=float), kind="stable")]
+    apart = np.zeros((len(found), len(found)))
+    for j, other in enumerate(columns):
+        apart += 0.0 if j == position else _distances(column, found, other)
+    return found[_first_coordinate(apart)]
+
+
+def _distances(column: Column, levels: np.ndarray, other: Column) -> np.ndarray:
+    """Kolmogorov-Smirnov distances of numbers, total variation of categories, between the rows of each two levels."""
+    if other.kind == "category":
+        codes, is_sum = other.values.astype(int) + 1, True
+        size = len(other.levels) + 1
+    else:
+        unique, codes = np.unique(other.values, return_inverse=True)
+        size, is_sum = len(unique), False
+    shares = np.stack([np.bincount(codes[column.values == level], minlength=size) for level in levels]).astype(float)
+    shares /= shares.sum(1, keepdims=True)
+    if not is_sum:
+        shares = shares.cumsum(1)
+    apart = np.abs(shares[:, None] - shares[None])
+    return apart.sum(-1) / 2.0 if is_sum else apart.max(-1)
+
+
+def _first_coordinate(distances: np.ndarray) -> np.ndarray:
+    """The order of points along the first coordinate of classical multidimensional scaling."""
+    squared = distances**2
+    centred = squared - squared.mean(0) - squared.mean(1, keepdims=True) + squared.mean()
+    _, vectors = np.linalg.eigh(-centred / 2.0)
+    first = vectors[:, -1] * np.sign(vectors[np.abs(vectors[:, -1]).argmax(), -1] or 1.0)
+    return np.argsort(first, kind="stable")

@@ -1,0 +1,285 @@
+"""Permutation importance: which columns drive the score, which the mean, and which the spread."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.screening import MAX_COLUMNS, screened
+from ddpn.distributions import discretized
+from ddpn.distributions.recording import limited
+from ddpn.metrics import crps
+from ddpn.runtime.threads import single_thread
+from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.sample import checked_sample
+
+REPEATS = 3
+#: Rows shuffled: fewer where there are many columns, so that rows x columns x repeats stay bounded.
+_MAX_ROWS, _MIN_ROWS, _WORK = 2000, 200, 24_000
+#: The same for rows whose CRPS is computed, which takes up to a hundred times as long where counts spread widely: by a
+#: standard deviation of so many counts the number of rows is divided, at most by the last number.
+_MIN_SCORED, _SCORED_WORK, _WIDE, _MOST = 80, 8_000, 4.0, 8.0
+#: With more columns than this even the screening takes too long.
+_MAX_SCREENED = 1000
+_TINY = np.finfo(float).tiny
+#: What is measured, in the order of the fields of `Importance`.
+MEASURES = ("crps", "mean", "spread", "aleatoric", "epistemic")
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """What shuffling a column changes, one value per repeat.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    crps : array, shape (repeats,)
+        Increase of the mean CRPS, relative to that without shuffling: what the column is worth. It is negative where
+        the column harms. Each repeat scores other rows, as far as there are enough, so that their range shows how
+        certain it is.
+    mean : array, shape (repeats,)
+        Mean absolute change of the predicted mean, relative to the average predicted mean.
+    spread : array, shape (repeats,)
+        Mean absolute change of variance / mean (for a Gaussian likelihood, of the standard deviation), relative to its
+        average. A column that moves the mean of a Poisson alone has none.
+    aleatoric, epistemic : array, shape (repeats,)
+        Mean absolute relative change of the standard deviation of noise, and of that of the components' disagreement.
+    position : int
+        Where the column is in the table; -1 for what is not in it.
+    role : str
+        "column", "exposure" or "upper".
+    """
+
+    name: str
+    crps: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    aleatoric: np.ndarray
+    epistemic: np.ndarray
+    position: int = -1
+    role: str = "column"
+
+
+@dataclass(frozen=True, eq=False)
+class Importances:
+    """The importance of every measured column.
+
+    Attributes
+    ----------
+    each : list of Importance
+        In the order of the columns.
+    rows : int
+        The number of rows that were shuffled; the CRPS is that of a part of them, as it takes longer.
+    columns : int
+        The number of columns that the table has.
+    """
+
+    each: list[Importance]
+    rows: int
+    columns: int
+
+    def by(self, of: str = "crps") -> list[Importance]:
+        """The importances, the largest first.
+
+        Parameters
+        ----------
+        of : {"crps", "mean", "spread", "aleatoric", "epistemic"}
+            The change of what.
+        """
+        check_choice("of", of, MEASURES)
+        return sorted(self.each, key=lambda one: -getattr(one, of).mean())
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """A table by columns: means over the repeats, the most important column first; ready for JSON."""
+        found = self.by("crps")
+        table: dict[str, list[Any]] = {"column": [one.name for one in found]}
+        for name in MEASURES:
+            table[name] = [float(getattr(one, name).mean()) for one in found]
+        return table | {"crps_low": [float(one.crps.min()) for one in found],
+                        "crps_high": [float(one.crps.max()) for one in found]}  # fmt: skip
+
+    def plot(self, most: int = 12) -> Any:
+        """Draw the importance for the CRPS, the mean and the spread; needs `ddpn[plot]`.
+
+        Parameters
+        ----------
+        most : int
+            The largest number of columns that are drawn.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        from ddpn.analysis.explanations.plots import importance_figure
+
+        return importance_figure(self, most)
+
+
+def importance(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    exposure: Any = None,
+    upper: Any = None,
+    censored: Any = None,
+    columns: str | Iterable[str] | None = None,
+    repeats: int = REPEATS,
+    max_rows: int = _MAX_ROWS,
+    seed: int = 0,
+    progress: Callable[[str], object] | None = None,
+) -> Importances:
+    """Shuffle every column in turn, and measure what changes: the CRPS, the mean and the spread.
+
+    Columns that can replace each other share their importance.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model.
+    X, y, sample_weight, exposure, upper, censored
+        The test set, as for `score`. Exposures and upper bounds are shuffled, too.
+    columns : list of str, optional
+        Which to measure. Default: all; of more than 40, those that change predictions most.
+    repeats : int
+        How often each column is shuffled.
+    max_rows : int
+        A random draw of at most so many rows is used, fewer where there are many columns.
+    seed : int
+        Seed of the draws and shuffles.
+    progress : callable, optional
+        Called with the name of each step.
+
+    Examples
+    --------
+    >>> from ddpn import CountGLM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 0]))
+    >>> found = importance(CountGLM(likelihood="poisson").fit(X, y), X, y)
+    >>> found.by("crps")[0].name, round(float(found.each[0].spread.mean()), 3)
+    ('x0', 0.0)
+    """
+    check_integer("repeats", repeats, 1)
+    check_integer("max_rows", max_rows, 1)
+    inputs = Inputs(model, X, exposure, upper)
+    sample = checked_sample(X, y, sample_weight, exposure, getattr(model, "fractional", "error"))
+    sample = inputs.predictor.counts.of(sample, upper, censored)
+    known = Observed(sample.y, sample.weight_or_ones, sample.limit)
+    positions = inputs.positions(columns)
+    return measured_importance(inputs, known, positions, repeats, max_rows, seed, progress, columns is None)
+
+
+class Observed(NamedTuple):
+    """The counts, their weights and, where they are censored, the largest count that can be recorded."""
+
+    y: np.ndarray
+    weight: np.ndarray
+    limit: np.ndarray | None
+
+    def rows(self, index: np.ndarray) -> "Observed":
+        """Some of the rows."""
+        return Observed(self.y[index], self.weight[index], None if self.limit is None else self.limit[index])
+
+
+class _State(NamedTuple):
+    """The mean CRPS of some rows, and mean, spread, aleatoric and epistemic variance of every row."""
+
+    crps: float
+    mean: np.ndarray
+    spread: np.ndarray
+    aleatoric: np.ndarray
+    epistemic: np.ndarray
+
+
+def measured_importance(
+    inputs: Inputs,
+    known: Observed,
+    positions: list[int] | None = None,
+    repeats: int = REPEATS,
+    max_rows: int = _MAX_ROWS,
+    seed: int = 0,
+    progress: Callable[[str], object] | None = None,
+    may_screen: bool = True,
+) -> Importances:
+    """The same for validated inputs; nothing is measured where there are more than 1,000 columns."""
+    positions = inputs.positions(None) if positions is None else positions
+    if may_screen and len(positions) > _MAX_SCREENED:
+        return Importances([], 0, inputs.width)
+    rng, used = np.random.default_rng(seed), np.flatnonzero(known.weight > 0)
+    if may_screen and len(positions) > MAX_COLUMNS:
+        positions = screened(inputs.rows(used), positions, MAX_COLUMNS, rng)
+    size = int(np.clip(_WORK // (repeats * len(positions)), min(_MIN_ROWS, max_rows), max_rows))
+    rows = inputs.draw(size, rng, used)
+    few, seen, found = inputs.rows(rows), known.rows(rows), []
+    plain = _state(few, seen, {}, np.arange(0))
+    parts = _scored_rows(plain, seen.weight, repeats, len(positions), rng)
+    before = [plain._replace(crps=_state(few, seen, {}, part).crps) for part in parts]
+    roles = {position: role for role, position in inputs.extra.items()}
+    for place, position in enumerate(positions, 1):
+        if progress is not None:
+            progress(f"Shuffling columns: {place} of {len(positions)}")
+        after = [_state(few, seen, {position: rng.permutation(len(rows))}, part) for part in parts]
+        each = [_changes(old, new, seen.weight) for old, new in zip(before, after, strict=True)]
+        changes = dict(zip(MEASURES, np.array(each).T, strict=True))
+        role = roles.get(position, "column")
+        place_in_table = position if role == "column" else -1
+        found.append(Importance(inputs.names[position], **changes, position=place_in_table, role=role))
+    return Importances(found, len(rows), inputs.width)
+
+
+def _scored_rows(
+    plain: _State, weight: np.ndarray, repeats: int, columns: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """The rows whose CRPS each repeat computes: different ones, as far as there are enough."""
+    deviation = float(np.median(np.sqrt(plain.aleatoric + plain.epistemic)))
+    work = _SCORED_WORK / float(np.clip(deviation / _WIDE, 1.0, _MOST))
+    size = min(len(weight), max(_MIN_SCORED, int(work / (repeats * columns))))
+    order = rng.permutation(len(weight))
+    return [np.sort(np.take(order, np.arange(r * size, (r + 1) * size), mode="wrap")) for r in range(repeats)]
+
+
+def _state(inputs: Inputs, known: Observed, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
+    """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
+    plain = inputs.distribution(np.arange(len(inputs)), sources)
+    with torch.no_grad(), single_thread():
+        dist: Any = discretized(plain)
+        aleatoric, epistemic, mean = (part.double().numpy() for part in (dist.aleatoric, dist.epistemic, plain.mean))
+        score = _mean_crps(dist.rows(torch.from_numpy(scored)), known.rows(scored)) if len(scored) else np.nan
+    total = aleatoric + epistemic
+    spread = total / np.maximum(mean, _TINY) if dist is plain else np.sqrt(total)
+    return _State(score, mean, spread, aleatoric, epistemic)
+
+
+def _mean_crps(dist: Any, known: Observed) -> float:
+    each = crps(limited(dist, known.limit), torch.from_numpy(known.y)).double().numpy()
+    return float(np.average(each, weights=known.weight))
+
+
+def _changes(before: _State, after: _State, weight: np.ndarray) -> tuple[float, ...]:
+    """The values of one shuffle, in the order of `MEASURES`."""
+    return (
+        (after.crps - before.crps) / max(before.crps, _TINY),
+        _relative_change(before.mean, after.mean, weight),
+        _relative_change(before.spread, after.spread, weight),
+        _deviation_change(before.aleatoric, after.aleatoric, weight),
+        _deviation_change(before.epistemic, after.epistemic, weight),
+    )
+
+
+def _relative_change(before: np.ndarray, after: np.ndarray, weight: np.ndarray) -> float:
+    """Mean absolute change, relative to the mean absolute value."""
+    usual = float(np.average(np.abs(before), weights=weight))
+    return float(np.average(np.abs(after - before), weights=weight)) / max(usual, _TINY)
+
+
+def _deviation_change(before: np.ndarray, after: np.ndarray, weight: np.ndarray) -> float:
+    """Mean absolute relative change of the standard deviation, over the rows that have one."""
+    usable = before > 0
+    if not usable.any():
+        return 0.0
+    return float(np.average(np.abs(np.sqrt(after[usable] / before[usable]) - 1.0), weights=weight[usable]))

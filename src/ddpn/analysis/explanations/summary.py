@@ -1,0 +1,106 @@
+"""`explain`: importance, effects and interactions of one model at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ddpn.analysis.explanations.column_effects import Effects, measured_effects
+from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.pairs import Interaction, measured_interactions
+from ddpn.analysis.explanations.permutation import Importances, Observed, measured_importance
+from ddpn.sample import checked_sample
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What drives the predictions of a model.
+
+    Attributes
+    ----------
+    effects : Effects
+        The effect of every column on the mean and on the spread.
+    interactions : list of Interaction
+        Pairs of columns that interact, the strongest first; empty where none is found.
+    importance : Importances or None
+        What shuffling each column changes; None without counts.
+    """
+
+    effects: Effects
+    interactions: list[Interaction]
+    importance: Importances | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as tables by columns, ready for JSON."""
+        found: dict[str, Any] = {"rows": self.effects.rows, "effects": self.effects.to_dict()}
+        if self.importance is not None:
+            found["importance"] = self.importance.to_dict()
+        about = ("names", "strength", "noise")
+        found["interactions"] = [
+            {name: getattr(one, name) for name in about} | {"table": one.to_dict()} for one in self.interactions
+        ]
+        return found
+
+    def plot(self) -> Any:
+        """Draw the strongest effects; needs `ddpn[plot]`.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        return self.effects.plot()
+
+
+def explain(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    exposure: Any = None,
+    upper: Any = None,
+    censored: Any = None,
+    seed: int = 0,
+    progress: Callable[[str], object] | None = None,
+) -> Explanation:
+    """Measure what drives the predictions of a model, with the defaults of `effects`, `interactions`, `importance`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model.
+    X, exposure, upper
+        Rows as for predictions; the test set, or training rows.
+    y, sample_weight, censored : array-like, optional
+        Their counts, as for `score`. Without y, importances are not measured.
+    seed : int
+        Seed of the draws and shuffles.
+    progress : callable, optional
+        Called with the name of each step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ddpn import CountGLM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 0]))
+    >>> found = explain(CountGLM(likelihood="poisson").fit(X, y), X, y)
+    >>> found.importance.by("crps")[0].name, found.effects.by("mean")[0].name, found.interactions
+    ('x0', 'x0', [])
+    """
+    inputs = Inputs(model, X, exposure, upper)
+    known = None
+    if y is not None:
+        sample = checked_sample(X, y, sample_weight, exposure, getattr(model, "fractional", "error"))
+        sample = inputs.predictor.counts.of(sample, upper, censored)
+        known = Observed(sample.y, sample.weight_or_ones, sample.limit)
+    return explained(inputs, known, seed, progress)
+
+
+def explained(
+    inputs: Inputs, known: Observed | None, seed: int = 0, progress: Callable[[str], object] | None = None
+) -> Explanation:
+    """The same for validated inputs."""
+    importance = None if known is None else measured_importance(inputs, known, seed=seed, progress=progress)
+    effects = measured_effects(inputs, inputs.positions(None), seed=seed, progress=progress)
+    pairs = measured_interactions(inputs, seed=seed, progress=progress)
+    return Explanation(effects, [pair for pair in pairs if pair.is_found], importance)

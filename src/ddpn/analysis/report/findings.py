@@ -1,0 +1,182 @@
+"""The numbers of the verdict, and the sentences below it: error, coverage, calibration, baselines, dispersion.
+
+The headline itself comes from `ddpn.analysis.verdict`, which every command shares.
+"""
+
+import numpy as np
+
+from ddpn.analysis.evaluation import MIN_ROWS, Evaluation
+from ddpn.analysis.gains import gain_of, wilson
+from ddpn.analysis.report.evidence import LEVEL, Evidence
+from ddpn.analysis.report.figures.predictions import Pit
+from ddpn.analysis.report.numbers import fmt, mean, percent, plural, quantile
+from ddpn.analysis.verdict import change
+from ddpn.calibration.recalibration import Recalibration
+
+#: The evaluated model's name among the candidates.
+MODEL = "This model"
+#: A bias that is worth a sentence, as a share of the mean count.
+_BIAS = 0.02
+
+
+def evaluation(evidence: Evidence, leak: str = "") -> Evaluation:
+    """The model against its baselines, as the verdict takes it; `leak` is a sentence on a suspected target leak."""
+    model, y = evidence.model, evidence.y
+    candidates = {MODEL: model} | evidence.baselines
+    return Evaluation.from_rows(
+        MODEL,
+        {name: one.crps for name, one in candidates.items()},
+        model.inside,
+        evidence.weight,
+        y=y,
+        error={name: one.error for name, one in candidates.items()},
+        interior=(model.low < y) & (y < model.high),
+        row_labels=evidence.labels,
+        target_coverage=LEVEL,
+        leak=leak,
+    )
+
+
+def error_sentences(evidence: Evidence, target: str) -> str:
+    """The typical error of single predictions, and the bias if there is one."""
+    y, weight, model = evidence.y, evidence.weight, evidence.model
+    level = mean(y, weight)
+    half, most = (quantile(model.error, weight, q) for q in (0.5, 0.9))
+    middle = "exact" if half == 0 else f"off by {fmt(half)} or less"
+    words = (
+        f"Half of the predictions are {middle}, 90% are off by {fmt(most)} or less. The mean absolute error is "
+        f"{fmt(mean(model.error, weight))}, and the mean of {target} is {fmt(level)}."
+    )
+    bias = gain_of(model.mean - y, weight)
+    if len(y) >= MIN_ROWS and level > 0 and abs(bias.mean) > _BIAS * level and bias.is_clear:
+        side = "above" if bias.mean > 0 else "below"
+        words += (
+            f" There is a bias: on average predicted means are {percent(abs(bias.mean) / level)} {side} the counts."
+        )
+    return words
+
+
+def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
+    """The share of rows inside the interval, its uncertainty, and what it means.
+
+    Calibrated intervals should cover what they were calibrated to. Uncalibrated ones of integers cover more, and are
+    compared with what the predicted distributions expect.
+    """
+    level = percent(LEVEL, 0)
+    low, high = wilson(found.coverage, found.size)
+    share, interval = percent(found.coverage), f"95% interval {percent(low)} to {percent(high)}"
+    if evidence.weighted:
+        words = f"It covers {share} of the weighted rows ({interval}). "
+    else:
+        inside = round(found.coverage * found.rows)
+        words = f"It covers {inside:,} of {plural(found.rows, 'row')} ({share}, {interval}). "
+    if evidence.calibrated:
+        expected, reason = LEVEL, f"the calibration aimed at {level}"
+        words += f"It was calibrated on {plural(evidence.calibrated, 'validation row')}. "
+    else:
+        expected = mean(evidence.model.expected, evidence.weight)
+        reason = f"the distributions expect {percent(expected)}; intervals of integers cover more than {level}"
+    if found.too_narrow:
+        return words + f"That is clearly less than {level}: the intervals are too narrow."
+    if found.too_wide:
+        return words + f"That is clearly more than {level}: the intervals are too wide."
+    if high < expected:
+        return words + f"That is a little less than expected ({reason}): the model is slightly overconfident."
+    if low > expected:
+        return words + f"That is more than expected ({reason}): the intervals are wider than necessary."
+    return words + f"That is as expected ({reason})."
+
+
+def comparison_sentences(found: Evaluation) -> str:
+    """The model against its best alternative, and the others that it does not clearly beat."""
+
+    def label(name: str) -> str:
+        return found.labels.get(name, name)
+
+    if not found.others:
+        return "There is no alternative to compare with, so it is unknown whether a simpler model would do as well."
+    best, *others = found.others
+    own, theirs = found.crps[found.model], found.crps[best]
+    words = (
+        f"Its CRPS is {change(found.gains[best], theirs)}, compared with the best alternative, {label(best)} "
+        f"({fmt(own)} and {fmt(theirs)})"
+    )
+    words += ", which is no clear difference." if found.against(best) == "unclear" else "."
+    unclear = [name for name in others if found.against(name) != "better"]
+    if unclear:
+        words += f" It is not clearly better than {', '.join(map(label, unclear))}."
+    elif others and found.against(best) == "better":
+        words += " It is better than the other alternatives too."
+    for name in found.others:
+        if found.error_gains[name].high < 0:
+            maes = f"{fmt(found.errors[name])} and {fmt(found.errors[found.model])}"
+            words += f" As a single number, the median of {label(name)} is closer to the counts (MAE {maes})."
+    return words
+
+
+def pit_sentence(pit: Pit) -> str:
+    """What the shape of the PIT histogram means, where it is more than chance."""
+    h = pit.heights
+    half = len(h) // 2
+    ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
+    if np.abs(h - 1.0).max() <= pit.chance_of_all:
+        return "The PIT histogram is flat up to chance: there is no evidence against the predicted distributions."
+    # Chance moves a difference of halves by sqrt(2 / 5) of what it moves one bar, the mean of two bars by sqrt(1 / 2).
+    if abs(slope) > 0.63 * pit.chance and abs(slope) > abs(ends):
+        side = "larger" if slope > 0 else "smaller"
+        return f"The PIT histogram is sloped: counts are {side} than predicted more often than they should be."
+    if ends > 0.71 * pit.chance:
+        return "The PIT histogram is U-shaped: too many counts are in the tails. The distributions are too narrow."
+    if ends < -0.71 * pit.chance:
+        return "The PIT histogram is hump-shaped: too few counts are in the tails. The distributions are too wide."
+    return "Some bars of the PIT histogram are outside the range of chance, but without a slope, a U or a hump."
+
+
+def recalibration_sentences(found: Recalibration | None) -> str:
+    """Whether the predicted distributions are recalibrated, and how much that gained on validation rows."""
+    if found is None:
+        return ""
+    gain = f"{fmt(found.gain)} ± {fmt(found.error)} (mean and standard error)"
+    rows = plural(found.rows, "validation row")
+    if not found.is_used:
+        return f"Recalibration was tried on {rows} and is not used: it would improve their CRPS by {gain} only."
+    return (
+        f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
+        f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "
+        "the mixture, scaled to the recalibrated variance."
+    )
+
+
+def pearson(y: np.ndarray, m: np.ndarray, weight: np.ndarray) -> tuple[str, str]:
+    """Over-, under- or (if that may be chance) equi-dispersed; and mean((y - m)^2 / m) as text, with its 95% interval.
+
+    The statistic is 1 for Poisson counts with means m. Rows with a mean and a count of 0 count as 0.
+    """
+    found = gain_of(np.square(y - m) / np.maximum(m, np.finfo(float).tiny), weight)
+    kind = "over-dispersed" if found.low > 1 else "under-dispersed" if found.high < 1 else "equi-dispersed"
+    return kind, f"{fmt(found.mean)} (95% interval {fmt(found.low)} to {fmt(found.high)})"
+
+
+_CONDITIONAL = {
+    "over-dispersed": "Given the predicted mean, counts vary more than Poisson counts: intervals of a Poisson model "
+    "would be too narrow.",
+    "under-dispersed": "Given the predicted mean, counts vary less than Poisson counts. A Poisson or negative binomial "
+    "model cannot express that: its intervals would be too wide.",
+    "equi-dispersed": "Given the predicted mean, counts vary about as much as Poisson counts.",
+}
+
+
+def dispersion_sentences(evidence: Evidence) -> list[str]:
+    """Whether the counts are over-, equi- or under-dispersed, without a model and given its means."""
+    y, weight, model, exposure = evidence.y, evidence.weight, evidence.model, evidence.exposure
+    scale = np.ones_like(y) if exposure is None else exposure
+    alone, statistic = pearson(y, scale * (weight @ y) / (weight @ scale), weight)
+    given, conditional = pearson(y, model.mean, weight)
+    below = mean((model.variance < model.mean).astype(float), weight)
+    around = "their mean" if exposure is None else "one common rate per unit of exposure"
+    return [
+        f"Without a model the counts are {alone}: the Pearson statistic around {around}, mean (y - m)² / m, is "
+        f"{statistic}; it is 1 for Poisson counts.",
+        f"Around the predicted means they are {given}: {conditional}. {_CONDITIONAL[given]}",
+        f"The model predicts a variance below the mean for {percent(below)} of the rows.",
+    ]

@@ -1,0 +1,129 @@
+"""The report as HTML: every text is escaped here, and nothing is loaded from anywhere."""
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from ddpn.analysis.report.figures.chart import Figure
+from ddpn.analysis.report.grids import Grid
+from ddpn.analysis.verdict import Verdict
+
+#: CSS class and sign of each level of a verdict.
+_LEVELS = {"better": ("good", "✓"), "unclear": ("care", "!"), "worse": ("bad", "✕"), "unusable": ("bad", "✕")}
+#: A cell of a table, and one that is the best of its column.
+_CELLS = ("<td>{}</td>", "<td><strong>{}</strong></td>")
+_BOX = '<rect x="1" y="1" width="22" height="10" class="{}"/>'
+#: How a legend shows a mark.
+_SWATCHES = {
+    "bar": _BOX,
+    "bar-2": _BOX,
+    "band": _BOX,
+    "dot": '<path d="M12 6h0" class="{}"/>',
+    "cross": '<path d="M9 3l6 6m-6 0l6 -6" class="{}"/>',
+    "range": '<path d="M6 1V11M12 1V11M18 1V11" class="{}"/>',
+    "line": '<path d="M1 6H23" class="{}"/>',
+}
+
+
+def page(
+    title: str,
+    under: Iterable[str],
+    sections: Mapping[str, str],
+    warnings: Iterable[str] = (),
+    over: str = "Report on a count model",
+) -> str:
+    """The whole file: `under` are a few facts below its title, `over` is above it; `warnings` come before `sections`.
+
+    `sections` have HTML by title.
+    """
+    folder = files("ddpn.analysis.report")
+    names = {part: escape(part.lower().replace(" ", "-")) for part in sections}
+    bodies = (f'<section id="{names[part]}"><h2>{escape(part)}</h2>\n{sections[part]}</section>' for part in sections)
+    items = "".join(f"<li>{escape(words)}</li>" for words in warnings)
+    return Template((folder / "template.html").read_text(encoding="utf-8")).substitute(
+        title=escape(title),
+        over=escape(over),
+        style=(folder / "style.css").read_text(encoding="utf-8"),
+        under=" · ".join(f"<span>{escape(fact)}</span>" for fact in under),
+        contents="".join(f'<li><a href="#{name}">{escape(part)}</a></li>' for part, name in names.items()),
+        warnings=f'<div class="warnings care" role="note"><h2>Warnings</h2><ul>{items}</ul></div>' if items else "",
+        sections="\n".join(bodies),
+    )
+
+
+def paragraphs(*words: str) -> str:
+    """A paragraph per text that is not empty."""
+    return "".join(f"<p>{escape(text)}</p>\n" for text in words if text)
+
+
+def heading(words: str) -> str:
+    """The heading of a part of a section."""
+    return f"<h3>{escape(words)}</h3>\n"
+
+
+def verdict_html(found: Verdict, details: Iterable[tuple[str, str]]) -> str:
+    """The headline with its sign, and sentences by topic."""
+    return headline_html(found.level, found.headline, details)
+
+
+def headline_html(level: str, words: str, details: Iterable[tuple[str, str]]) -> str:
+    """A headline with the sign of its level ("better", "unclear", "worse"), and sentences by topic."""
+    kind, sign = _LEVELS[level]
+    headline = f'<span class="sign" aria-hidden="true">{sign}</span>{escape(words)}'
+    return f'<div class="verdict {kind}"><p class="headline">{headline}</p>\n{definitions(details)}</div>\n'
+
+
+def definitions(facts: Iterable[tuple[str, str]], kind: str = "", code: bool = False) -> str:
+    """Names with their values or explanations: a list or, of the kinds "facts" and "notes", boxes side by side."""
+    tag, end = ("<code>", "</code>") if code else ("", "")
+    rows = (f"<dt>{escape(name)}</dt><dd>{tag}{escape(words)}{end}</dd>\n" for name, words in facts)
+    if not kind:
+        return f"<dl>{''.join(rows)}</dl>\n"
+    return f'<dl class="{kind}">{"".join(f"<div>{row}</div>" for row in rows)}</dl>\n'
+
+
+def grid_html(found: Grid, caption: str, words: bool = False) -> str:
+    """A table in a box that scrolls where the page is narrow; `words` for a long table with columns of text."""
+    tall, kind = (" tall", ' class="words"') if words else ("", "")
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in found.headings)
+    rows = "".join(
+        "<tr>" + "".join(_CELLS[(i, j) in found.best].format(escape(cell)) for j, cell in enumerate(row)) + "</tr>\n"
+        for i, row in enumerate(found.rows)
+    )
+    return (
+        # Above the box: a caption inside of it would be as wide as the table, and cut off on a phone.
+        f'<p class="caption">{escape(caption)}</p>'
+        f'<div class="scroll{tall}" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f'<table{kind} aria-label="{escape(caption)}">'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
+    )
+
+
+def pair(*parts: Figure | str) -> str:
+    """Figures or other parts, two side by side where there is room."""
+    boxes = (f"<div>{part if isinstance(part, str) else figure_html(part)}</div>" for part in parts)
+    return f'<div class="figures">{"".join(boxes)}</div>\n'
+
+
+def figure_html(figure: Figure) -> str:
+    """A figure with its title, legend and caption."""
+    items = "".join(f"<li>{_swatch(kind)}{escape(words)}</li>" for kind, words in figure.legend)
+    legend = f'<ul class="legend">{items}</ul>' if items else ""
+    caption = f"<figcaption>{escape(figure.words)}</figcaption>" if figure.words else ""
+    return f'<figure id="fig-{figure.name}"><h3>{escape(figure.title)}</h3>{figure.svg}{legend}{caption}</figure>\n'
+
+
+def _swatch(kind: str) -> str:
+    shape = _SWATCHES.get(kind.split()[0], _SWATCHES["line"]).format(kind)
+    return f'<svg class="swatch" viewBox="0 0 24 12" aria-hidden="true">{shape}</svg>'
+
+
+def card(title: str, svg: str, *facts: Iterable[tuple[str, str]]) -> str:
+    """A title, an image and lists of facts."""
+    return f"<article><h4>{escape(title)}</h4>{svg}{''.join(map(definitions, facts))}</article>\n"
+
+
+def cards(found: Iterable[str]) -> str:
+    """Cards side by side where there is room."""
+    return f'<div class="rows">{"".join(found)}</div>\n'

@@ -1,0 +1,126 @@
+"""write_report: from a fitted model and a test set to one HTML file."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+from torch.distributions import Distribution
+
+from ddpn.analysis.evaluation import Evaluation
+from ddpn.analysis.report.evidence import Evidence, gather
+from ddpn.analysis.report.explaining import explanation_of
+from ddpn.analysis.report.numbers import plural
+from ddpn.analysis.report.page import page
+from ddpn.analysis.report.sections import sections
+from ddpn.analysis.report.training import likelihood_text, members_text
+from ddpn.estimators import CountRegressor
+from ddpn.runtime.errors import InputError
+from ddpn.storage.files import write_text
+
+
+def write_report(
+    path: str | PathLike[str],
+    *,
+    model: CountRegressor,
+    X: Any,
+    y: Any,
+    exposure: Any = None,
+    upper: Any = None,
+    censored: Any = None,
+    weight: Any = None,
+    baselines: Mapping[str, Distribution] | None = None,
+    levels: Mapping[str, float] | None = None,
+    task: Mapping[str, Any] | None = None,
+    leaderboard: Sequence[Mapping[str, Any]] | None = None,
+    warnings: Sequence[str] = (),
+    leak: str = "",
+    evaluation: Evaluation | None = None,
+    labels: Sequence[Any] | None = None,
+    ids: tuple[str, Sequence[Any]] | None = None,
+    groups: Sequence[Any] | None = None,
+    progress: Callable[[str], object] | None = None,
+) -> Path:
+    """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
+
+    Parameters
+    ----------
+    path : path
+        The file to write, such as "report.html".
+    model : CountRegressor
+        The fitted model.
+    X, y, exposure, upper, censored, weight : array-like
+        The test set, as for `fit`.
+    baselines : mapping of str to Distribution, optional
+        What other models predict for the same rows, by name; a Normal is rounded to counts.
+    levels : mapping of str to float, optional
+        Calibrated levels of the baselines' 90% intervals. Default: 0.9. Those of the model are its own.
+    task : mapping, optional
+        What is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it
+        is shown, none of it is required.
+    leaderboard : sequence of mappings, optional
+        A row per candidate: label or name, weight, crps, nll, coverage, width and seconds, as far as known.
+    warnings : sequence of str
+        Sentences shown at the top.
+    leak : str
+        A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
+    evaluation : Evaluation, optional
+        The numbers that the verdict of the leaderboard is made of. Default: the model against `baselines`.
+    labels : sequence, optional
+        What the rows are called. Default: the index of a data frame, or positions.
+    ids : tuple of str and sequence, optional
+        The name and the values of a column that identifies the rows.
+    groups : sequence, optional
+        The labels of the groups that intervals are calibrated by, if these are no column of X.
+    progress : callable, optional
+        Called with the name of each step.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from ddpn import DDPNRegressor
+    >>> X = np.random.default_rng(0).normal(size=(90, 1))
+    >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
+    >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_report(f"{folder}/report.html", model=model, X=X[60:], y=y[60:], task={"target": "visits"})
+    ...     path.name, "visits" in path.read_text(encoding="utf-8")
+    ('report.html', True)
+    """
+    check_is_fitted(model)
+    place = Path(path)
+    if place.is_dir():
+        raise InputError(f"path must name a file such as report.html, got the folder {place}.")
+    known, step = dict(task or {}), progress or (lambda stage: None)
+    target = str(known.get("target") or "y")
+    evidence = gather(
+        model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups, upper, censored
+    )
+    names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
+    found = explanation_of(model, evidence, step, names)
+    step("Drawing figures")
+    parts = sections(model, evidence, found, target, known, leaderboard or (), leak, evaluation)
+    above = [*filter(None, [leak]), *warnings]
+    text = page(f"How well the model predicts {target}", _summary(model, evidence, known), parts, above)
+    try:
+        write_text(place, text)
+    except OSError as error:
+        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
+    return place
+
+
+def _summary(model: CountRegressor, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
+    """What the model is, what it was fitted to and evaluated on, and when."""
+    rows = getattr(model, "n_rows_", None)
+    fitted = [f"fitted to {plural(rows, 'row')}"] if rows else []
+    if task.get("fitted"):
+        fitted = [f"{fitted[0] if fitted else 'fitted'} on {str(task['fitted'])[:10]}"]
+    return [
+        members_text(model),
+        f"likelihood {likelihood_text(model)}",
+        *fitted,
+        f"evaluated on {plural(len(evidence.y), 'row')} on {date.today().isoformat()}",
+    ]

@@ -1,7 +1,0 @@
-"""Diagnosis of a count target: dispersion, zeros, bounds, heaping and tail, given the features."""
-
-from ddpn.diagnosis.dispersion import Dispersion
-from ddpn.diagnosis.procedure import diagnose, diagnose_sample
-from ddpn.diagnosis.result import Diagnosis, Finding, Recommendation, Summary
-
-__all__ = ["Diagnosis", "Dispersion", "Finding", "Recommendation", "Summary", "diagnose", "diagnose_sample"]

@@ -1,6 +1,0 @@
-"""Any table of numbers, booleans and text as a finite float32 matrix for a network."""
-
-from ddpn.features.encoder import FeatureEncoder
-from ddpn.features.saving import encoder_bytes, encoder_from_bytes
-
-__all__ = ["FeatureEncoder", "encoder_bytes", "encoder_from_bytes"]

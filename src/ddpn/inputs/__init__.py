@@ -1,7 +1,0 @@
-"""Raw inputs as tensors: tokens, images and point clouds, from files of your own."""
-
-from ddpn.inputs.images import Images, auto_augment, decode_images
-from ddpn.inputs.point_clouds import Beam, pack, read_points, unpack
-from ddpn.inputs.tokens import join_texts, tokenize
-
-__all__ = ["Beam", "Images", "auto_augment", "decode_images", "join_texts", "pack", "read_points", "tokenize", "unpack"]

@@ -1,0 +1,1 @@
+"""Networks that emit the parameters of count distributions: heads, backbones and their training."""

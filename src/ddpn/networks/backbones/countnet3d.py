@@ -1,0 +1,130 @@
+"""Point clouds: a PointNet for every beam, with its class and bounding box (CountNet3D, Appendix B).
+
+Packed beams: x (B, 2 + N, 4) float32. Row 0 is [geometry class, center x, y, z], row 1 is [0, extent x, y, z], the
+others are [1, x, y, z] for a point and zeros for padding. Center and extent are of the box around all visible points.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.networks.backbones.arguments import check_dtype, check_rows, check_widths
+from ddpn.networks.backbones.members import Linear
+from ddpn.networks.backbones.mlp import MLP
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_integer, check_number, is_number
+
+#: Numbers that the widest layer of points may hold at once without gradients: 256 MiB in float32.
+_AT_ONCE = 2**26
+_BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams of each member"
+
+
+class CountNet3D(nn.Module):
+    """M networks for point clouds, packed as beams. Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
+
+    Points, relative to the centre of their beam, go one by one through layers of `widths`; the maximum of each feature
+    over the points describes the cloud, whatever their number and order, without the padding. Together with an
+    embedding of the geometry class, the centre and the extent it goes through a perceptron of `hidden` widths.
+
+    Parameters
+    ----------
+    n_classes : int
+        The number of geometry classes.
+    members : int
+        M, the number of networks.
+    widths : sequence of int
+        Widths of the layers for points.
+    hidden : sequence of int
+        Widths of the perceptron.
+    embedding : int
+        Width of the embedding of the class.
+    unit : float
+        Lengths within a beam are divided by this, in metres: a decimetre suits products, which then have sizes around
+        1. The centre, some metres away, is taken as it is.
+
+    Examples
+    --------
+    >>> CountNet3D(n_classes=4, widths=(8, 16), hidden=(8,), members=5)(torch.zeros(2, 2 + 64, 4)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    # No batch normalisation: its statistics would include padding, and other members' and rows' beams.
+
+    def __init__(
+        self,
+        *,
+        n_classes: int,
+        members: int = 1,
+        widths: Sequence[int] = (64, 128, 1024),
+        hidden: Sequence[int] = (512, 256),
+        embedding: int = 16,
+        unit: float = 0.1,
+    ) -> None:
+        super().__init__()
+        check_integer("n_classes", n_classes, minimum=1)
+        check_integer("embedding", embedding, minimum=1)
+        widths = check_widths("widths", widths)
+        check_number("unit", unit, "a positive number", is_number(unit) and unit > 0)
+        self.members, self.n_classes, self.unit = members, n_classes, unit
+        self.points = nn.ModuleList(Linear(a, b, members) for a, b in pairwise([3, *widths]))
+        self.embedding = Linear(n_classes, embedding, members)
+        self.mlp = MLP(n_in=widths[-1] + embedding + 6, hidden=hidden, members=members)
+        self.output_dim = self.mlp.output_dim
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream per member."""
+        for layer in (*self.points, self.embedding, self.mlp):
+            cast(Linear, layer).reset(streams)
+
+    def extra_repr(self) -> str:
+        return f"unit={self.unit}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._check(x)
+        rows = x.unsqueeze(1).expand(-1, self.members, -1, -1) if x.dim() == 3 else x
+        centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / self.unit
+        known = [self.embedding(self._one_hot(rows)), centre, extent]
+        return self.mlp(torch.cat([self._pooled(rows), *known], dim=-1))
+
+    def _check(self, x: Tensor) -> None:
+        check_rows(x, 2, _BEAMS, self.members)
+        if x.shape[-1] != 4 or x.shape[-2] < 2:
+            raise InputError(f"x must be {_BEAMS}, got shape {tuple(x.shape)}.")
+        check_dtype(x, self.embedding.weight)
+        # A training step on a GPU may be captured, and must not read values.
+        if x.device.type == "cpu" or not self.training or not torch.is_grad_enabled():
+            given = x[..., 0, 0].flatten()
+            unknown = ((given < 0) | (given >= self.n_classes) | (given != given.floor())).nonzero()
+            if len(unknown):
+                found = float(given[unknown[0, 0]])
+                raise InputError(f"x must hold geometry classes 0 to {self.n_classes - 1}, got {found:g}.")
+
+    def _one_hot(self, rows: Tensor) -> Tensor:
+        return (rows[:, :, 0, :1] == torch.arange(self.n_classes, device=rows.device)).to(rows.dtype)
+
+    def _pooled(self, rows: Tensor) -> Tensor:
+        """The maximum of each feature over a beam's points, 0 if there are none. Shape: (B, M, widths[-1])."""
+        if torch.is_grad_enabled():
+            return self._cloud(rows)
+        # Thousands of beams may be predicted at once; features of points are computed for a few at a time.
+        largest = max(cast(Linear, layer).weight.shape[2] for layer in self.points)
+        size = max(1, _AT_ONCE // (largest * rows.shape[1] * rows.shape[2]))
+        return torch.cat([self._cloud(part) for part in rows.split(size)])
+
+    def _cloud(self, rows: Tensor) -> Tensor:
+        beams, members, n = len(rows), rows.shape[1], rows.shape[2] - 2
+        offsets = (rows[:, :, 2:, 1:] - rows[:, :, :1, 1:]) / self.unit
+        # Points become rows of the layers, which take (rows, M, features).
+        features = offsets.transpose(1, 2).reshape(beams * n, members, 3)
+        for layer in self.points[:-1]:
+            features = torch.relu_(layer(features))
+        is_padding = (rows[:, :, 2:, :1] == 0).transpose(1, 2)
+        features = self.points[-1](features)
+        if n == 0:
+            return features.new_zeros(beams, members, features.shape[-1])
+        features = features.view(beams, n, members, features.shape[-1]).masked_fill_(is_padding, -torch.inf)
+        # relu after the maximum: it then has one value per beam, and turns -inf into 0.
+        return torch.relu(features.max(1).values)

@@ -1,0 +1,140 @@
+"""Members side by side: M networks of one shape that share no parameter.
+
+The shape contract: B rows, M members, P raw outputs. A network takes (B, F), the same rows for every member, or
+(B, M, F), rows of each member, and returns (B, M, P). A single network is M = 1. Every parameter has the member axis
+first, so the sum of the members' losses gives each of them exactly the gradient it would have alone.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.networks.backbones.arguments import check_dtype, check_rows, check_seeds
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_integer
+
+
+def generators(seeds: Sequence[int]) -> list[torch.Generator]:
+    """One random stream per member, on the CPU, so that a member is the same network on every device."""
+    try:
+        return [torch.Generator().manual_seed(seed) for seed in seeds]
+    except (TypeError, ValueError, RuntimeError):
+        raise ConfigError(f"seeds must be 64-bit integers, one per member, got {seeds!r:.40}.") from None
+
+
+class Copies:
+    """Builds copies of one network, such as a pretrained one; unlike a lambda it can be pickled.
+
+    The network it copies is never changed, so a copy of a model shares it.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+
+    def __call__(self) -> nn.Module:
+        return copy.deepcopy(self._network)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
+        return self
+
+
+class Linear(nn.Module):
+    """M linear layers. Shape: (B, F) or (B, M, F) -> (B, M, out).
+
+    `reset` draws each member's weights from its own stream, as torch.nn.Linear does: uniform within 1 / sqrt(F).
+
+    Parameters
+    ----------
+    n_in, n_out : int
+        Width of the input (F) and of the output.
+    members : int
+        M, the number of layers.
+
+    Examples
+    --------
+    >>> layer = Linear(3, 2, members=5)
+    >>> layer(torch.zeros(4, 3)).shape, layer(torch.zeros(4, 5, 3)).shape
+    (torch.Size([4, 5, 2]), torch.Size([4, 5, 2]))
+    """
+
+    @torch.inference_mode(False)  # weights made in inference mode could never be trained
+    def __init__(self, n_in: int, n_out: int, members: int) -> None:
+        super().__init__()
+        self.members = check_integer("members", members, minimum=1)
+        self.weight = nn.Parameter(torch.zeros(members, n_in, n_out, dtype=torch.float32))
+        self.bias = nn.Parameter(torch.zeros(members, 1, n_out, dtype=torch.float32))
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream per member."""
+        check_seeds(streams, self.members)
+        bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
+        with torch.no_grad():
+            for member, stream in enumerate(streams):
+                for parameter in (self.weight, self.bias):
+                    values = torch.rand(parameter.shape[1:], generator=stream, dtype=torch.float32)
+                    parameter[member] = (2.0 * values - 1.0) * bound
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[1]}, {self.weight.shape[2]}, members={self.members}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_rows(x, 1, None, self.members)
+        check_dtype(x, self.weight)
+        rows = x.unsqueeze(0).expand(self.members, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
+        return torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1)
+
+
+class Members(nn.ModuleList):
+    """M networks of any kind, one after the other: for networks whose layers have no member axis.
+
+    If a network's attribute `capturable` is true, it does the same in every step, without reading values and without
+    randomness, so that a step can be captured as a CUDA graph; its attribute `takes` describes its input in messages.
+    Shape: (B, ...) or (B, M, ...) -> (B, M, F).
+
+    Parameters
+    ----------
+    make : callable
+        Builds one of them, each call with weights of its own or the same pretrained ones.
+    members : int
+        M, the number of networks.
+    row_axes : int
+        How many axes a row has, 3 for an image.
+
+    Examples
+    --------
+    >>> Members(lambda: nn.Linear(3, 2), members=5)(torch.zeros(4, 3)).shape
+    torch.Size([4, 5, 2])
+    """
+
+    @torch.inference_mode(False)
+    def __init__(self, make: Callable[[], nn.Module], members: int, *, row_axes: int = 1) -> None:
+        super().__init__(make() for _ in range(check_integer("members", members, minimum=1)))
+        self._make, self._row_axes = make, row_axes
+        weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
+        if len(set(weights)) < len(weights):
+            got = "weights that members share"
+            raise ConfigError(f"make must build a new network at every call, got {got}. Build all layers in it.")
+
+    @property
+    def members(self) -> int:
+        """How many networks there are."""
+        return len(self)
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream per member."""
+        check_seeds(streams, len(self))
+        for network, stream in zip(self, streams, strict=True):
+            # Networks of other libraries draw from torch's global stream, which is restored afterwards.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(int(torch.randint(2**62, (), generator=stream)))
+                network.load_state_dict(self._make().state_dict())
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_rows(x, self._row_axes, getattr(self[0], "takes", None), len(self))
+        own = x.dim() == self._row_axes + 2
+        each = x.unbind(1) if own else [x] * len(self)
+        return torch.stack([network(rows) for network, rows in zip(self, each, strict=True)], dim=1)

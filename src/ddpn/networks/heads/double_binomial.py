@@ -1,0 +1,114 @@
+"""The Double Binomial head: counts of a known total."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import DoubleBinomial
+from ddpn.distributions.arguments import check_totals, is_checked
+from ddpn.distributions.families.double_binomial import binomial_deviance
+from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
+from ddpn.networks.heads.head import Head, promoted
+from ddpn.networks.heads.start import Rows
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import at_rows, check_integer
+from ddpn.sample import Sample
+
+#: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still tells the ends from 0 and 1.
+LOGIT = (-13.0, 13.0)
+#: gamma total >= 1/2: below, the distribution hardly depends on p, which would then get no gradient.
+_LOG_WIDEST = math.log(0.5)
+#: gamma total >= 2 where a search without features begins and ends, for the same reason.
+_LOG_WIDEST_START = math.log(2.0)
+
+
+class DoubleBinomialHead(Head):
+    """Double Binomial: counts of a known total, over-, equi- or under-dispersed.
+
+    raw = (logit p, log gamma): mu = total * p, variance about total * p * (1 - p) / gamma. The exposure of a row is its
+    total, an integer of at least the count.
+
+    Parameters
+    ----------
+    total : int, optional
+        The total of all rows, where there are no exposures.
+
+    Examples
+    --------
+    >>> head = DoubleBinomialHead(total=12)
+    >>> head(torch.tensor([1.0, 0.0])).mean
+    tensor(8.7727)
+    >>> head.loss(torch.tensor([1.0, 0.0]), torch.tensor(12))
+    tensor(3.7591)
+    """
+
+    name = "double_binomial"
+    n_raw = 2
+    support = constraints.nonnegative_integer
+    parameter_names = ("logit p", "log gamma")
+    exposure_is_total = True
+
+    def __init__(self, *, total: int | None = None) -> None:
+        if total is not None:
+            check_integer("total", total, 1)
+        self.total = total
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoubleBinomial:
+        """DoubleBinomial(total, total * sigmoid(raw0), e^raw1)."""
+        raw = promoted(raw)
+        total = self._total(exposure, raw)
+        logit = bend(raw[..., 0], *LOGIT)
+        spread = torch.nn.functional.logsigmoid(logit) + torch.nn.functional.logsigmoid(-logit)
+        log_total = total.log()
+        highest = torch.maximum(highest_log_gamma(log_total + spread) + log_total, log_total.new_tensor(_LOG_WIDEST))
+        log_gamma = bend(raw[..., 1] + log_total, _LOG_WIDEST, highest) - log_total
+        return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
+
+    def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
+        """As for every head; an upper bound is the total, beyond which there is no mass anyway."""
+        return super().sample_loss(raw, sample.replace(upper=None))
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """Maximum likelihood with gamma * total of at least 2, searched from the mean share and the mean deviance."""
+        rows = Rows(y, weight, exposure)
+        total = self._total(rows.exposure, rows.y).expand_as(rows.y)
+        self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
+        share = (rows.mean(rows.y) / rows.mean(total)).clamp(*torch.sigmoid(torch.tensor(LOGIT, dtype=torch.float64)))
+        # 1 / gamma is about twice the mean deviance. From a wide distribution the search does not end on a plateau.
+        log_gamma = -(2.0 * rows.mean(binomial_deviance(rows.y, share * total, total))).log()
+        widest = _LOG_WIDEST_START - rows.mean(total).log().item()
+        guess = torch.stack([torch.logit(share), log_gamma.nan_to_num(0.0).clamp(widest, max(widest, 0.0))])
+        bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
+        return self.most_likely(rows, guess, bounds)
+
+    def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
+        """Raise an `InputError` if a row has no total, one that is not an integer, or a count above it."""
+        if exposure is None and self.total is None:
+            raise InputError(_MISSING)
+        total = np.broadcast_to(np.asarray(self.total if exposure is None else exposure), np.shape(y))
+        names = np.arange(len(total)) if labels is None else np.asarray(labels)
+        if (bad := (total != np.floor(total)) | (total < 1)).any():
+            got = f"got {total[bad][0]:g} {at_rows(names[bad].tolist())}"
+            raise InputError(f"exposure must hold totals, integers of at least 1, {got}.")
+        if (bad := y > total).any():
+            got = f"got {y[bad][0]:g} of {total[bad][0]:g} {at_rows(names[bad].tolist())}"
+            raise InputError(f"y must be at most the total, {got}.")
+
+    def _total(self, exposure: Tensor | None, like: Tensor) -> Tensor:
+        if exposure is None:
+            if self.total is None:
+                raise InputError(_MISSING)
+            return torch.full((), float(self.total), dtype=like.dtype, device=like.device)
+        if is_checked(None, exposure):
+            check_totals("exposure", exposure)
+        return exposure.to(like.dtype)
+
+
+_MISSING = (
+    "double_binomial needs the total of every row: pass it as exposure or as upper, "
+    "which may be one number for all rows."
+)

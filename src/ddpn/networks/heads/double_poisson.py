@@ -1,0 +1,155 @@
+"""The Double Poisson head: DDPN and its variants."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import DoublePoisson
+from ddpn.networks.heads.clamps import (
+    LOG_GAMMA,
+    LOG_MU,
+    bend,
+    highest_log_gamma,
+    log_mean,
+    lowest_log_gamma,
+    mean_preserving_log_gamma,
+    unbend,
+)
+from ddpn.networks.heads.head import Head, check_beta, promoted
+from ddpn.networks.heads.start import Rows
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_choice, check_number, is_number
+from ddpn.sample import Sample
+
+
+class DoublePoissonHead(Head):
+    """Double Poisson: over-, equi- and under-dispersed counts, variance about mu / gamma.
+
+    raw = (log mu, log gamma). With an exposure, gamma is limited to where the mean is proportional to it, see
+    `ddpn.networks.heads.clamps.mean_preserving_log_gamma`.
+
+    Parameters
+    ----------
+    beta : float
+        In [0, 1]; multiplies the loss by gamma^-beta without gradient (Eq. 3): at 1 the mean is fitted regardless of
+        gamma.
+    objective : {"exact", "paper"}
+        "exact" is the normalised likelihood; "paper" drops the normaliser (Eq. 2), which agrees for means above 10 or
+        so and fits another distribution below.
+    gamma : {"per_row", "shared"}
+        "shared" has one gamma for all rows.
+    initial_gamma : float, optional
+        What `start` takes for gamma instead of fitting it (Appendix A.4).
+
+    Examples
+    --------
+    >>> head = DoublePoissonHead(objective="paper")
+    >>> head(torch.tensor([2.0, 0.0])).mean
+    tensor(7.3891)
+    >>> head.loss(torch.tensor([0.0, 0.0]), torch.tensor(0))
+    tensor(1.)
+    """
+
+    name = "double_poisson"
+    n_raw = 2
+    support = constraints.nonnegative_integer
+    parameter_names = ("log mu", "log gamma")
+
+    def __init__(
+        self,
+        *,
+        beta: float = 0.0,
+        objective: Literal["exact", "paper"] = "exact",
+        gamma: Literal["per_row", "shared"] = "per_row",
+        initial_gamma: float | None = None,
+    ) -> None:
+        check_beta(beta)
+        check_choice("objective", objective, ("exact", "paper"))
+        check_choice("gamma", gamma, ("per_row", "shared"))
+        if initial_gamma is not None:
+            finite = is_number(initial_gamma) and 0.0 < initial_gamma < math.inf
+            check_number("initial_gamma", initial_gamma, "a finite, positive number", finite)
+        self.beta, self.objective, self.gamma, self.initial_gamma = beta, objective, gamma, initial_gamma
+
+    @property
+    def sees(self) -> tuple[str, ...]:
+        """A shared gamma is a bias: it sees no features."""
+        return ("features", "nothing" if self.gamma == "shared" else "features")
+
+    @property
+    def loss_is_likelihood(self) -> bool:
+        """Whether the objective is the exact likelihood, without weights."""
+        return self.objective == "exact" and not self.beta
+
+    def check_bounds(self) -> None:
+        """Raise a `ConfigError` unless the objective is the exact likelihood."""
+        if not self.loss_is_likelihood:
+            got = f"beta={self.beta}" if self.beta else f'objective="{self.objective}"'
+            raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. Leave it out.")
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson:
+        """DoublePoisson(exposure * e^raw0, e^raw1), with a limited gamma where there is an exposure."""
+        log_mu, log_gamma = _links(promoted(raw), exposure)
+        return DoublePoisson(log_mu.exp(), log_gamma.exp(), validate_args=False)
+
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
+        if self.loss_is_likelihood:
+            return super().loss(raw, y, exposure)
+        log_mu, log_gamma = _unlimited_links(raw.double(), exposure)
+        if self.objective == "exact":
+            value = super().loss(raw.double(), y, exposure)
+        else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
+            value = log_gamma.exp() * _deviance(log_mu, y.double()) - 0.5 * log_gamma
+        return (value * (-self.beta * log_gamma.detach()).exp()).to(promoted(raw).dtype)
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """Maximum likelihood under the objective; beta does not move it, as all rows share one gamma here."""
+        rows = Rows(y, weight, exposure)
+        mean = rows.mean(rows.y)
+        log_mu = (mean / rows.mean(rows.scale)).log().clamp(min=LOG_MU[0])
+        if self.initial_gamma is None:
+            # 1 / gamma is twice the mean of D(y; mu), and 1 / 0 where all counts are equal.
+            log_gamma = -(2.0 * rows.mean(_deviance(log_mu + rows.scale.log(), rows.y)).clamp(min=0.0)).log()
+        else:
+            log_gamma = torch.full_like(log_mu, math.log(self.initial_gamma))
+        lowest, highest = lowest_log_gamma(mean.log()), highest_log_gamma(mean.log())
+        found = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, lowest, highest)])
+        return found if self.objective == "paper" else self._exact_start(rows, found, lowest.item())
+
+    def sample_start(self, sample: Sample) -> Tensor:
+        """As for other heads, with the gamma that was given, if any."""
+        found = super().sample_start(sample)
+        if self.initial_gamma is not None:
+            found[1] = self.start(sample.y, sample.weight, sample.exposure)[1]
+        return found
+
+    def _exact_start(self, rows: Rows, guess: Tensor, lowest: float) -> Tensor:
+        bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest, LOG_GAMMA[1]))]
+        if self.initial_gamma is None:
+            # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.
+            guess[1].clamp_(max=0.0)
+        else:
+            bounds[1] = (guess[1].item(),) * 2
+        return DoublePoissonHead().most_likely(rows, guess, bounds)
+
+
+def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
+    """log mu and log gamma of the distribution."""
+    log_mu, log_gamma = _unlimited_links(raw, exposure)
+    return log_mu, log_gamma if exposure is None else mean_preserving_log_gamma(log_gamma, log_mu)
+
+
+def _unlimited_links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same as in Eq. 2, whose mean is mu for every gamma: bounds on gamma are those of mu, exposure included."""
+    first, second = raw.unbind(-1)
+    log_mu = log_mean(first, exposure)
+    return log_mu, bend(second, lowest_log_gamma(log_mu), highest_log_gamma(log_mu))
+
+
+def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:
+    """D(y; mu) = mu - y + y log(y / mu), with y log y = 0 at 0."""
+    return log_mu.exp() + y * (y.clamp(min=1.0).log() - 1.0 - log_mu)

@@ -1,0 +1,152 @@
+"""The mixed head: a mixture of several count distributions per network, with weights that the network predicts."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import Mixture
+from ddpn.networks.heads.head import Head, promoted
+from ddpn.networks.heads.likelihoods import HEADS
+from ddpn.networks.heads.start import mean_loss
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import listed
+from ddpn.sample import Sample
+
+#: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
+FAMILIES = ("double_poisson", "double_poisson", "negative_binomial")
+#: Half the range of the components' first log means around the common one: equal components would stay equal. Smaller
+#: ones are for counts that vary so little that components further apart would fit none of them.
+_SPREADS = (0.5, 0.2, 0.08, 0.03)
+#: By how much the mean loss of the first mixture may exceed that of its best family, in nats: equal counts, which no
+#: mixture fits as well as one family does, exceed it with every spread (test_means_of_equal_counts_are_these_counts).
+_WORSE = 0.3
+#: Logits of the weights are bounded smoothly here, so that no component is lost for good.
+LOGIT = 12.0
+
+
+class MixedHead(Head):
+    """Mixture of count distributions: shapes with several modes, many zeros or a heavy tail.
+
+    raw = (the raw outputs of every component in the order of `families`, then one logit per component); the weights are
+    the softmax of the logits.
+
+    Parameters
+    ----------
+    families : sequence of str
+        Names in `HEADS`, one per component; components of one family come side by side. The default needs no choice of
+        a family: Double Poissons cover under-dispersed counts, the Negative Binomial heavy tails.
+
+    Examples
+    --------
+    >>> head = MixedHead(families=("poisson", "negative_binomial"))
+    >>> head.parameter_names
+    ('log mu 1', 'log mu 2', 'log alpha 2', 'logit 1', 'logit 2')
+    >>> head(torch.tensor([0.0, 2.0, -9.0, 0.0, 0.0])).mean
+    tensor(4.1945)
+    """
+
+    name = "mixed"
+    n_raw = 9  # of the default families; `__init__` sets that of others
+    support = constraints.nonnegative_integer
+    has_glm = False
+    is_baseline = False
+    validation_score = "nll"
+
+    def __init__(self, *, families: Sequence[str] = FAMILIES) -> None:
+        if isinstance(families, str) or not families:
+            raise ConfigError(f"families must be a list of likelihoods such as {list(FAMILIES)}, got {families!r}.")
+        #: Same families side by side, so that each family is one stack.
+        self.families = tuple(sorted(families, key=list(families).index))
+        for family in self.families:
+            if not _can_be_mixed(HEADS.find(family)):
+                counts = [name for name in HEADS if _can_be_mixed(HEADS[name])]
+                raise ConfigError(f"families must be likelihoods of counts ({listed(counts)}), got {family!r}.")
+        sizes = [HEADS[family].n_raw for family in self.families]
+        self.n_raw = sum(sizes) + len(sizes)  # type: ignore[misc]
+        self.parameter_names = (  # type: ignore[misc]
+            *(f"{name} {k}" for k, family in enumerate(self.families, 1) for name in HEADS[family].parameter_names),
+            *(f"logit {k}" for k in range(1, len(sizes) + 1)),
+        )
+
+    @property
+    def glm_likelihood(self) -> str | None:
+        """The first family that has a GLM."""
+        return next((family for family in self.families if HEADS[family].has_glm), None)
+
+    @property
+    def locations(self) -> tuple[int, ...]:
+        """The first raw output of every component."""
+        sizes = [HEADS[family].n_raw for family in self.families]
+        return tuple(sum(sizes[:k]) for k in range(len(sizes)))
+
+    @property
+    def size(self) -> int:
+        """K, the number of components."""
+        return len(self.families)
+
+    @cached_property
+    def _stacks(self) -> list[tuple[Head, int]]:
+        """One head per family, and how many components it has."""
+        return [(HEADS[family](), len(list(group))) for family, group in groupby(self.families)]
+
+    def _parts(self, raw: Tensor, dim: int) -> tuple[list[Tensor], Tensor]:
+        """Raw outputs of each family, and log weights, with k and P, or K, in place of the raw outputs' axis."""
+        sizes = [k * head.n_raw for head, k in self._stacks]
+        *parts, logits = raw.split([*sizes, self.size], dim=dim)
+        split = zip(parts, self._stacks, strict=True)
+        logits = LOGIT * torch.tanh(logits / LOGIT)
+        return [part.unflatten(dim, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(dim)
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
+        """The mixture of all components."""
+        parts, log_weights = self._parts(promoted(raw), -1)
+        wide = None if exposure is None else exposure.unsqueeze(-1)
+        stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
+        return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
+
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """-log p(y), from the losses of the components: a likelihood with a loss of its own keeps it."""
+        missing = max(y.dim(), 0 if exposure is None else exposure.dim()) - (raw.dim() - 1)
+        # Components come first: over a short last axis, sums take several times as long.
+        first = promoted(raw)[(None,) * missing].movedim(-1, 0).contiguous()
+        parts, log_weights = self._parts(first, 0)
+        pairs = zip(parts, self._stacks, strict=True)
+        losses = torch.cat([head.loss(part.movedim(1, -1), y, exposure) for part, (head, _) in pairs])
+        return -torch.logsumexp(log_weights.to(losses.dtype) - losses, dim=0)
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """Every family's fit without features, with their log means spread, and equal weights."""
+        return self.sample_start(Sample(None, y, weight, exposure))
+
+    def sample_start(self, sample: Sample) -> Tensor:
+        """The same where counts may be bounded or censored."""
+        heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
+        first = {family: head.sample_start(sample) for family, head in heads.items()}
+        with torch.no_grad():
+            losses = [mean_loss(head, sample)(first[name]) for name, head in heads.items()]
+            own = mean_loss(self, sample)
+            for spread in _SPREADS:
+                raw = self._spread(first, spread)
+                if own(raw) <= min(losses) + _WORSE:
+                    break
+        return raw
+
+    def _spread(self, first: Mapping[str, Tensor], spread: float) -> Tensor:
+        """Raw outputs of components whose log means are apart, with equal weights."""
+        offsets = torch.linspace(-spread, spread, self.size, dtype=torch.float64) if self.size > 1 else torch.zeros(1)
+        raws = []
+        for family, offset in zip(self.families, offsets, strict=True):
+            raw = first[family].clone()
+            raw[0] += offset.to(raw)
+            raws.append(raw)
+        return torch.cat([*raws, torch.zeros(self.size, dtype=torch.float64, device=raws[0].device)])
+
+
+def _can_be_mixed(head: type[Head]) -> bool:
+    """Whether a likelihood can be a component: of counts without end, and no mixture itself."""
+    return head.is_count and not head.exposure_is_total and not issubclass(head, MixedHead)

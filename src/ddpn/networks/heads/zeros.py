@@ -1,0 +1,150 @@
+"""Heads with a probability of zero of their own: zero-inflated and hurdle likelihoods."""
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import Hurdle, ZeroInflated
+from ddpn.networks.heads.clamps import bend
+from ddpn.networks.heads.head import Head, promoted
+from ddpn.networks.heads.likelihoods import HEADS
+from ddpn.networks.heads.start import Rows
+
+#: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that no zero is ever explained for good.
+LOGIT = (-12.0, 12.0)
+
+
+class ZeroHead(Head):
+    """What zero-inflated and hurdle heads share: the raw outputs of the base, then logit pi.
+
+    A subclass sets `base_likelihood`, the name of the likelihood of the other counts.
+    """
+
+    base_likelihood: ClassVar[str]
+    support = constraints.nonnegative_integer
+    is_baseline = False
+    _distribution: ClassVar[Any]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "base_likelihood" in vars(cls):
+            base = HEADS[cls.base_likelihood]
+            cls.n_raw, cls.parameter_names = base.n_raw + 1, (*base.parameter_names, "logit pi")
+
+    @cached_property
+    def base(self) -> Head:
+        """The head of the other counts."""
+        return HEADS[self.base_likelihood]()
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
+        """The base's distribution with a probability of zero of its own; exposures scale the base."""
+        raw = promoted(raw)
+        base: Any = self.base.forward(raw[..., :-1], exposure)
+        return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """Maximum likelihood, searched from a fit of the base to all counts and from one to the positive counts."""
+        rows = Rows(y, weight, exposure)
+
+        guesses = [self._with_zeros(self.base.start(y, weight, exposure), rows)]
+        positive = y > 0
+        if bool(positive.any()) and not bool(positive.all()):
+            parts = (None if part is None else part.expand_as(y)[positive] for part in (weight, exposure))
+            guesses.append(self._with_zeros(self.base.start(y[positive], *parts), rows))
+        with torch.no_grad():
+            best = min(guesses, key=lambda raw: float(self.rows_loss(raw, rows).nan_to_num(float("inf"))))
+        bounds = [(x - 20.0 - abs(x), x + 20.0 + abs(x)) for x in best[:-1].tolist()]
+        return self.most_likely(rows, best, [*bounds, (LOGIT[0] - 1.0, LOGIT[1] + 1.0)])
+
+    def _with_zeros(self, base: Tensor, rows: Rows) -> Tensor:
+        """The base's raw outputs with a guess of logit pi."""
+        dist: Any = self.base.forward(base.expand(len(rows.y), -1), rows.exposure)
+        expected = rows.mean(dist.log_prob(torch.zeros_like(rows.y)).exp())
+        share = self._own_zeros(rows.mean((rows.y == 0).double()), expected)
+        return torch.cat([base, torch.logit(share.clamp(0.02, 0.98)).reshape(1)])
+
+    @staticmethod
+    @abstractmethod
+    def _own_zeros(observed: Tensor, expected: Tensor) -> Tensor:
+        """The probability of an own zero, from the share of zeros and what the base expects."""
+
+
+class ZeroInflatedHead(ZeroHead):
+    """Zero-inflated counts: zero with probability pi, else a count of the base, which may be zero too."""
+
+    _distribution = ZeroInflated
+
+    @staticmethod
+    def _own_zeros(observed: Tensor, expected: Tensor) -> Tensor:
+        return (observed - expected) / (1.0 - expected).clamp(min=1e-6)
+
+
+class HurdleHead(ZeroHead):
+    """Hurdle counts: zero with probability pi, else a positive count of the base."""
+
+    _distribution = Hurdle
+
+    @staticmethod
+    def _own_zeros(observed: Tensor, expected: Tensor) -> Tensor:
+        return observed
+
+
+class ZeroInflatedPoissonHead(ZeroInflatedHead):
+    """Zero-inflated Poisson: more zeros than a Poisson has, from a process of their own.
+
+    raw = (log mu, logit pi).
+
+    >>> ZeroInflatedPoissonHead()(torch.tensor([1.0, 0.0])).mean
+    tensor(1.3591)
+    """
+
+    name, base_likelihood = "zero_inflated_poisson", "poisson"
+
+
+class ZeroInflatedNegativeBinomialHead(ZeroInflatedHead):
+    """Zero-inflated Negative Binomial: own zeros, and over-dispersed counts.
+
+    raw = (log mu, log alpha, logit pi).
+    """
+
+    name, base_likelihood = "zero_inflated_negative_binomial", "negative_binomial"
+
+
+class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
+    """Zero-inflated Double Poisson: own zeros, and counts of any dispersion.
+
+    raw = (log mu, log gamma, logit pi).
+    """
+
+    name, base_likelihood = "zero_inflated_double_poisson", "double_poisson"
+
+
+class HurdlePoissonHead(HurdleHead):
+    """Hurdle Poisson: any share of zeros, more or fewer than a Poisson has, and positive Poisson counts.
+
+    raw = (log mu, logit pi), with mu that of the Poisson before zeros are taken out.
+    """
+
+    name, base_likelihood = "hurdle_poisson", "poisson"
+
+
+class HurdleNegativeBinomialHead(HurdleHead):
+    """Hurdle Negative Binomial: any share of zeros, and positive over-dispersed counts.
+
+    raw = (log mu, log alpha, logit pi).
+    """
+
+    name, base_likelihood = "hurdle_negative_binomial", "negative_binomial"
+
+
+class HurdleDoublePoissonHead(HurdleHead):
+    """Hurdle Double Poisson: any share of zeros, and positive counts of any dispersion.
+
+    raw = (log mu, log gamma, logit pi).
+    """
+
+    name, base_likelihood = "hurdle_double_poisson", "double_poisson"

@@ -1,0 +1,168 @@
+"""`CountModel`: a backbone, a projection and a head give a count distribution per row and member."""
+
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from ddpn.distributions import Mixture
+from ddpn.networks.backbones import Identity, Members
+from ddpn.networks.backbones.arguments import check_seeds
+from ddpn.networks.backbones.members import Linear, generators
+from ddpn.networks.heads import Head
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_integer
+
+
+class Backbone(Protocol):
+    """What a network must have: `output_dim`, the width of its features, and (B, ...) -> (B, M, output_dim)."""
+
+    output_dim: int
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Draw fresh weights.
+
+        Parameters
+        ----------
+        streams : sequence of torch.Generator
+            One random stream per member.
+        """
+
+
+class Projection(Linear):
+    """Features -> raw outputs. `sees`, from the head, says what each raw output depends on.
+
+    That is the features, the features with their gradient stopped (the variance of a faithful Gaussian), or nothing
+    but a bias (a gamma shared by all rows).
+
+    Shape: (B, M, F) -> (B, M, P).
+    """
+
+    @torch.inference_mode(False)
+    def __init__(self, n_in: int, sees: Sequence[str], members: int) -> None:
+        super().__init__(n_in, len(sees), members)
+        self._any_detached, self._any_blind = "detached" in sees, "nothing" in sees
+        self.register_buffer("_detached", torch.tensor([what == "detached" for what in sees]), persistent=False)
+        sighted = torch.tensor([what != "nothing" for what in sees], dtype=torch.float32)
+        self.register_buffer("_sighted", sighted, persistent=False)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every raw output depends on the features, with their gradient."""
+        return not (self._any_detached or self._any_blind)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight * cast(Tensor, self._sighted) if self._any_blind else self.weight
+        rows = x.transpose(0, 1)
+        raw = torch.baddbmm(self.bias, rows, weight)
+        if self._any_detached:
+            raw = torch.where(cast(Tensor, self._detached), torch.baddbmm(self.bias, rows.detach(), weight), raw)
+        return raw.transpose(0, 1)
+
+
+class CountModel(nn.Module):
+    """Backbone, projection and head, M members at once.
+
+    Shape: x (B, F), or (B, M, F) with rows per member; `raw` (B, M, P); `forward` a distribution of batch shape (B, M).
+
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+        A network from inputs to features, see `Backbone`.
+    head : Head
+        From raw outputs to a distribution.
+    members : int
+        M, the number of members, which is that of the backbone.
+
+    Examples
+    --------
+    >>> from ddpn.networks.backbones import MLP
+    >>> from ddpn.networks.heads import make_head
+    >>> model = CountModel(MLP(n_in=3, hidden=(8,), members=5), make_head("double_poisson"), members=5)
+    >>> model.reset(seeds=range(5))
+    >>> model.mixture(torch.zeros(4, 3)).mean.shape
+    torch.Size([4])
+    """
+
+    def __init__(self, backbone: nn.Module, head: Head, members: int) -> None:
+        super().__init__()
+        check_integer("members", members, minimum=1)
+        _check_backbone(backbone, members)
+        if not isinstance(head, Head):
+            raise ConfigError(f"head must be a Head, got {head!r}. Use ddpn.networks.heads.make_head(name).")
+        self.backbone, self.head, self.members = backbone, head, members
+        self.projection = Projection(cast(Backbone, backbone).output_dim, head.sees, members)
+        self._largest_weight = max(weight.numel() for weight in self.parameters())
+
+    def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
+        """Draw fresh weights.
+
+        Parameters
+        ----------
+        seeds : sequence of int
+            One seed per member.
+        start : Tensor, shape (P,) or (M, 1, P), optional
+            The head's intercept-only fit, or one per member, which becomes the bias. The first predictions are then
+            close to those of the intercept: the projection's weights are a tenth as large.
+        """
+        streams = generators(seeds)
+        check_seeds(streams, self.members)
+        cast(Backbone, self.backbone).reset(streams)
+        self.projection.reset(streams)
+        if start is not None:
+            with torch.no_grad():
+                self.projection.bias.copy_(start.to(self.projection.bias))
+                self.projection.weight.mul_(0.1)
+
+    def raw(self, x: Tensor) -> Tensor:
+        """Raw outputs before any link. Shape: (B, M, P).
+
+        Parameters
+        ----------
+        x : Tensor
+            Inputs, (B, ...) or (B, M, ...).
+        """
+        backbone = cast(Backbone, self.backbone)
+        features = backbone(x)
+        if features.shape[1:] != (self.members, backbone.output_dim):
+            wanted = f"(B, {self.members}, {backbone.output_dim}) by its members and output_dim"
+            raise ConfigError(f"backbone must return features of shape {wanted}, got {tuple(features.shape)}.")
+        return self.projection(features)
+
+    def multiply_adds(self, x: Tensor) -> float:
+        """An estimate of the largest operation on these rows, for `threads_for`. Shape: x (B, ...).
+
+        Each row of a table meets each weight once; networks for other inputs apply theirs at many places: infinity.
+        """
+        is_table = x.dim() == 2 and x.is_floating_point()
+        return len(x) * self._largest_weight if is_table else float("inf")
+
+    def forward(self, x: Tensor, exposure: Tensor | None = None) -> Distribution:
+        return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
+
+    def mixture(self, x: Tensor, exposure: Tensor | None = None) -> Mixture:
+        """The ensemble's prediction: the uniform mixture of its members. Shape: batch (B,).
+
+        Parameters
+        ----------
+        x : Tensor
+            Inputs, (B, ...).
+        exposure : Tensor, shape (B,), optional
+            The known scale of each row.
+        """
+        return Mixture(self(x, exposure))
+
+
+def _check_backbone(backbone: nn.Module, members: int) -> None:
+    """Check what can be known of a network before it has seen a row."""
+    name = f"backbone {backbone.__class__.__name__}"
+    check_integer(f"output_dim of {name}, the width of its features,", getattr(backbone, "output_dim", None), minimum=1)
+    if not callable(getattr(backbone, "reset", None)):
+        raise ConfigError(f"{name} must have a method reset(streams) that draws weights, one random stream per member.")
+    for module in backbone.modules():
+        if isinstance(module, Members | Linear | Identity) and module.members != members:
+            raise ConfigError(f"members must be those of the backbone, {module.members}, got {members}.")

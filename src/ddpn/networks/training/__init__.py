@@ -1,0 +1,25 @@
+"""Training: settings, the loop, checkpoints."""
+
+from ddpn.networks.training.batches import Augmented
+from ddpn.networks.training.config import TrainingConfig
+from ddpn.networks.training.ensemble import Ensemble, fit_ensemble
+from ddpn.networks.training.folds import OwnRows
+from ddpn.networks.training.loop import fit
+from ddpn.networks.training.runtime import Runtime
+from ddpn.networks.training.state import History
+from ddpn.networks.training.streamed import RowStream, Streamed
+from ddpn.sample import Sample
+
+__all__ = [
+    "Augmented",
+    "Ensemble",
+    "History",
+    "OwnRows",
+    "RowStream",
+    "Runtime",
+    "Sample",
+    "Streamed",
+    "TrainingConfig",
+    "fit",
+    "fit_ensemble",
+]

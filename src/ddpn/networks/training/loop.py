@@ -1,0 +1,318 @@
+"""The training loop: every member of an ensemble at once, each as if it were trained alone."""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from ddpn.networks.model import CountModel
+from ddpn.networks.training.batches import Augmented, DatasetBatches, MemoryBatches, Source, parts_of
+from ddpn.networks.training.capture import CapturedSteps, can_capture
+from ddpn.networks.training.checkpointing import Checkpoint, data_identity, model_identity
+from ddpn.networks.training.config import TrainingConfig
+from ddpn.networks.training.evaluation import mean_scores
+from ddpn.networks.training.folds import OwnBatches, OwnRows
+from ddpn.networks.training.monitoring import EpochReport, report_epoch
+from ddpn.networks.training.runtime import Runtime
+from ddpn.networks.training.state import History, State
+from ddpn.networks.training.streamed import StreamBatches, Streamed
+from ddpn.networks.training.validation import check_exposure_in_both, check_sample, check_source, check_values
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.progress import progress_bar
+from ddpn.runtime.threads import threads_for
+from ddpn.sample import Sample
+from ddpn.storage.tensor_files import fingerprint
+
+
+@torch.inference_mode(False)  # whatever the caller's mode: gradients are needed
+def fit(
+    model: CountModel,
+    train: Source | OwnRows | Streamed,
+    validation: Sample | Dataset | None = None,
+    config: TrainingConfig = TrainingConfig(),  # noqa: B008
+    *,
+    runtime: Runtime | None = None,
+    checkpoint: Path | str | None = None,
+    save_seconds: float = 30.0,
+    verbose: bool = False,
+    title: str = "Training",
+    workers: int = 0,
+    on_epoch: Callable[[str], object] | None = None,
+    clock: Clock | None = None,
+) -> History:
+    """Train a model in place; afterwards, however it ended, it has each member's best weights.
+
+    Parameters
+    ----------
+    model : CountModel
+        With weights drawn by `reset`.
+    train, validation : Sample of tensors, Augmented or torch Dataset
+        Training rows, and rows that choose each member's best epoch. `validation` may be None, and is not augmented.
+        `OwnRows` have training and validation rows per member, and choose one epoch for all. Rows that are `Streamed`
+        are read while they are trained on.
+    config : TrainingConfig
+        The settings.
+    runtime : Runtime, optional
+        Device and precision. Default: a GPU if there is one, and the precision of `config`.
+    checkpoint : path, optional
+        A file for the state, written every `save_seconds` and when interrupted. A training that finds its own
+        checkpoint resumes from it, on a CPU to the same weights bit for bit.
+    save_seconds : float
+        Seconds between two checkpoints.
+    verbose : bool
+        Show a progress bar.
+    title : str
+        Its name.
+    workers : int
+        Processes that load the items of a Dataset.
+    on_epoch : callable, optional
+        Called after every epoch with a line on the progress.
+    clock : Clock, optional
+        Ends the training when its time is up, with each member's best weights until then. The learning rate falls in
+        time to end with it, where there is no time for all epochs. Without a complete epoch, a `TimeLimitError`.
+
+    Notes
+    -----
+    Ctrl-C (any KeyboardInterrupt) in an epoch ends the training, not the program. The state returns to the end of the
+    last complete epoch, the checkpoint is written, the model gets each member's best weights until then, and the
+    history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty if no
+    epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or later, is
+    raised as usual.
+    """
+    runtime = runtime or Runtime(precision=config.precision)
+    if runtime.precision != config.precision:
+        raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
+    training = Training(model.to(runtime.device), train, validation, config, runtime, workers, clock=clock)
+    state = training.state
+    # Only one process writes; the others need not wait. They may be on other machines.
+    file = None if checkpoint is None else Checkpoint(Path(checkpoint), training.identity())
+    if file is not None:
+        runtime.spread_file(Path(checkpoint))  # type: ignore[arg-type]
+    if file is not None and (saved := file.read()) is not None:
+        state.restore(saved)
+    save = file.save if file is not None and runtime.is_main else lambda snapshot: None
+    saved_at = time.monotonic()
+    try:
+        with progress_bar(title, config.epochs, verbose and runtime.is_main, state.epoch) as bar:
+            while not state.is_done:
+                text = training.run_epoch()
+                bar.advance(1, text)
+                if on_epoch is not None and runtime.is_main:
+                    on_epoch(f"epoch {state.epoch} of {config.epochs}, {text}")
+                if time.monotonic() - saved_at > save_seconds:
+                    save(state.before)
+                    saved_at = time.monotonic()
+                scores = state.history.epochs[-1].get("score")
+                report_epoch(EpochReport(title, state.epoch, config.epochs, config.score, scores))
+    except TimeLimitError:
+        state.restore(state.before)
+        state.history.stopped = "the time was up"
+        if not state.history.epochs:
+            raise
+    except KeyboardInterrupt:
+        state.restore(state.before)
+        save(state.before)
+        state.history.interrupted, state.history.stopped = True, "interrupted"
+    finally:
+        training.close()
+    if state.have_all_stopped and not state.history.interrupted:
+        state.history.stopped = f"no member had a better {config.score} for {config.patience} epochs"
+    return state.history
+
+
+class Training:
+    """The batches and the state of a training, and how to run its next epoch."""
+
+    def __init__(
+        self,
+        model: CountModel,
+        train: Source | OwnRows | Streamed,
+        validation: Sample | Dataset | None,
+        config: TrainingConfig,
+        runtime: Runtime,
+        workers: int = 0,
+        capture: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self.model, self.config, self.runtime, self._workers = model, config, runtime, workers
+        self._clock = clock if clock is not None and clock.has_limit else None
+        if isinstance(train, OwnRows) and validation is not None:
+            raise ConfigError("validation must be None where training rows are OwnRows, which contain it.")
+        check_exposure_in_both(train, validation)
+        weight = model.projection.weight
+        if weight.numel() and not weight.flatten(1).any(1).all():
+            # Layers are made of zeros, from which only biases would learn.
+            raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
+        is_own = isinstance(train, OwnRows)
+        self.state = State(model, config, validates=is_own or validation is not None, one_epoch=is_own)
+        self.batches: MemoryBatches | DatasetBatches | StreamBatches
+        self.validation: MemoryBatches | DatasetBatches | None
+        if isinstance(train, OwnRows):
+            self.batches, self.validation = self._own_batches(train)
+        else:
+            self.batches = self._stream(train) if isinstance(train, Streamed) else self._batches("train", train)
+            self.validation = None if validation is None else self._batches("validation", validation)
+        if self.batches.batch < runtime.share.world:
+            processes = f"the number of processes, {runtime.share.world}"
+            raise ConfigError(f"batch_size must be at least {processes}, got batches of {self.batches.batch} rows.")
+        self.steps = config.epochs * self.batches.steps
+        self._captured: CapturedSteps | None = None
+        if capture and isinstance(self.batches, MemoryBatches) and can_capture(model, self.batches, runtime):
+            self._captured = CapturedSteps(self.train_step, self.state, self.batches)
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs are complete."""
+        return self.state.epoch
+
+    def _batches(self, name: str, source: Source) -> MemoryBatches | DatasetBatches:
+        check_source(name, source)
+        config, runtime = self.config, self.runtime
+        if not isinstance(source, Sample | Augmented):
+            shared = runtime.share, config.accumulate, lambda sample: check_values(sample, self.model.head)
+            return DatasetBatches(source, config.batch_size, runtime.device, self._workers, *shared)
+        sample = source.sample if isinstance(source, Augmented) else source
+        check_sample(sample, self.model.head)
+        sample = sample.map(lambda t: t.to(runtime.device))
+        here = Augmented(sample, source.augment) if isinstance(source, Augmented) else sample
+        return MemoryBatches(here, config.batch_size, runtime.share, config.accumulate)
+
+    def _stream(self, train: Streamed) -> StreamBatches:
+        shared = self.runtime.share, self.config.accumulate, lambda sample: check_values(sample, self.model.head)
+        return StreamBatches(train, self.config.batch_size, self.runtime.device, self.config.seeds[0], *shared)
+
+    def _own_batches(self, rows: OwnRows) -> tuple[MemoryBatches, MemoryBatches]:
+        """Batches to train on, and those that validate."""
+        check_sample(rows.sample, self.model.head)
+        here = replace(rows, sample=rows.sample.map(lambda t: t.to(self.runtime.device)))
+        size, share, accumulate = self.config.batch_size, self.runtime.share, self.config.accumulate
+        return OwnBatches(here, rows.train, size, share, accumulate), OwnBatches(here, rows.validation, size)
+
+    def identity(self) -> dict[str, Any]:
+        """What distinguishes this training from others; to be called before its first step."""
+        validation = None if self.validation is None else self.validation.source
+        return {
+            "config": self.config.as_dict(),
+            **data_identity(self.batches.source, validation),
+            **model_identity(self.model),
+            "initial weights": fingerprint(self.state.flat.values),
+        }
+
+    def close(self) -> None:
+        """Put each member's best weights into the model, and release the captured step and its GPU memory."""
+        self.state.keep_best()
+        self._captured = None
+
+    # One epoch ---------------------------------------------------------------------------------------------------
+
+    def run_epoch(self) -> str:
+        """Train once over the rows, validate, and keep what is best; a line on how it went."""
+        if isinstance(self.batches, StreamBatches):
+            self.batches.begin(self.epoch)
+        if not isinstance(self.batches, MemoryBatches):
+            return self._run_epoch()
+        # All of it: also the small operations between the steps.
+        with threads_for(self.model.multiply_adds(self.batches.sample.X[: self.batches.batch])):
+            self.batches.augment(self.epoch)
+            return self._run_epoch()
+
+    def _run_epoch(self) -> str:
+        started = time.perf_counter()
+        if self._captured is not None and not self._captured.is_ready():
+            self._captured = None
+        with self._seeded():
+            losses = self._train_epoch()
+        scores = None
+        if self.validation is not None:
+            with self.state.averaged():
+                scores = mean_scores(self.model, self.validation, self.config.score, self.runtime)
+        lr, seconds = self.config.lr_at(self.state.step - 1, self.steps), time.perf_counter() - started
+        self.state.complete_epoch(losses, scores, lr=lr, seconds=seconds)
+        if scores is None:
+            return f"loss {sum(losses) / len(losses):.4f}"
+        return f"validation {self.config.score} {sum(scores) / len(scores):.4f}"
+
+    @contextmanager
+    def _seeded(self) -> Iterator[None]:
+        """Seed torch's global generator, which dropout and random changes of images use, and restore it afterwards.
+
+        It is seeded for every epoch, so that a resumed training draws what it would have drawn. A captured step keeps
+        to the generator of its device.
+        """
+        device = self.runtime.device
+        if self._captured is not None:
+            yield
+            return
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            # On a CPU, torch.manual_seed formats the call stack for each kind of device that is not there: 1 ms.
+            seed = torch.manual_seed if device.type == "cuda" else torch.default_generator.manual_seed
+            seed(zlib.crc32(repr((self.config.seeds, self.epoch, self.runtime.share.rank)).encode()))
+            yield
+
+    def _train_epoch(self) -> list[float]:
+        self.model.train()
+        state = self.state
+        if self._captured is not None:
+            self._step_by_time()
+            total, healthy = self._captured.epoch()
+            state.step += self.batches.steps
+        else:
+            total = torch.zeros(self.config.members, dtype=torch.float32, device=self.runtime.device)
+            healthy = torch.ones_like(total, dtype=torch.bool)
+            for batch in self.batches.epoch(state.streams):
+                state.optimizer.lr.fill_(self.config.lr_at(self._step_by_time(), self.steps))
+                total += self.train_step(batch)
+                state.step += 1
+                healthy &= state.optimizer.healthy
+                if self.runtime.device.type == "cpu" and not healthy.all():
+                    self._recover(healthy)
+                    healthy.fill_(True)
+        self._recover(healthy)
+        return (total / self.batches.steps).tolist()
+
+    def _step_by_time(self) -> int:
+        """The number of this step, or the one that would use up the time as the steps are used up, if that is later."""
+        if self._clock is None:
+            return self.state.step
+        if not self._clock.left:
+            raise TimeLimitError("the time is up")
+        used = 1.0 - self._clock.left / (self._clock.end - self._clock.started)
+        return max(self.state.step, round(used * self.steps))
+
+    def train_step(self, batch: Sample) -> Tensor:
+        """Update every member once; their mean losses. Shape: (M,)."""
+        loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
+        with threads_for(self.model.multiply_adds(batch.X[:size, 0])):
+            for part in parts_of(batch, size):
+                # Per member, so that the sum of all gives each the gradient of its own mean.
+                mean = self._losses(part).sum(0) / self.batches.batch
+                flat.add_gradient_of(mean.sum(), fresh=loss is None)
+                loss = mean.detach() if loss is None else loss + mean.detach()
+            assert loss is not None
+            self.runtime.add_up(flat.grad)
+            self.runtime.add_up(loss)
+            self.state.optimizer.apply(loss)
+        return loss
+
+    def _losses(self, part: Sample) -> Tensor:
+        """The weighted objective per row and member. Shape: (B, M)."""
+        with self.runtime.autocast():
+            raw = self.model.raw(part.X)
+        each = self.model.head.sample_loss(raw, part)
+        return each if part.weight is None else each * part.weight
+
+    def _recover(self, healthy: Tensor) -> None:
+        self.state.recover(healthy, self._failing_rows, shows=self.runtime.is_main)
+
+    @torch.no_grad()
+    def _failing_rows(self, member: int) -> list[int]:
+        each = torch.cat([self._losses(part)[:, member] for part in self.batches.in_order()])
+        return (~each.isfinite()).nonzero().flatten().tolist()

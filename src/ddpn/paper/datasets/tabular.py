@@ -1,0 +1,226 @@
+"""Tables: visits to a doctor and, as in the paper, days in hospital and bikes rented per hour."""
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddpn.paper.datasets.csv_file import read_csv
+from ddpn.paper.datasets.dataset import Dataset, as_counts
+from ddpn.paper.datasets.sources import SOURCES, data_folder, fetch
+from ddpn.paper.datasets.splits import SEED, split
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.validation import at_rows, listed
+
+#: Numeric inputs by name.
+Columns = dict[str, NDArray[np.float64]]
+
+_CONDITIONS = (
+    "dialysisrenalendstage", "asthma", "irondef", "pneum", "substancedependence", "psychologicaldisordermajor",
+    "depress", "psychother", "fibrosisandother", "malnutrition", "hemo",
+)  # fmt: skip
+_LABS = (
+    "hematocrit", "neutrophils", "sodium", "glucose", "bloodureanitro", "creatinine", "bmi", "pulse", "respiration",
+)  # fmt: skip
+_DIAGNOSES = "secondarydiagnosisnonicd9"
+_READMISSIONS = ("0", "1", "2", "3", "4", "5+")
+_FACILITIES = ("A", "B", "C", "D", "E")
+_STAY_NUMBERS = (*_CONDITIONS, *_LABS, _DIAGNOSES, "lengthofstay")
+_STAY_TEXTS = ("rcount", "gender", "facid")
+
+_WEATHER = ("temp", "atemp", "hum", "windspeed")
+_RENTAL = ("season", "yr", "mnth", "hr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)
+_FLAGS = ("yr", "holiday", "workingday")
+
+
+def rand_health(*, seed: int = SEED) -> Dataset:
+    """Outpatient visits to a doctor per year (0 to 77, mean 2.86), from insurance plan and health; 20,190 rows.
+
+    The data is part of statsmodels, which the extra `data` installs.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the split.
+
+    Examples
+    --------
+    >>> data = rand_health()
+    >>> data.X.shape, round(float(data.y.mean()), 2)
+    ((20190, 9), 2.86)
+    """
+    import polars  # slow to import
+
+    randhie = import_extra("statsmodels.datasets.randhie", "data")
+    frame = randhie.load_pandas().data
+    table = polars.DataFrame({str(name): frame[name].to_numpy(dtype=float) for name in frame.columns})
+    note = "rows are person-years: the years of one person may fall into different parts of the split"
+    return _dataset("rand_health", table, "mdvis", seed, note=note)
+
+
+def _dataset(name: str, table: Any, target: str, seed: int, **more: Any) -> Dataset:
+    """The data set of a table, one column of which is the target."""
+    y, source = as_counts(table[target], target), SOURCES[name]
+    return Dataset(name, table.drop(target), y, split(len(y), seed), source.license, source.citation, **more)
+
+
+def length_of_stay(
+    folder: Path | None = None, *, sample: bool | None = None, seed: int = SEED, may_download: bool = True
+) -> Dataset:
+    """Days a patient stays in hospital (1 to 17), from tests and diagnoses on admission; 100,000 rows.
+
+    The day of discharge, which gives the target away, and the row number are left out; of the day of admission the
+    weekday is kept.
+    Feature sets: "raw" (25 columns, some of them text), "standard" (35 inputs, statistics of the training rows),
+    "authors" (the 35 of the paper's code: no pneum, diagnoses as levels, statistics of all rows).
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder of the file. Default: `data_folder()`.
+    sample : bool, optional
+        True takes the sample of 20,000 rows, False the full file. Default: the full file or, where the folder has only
+        that, the sample.
+    seed : int
+        Seed of the split.
+    may_download : bool
+        Whether a missing file is downloaded.
+    """
+    folder = data_folder() if folder is None else Path(folder)
+    source = SOURCES["length_of_stay"]
+    full, sampled = (folder / file for file in source.files)
+    if sample is None:
+        sample = sampled.is_file() and not full.is_file()
+    if sample and not sampled.is_file():
+        raise InputError(f"File not found: {sampled}. Use sample=False for the full file.")
+    table = _read_stays(sampled if sample else fetch(source, folder, may_download=may_download), sample)
+    note = f"a random sample of {len(table):,} of the 100,000 rows of the paper's file" if sample else ""
+    encodings = {"standard": _standard_stays, "authors": _authors_stays}
+    return _dataset("length_of_stay", table, "lengthofstay", seed, note=note, sample=sample, encodings=encodings)
+
+
+def _read_stays(path: Path, sample: bool) -> Any:
+    """The columns of the sample, from either file: they differ in the day of admission and in what leaks."""
+    if sample:
+        return read_csv(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate_weekday"))
+    table = read_csv(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate"), ignored=("eid", "discharged"))
+    weekdays = type(table["vdate"])("vdate_weekday", [_weekday(text) for text in table["vdate"]])
+    return table.drop("vdate").with_columns(weekdays)
+
+
+@cache
+def _weekday(text: str) -> str:
+    """The weekday of a date written month/day/year, with or without its century."""
+    try:
+        month, day, year = map(int, text.split("/"))
+        return f"{date(year + 2000 if year < 100 else year, month, day):%A}"
+    except ValueError:
+        raise InputError(f"vdate must hold dates written month/day/year, got {text!r}.") from None
+
+
+def _standard_stays(table: Any, train: NDArray[np.int64]) -> Columns:
+    numbers = unchanged(table, (*_LABS, _DIAGNOSES)) | {
+        "number_of_issues": table.select(_CONDITIONS).sum_horizontal().to_numpy()
+    }
+    return (
+        one_hot(table, "rcount", _READMISSIONS)
+        | one_hot(table, "gender", ("F", "M"))
+        | one_hot(table, "facid", _FACILITIES)
+        | unchanged(table, _CONDITIONS)
+        | standardized(numbers, train)
+    )
+
+
+def _authors_stays(table: Any, train: NDArray[np.int64]) -> Columns:
+    """As the paper's code prepares them; levels in the order of their text, the first left out."""
+    readmissions = np.array([float(text.rstrip("+")) for text in table["rcount"]])
+    diagnoses = [float(level) for level in sorted(map(str, range(11)))]
+    levels = (
+        one_hot(table, "gender", ("F", "M"))
+        | unchanged(table, [name for name in _CONDITIONS if name != "pneum"])
+        | one_hot(table, _DIAGNOSES, diagnoses)
+        | one_hot(table, "facid", _FACILITIES)
+    )
+    for first in ("gender_F", f"{_DIAGNOSES}_0", "facid_A"):
+        del levels[first]
+    return {"rcount": readmissions} | standardized(unchanged(table, _LABS), ddof=1) | levels
+
+
+def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: bool = True) -> Dataset:
+    """Bikes rented per hour (1 to 977) in Washington, D.C., from calendar and weather; 17,379 rows.
+
+    Left out: casual and registered, which sum to the target, the row number and the date.
+    Feature sets: "raw" (12 columns), "one_hot" (58 inputs, statistics of the training rows), "authors" (the 15 of the
+    paper's code: statistics of all rows; hour 0 has the same point as hour 23, month 1 as month 12, season 1 as 4).
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder of the file. Default: `data_folder()`.
+    seed : int
+        Seed of the split.
+    may_download : bool
+        Whether a missing file is downloaded.
+    """
+    path = fetch(SOURCES["bike_sharing"], folder, may_download=may_download)
+    table = read_csv(path, numbers=(*_RENTAL, "cnt"), ignored=("instant", "dteday", "casual", "registered"))
+    encodings = {"one_hot": _one_hot_rentals, "authors": _authors_rentals}
+    return _dataset("bike_sharing", table, "cnt", seed, encodings=encodings)
+
+
+def _one_hot_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
+    levels = {"season": (1, 5), "mnth": (1, 13), "hr": (0, 24), "weekday": (0, 7), "weathersit": (1, 5)}
+    columns = unchanged(table, _FLAGS)
+    for name, (first, end) in levels.items():
+        columns |= one_hot(table, name, [float(level) for level in range(first, end)])
+    return columns | standardized(unchanged(table, _WEATHER), train)
+
+
+def _authors_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
+    """As the paper's code prepares them, in its order."""
+    scaled = standardized(unchanged(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
+    found = unchanged(table, _FLAGS) | scaled
+    columns = {name: found[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
+    for name in ("season", "mnth", "hr"):
+        columns |= cyclic(table, name)
+    return columns
+
+
+# Encodings -----------------------------------------------------------------------------------------------------------
+
+
+def one_hot(table: Any, name: str, levels: Sequence[str | float]) -> Columns:
+    """One column per level, 1 in its rows; an error for a level that is not listed."""
+    column = table[name].to_numpy()
+    unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
+    if len(unknown):
+        raise InputError(
+            f"{name} must be one of {listed(levels, 40)}, got {column[unknown[0]]} {at_rows((unknown + 1).tolist())}."
+        )
+    return {
+        f"{name}_{level:g}" if isinstance(level, float) else f"{name}_{level}": (column == level).astype(float)
+        for level in levels
+    }
+
+
+def unchanged(table: Any, names: Iterable[str]) -> Columns:
+    """Columns of numbers as they are."""
+    return {name: table[name].to_numpy() for name in names}
+
+
+def standardized(columns: Columns, rows: NDArray[np.int64] | slice = slice(None), ddof: int = 0) -> Columns:
+    """Columns less their mean over `rows`, divided by their standard deviation there."""
+    deviations = {name: column[rows].std(ddof=ddof) or 1.0 for name, column in columns.items()}
+    return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}
+
+
+def cyclic(table: Any, name: str) -> Columns:
+    """Sine and cosine of an angle that makes one turn between the column's smallest and largest value."""
+    column = table[name].to_numpy()
+    angle = 2 * np.pi * (column - column.min()) / max(np.ptp(column), 1e-300)
+    return {f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}

@@ -1,0 +1,210 @@
+"""Figures of predictions for single test rows: of patients, of images, and of shelf beams as point clouds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddpn.distributions import Mixture
+from ddpn.paper.datasets import Camera, inventory, load, split
+from ddpn.paper.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
+from ddpn.paper.datasets.splits import LARGE_SHARES, SEED
+from ddpn.paper.experiments.experiment import Experiment
+from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
+from ddpn.paper.experiments.results import FinishedRun, predictions_of, runs_of
+from ddpn.paper.inputs import Beam, pack, unpack
+from ddpn.runtime.errors import InputError
+
+#: A beam, the name of its class, and its products if it is simulated, as z, y, depth and height.
+Example = tuple[Beam, str, list[tuple[float, ...]]]
+#: A row with a low, one with a medium and one with a high count.
+QUANTILES = (0.1, 0.5, 0.95)
+#: The first of these that is finished is shown, for images and for beams.
+PREFERRED = ("beta_ddpn_0.5", "ddpn")
+#: The paper's choice for its Figure 5.
+_CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")
+_PRODUCT = {"facecolor": BAND, "edgecolor": ACCENT, "lw": 0.6, "zorder": 0, "label": "products, visible or not"}
+_AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
+
+
+def at_quantiles(counts: Tensor) -> list[int]:
+    """The first row that has the count at each of the quantiles."""
+    wanted = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
+    return [int((counts == y).nonzero()[0]) for y in wanted]
+
+
+def check_rows(run: FinishedRun, counts: Tensor, known: np.ndarray) -> None:
+    """Raise unless the run was tested on the data's test rows or on the first of them, whose counts are `known`."""
+    if len(counts) > len(known) or not np.array_equal(counts.numpy(), known[: len(counts)]):
+        raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
+
+
+def draw_pmf(ax: Any, members: Any, observed: float) -> None:
+    """The pmf of every member (M,) and of the ensemble, without the last thousandth of its mass."""
+    ensemble: Any = Mixture(members)
+    low, high = (float(end) for end in ensemble.interval(0.999))
+    y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
+    heights = ensemble.log_prob(y).exp().numpy()
+    ax.bar(y.numpy(), heights, 0.8, color=BAND, edgecolor=ACCENT, hatch="//", label="ensemble")
+    each = members.log_prob(y[:, None]).exp()
+    ax.plot(y.numpy(), each.numpy(), color="0.35", lw=0.8, marker="o", ms=2.5)
+    ax.plot([], [], color="0.35", lw=0.8, marker="o", ms=2.5, label="members")
+    ax.axvline(observed, color="black", ls=":", lw=1.2, label="observed")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+def pmfs(experiment: Experiment, out: Path) -> Any:
+    """As Figure 4, for patients: the pmf of every member and of the ensemble, with the observed count."""
+    (run,) = runs_of(experiment, out, ("beta_ddpn_1.0",))
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
+    chosen = at_quantiles(counts)
+    figure, axes = panels(1, len(chosen), (0.8 + 2.6 * len(chosen), 3.2), sharey=True)
+    for ax, row in zip(axes[0], chosen, strict=True):
+        draw_pmf(ax, run.distribution(raw[row]), counts[row].item())
+        ax.set(title=f"test row {row}", xlabel="days")
+    return _completed(figure, axes[0], run, columns=4)
+
+
+def image_pmfs(experiment: Experiment, out: Path) -> Any:
+    """Figures 4 and 10 to 29, of one method: images as the network sees them, above the pmfs of the ensemble."""
+    run, *_ = runs_of(experiment, out, PREFERRED)
+    source = experiment.data or {}
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
+    images = load(source["name"]).images("test", size=source["size"])
+    check_rows(run, counts, images.y.numpy())
+    chosen = at_quantiles(counts)
+    size = (0.6 + 2.5 * len(chosen), 5.2)
+    figure, axes = panels(2, len(chosen), size, height_ratios=[1.2, 1.0])
+    for (above, below), row in zip(axes.T, chosen, strict=True):
+        above.imshow(images.decode(row).permute(1, 2, 0).numpy())
+        above.set_axis_off()
+        count = int(counts[row])
+        above.set_title(f"test row {row}: {count} {'person' if count == 1 else 'people'}")
+        draw_pmf(below, run.distribution(raw[row]), count)
+        below.set_xlabel("people")
+    return _completed(figure, axes[1], run, columns=3)
+
+
+def _completed(figure: Any, axes: Any, run: FinishedRun, columns: int) -> Any:
+    axes[0].set_ylabel("probability")
+    figure.suptitle(run.label, fontsize=10)
+    legend_below(figure, axes, columns=columns)
+    return figure
+
+
+def pathologies(experiment: Experiment, out: Path) -> Any:
+    """Figure 5: cdfs of a Gaussian and of DDPN, one network each, for two patients."""
+    runs = runs_of(experiment, out, _CDFS, needed=2)
+    raws, y = [predictions_of(run.folder)["raw"][:, 0] for run in runs], predictions_of(runs[0].folder)["y"]
+    figure, axes = panels(1, 2, (7.6, 3.4), sharey=True)
+    for ax, (row, title) in zip(axes[0], _chosen(runs[0].distribution(raws[0])).items(), strict=True):
+        normal, counts = (run.distribution(raw[row]) for run, raw in zip(runs, raws, strict=True))
+        last = int(max(counts.icdf(torch.tensor(0.9999)), normal.icdf(torch.tensor(0.9999)), y[row])) + 1
+        first = min(-1.0, float(normal.icdf(torch.tensor(1e-4))))
+        x, y_at = torch.linspace(first, last, 600, dtype=torch.float64), torch.arange(last + 1.0).double()
+        edges, heights = torch.cat([x[:1], y_at]), torch.cat([x.new_zeros(1), counts.cdf(y_at)])
+        ax.axvspan(first, 0, facecolor="white", edgecolor=GREY, hatch="///", lw=0, label="below 0")
+        ax.plot(x.numpy(), normal.cdf(x).numpy(), color=ACCENT, ls="--", lw=1.6, label=runs[0].label)
+        ax.step(edges.numpy(), heights.numpy(), where="post", color="black", lw=1.6, label=runs[1].label)
+        ax.axvline(y[row].item(), color="black", ls=":", lw=1.2, label="observed")
+        ax.set(title=f"test row {row}: {title}", xlabel="days", xlim=(first, last))
+    axes[0, 0].set_ylabel("P(days ≤ x)")
+    legend_below(figure, axes[0], columns=5)
+    return figure
+
+
+def _chosen(gaussians: Any) -> dict[int, str]:
+    """The patients with the largest and with the smallest probability below 0."""
+    mean, deviation = gaussians.loc, gaussians.scale
+    most, least = int((mean / deviation).argmin()), int((mean / deviation).argmax())
+    below = 100 * gaussians.cdf(torch.zeros_like(mean))[most]
+    return {
+        most: f"{below:.1f}% of the Gaussian below 0",
+        least: f"the Gaussian has mean {mean[least]:.1f}, sd {deviation[least]:.2f}",
+    }
+
+
+def beams(experiment: Experiment, out: Path) -> Any:
+    """Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
+    run, *_ = runs_of(experiment, out, PREFERRED)
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
+    source = experiment.data or {}
+    found = (_stored if source["name"] == "inventory" else _simulated)(source, run, counts)
+    figure, axes = panels(len(found), 3, (9.0, 1.0 + 2.3 * len(found)), width_ratios=[1.0, 2.4, 1.6])
+    for (front, side, pmf), (row, (beam, name, solids)) in zip(axes, found.items(), strict=True):
+        _points(front, beam, (0, 1))
+        for z, y, depth, height in solids:
+            side.bar(z, height, depth, y, align="edge", **_PRODUCT)
+        _points(side, beam, (2, 1))
+        count = int(counts[row])
+        front.set_title(f"test row {row}: {name}, {count} product{'s' * (count != 1)}", loc="left")
+        side.set_title("from the side", loc="right")
+        draw_pmf(pmf, run.distribution(raw[row]), count)
+        pmf.set_ylabel("probability")
+    for ax, label in zip(axes[-1], (_AXES[0], _AXES[2], "products"), strict=True):
+        ax.set_xlabel(label)
+    figure.suptitle(f"{run.label}; lighter points are farther from the camera", fontsize=10)
+    legend_below(figure, axes[:, 1:].flat, columns=4)
+    return figure
+
+
+def _stored(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
+    clouds = inventory(max_points=source["points"])
+    x, y = clouds.part("test")
+    check_rows(run, counts, y)
+    found = {row: unpack(x[row]) for row in at_quantiles(counts)}
+    return {row: (beam, clouds.classes[beam.geometry], []) for row, beam in found.items()}
+
+
+def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
+    """Of the suitable rows those that are simulated first: simulating all beams takes much longer."""
+    test = split(source["beams"], SEED, LARGE_SHARES).test[: len(counts)]
+    order = np.argsort(test)
+    rows = order[at_quantiles(counts[torch.from_numpy(order)])]
+    places: list[tuple[Scenes, int]] = []
+    clouds: list[Any] = []
+    for scenes, points in simulate_chunks(source["beams"], SEED, Camera()):
+        places += [(scenes, place) for place in range(len(points))]
+        clouds += points
+        if len(clouds) > test[rows].max():
+            break
+    known = np.array([scenes.count[place] for scenes, place in places])
+    geometry = np.array([scenes.geometry[place] for scenes, place in places])
+    there = test < len(known)
+    check_rows(run, counts[torch.from_numpy(there)], known[test[there]])
+    # Packed as by `simulate_shelves`.
+    packed = pack(clouds, geometry, max_points=source["points"], seed=SEED)
+    found = {int(row): (unpack(packed[test[row]]), places[test[row]]) for row in rows}
+    return {row: (beam, tuple(GEOMETRIES)[beam.geometry], _solids(*at)) for row, (beam, at) in found.items()}
+
+
+def _solids(scenes: Scenes, place: int) -> list[tuple[float, ...]]:
+    """Bodies and tops of the products on one beam from the side, relative to the camera."""
+    _, up, away = (float(length) for length in scenes.eye[place])
+    found: list[tuple[float, ...]] = []
+    for item in range(int(scenes.count[place])):
+        for there, solid in scenes.solids(item):
+            if there[place]:
+                z, depth, low, high = (float(side[place]) for side in (solid.z, solid.depth, solid.low, solid.high))
+                found.append((z - depth / 2 - away, low - up, depth, high - low))
+    return found
+
+
+def _points(ax: Any, beam: Beam, sides: tuple[int, int]) -> None:
+    """The points over two of x, y, z, in true proportions."""
+    x, y = (beam.points[:, side] for side in sides)
+    depth = beam.points[:, 2]
+    reach = np.ptp(depth) if len(depth) else 0.0
+    # The nearest point is black, and the farthest as light as is still visible on white.
+    shade = 0.7 * (depth - depth.min()) / reach if reach > 0 else np.zeros_like(depth)
+    # Far points first, so that near ones cover them.
+    order = np.argsort(-depth)
+    ax.scatter(x[order], y[order], s=5, c=[str(grey) for grey in shade[order]], linewidths=0)
+    if not len(depth):
+        ax.text(0.5, 0.5, "no points", transform=ax.transAxes, ha="center", color=GREY)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_ylabel(_AXES[sides[1]])
+    ax.xaxis.get_major_locator().set_params(nbins=3 if sides[0] == 0 else 6)

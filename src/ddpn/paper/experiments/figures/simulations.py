@@ -1,0 +1,157 @@
+"""Figures of simulations: the ensembles' predictions over x, against the true distribution. And of exact moments."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ddpn.distributions import Mixture, mean_deviation, variance_deviation
+from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
+from ddpn.paper.experiments.experiment import Experiment
+from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, bands, legend_below, panels
+from ddpn.paper.experiments.results import FinishedRun, finished_runs, runs_of
+
+_COVERAGE = 0.95
+_MEAN = {"color": "black", "lw": 1.5}
+#: The isolated points lie at 1 and 10, the counts at 10 to 23.
+_ISOLATED_X = np.linspace(0.0, 11.0, 441)
+#: Decades from 0.1; deviations below the first level are drawn in white.
+_DECADES = (-1.0, 1.7)
+_NODES = 200
+_LEVELS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+
+
+def _drawn(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
+    """The training rows, and an even grid over their range."""
+    name = (experiment.simulation or {})["name"]
+    return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, 500)
+
+
+def _band_and_rows(ax: Any, drawn: Simulation, x: np.ndarray, ensemble: Any, of: str = "", **look: Any) -> None:
+    """The 95% band and the training rows; `of` ends the label and `look` changes the points."""
+    low, high = (end.numpy() for end in ensemble.interval(_COVERAGE))
+    train, look = drawn.split.train, {"color": GREY, "ms": 2} | look
+    ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=f"95% band{of}")
+    ax.plot(drawn.x[train], drawn.y[train], ".", **look, label="training rows", rasterized=True)
+
+
+def wave(experiment: Experiment, out: Path) -> Any:
+    """Figure 1: mean and 95% band of every ensemble, and its variance in two parts, aleatoric and epistemic."""
+    runs = finished_runs(experiment, out, glms=False)
+    drawn, x = _drawn(experiment)
+    figure, axes = panels(3, len(runs), (1.0 + 1.9 * len(runs), 6.0), sharex=True, sharey="row")
+    for column, run in zip(axes.T, runs, strict=True):
+        ensemble, scores = Mixture(run.at(x)), run.result["scores"]["ours"]["ensemble"]
+        column[0].set_title(run.label)
+        text = f"MAE {scores['mae'][0]:.2f}\nCRPS {scores['crps'][0]:.2f}"
+        column[0].text(0.04, 0.97, text, transform=column[0].transAxes, va="top", fontsize=8)
+        _band_and_rows(column[0], drawn, x, ensemble)
+        column[0].plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
+        column[1].plot(x, ensemble.aleatoric.numpy(), color=ACCENT, label="the ensemble's variance")
+        column[1].plot(x, drawn.distribution(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
+        column[2].plot(x, ensemble.epistemic.numpy(), color=ACCENT)
+        column[2].set_xlabel("x")
+    for ax, label in zip(axes[:, 0], ("y", "aleatoric variance", "epistemic variance"), strict=True):
+        ax.set_ylabel(label)
+        ax.set_ylim(bottom=0)
+    # Room for the scores above the highest counts.
+    axes[0, 0].set_ylim(top=1.3 * drawn.y.max())
+    legend_below(figure, axes[:2, 0], columns=5)
+    return figure
+
+
+def recovery(experiment: Experiment, out: Path) -> Any:
+    """Figure 3: DDPN beside the well-specified model, both against the true distribution."""
+    well_specified = (experiment.simulation or {})["name"]
+    runs = runs_of(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
+    drawn, x = _drawn(experiment)
+    truth = drawn.distribution(x)
+    figure, axes = panels(1, len(runs), (0.8 + 2.6 * len(runs), 3.4), sharex=True, sharey=True)
+    for ax, run in zip(axes[0], runs, strict=True):
+        ax.set_title(run.label)
+        ensemble = Mixture(run.at(x))
+        _band_and_rows(ax, drawn, x, ensemble)
+        ax.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
+        ax.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=2, label="true mean")
+        for edge in truth.interval(_COVERAGE):
+            ax.step(x, edge.numpy(), where="mid", color=ACCENT, ls="--", lw=1, label="true 95% band")
+        ax.set_xlabel("x")
+    axes[0, 0].set_ylabel("y")
+    axes[0, 0].yaxis.get_major_locator().set_params(integer=True)
+    legend_below(figure, axes[0], columns=5)
+    return figure
+
+
+def beta(experiment: Experiment, out: Path) -> Any:
+    """Figure 6: one row per beta, one column per number of epochs."""
+    return _isolated(experiment, out, "epochs", "{:g} epochs")
+
+
+def gamma(experiment: Experiment, out: Path) -> Any:
+    """Figures 8 and 9: one row per beta, one column per initial value of gamma."""
+    return _isolated(experiment, out, "initial_gamma", "γ starts at {:g}")
+
+
+def _isolated(experiment: Experiment, out: Path, key: str, title: str) -> Any:
+    """Whether a network fits isolated points or explains them by a low gamma: pairs of rows, counts above gamma."""
+    runs = finished_runs(experiment, out, glms=False)
+    methods = list(dict.fromkeys(run.run.method.name for run in runs))
+    # A dry run has no numbers of epochs to compare.
+    places = [run.run.point.get(key, run.run.training.epochs) for run in runs]
+    values = list(dict.fromkeys(places))
+    size = (1.4 + 1.9 * len(values), 0.8 + 2.6 * len(methods))
+    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "height_ratios": [1.8, 1.0] * len(methods)}
+    figure, axes = panels(2 * len(methods), len(values), size, **shared)
+    drawn, _ = _drawn(experiment)
+    for run, place in zip(runs, places, strict=True):
+        row, column = 2 * methods.index(run.run.method.name), values.index(place)
+        _counts_and_gammas(axes[row, column], axes[row + 1, column], run, drawn)
+        axes[row, 0].set_ylabel(f"{run.label}\ny")
+        axes[row + 1, 0].set_ylabel("γ")
+    for ax, value in zip(axes[0], values, strict=True):
+        ax.set_title(title.format(value))
+    for ax in axes[-1]:
+        ax.set_xlabel("x")
+    legend_below(figure, axes.T.flat, columns=min(4, len(values)))
+    return figure
+
+
+def _counts_and_gammas(counts: Any, gammas: Any, run: FinishedRun, drawn: Any) -> None:
+    x, dist = _ISOLATED_X, run.at(_ISOLATED_X)
+    truth, ensemble = drawn.distribution(x), Mixture(dist)
+    _band_and_rows(counts, drawn, x, ensemble, " of the ensemble", color="0.45", ms=1.5)
+    counts.plot(x, dist.mean.numpy(), color=GREY, lw=0.7)
+    counts.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean of the ensemble")
+    counts.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=1.5, label="truth")
+    gammas.plot(x, dist.gamma.numpy(), color=GREY, lw=0.7)
+    gammas.plot([], [], color=GREY, lw=0.7, label="each member")
+    middle = dist.gamma.median(-1).values.numpy()
+    gammas.plot(x, middle, color="black", lw=1.5, ls="-.", label="median γ of the members")
+    gammas.plot(x, truth.gamma.numpy(), color=ACCENT, ls=":", lw=1.5)
+    points = np.array(SIMULATIONS[drawn.name].added)
+    counts.plot(*points.T, "D", color="black", mfc="white", ms=5, label="isolated points", zorder=3)
+    for at in points[:, 0]:
+        gammas.axvline(at, color="black", lw=0.6, ls=(0, (1, 3)))
+    counts.set(ylim=(0.0, 36.0), xticks=range(0, 11, 2))
+    gammas.set(yscale="log", ylim=(0.03, 300.0), yticks=[0.1, 1, 10, 100])
+
+
+def epsilon(experiment: Experiment, out: Path) -> Any:
+    """Figure 7: epsilon_1 and epsilon_2 over target means and variances, computed exactly, not from 100 terms."""
+    nodes = torch.logspace(*_DECADES, _NODES, dtype=torch.float64)
+    variance, mean = torch.meshgrid(nodes, nodes, indexing="ij")
+    shown = {
+        "ε₁: |E[Z] − mean|": mean_deviation(mean, variance),
+        "ε₂: |Var[Z] − variance|": variance_deviation(mean, variance),
+    }
+    figure, axes = panels(1, 2, (8.0, 3.6), sharey=True)
+    at = nodes.numpy()
+    for ax, (title, deviation) in zip(axes[0], shown.items(), strict=True):
+        image = ax.pcolormesh(at, at, deviation.numpy(), **bands(_LEVELS), rasterized=True)
+        ax.plot(at, at, color="tab:red", ls="--", lw=1.2, label="variance = mean (Poisson)")
+        ax.set(xscale="log", yscale="log", title=title, xlabel="target mean")
+    axes[0, 0].set_ylabel("target variance")
+    axes[0, 0].legend(loc="lower right", framealpha=1.0)
+    figure.colorbar(image, ax=list(axes[0]), label="deviation", spacing="uniform", format="%g")
+    return figure

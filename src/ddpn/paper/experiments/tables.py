@@ -1,0 +1,206 @@
+"""Tables of finished runs as Markdown, CSV and LaTeX, with the paper's numbers beside ours. Trains nothing.
+
+Accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and detection of out-of-distribution (OOD) rows
+(Section 4.4).
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ddpn.distributions import Mixture
+from ddpn.metrics import detection, matched, ood_score
+from ddpn.paper.experiments.catalogue import reference
+from ddpn.paper.experiments.experiment import Experiment
+from ddpn.paper.experiments.formats import FORMATS, Cell, Table, ranked
+from ddpn.paper.experiments.results import FinishedRun, finished_runs, predictions_of
+from ddpn.runtime.errors import InputError
+from ddpn.storage.files import write_text
+
+PROTOCOLS = {
+    "paper": "Absolute error of the mode (counts) or mean (Gaussians); an ensemble of Gaussians as one Normal.",
+    "ours": "Absolute error of the median, scores of the exact mixture, for every method.",
+}
+METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
+#: The paper's score, and the part of it that members disagree about.
+TOTAL = "variance"
+KINDS = {TOTAL: "total variance", "epistemic": "epistemic variance"}
+COLUMNS = ("AUROC", "AUPR", "FPR80")
+#: What titles call the rules that scores follow.
+RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
+#: The paper's variant of detection: see docs/protocol.md.
+_PAPER = {"complement": "paper", "thresholds": "alphas", "alphas": torch.linspace(1e-3, 1.0, 100)}
+Pair = tuple[Tensor, Tensor]
+
+
+def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> Table:
+    """MAE, CRPS and median precision of single members (mean and standard deviation) and of the ensemble."""
+    paper: dict[tuple[str, str, str], float] = {}
+    if experiment.reference is not None and protocol == "paper":
+        dataset = experiment.reference["dataset"]
+        paper = reference(**experiment.reference) | reference("median_precision", dataset)
+        paper |= reference(f"glm_{dataset}") if dataset == "length_of_stay" else {}
+    columns = tuple(f"{kind} {METRICS[metric]}" for kind in ("single", "ensemble") for metric in METRICS)
+    rows: dict[str, list[Cell]] = {}
+    for result in (run.result for run in runs):
+        rows[_label(result)] = _cells(result, protocol, paper)
+        if protocol == "ours" and "rounded" in result["scores"]:
+            rows[f"{_label(result)}, rounded to counts"] = _cells(result, "rounded", {})
+    marked = ranked(rows, low=[i for i, name in enumerate(columns) if "MP" not in name])
+    return Table(f"{experiment.title} ({RULES[protocol]})", columns, marked, _notes(experiment, runs, protocol))
+
+
+def _label(result: Mapping[str, Any]) -> str:
+    shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in result["point"].items()}
+    return ", ".join([result["label"], *(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())])
+
+
+def _cells(result: Mapping[str, Any], protocol: str, paper: dict[tuple[str, str, str], float]) -> list[Cell]:
+    cells = []
+    for kind in ("single", "ensemble"):
+        for metric in METRICS:
+            values = result["scores"][protocol][kind][metric]
+            spread = statistics.stdev(values) if kind == "single" and len(values) > 1 else None
+            cells.append(Cell(statistics.fmean(values), spread, paper.get((kind, result["method"], metric))))
+    return cells
+
+
+def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> Table:
+    """CRPS of the ensembles and of the true distribution, and the error of their variance."""
+    columns = ("ensemble CRPS", "gap to the truth", "relative error of aleatoric variance", "median epistemic variance")
+    rows, best = {}, 0.0
+    for result in (run.result for run in runs):
+        truth, (crps,) = result["scores"]["truth"], result["scores"]["ours"]["ensemble"]["crps"]
+        best = truth["crps"]
+        values = [crps, *(truth[key] for key in ("crps_gap", "aleatoric_relative_error", "epistemic"))]
+        rows[_label(result)] = [Cell(value) for value in values]
+    notes = (f"CRPS of the true distribution: {best:.4f}.", *_notes(experiment, runs, "ours"))
+    return Table(experiment.title, columns, ranked(rows, low=(0, 2)), notes)
+
+
+def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> tuple[str, ...]:
+    done = [run.result for run in runs]
+    lines = [PROTOCOLS[protocol]]
+    # One of each, except for results collected from two machines or from two versions of a file.
+    lines += dict.fromkeys(f"{r['note'][:1].upper()}{r['note'][1:]}." for r in done if r["note"])
+    lines += dict.fromkeys(f"{r['rows']['train']} training and {r['rows']['test']} test rows." for r in done)
+    lines.append(f"Computed on {' and '.join(dict.fromkeys(r['machine']['device'] for r in done))}.")
+    if len({tuple(r.get("identity", ())) for r in done}) > 1:
+        lines.append("The rows of this table were computed from different data: run the experiment again.")
+    for result in done:
+        if result["history"].get("gradient_norm", 0.0) > 1e-6:  # the tolerance of CountGLM
+            lines.append(f"{_label(result)}: the optimiser stopped before it reached the maximum.")
+    if missing := len(experiment.runs()) - len(done):
+        lines.append(f"{missing} of {len(experiment.runs())} runs are not finished and not shown.")
+    return tuple(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRun:
+    """A finished run with its OOD scores by kind and the lengths of texts, each for test rows and for OOD rows."""
+
+    run: FinishedRun
+    scores: dict[str, Pair]
+    lengths: Pair | None
+
+    def with_equal_lengths(self) -> "ScoredRun":
+        """Subsets of both kinds of rows with the same lengths."""
+        assert self.lengths is not None
+        test, ood = matched(*self.lengths)
+        scores = {kind: (pair[0][test], pair[1][ood]) for kind, pair in self.scores.items()}
+        return ScoredRun(self.run, scores, (self.lengths[0][test], self.lengths[1][ood]))
+
+
+def scored(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
+    """The OOD scores of finished runs."""
+    found = []
+    for run in runs:
+        tensors = predictions_of(run.folder)
+        if "ood" not in tensors:
+            raise InputError(f"No predictions of OOD rows in {run.folder}. Delete it and run it again.")
+        mixtures = [Mixture(run.distribution(tensors[name])) for name in ("raw", "ood")]
+        kinds = KINDS if tensors["raw"].shape[1] > 1 else (TOTAL,)
+        scores: Any = {kind: tuple(ood_score(mixture, kind) for mixture in mixtures) for kind in kinds}
+        lengths = (tensors["length"], tensors["ood_length"]) if "ood_length" in tensors else None
+        found.append(ScoredRun(run, scores, lengths))
+    return found
+
+
+def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) -> dict[str, Table]:
+    """By total variance (all rows, then the paper's variant), by other scores, and for texts of equal length."""
+    runs, title = scored(finished), f"Detecting {experiment.ood} among {experiment.title.lower()}"
+    tables = {
+        "table_ood": _by_variance(f"{title}: total variance", runs),
+        "table_ood_paper": _by_variance(f"{title}: total variance, the paper's rows and areas", runs, **_PAPER),
+    }
+    # A single network has no epistemic variance.
+    if all(len(run.scores) > 1 for run in runs):
+        rows = {each.run.label: _areas([each.scores[kind] for kind in KINDS]) for each in runs}
+        tables["table_ood_kinds"] = _pairs(f"{title}: by score", [f"{name}, " for name in KINDS.values()], rows)
+    if all(run.lengths is not None for run in runs):
+        try:
+            tables["table_ood_matched"] = _by_length(f"{title}: what the length of a text explains", runs)
+        except InputError as error:
+            first = tables["table_ood"]
+            tables["table_ood"] = first._replace(notes=(*first.notes, f"No table for texts of equal length: {error}"))
+    return tables
+
+
+def _by_variance(title: str, runs: Sequence[ScoredRun], **options: Any) -> Table:
+    paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
+    rows, sizes = {}, {}
+    for each in runs:
+        found = detection(*each.scores[TOTAL], **options)
+        areas = {name: getattr(found, name.lower()) for name in COLUMNS}
+        numbers = [paper.get((each.run.run.method.name, name.lower())) for name in COLUMNS]
+        rows[each.run.label] = [Cell(s.mean, s.std, n) for s, n in zip(areas.values(), numbers, strict=True)]
+        sizes[f"{found.n_in:,} test rows and {found.n_out:,} OOD rows are evaluated."] = True
+    kept = "which give the thresholds" if options else "which are not evaluated"
+    first = f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {kept}."
+    return Table(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), (first, *sizes))
+
+
+def _areas(pairs: Iterable[Pair]) -> list[Cell]:
+    """AUROC and FPR80 of each pair of scores."""
+    found = [detection(*pair) for pair in pairs]
+    return [Cell(area.mean, area.std) for each in found for area in (each.auroc, each.fpr80)]
+
+
+def _pairs(title: str, names: Iterable[str], rows: dict[str, list[Cell]], notes: tuple[str, ...] = ()) -> Table:
+    columns = tuple(f"{name}{column}" for name in names for column in ("AUROC", "FPR80"))
+    return Table(title, columns, ranked(rows, low=(1, 3), high=(0, 2)), notes)
+
+
+def _by_length(title: str, runs: Sequence[ScoredRun]) -> Table:
+    pairs = [(each, each.with_equal_lengths()) for each in runs]
+    rows = {every.run.label: _areas([every.scores[TOTAL], equal.scores[TOTAL]]) for every, equal in pairs}
+    lengths: Any = [one.lengths for one in pairs[0]]
+    notes = (
+        f"With equal lengths: {len(lengths[1][0]):,} rows of each kind, equally many of every length.",
+        "The last row uses nothing but the length: shorter texts count as OOD.",
+    )
+    table = _pairs(title, ["", "equal lengths: "], rows, notes)
+    # A baseline without a rank.
+    table.rows["number of tokens alone, few"] = _areas([(-test.double(), -ood.double()) for test, ood in lengths])
+    return table
+
+
+def write_tables(experiment: Experiment, out: Path) -> list[Path]:
+    """Write all tables of an experiment in three formats each, beside its runs."""
+    runs = finished_runs(experiment, out)
+    tables = {f"table_{protocol}": accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
+    if experiment.simulation is not None:
+        tables["table_simulation"] = simulation(experiment, runs)
+    if experiment.ood is not None:
+        tables |= detection_tables(experiment, runs)
+    written = []
+    for name, table in tables.items():
+        for ending, form in FORMATS.items():
+            written.append(out / experiment.name / f"{name}.{ending}")
+            write_text(written[-1], form(table))
+    return written

@@ -1,0 +1,169 @@
+"""A saved model: a folder with files and a manifest (model.json) that has the hash of each. Imports no torch."""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import Any, ParamSpec, TypeVar
+
+from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.storage.files import atomic_folder, check_writable, folder_lock, recover, sha256
+
+FORMAT = 3
+MANIFEST = "model.json"
+#: The file of `ddpn fit` about how a model was fitted.
+TASK = "task.json"
+#: The most bytes of a manifest, and of all other files together.
+MOST_DESCRIBED, MOST_BYTES = 2**26, 2**33
+#: How often a folder is read that is replaced meanwhile.
+_TRIES = 10
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+def refuses_strange_files(load: Callable[Given, Found]) -> Callable[Given, Found]:
+    """A loader whose every error about the content of files is an `InputError` that names the model.
+
+    A size that somebody made up ends in a MemoryError, too, so that one is among them.
+
+    Hashes protect against accidents. Somebody who writes a manifest with right hashes can put any value anywhere, so
+    that a loader can fail in any way; it must not do so with a traceback.
+    """
+
+    @wraps(load)
+    def checked(*args: Given.args, **kwargs: Given.kwargs) -> Found:
+        try:
+            return load(*args, **kwargs)
+        except (DDPNError, OSError, ImportError):
+            raise
+        except Exception as error:
+            path = next((value for value in args if isinstance(value, str | PathLike)), kwargs.get("path"))
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+            raise InputError(f"{path} must be a model as ddpn has saved it, got other content ({reason}).") from error
+
+    return checked
+
+
+def check_destination(path: Path, overwrite: bool) -> None:
+    """Raise an `InputError` if a model cannot be saved to `path`."""
+    recover(path)
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} already exists. Choose another name, or overwrite it.")
+    if path.exists() and not (path / MANIFEST).is_file():
+        raise InputError(f"{path} exists and is not a saved model, so it is not overwritten. Choose another name.")
+    check_writable(path)
+
+
+def write_model(path: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any], overwrite: bool = False) -> None:
+    """Write all files and the manifest, or nothing: a reader finds the old model or the new one, never a mixture."""
+    check_destination(path, overwrite)
+    known = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
+    known["files"] = {name: sha256(content) for name, content in files.items()}
+    known["checksum"] = _checksum(known)
+    with folder_lock(path):
+        check_destination(path, overwrite)  # again: another process may have written it meanwhile
+        if (path / TASK).exists() and TASK not in files:
+            reason = f"it was written by `ddpn fit`, and its {TASK} would be lost"
+            raise InputError(f"{path} is not overwritten: {reason}. Choose another name, or delete the folder first.")
+        with atomic_folder(path) as draft:
+            for name, content in {**files, MANIFEST: json.dumps(known, indent=1).encode()}.items():
+                (draft / name).parent.mkdir(parents=True, exist_ok=True)
+                (draft / name).write_bytes(content)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a saved model, verified by its own checksum; no other file is read."""
+    if not path.exists():
+        recover(path)
+    if not (path / MANIFEST).is_file():
+        found = "Folder not found" if not path.exists() else "Not a saved model (no model.json)"
+        raise InputError(f"{found}: {path}")
+    _check_size(path / MANIFEST, (path / MANIFEST).stat().st_size, MOST_DESCRIBED)
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+    except (ValueError, RecursionError):
+        raise InputError(f"{path / MANIFEST} is damaged: it is not JSON.") from None
+    if not isinstance(manifest, dict) or manifest.get("checksum") != _checksum(manifest):
+        raise InputError(f"{path / MANIFEST} was changed or damaged after it was saved.")
+    if manifest.get("format") != FORMAT:
+        saved = f"format {manifest.get('format')} by ddpn {manifest.get('ddpn', 'unknown')}"
+        raise InputError(f"{path} was saved in {saved}; this version reads format {FORMAT}. Fit the model again.")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not all(_is_inside(name) for name in files):
+        raise InputError(f"{path / MANIFEST} must list files of its folder, got other names.")
+    return manifest
+
+
+def _is_inside(name: str) -> bool:
+    """Whether the name of a file leads to a place in the model's own folder."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and ".." not in parts and not name.startswith("/") and not set(name) & set("\\:\0")
+
+
+def _check_size(path: Path, size: int, most: int) -> None:
+    if size > most:
+        raise InputError(f"{path} must have at most {most:,} bytes, got {size:,}. It is not a model that ddpn saved.")
+
+
+def read_unchanged(path: Path, read: Callable[[], Found]) -> Found:
+    """What `read` returns, read again if the folder was replaced by a new version meanwhile.
+
+    Parameters
+    ----------
+    path : Path
+        The folder of a saved model.
+    read : callable
+        Reads files of the folder, and may read the manifest and then the files of different versions.
+    """
+    for _ in range(_TRIES):
+        before = _version(path)
+        try:
+            found = read()
+        except (DDPNError, OSError):
+            if _version(path) in (before, None):
+                raise
+            continue
+        if _version(path) == before:
+            return found
+    raise InputError(f"{path} was replaced while it was read, {_TRIES} times. Try again.")
+
+
+def _version(path: Path) -> Any:
+    """The checksum in the manifest; None where there is none."""
+    try:
+        return read_manifest(path)["checksum"]
+    except (DDPNError, OSError):
+        return None
+
+
+def read_files(path: Path, manifest: Mapping[str, Any], folders: Collection[str] | None = None) -> dict[str, bytes]:
+    """The content of the files that the manifest lists, verified by their hashes: all, or those in some folders."""
+    wanted = {
+        name: digest
+        for name, digest in manifest["files"].items()
+        if folders is None or "/" not in name or name.partition("/")[0] in folders
+    }
+    for name in wanted:
+        if not (path / name).is_file():  # nor a device or a pipe, which could be read for ever
+            raise InputError(f"File not found: {path / name}, which is part of the saved model.")
+    _check_size(path, sum((path / name).stat().st_size for name in wanted), MOST_BYTES)
+    return {name: _verified(path / name, digest) for name, digest in wanted.items()}
+
+
+def _verified(path: Path, digest: str) -> bytes:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"File not found: {path}, which is part of the saved model.") from None
+    if sha256(content) != digest:
+        raise InputError(f"{path} was truncated or changed after it was saved.")
+    return content
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in manifest.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,60 @@
+"""Files of named tensors with a JSON description: safetensors with a checksum, written whole or not at all."""
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from ddpn.runtime.errors import InputError
+from ddpn.storage.files import write_bytes
+
+
+def write(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> None:
+    """Write tensors and a description that JSON can hold."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    described = json.dumps(info)
+    write_bytes(path, save(plain, metadata={"info": described, "checksum": _checksum(described, plain)}))
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the description that `write` wrote. No code in the file is run; a damaged file is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        if metadata["checksum"] != _checksum(metadata["info"], tensors):
+            raise SafetensorError("its checksum does not match")
+        return tensors, json.loads(metadata["info"])
+    except FileNotFoundError:
+        raise InputError(f"File not found: {path}") from None
+    except KeyError:
+        raise InputError(f"{path} was not written by ddpn.") from None
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is damaged ({error}). Restore or delete it.") from None
+
+
+def fingerprint(tensor: Tensor, start: int = 0) -> int:
+    """A checksum of the values; `start` continues that of other tensors."""
+    plain = tensor.detach().cpu().contiguous().reshape(-1)
+    return zlib.crc32(plain.view(torch.uint8).numpy().data if plain.numel() else b"", start)
+
+
+def is_complete(path: Path) -> bool:
+    """Whether a file has the length that its header says, which is fast to see; `read` checks all of it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return bool(file.metadata())
+    except (SafetensorError, OSError):
+        return False
+
+
+def _checksum(described: str, tensors: dict[str, Tensor]) -> str:
+    total = zlib.crc32(described.encode())
+    for name in sorted(tensors):
+        total = fingerprint(tensors[name], total)
+    return str(total)

@@ -1,0 +1,256 @@
+"""FeatureEncoder: any table to a float32 matrix for a network."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer, is_number
+from ddpn.sample import check_vector, labels_at, row_count, row_labels
+from ddpn.tables.encoding.column_plan import ColumnPlan
+from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, has_effects, random_folds
+from ddpn.tables.encoding.fitting import Encoded, add_bins, add_steps, fit_columns, level_effects
+from ddpn.tables.encoding.kinds import kind_of, read_as_fitted
+from ddpn.tables.encoding.level_effects import targets_of
+from ddpn.tables.encoding.table import Column, read_table
+
+#: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
+DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
+#: By `categorical`: columns with more levels than this have level effects.
+LEVELS_WITHOUT_EFFECT: dict[str, float] = {"one-hot": float("inf"), "auto": 50, "effects": 2}
+#: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
+#: number of bins becomes smaller from 427 columns on.
+MAX_INPUTS = 10_240
+
+
+class FeatureEncoder(TransformerMixin, BaseEstimator):
+    """Encode a table of numbers, booleans and text as finite float32 inputs of a network.
+
+    A number becomes its standardised value; a missing one becomes the median, with an indicator if training had missing
+    ones. A boolean stays 0 or 1. Text becomes one input per level, most frequent first; unseen levels go to the input
+    of rare ones, or get zeros if there is none. Fitting with integer weights equals fitting with repeated rows, bit for
+    bit.
+
+    Columns with many levels may get one more input, the effect of the level on y: the logarithm of its mean relative to
+    that of all rows, shrunk the more the fewer rows it has (target encoding by credibility); 0 for unseen levels.
+    `fit_transform` returns effects for each row that were fitted to the rows of other folds; `fit` and then
+    `transform` of the same rows would show a network its own target.
+
+    Parameters
+    ----------
+    numeric : {"standard", "piecewise", "steps"}
+        What columns of more than two values get besides: nothing; piecewise-linear bins between weighted quantiles; or
+        indicators 1[x > t] at the best cuts of boosted trees fitted to y. With the latter two, integer columns with at
+        most 32 values also get a one-hot code, and tables of more than about 400 columns get fewer bins.
+    bins : int, optional
+        Bins or indicators per column. Default: 24 for "piecewise", 12 for "steps".
+    categorical : {"one-hot", "auto", "effects"}
+        What text gets besides: nothing; level effects for columns with more than 50 levels; or these for columns with
+        more than two levels. Columns whose levels do not differ by more than chance have none.
+    min_frequency : float or int
+        Levels below this share of the total weight, or below this count if an integer, share one input.
+    max_categories : int
+        Levels of a column at most.
+    limit : float
+        A standardised number is linear up to so many standard deviations and logarithmic beyond; math.inf for never.
+
+    Examples
+    --------
+    >>> encoder = FeatureEncoder().fit([[1.0, "a"], [3.0, "b"], [None, "a"]])
+    >>> encoder.get_feature_names_out().tolist()
+    ['x0', 'x0 is missing', 'x1 = a', 'x1 = b']
+    >>> encoder.transform([[3.0, "b"], [None, "c"]]).round(2)
+    array([[ 1.41,  0.  ,  0.  ,  1.  ],
+           [-0.71,  1.  ,  0.  ,  0.  ]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        *,
+        numeric: str = "standard",
+        bins: int | None = None,
+        categorical: str = "one-hot",
+        min_frequency: float = 5e-4,
+        max_categories: int = 100,
+        limit: float = 10.0,
+    ) -> None:
+        self.numeric = numeric
+        self.bins = bins
+        self.categorical = categorical
+        self.min_frequency = min_frequency
+        self.max_categories = max_categories
+        self.limit = limit
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, exposure: Any = None) -> "FeatureEncoder":
+        """Learn every column's encoding.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            The table.
+        y : array-like, optional
+            The counts, which "steps" and level effects use.
+        sample_weight : array-like, optional
+            How many times each row counts.
+        exposure : array-like, optional
+            The known scale of each row: level effects are those of the count per unit.
+
+        Returns
+        -------
+        self
+        """
+        bins = self._checked_bins()
+        table = read_table(self, X, reset=True)
+        rows = len(table[0].values)
+        given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=row_labels(X))
+        weights = np.ones(rows) if given is None else given
+        scale = check_vector("exposure", exposure, rows, zero=False, labels=row_labels(X))
+        target = _checked_target(y, rows, self._uses_y) if self._uses_y else None
+        if not weights.all():
+            used = weights > 0.0
+            table = [column._replace(values=column.values[used]) for column in table]
+            target = None if target is None else target[used]
+            scale = None if scale is None else scale[used]
+            weights = weights[used]
+        self.kinds_ = [kind_of(column) for column in table]
+        self.set_columns(self._fitted(table, target, scale, weights, bins))
+        return self
+
+    @property
+    def _uses_y(self) -> str:
+        """The option that needs y, or nothing."""
+        by_effects = "" if self.categorical == "one-hot" else f'categorical="{self.categorical}"'
+        return 'numeric="steps"' if self.numeric == "steps" else by_effects
+
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, exposure: Any = None, fold: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Learn every column's encoding and encode the rows, with effects of levels that leave out each row's fold.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            The table.
+        y : array-like, optional
+            The counts, which "steps" and level effects use.
+        sample_weight, exposure : array-like, optional
+            How many times each row counts, and its known scale.
+        fold : array of int, optional
+            The number of each row's fold, from 0 on. Default: five folds at random.
+
+        Returns
+        -------
+        array of float32, shape (rows, inputs)
+        """
+        self.fit(X, y, sample_weight, exposure)
+        if not has_effects(self):
+            return self.transform(X)
+        rows = row_count(X)
+        target = _checked_target(y, rows, self._uses_y)
+        weight = check_vector("sample_weight", sample_weight, rows, zero=True)
+        scale = check_vector("exposure", exposure, rows, zero=False)
+        folds = random_folds(rows) if fold is None else _checked_fold(fold, rows)
+        return OutOfFoldEffects(self, X, target, weight, scale, folds).inputs(X, folds)
+
+    def set_columns(self, columns: list[Encoded]) -> None:
+        """Keep the encoding of every column, as `fit` or a file has it."""
+        self.columns_, self._plan = columns, ColumnPlan(columns)
+
+    def _fitted(
+        self, table: list[Column], y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
+    ) -> list[Encoded]:
+        min_weight = float(self.min_frequency)
+        if not is_integer(self.min_frequency):
+            min_weight *= weights.sum()
+        effects = {}
+        if y is not None and self.categorical != "one-hot":
+            effects = level_effects(table, targets_of(y, weights, exposure), LEVELS_WITHOUT_EFFECT[self.categorical])
+        columns, numbers = fit_columns(table, weights, min_weight, self.max_categories, effects)
+        most = max(1, MAX_INPUTS // max(1, len(numbers)))
+        bins = min(bins, most) if self.bins is None else bins
+        if self.numeric == "piecewise":
+            return add_bins(columns, numbers, bins, most)
+        if self.numeric == "steps" and y is not None:
+            return add_steps(columns, numbers, table, y, weights, bins, most)
+        return columns
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            Rows with the columns of `fit`.
+
+        Returns
+        -------
+        array of float32, shape (rows, inputs)
+            Finite and C-contiguous.
+        """
+        check_is_fitted(self)
+        return self.encode(X)
+
+    def encode(self, X: Any) -> np.ndarray:
+        """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
+        return self._plan.encode(read_as_fitted(self, X), self.limit)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The name of every input, such as "age", "age > 64.5" or "ward = B".
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Names of the columns, for tables that have none. Default: x0, x1, ...
+        """
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        listed = [out for name, column in zip(names, self.columns_, strict=True) for out in column.names(name)]
+        return np.array(listed, dtype=object)
+
+    def _checked_bins(self) -> int:
+        check_choice("numeric", self.numeric, DEFAULT_BINS)
+        check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
+        frequency, limit = self.min_frequency, self.limit
+        check_number("min_frequency", frequency, "a number of at least 0", is_number(frequency) and frequency >= 0)
+        check_integer("max_categories", self.max_categories, minimum=1)
+        check_number("limit", limit, "a positive number", is_number(limit) and limit > 0)
+        if self.bins is not None:
+            check_integer("bins", self.bins, minimum=1)
+        return DEFAULT_BINS[self.numeric] if self.bins is None else int(self.bins)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = bool(self._uses_y)
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
+    """y as float64 of shape (rows,), finite."""
+    if y is None:
+        # The words after the colon are those that scikit-learn's checks look for.
+        raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
+    target = np.asarray(y, dtype=np.float64)
+    target = target[:, 0] if target.shape == (rows, 1) else target
+    if target.shape != (rows,):
+        raise InputError(f"y must have one value per row of X, got shape {target.shape} for {rows} rows.")
+    bad = ~np.isfinite(target)
+    if bad.any():
+        raise InputError(f"y must be finite, got {target[bad][0]} {labels_at(bad, row_labels(y))}.")
+    return target
+
+
+def _checked_fold(fold: Any, rows: int) -> np.ndarray:
+    """Numbers of folds as int64 of shape (rows,)."""
+    found = np.asarray(fold)
+    if found.shape != (rows,) or found.dtype.kind not in "iu":
+        got = f"shape {found.shape} of {found.dtype}"
+        raise InputError(f"fold must be one integer per row of X, got {got} for {rows} rows.")
+    if found.min() < 0:
+        raise InputError(f"fold must be integers of at least 0, got {found.min()}.")
+    return found.astype(np.int64)

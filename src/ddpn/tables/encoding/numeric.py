@@ -1,0 +1,108 @@
+"""A column of numbers as inputs of a network: its standardised value, and optionally bins, steps and codes."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from ddpn.tables.encoding.weighted import Distinct, center_and_scale, distinct, midpoints, quantiles
+
+#: Largest standardised value: its square still fits in float32.
+LARGEST = 1e18
+#: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
+MAX_CODES = 32
+
+
+#: The same array for all columns, so that a file holds it once.
+_EMPTY = np.empty(0)
+
+
+def _none() -> np.ndarray:
+    return _EMPTY
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """How one column of numbers is written: value, missing indicator, then bins, steps and codes if any."""
+
+    fill: float = 0.0
+    center: float = 0.0
+    scale: float = 1.0
+    has_missing: bool = False
+    edges: np.ndarray = field(default_factory=_none)
+    steps: np.ndarray = field(default_factory=_none)
+    codes: np.ndarray = field(default_factory=_none)
+
+    @property
+    def width(self) -> int:
+        return 1 + self.has_missing + max(len(self.edges) - 1, 0) + len(self.steps) + len(self.codes)
+
+    def names(self, name: str) -> list[str]:
+        edges = self.edges.tolist()
+        return [
+            name,
+            *([f"{name} is missing"] if self.has_missing else []),
+            *(f"{name} in {low:.12g}..{high:.12g}" for low, high in pairwise(edges)),
+            *(f"{name} > {step:.12g}" for step in self.steps.tolist()),
+            *(f"{name} = {code:.12g}" for code in self.codes.tolist()),
+        ]
+
+
+def bounded(z: np.ndarray, limit: float) -> np.ndarray:
+    """z up to the limit, logarithmic beyond it: an outlier cannot drive a network out of bounds.
+
+    >>> bounded(np.array([-3.0, 10.0, 1e12]), 10.0).round(2).tolist()
+    [-3.0, 10.0, 37.63]
+    """
+    z = np.clip(z, -LARGEST, LARGEST)
+    far = np.abs(z) > limit
+    if far.any():
+        z[far] = np.sign(z[far]) * (limit + np.log1p(np.abs(z[far]) - limit))
+    return z
+
+
+def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumericColumn, Distinct]:
+    """Median, mean and scale of one column, and its different values."""
+    known = ~np.isnan(x)
+    if not known.any():
+        return NumericColumn(scale=np.inf), Distinct(np.zeros(1), np.ones(1))
+    column = distinct(x[known], weights[known])
+    fill = float(quantiles(column, np.array([0.5]))[0])
+    some_missing = not known.all()
+    filled = column
+    if some_missing:
+        more = np.where(column.values == fill, weights[~known].sum(), 0.0)
+        filled = Distinct(column.values, column.weights + more)
+    center, scale = center_and_scale(filled)
+    return NumericColumn(fill, center, scale, some_missing), column
+
+
+def fit_flag(x: np.ndarray, weights: np.ndarray) -> NumericColumn:
+    """A boolean stays 0 or 1; a missing one becomes the more frequent of the two."""
+    known = ~np.isnan(x)
+    if not known.any():
+        return NumericColumn()
+    fill = quantiles(distinct(x[known], weights[known]), np.array([0.5]))[0]
+    return NumericColumn(float(fill), has_missing=not known.all())
+
+
+def bin_edges(column: Distinct, bins: int) -> np.ndarray:
+    """Edges of quantile bins; if a column has few values, every value is an edge."""
+    values = column.values
+    if len(values) > bins + 1:
+        values = np.unique(quantiles(column, np.linspace(0.0, 1.0, bins + 1)))
+    # A bin so narrow that half its width is no float cannot be filled in parts.
+    wide = np.append(True, 0.5 * values[1:] > 0.5 * values[:-1])
+    return values[wide] if wide.sum() > 2 else _none()
+
+
+def integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
+    """The values, if there are 3 to `most` and all are integers; two values need one input only."""
+    values = column.values
+    is_code = 3 <= len(values) <= most and np.array_equal(values, np.floor(values))
+    return values if is_code else _none()
+
+
+def every_step(column: Distinct) -> np.ndarray:
+    """A step between each two values; none for two values, which the standardised value separates."""
+    return midpoints(column.values) if len(column.values) > 2 else _none()

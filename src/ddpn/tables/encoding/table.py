@@ -1,0 +1,326 @@
+"""Any table, read into columns of three kinds: numbers, flags (booleans) and categories (text).
+
+Frames of pandas, polars and pyarrow are read by narwhals, which requires none of them. Arrays of
+numbers are checked by scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import date, time, timedelta
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
+from ddpn.sample import RowError, row_labels, rows_named
+from ddpn.tables.encoding.canonical import canonical_level
+
+#: Cells of a sparse matrix that may become dense: 2 GiB in float64.
+MAX_DENSE_CELLS = 2**28
+#: Rows of a frame up to which its cells are read one by one.
+_FEW_ROWS = 8
+#: Types of polars whose cells are read one by one.
+_FEW_KINDS = {f"{kind}{bits}": "number" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)}
+_FEW_KINDS |= {"Float32": "number", "Float64": "number", "Boolean": "flag", "String": "category"}
+_TEXT = (nw.String, nw.Categorical, nw.Enum)
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
+_DERIVE = "Derive numbers from it, such as the month or the days since a start."
+
+
+class Column(NamedTuple):
+    """One column: float64 values with NaN where missing; for categories codes into `levels`, -1 where missing.
+
+    Levels are named as `ddpn.tables.encoding.canonical` does, so that every sort of table has the same ones.
+    """
+
+    name: str
+    kind: str  # "number", "flag" or "category"
+    values: np.ndarray
+    levels: tuple[str, ...] = ()
+
+
+class _Known(NamedTuple):
+    """A table that was read, and the names that its reader knew from fit."""
+
+    columns: list[Column]
+    names: list[str] | None
+
+
+#: Tables that were read within `reading_once`, by their ids.
+_KNOWN: ContextVar[dict[int, tuple[Any, _Known]] | None] = ContextVar("known", default=None)
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Within this, a table that several estimators read is read by the first of them: it must not change meanwhile."""
+    if _KNOWN.get() is not None:
+        yield
+        return
+    token = _KNOWN.set({})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
+
+
+class PreparedTable:
+    """Columns in the order and with the names of fit, as `read_table` returns them: a table that is read already.
+
+    A server that has a few rows at a time builds it once for all members, which would otherwise each read a data frame.
+
+    Parameters
+    ----------
+    columns : list of Column
+        The columns; the caller is responsible for their names and order, and for finite numbers.
+    """
+
+    def __init__(self, columns: list[Column]) -> None:
+        self.columns = columns
+        self.shape = len(columns[0].values), len(columns)
+
+    def rows(self, index: Any) -> "PreparedTable":
+        """Some of the rows: `index` is a mask, a slice or positions."""
+        return PreparedTable([column._replace(values=column.values[index]) for column in self.columns])
+
+
+def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
+    """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
+    if isinstance(X, PreparedTable) and not reset:
+        return X.columns
+    known = None if reset else _KNOWN.get()
+    if known is not None and id(X) in known:
+        same, columns = known[id(X)]
+        named = getattr(estimator, "feature_names_in_", None)
+        names = None if named is None else named.tolist()
+        if same is X and names == columns.names and estimator.n_features_in_ == len(columns.columns):
+            return columns.columns
+    with rows_named(row_labels(X)):
+        table = _read(estimator, X, reset)
+    if known is not None:
+        named = getattr(estimator, "feature_names_in_", None)
+        known[id(X)] = X, _Known(table, None if named is None else named.tolist())
+    return table
+
+
+def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
+    if not reset and (few := _few_rows(estimator, X)) is not None:
+        return few
+    frame = _frame_of(X)
+    if frame is not None:
+        return _read_frame(estimator, frame, reset)
+    if sparse.issparse(X):
+        return _read_numbers(estimator, X, reset)
+    plain = _plain(X)
+    if plain.dtype.kind in "bOUS":
+        cells = validate_data(estimator, plain, dtype=None, ensure_all_finite=False, reset=reset)
+        return [_read_column(name, cells[:, j]) for j, name in enumerate(_names(estimator))]
+    if plain.dtype.kind in "mMV":
+        raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE}")
+    return _read_numbers(estimator, X, reset)
+
+
+def _few_rows(estimator: Any, X: Any) -> list[Column] | None:
+    """Few rows of a polars frame that has exactly the columns of fit, cell by cell; None for any other table.
+
+    To convert a frame of one row takes its library longer than all the rest of a prediction.
+    """
+    if not type(X).__module__.startswith("polars.dataframe") or not 0 < X.height <= _FEW_ROWS:
+        return None
+    named = getattr(estimator, "feature_names_in_", None)
+    if named is None or X.columns != named.tolist():
+        return None
+    cells = list(zip(*X.rows(), strict=True))
+    kinds = [_FEW_KINDS.get(type(dtype).__name__, "") for dtype in X.dtypes]
+    if "" in kinds:
+        return None
+    numbers = [j for j, kind in enumerate(kinds) if kind != "category"]
+    values = np.array([cells[j] for j in numbers], dtype=np.float64)  # None becomes NaN
+    if np.isinf(values).any():
+        return None  # an error that names the column
+    read = dict(zip(numbers, values, strict=True))
+    columns = zip(X.columns, kinds, strict=True)
+    return [
+        _few_levels(name, cells[j]) if kind == "category" else Column(name, kind, read[j])
+        for j, (name, kind) in enumerate(columns)
+    ]
+
+
+def _few_levels(name: str, cells: Sequence[str | None]) -> Column:
+    index: dict[str, int] = {}
+    codes = [-1 if cell is None else index.setdefault(canonical_level(cell), len(index)) for cell in cells]
+    return Column(name, "category", np.array(codes), tuple(index))
+
+
+def _plain(X: Any) -> np.ndarray:
+    """X as a numpy array; a list of mixed rows keeps its numbers as numbers."""
+    plain = np.asarray(X)
+    if isinstance(X, Sequence) and plain.dtype.kind in "US":
+        plain = np.asarray(X, dtype=object)
+    return plain
+
+
+def _names(estimator: Any) -> list[str]:
+    """The names of fit, or x0, x1, ... as in scikit-learn."""
+    named = getattr(estimator, "feature_names_in_", None)
+    return [f"x{j}" for j in range(estimator.n_features_in_)] if named is None else list(named)
+
+
+def _read_numbers(estimator: Any, X: Any, reset: bool) -> list[Column]:
+    numbers = validate_data(
+        estimator, X, accept_sparse="csc", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=reset
+    )
+    if sparse.issparse(numbers):
+        rows, columns = numbers.shape
+        if rows * columns > MAX_DENSE_CELLS:
+            raise InputError(
+                f"A sparse X must have at most {MAX_DENSE_CELLS} cells, zeros included, got shape {rows} x {columns}. "
+                "Reduce its columns first, for example by TruncatedSVD."
+            )
+        numbers = numbers.toarray(order="F")
+    return [Column(name, "number", numbers[:, j]) for j, name in enumerate(_names(estimator))]
+
+
+def _frame_of(X: Any) -> nw.DataFrame[Any] | None:
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        names = list(X.columns)
+        twice = listed(sorted({repr(name) for name in names if names.count(name) > 1}))
+        raise InputError(f"X must have each column name once, got {twice} more than once.") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise InputError("X must be a data frame, got a lazy one. Call collect() on it.")
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _read_frame(estimator: Any, frame: nw.DataFrame[Any], reset: bool) -> list[Column]:
+    if not reset and hasattr(estimator, "feature_names_in_") and all(isinstance(name, str) for name in frame.columns):
+        frame = _in_order(frame, list(estimator.feature_names_in_))
+    validate_data(estimator, frame.to_native(), reset=reset, skip_check_array=True)
+    if 0 in frame.shape:
+        raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
+    names, numbers = _names(estimator), _numbers_of(frame)
+    if len(numbers) == len(names):
+        return [Column(name, "number", values) for name, values in zip(names, numbers.values(), strict=True)]
+    return [
+        _number(name, numbers[column]) if column in numbers else _read_series(name, series)
+        for name, column, series in zip(names, frame.columns, frame.iter_columns(), strict=True)
+    ]
+
+
+def _numbers_of(frame: nw.DataFrame[Any]) -> dict[str, np.ndarray]:
+    """All columns of numbers of a polars frame, by name: at once, as a table may have thousands of them."""
+    if not frame.implementation.is_polars():
+        return {}
+    names = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
+    cells = frame.select(nw.col(*names).cast(nw.Float64)).to_numpy() if names else np.empty((0, 0))
+    if np.isinf(cells).any():
+        for j, name in enumerate(names):
+            _number(name, cells[:, j])  # raises for the first column that has one
+    return {name: cells[:, j] for j, name in enumerate(names)}
+
+
+def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
+    found, known = frame.columns, set(names)
+    present = set(found)
+    missing = [name for name in names if name not in present]
+    extra = [name for name in found if name not in known]
+    if missing or extra:
+        both = [f"{what} {listed([*map(repr, those)])}" for what, those in (("no", missing), ("also", extra)) if those]
+        raise InputError(f"X must have the columns of fit, got {' and '.join(both)}.")
+    return frame if found == names else frame.select(names)
+
+
+def _read_series(name: str, series: nw.Series[Any]) -> Column:
+    dtype = series.dtype
+    if dtype.is_temporal():
+        raise _not_a_feature(name, f"dates or times ({dtype})", _DERIVE)
+    if dtype.is_nested() or dtype == nw.Binary:
+        raise _not_a_feature(name, str(dtype), "Unnest it into columns of their own.")
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        values = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        return Column(name, "flag", values) if dtype == nw.Boolean else _number(name, values)
+    if dtype in _TEXT:
+        return _factorized(name, series)
+    try:
+        return _read_column(name, np.asarray(series.to_native()))
+    except TypeError:
+        raise _not_a_feature(name, "objects of other types", "Unnest it into columns of their own.") from None
+
+
+def _factorized(name: str, series: nw.Series[Any]) -> Column:
+    """Text to codes by the frame's own library: a Python loop over a million rows is slow."""
+    present = series.drop_nulls()
+    levels = present.unique().to_list()
+    codes = np.full(len(series), -1)
+    places, names = _canonical(levels, canonical_level)
+    if levels:
+        found = present.replace_strict(levels, places.tolist(), return_dtype=nw.Int64)
+        codes[~np.asarray(series.is_null().to_numpy(), dtype=bool)] = found.to_numpy()
+    return Column(name, "category", codes, names)
+
+
+def _canonical(levels: Iterable[Any], canonical: Callable[[Any], str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """For each level the position of its canonical name, and the names."""
+    index: dict[str, int] = {}
+    places = [index.setdefault(canonical(level), len(index)) for level in levels]
+    return np.array(places, dtype=np.int64), tuple(index)
+
+
+def _read_column(name: str, cells: np.ndarray) -> Column:
+    """A column of a numpy array by its dtype, or by its values if the dtype is object."""
+    if cells.dtype.kind == "b":
+        return Column(name, "flag", cells.astype(np.float64))
+    if cells.dtype.kind == "S":
+        cells = np.char.decode(cells, errors="replace")
+    if cells.dtype.kind == "U":
+        levels, codes = np.unique(cells, return_inverse=True)
+        places, names = _canonical(levels.tolist(), canonical_level)
+        return Column(name, "category", places[codes], names)
+    if cells.dtype.kind != "O":
+        return _number(name, cells.astype(np.float64))
+    return _read_objects(name, cells)
+
+
+def _read_objects(name: str, cells: np.ndarray) -> Column:
+    missing = _missing(cells)
+    present = cells[~missing]
+    kinds = set(map(type, present.tolist()))
+    if any(issubclass(kind, str) for kind in kinds):
+        codes = np.full(len(cells), -1)
+        codes[~missing], names = _canonical(present.tolist(), canonical_level)
+        return Column(name, "category", codes, names)
+    if any(issubclass(kind, _DATES) for kind in kinds):
+        raise _not_a_feature(name, "dates or times", _DERIVE)
+    if any(issubclass(kind, list | tuple | np.ndarray | bytes) for kind in kinds):
+        raise _not_a_feature(name, "lists or bytes", "Unnest it into columns of their own.")
+    values = np.full(len(cells), np.nan)
+    values[~missing] = present.astype(np.float64)
+    if kinds and kinds <= {bool, np.bool_}:
+        return Column(name, "flag", values)
+    return _number(name, values)
+
+
+def _missing(cells: np.ndarray) -> np.ndarray:
+    """None, NaN, pandas' NA and NaT: the last two by name, as pandas may not be installed."""
+    absent = {"NoneType", "NAType", "NaTType"}
+    is_absent = {kind: kind.__name__ in absent for kind in set(map(type, cells.tolist()))}
+    return np.array(
+        [is_absent[type(cell)] or (isinstance(cell, float) and cell != cell) for cell in cells.tolist()], dtype=bool
+    )
+
+
+def _number(name: str, values: np.ndarray) -> Column:
+    bad = np.isinf(values)
+    if bad.any():
+        got = f"{values[bad][0]} in column {name!r}"
+        raise RowError(f"X must hold finite numbers or missing values, got {got}", bad)
+    return Column(name, "number", values)
+
+
+def _not_a_feature(name: str, found: str, remedy: str) -> InputError:
+    return InputError(f"X must hold numbers, booleans or text, got {found} in column {name!r}. {remedy}")

@@ -1,0 +1,285 @@
+"""Find target leaks: columns that are made of the count, and columns that predict it so well that they may be.
+
+The former are leaks. The latter may be honest: whether they are known before the count is a question to the user.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.runtime.validation import listed
+from ddpn.tables.made_of_target import gaps_made_of_target, made_of_target
+
+#: A column above this correlation is asked about; several together above that R^2. They are leaks if they leave less
+#: than this share of the range of the target.
+LEAK, _TOGETHER, _EXACT = 0.95, 0.999, 1e-6
+#: Columns that are tried together, at most and per row.
+_MAX_COLUMNS, _COLUMNS_PER_ROW = 200, 0.1
+#: So is a column of which any function has an R^2 above this.
+_SHARE = 0.9
+#: But a predictor may be that strong where counts are large. It then leaves the noise of Poisson counts or more, a leak
+#: less than this share of it.
+_NOISE = 0.5
+#: Levels of at least so many rows, most of the table, that explain so much, are asked about if they are ranges of the
+#: count: they do not overlap, the gaps between them are small, and near their ends there are not many fewer counts than
+#: elsewhere, unlike in the tails of a distribution.
+_GROUP_ROWS, _GROUP_TABLE, _GROUP_SHARE = 5, 0.9, 0.5
+_GAP, _EDGE, _EDGE_SHARE = 0.25, 0.1, 0.6
+#: Distinct rows that are looked at; more change nothing. Fewer than the least show nothing.
+_MAX_ROWS, _MIN_ROWS = 50_000, 20
+#: A table is not copied more often than this share of different rows says.
+_COPIED = 0.1
+_SEED = 0
+
+
+class Leaks(NamedTuple):
+    """Sentences about columns: `certain` leaks, and `questions` about what may be a leak or a strong predictor."""
+
+    certain: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+
+
+def find_leaks(
+    X: Any, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
+) -> Leaks:
+    """Columns that are made of the target, or of the target per exposure, or predict it nearly without error.
+
+    Parameters
+    ----------
+    X : polars DataFrame
+        The columns.
+    y : array
+        The counts.
+    dates : mapping, optional
+        For columns that are parts of a date, the name of the date. Alone these are not suspected, as a date is usually
+        known, but two dates may be as far apart as the target says.
+    exposure : array, optional
+        The known scale of each row.
+    """
+    dates = dates or {}
+    if not X.columns:
+        return Leaks()
+    rows = _distinct_rows(X, y)
+    X, y = X[rows], y[rows]
+    if len(y) < _MIN_ROWS or not np.ptp(y):
+        return Leaks()
+    targets = [_Target("the target", y, np.ones(len(y)))]
+    if exposure is not None and np.ptp(exposure[rows]):
+        targets.append(_Target("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
+    certain, questions = _gaps_of_dates(X, y, dates), list[str]()
+    for name in (name for name in X.columns if name not in dates):
+        if sentence := _first(_made_of(name, X[name], target) for target in targets):
+            certain.append(sentence)
+        elif sentence := _first(_nearly(name, X[name], target) for target in targets):
+            questions.append(sentence)
+    columns = {name: _numbers(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
+    for target in targets:
+        if found := _together(columns, target.values):
+            (certain if found.is_exact else questions).append(_together_sentence(found, target, dates))
+            break
+    return Leaks(tuple(certain), tuple(questions))
+
+
+def _first(sentences: Iterable[str]) -> str:
+    return next(filter(None, sentences), "")
+
+
+class _Target(NamedTuple):
+    """Counts, or counts per exposure; `unit` is the step of each value, 1 or 1 / exposure."""
+
+    name: str
+    values: np.ndarray
+    unit: np.ndarray
+
+
+def _gaps_of_dates(X: Any, y: np.ndarray, dates: Mapping[str, str]) -> list[str]:
+    """Sentences about dates that are missing where the count is 0, such as that of the last visit."""
+    found = {dates[name]: gaps_made_of_target(X[name], y) for name in X.columns if name in dates}
+    return [_leak(name, way.format(target="the target")) for name, way in found.items() if way]
+
+
+def _made_of(name: str, series: Any, target: _Target) -> str:
+    """The sentence about a column that is made of the target; "" if it is not."""
+    way = made_of_target(series, target.values, bool((target.unit == 1.0).all()))
+    return _leak(name, way.format(target=target.name)) if way else ""
+
+
+def _leak(name: str, way: str) -> str:
+    column = shlex.quote(name)
+    remedy = f"Leave it out with --drop {column}; if it is known before the count, keep it with --use {column}."
+    return f"Column {name} {way}. {remedy}"
+
+
+def _nearly(name: str, series: Any, target: _Target) -> str:
+    """The question about a column that predicts the target nearly without error; "" if it does not."""
+    is_number = series.dtype.is_numeric()
+    codes, y = _numbers(series) if is_number else _level_codes(series), target.values
+    found = _left_over(codes, target, is_number)
+    r = float(_unit(codes) @ _unit(y)) if is_number else 0.0
+    how = f"predicts {target.name} nearly without error"
+    if abs(r) > LEAK and found.noise < _NOISE:
+        return f"Column {name} {how} (correlation {r:.2f}). {_question([name])}"
+    if found.share > _SHARE and found.noise < _NOISE:
+        return f"Column {name} {how} (R² {found.share:.2f} by its values alone). {_question([name])}"
+    # Ranges of integers: the ends of ranges of rates say nothing.
+    if (target.unit == 1.0).all() and found.share > _GROUP_SHARE and _are_ranges(codes, y):
+        return f"Each value of column {name} stands for a range of counts. {_question([name])}"
+    return ""
+
+
+def _question(names: Sequence[str]) -> str:
+    columns = shlex.quote(",".join(names))
+    which = "Is it" if len(names) == 1 else "Are they"
+    return f"{which} known before the count? If not, use --drop {columns}; if so, --use {columns} ends this question."
+
+
+def _distinct_rows(X: Any, y: np.ndarray) -> np.ndarray:
+    """Positions of different rows in random order: the neighbours of a row are then no copies of it.
+
+    Where rows are repeated very often, the table has few values, and all rows are kept.
+    """
+    marked = X.with_columns(**{"\0count": y}).with_row_index("\0row")
+    rows = marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()
+    rows = rows if len(rows) > _COPIED * len(y) else np.arange(len(y))
+    return np.random.default_rng(_SEED).permutation(rows)[:_MAX_ROWS].astype(np.int64)
+
+
+def _numbers(series: Any) -> np.ndarray:
+    """The values as float64; missing ones are a value of their own, below all others."""
+    values = series.cast(float).to_numpy().astype(np.float64)
+    known = values[~np.isnan(values)]
+    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
+    return np.where(np.isnan(values), low - (high - low) - 1.0, values)
+
+
+def _level_codes(series: Any) -> np.ndarray:
+    """An integer per level; missing values are a level of their own."""
+    return series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+
+
+class _LeftOver(NamedTuple):
+    """What a column explains of the variance (`share`), and the noise it leaves relative to that of Poisson counts."""
+
+    share: float
+    noise: float
+
+
+def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> _LeftOver:
+    """Each count compared with those of the rows nearest in the column, or of the same level.
+
+    For numbers the difference is that of Gasser, Sroka and Jennen-Steinmetz (1986, Biometrika 73): the line through the
+    neighbours on both sides. No function is fitted, so nothing is too optimistic. `share` is the larger one of the
+    counts and of their ranks, as a few large counts may dominate the variance. A Poisson count of mean m, divided by an
+    exposure, has the variance m times the square of its unit, that is its mean times the unit.
+    """
+    order = np.argsort(codes, kind="stable")
+    x, counts, ranks, unit = (
+        codes[order].astype(float),
+        target.values[order],
+        _ranks(target.values)[order],
+        target.unit[order],
+    )
+    if is_number:
+        width = x[2:] - x[:-2]
+        left = np.divide(x[2:] - x[1:-1], width, out=np.full(len(width), 0.5), where=width > 0)
+        rest = [(v[1:-1] - left * v[:-2] - (1 - left) * v[2:]) for v in (counts, ranks)]
+        scale, level = 1 + left**2 + (1 - left) ** 2, (counts[1:-1] + counts[:-2] + counts[2:]) / 3
+        units, step = (
+            unit[1:-1] + left**2 * unit[:-2] + (1 - left) ** 2 * unit[2:],
+            (unit[1:-1] + unit[:-2] + unit[2:]) / 3,
+        )
+    else:
+        same = x[1:] == x[:-1]
+        rest = [np.diff(v)[same] for v in (counts, ranks)]
+        scale, level = np.full(len(rest[0]), 2.0), (0.5 * (counts[1:] + counts[:-1]))[same]
+        units = (unit[1:] + unit[:-1])[same]
+        step = 0.5 * units
+    if len(level) < _MIN_ROWS:
+        return _LeftOver(0.0, np.inf)
+    shares = [1 - np.mean(r**2 / scale) / v.var() for r, v in zip(rest, (counts, ranks), strict=True)]
+    # Two standard deviations at most: a few wrong rows must not hide the others.
+    noise = np.minimum(rest[0] ** 2 / units / np.maximum(level, step), 4.0)
+    return _LeftOver(float(max(shares)), float(noise.mean()))
+
+
+def _ranks(y: np.ndarray) -> np.ndarray:
+    """Ranks, equal counts sharing their mean rank."""
+    _, place, number = np.unique(y, return_inverse=True, return_counts=True)
+    return (np.cumsum(number) - 0.5 * number)[place]
+
+
+def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
+    """Whether each value of a column stands for a range of counts."""
+    _, place, number = np.unique(codes, return_inverse=True, return_counts=True)
+    is_large = number >= _GROUP_ROWS
+    if is_large.sum() < 2 or number[is_large].sum() < _GROUP_TABLE * len(y):
+        return False
+    groups = sorted((y[place == group] for group in np.flatnonzero(is_large)), key=lambda counts: counts.min())
+    for one, other in pairwise(groups):
+        gap, room = other.min() - one.max(), _GAP * max(np.ptp(one), np.ptp(other))
+        if not 0 < gap <= max(room, 1.0):
+            return False
+    sides = [side for one, next_one in pairwise(groups) for side in (-one, next_one) if np.ptp(side)]
+    found = expected = 0.0
+    for counts in sides:
+        size = np.ptp(counts) + 1
+        edge = max(1.0, np.floor(_EDGE * size))
+        # Without the count at the end, which is there by definition.
+        found += (counts < counts.min() + edge).sum() - 1
+        expected += (len(counts) - 1) * edge / size
+    return bool(expected >= _GROUP_ROWS and found > _EDGE_SHARE * expected)
+
+
+class _Together(NamedTuple):
+    """Columns whose weighted sum is the target, and whether it is so exactly."""
+
+    names: list[str]
+    is_exact: bool
+
+
+def _together(columns: Mapping[str, np.ndarray], y: np.ndarray) -> _Together | None:
+    """Several columns whose weighted sum is the target, and of which none can be left out; None if there are none."""
+    goal, centred = _unit(y), {name: _unit(values) for name, values in columns.items()}
+    most = min(_MAX_COLUMNS, int(_COLUMNS_PER_ROW * len(goal)))
+    names = sorted(centred, key=lambda name: -abs(centred[name] @ goal))[:most]
+    if not names:
+        return None
+    basis = np.column_stack([centred[name] for name in names])
+    products, effects = basis.T @ basis, basis.T @ goal
+
+    def explains(some: list[int]) -> bool:
+        """Whether the regression on these columns has a large enough R^2."""
+        return bool(effects[some] @ np.linalg.lstsq(products[np.ix_(some, some)], effects[some])[0] > _TOGETHER)
+
+    chosen = list(range(len(names)))
+    if not explains(chosen):
+        return None
+    for column in reversed(range(len(names))):  # the least correlated first
+        fewer = [each for each in chosen if each != column]
+        chosen = fewer if fewer and explains(fewer) else chosen
+    if len(chosen) < 2:
+        return None
+    left = goal - basis[:, chosen] @ np.linalg.lstsq(basis[:, chosen], goal)[0]
+    return _Together([names[column] for column in chosen], bool(np.abs(left).max() <= _EXACT * np.ptp(goal)))
+
+
+def _together_sentence(found: _Together, target: _Target, dates: Mapping[str, str]) -> str:
+    names = list(dict.fromkeys(dates.get(name, name) for name in found.names))
+    who = f"Columns {listed(found.names)} together"
+    if found.is_exact:
+        columns = shlex.quote(",".join(names))
+        remedy = (
+            f"Leave them out with --drop {columns}; if they are known before the count, keep them with --use {columns}."
+        )
+        return f"{who} determine {target.name}: a weighted sum of them equals it. {remedy}"
+    return f"{who} predict {target.name} nearly without error, by a weighted sum. {_question(names)}"
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    """Centred, of length 1 (or 0)."""
+    moved = values - values.mean()
+    length = np.linalg.norm(moved)
+    return moved / length if length > 0 else moved

@@ -1,0 +1,265 @@
+"""What every column of a table is for, and how its values reach the model: decided once, kept with the model."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_column
+from ddpn.sample import Sample, check_counts, check_vector, labels_at
+from ddpn.tables.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
+from ddpn.tables.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
+from ddpn.tables.count_range import CountRange
+from ddpn.tables.dates import DAY, DateFormat, date_parts
+from ddpn.tables.numbers import NumberFormat
+from ddpn.tables.row_groups import group_labels_of
+
+#: What the cells of each kind are called.
+WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "text"}
+#: Sentences about columns that are reported one by one.
+_SENTENCES = 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: its kind as the model sees it, how its cells are read, and what was found about it.
+
+    `kind` is "number", "category", "boolean" or "date"; a date has `parts`. `left_out` says why a column is not used.
+    `number` and `date` say how text is read; `level_kind` is what the levels of a category are ("text", "number" or
+    "boolean"). `notes` are sentences about how its cells were read.
+    """
+
+    name: str
+    kind: str
+    missing: int = 0
+    distinct: int = 0
+    parts: tuple[str, ...] = ()
+    left_out: str = ""
+    number: NumberFormat = field(default_factory=NumberFormat)
+    date: DateFormat = field(default_factory=DateFormat)
+    level_kind: str = "text"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> list[str]:
+        """Columns that it becomes."""
+        return [f"{self.name} {part}" for part in self.parts] if self.kind == "date" else [self.name]
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Column":
+        """The inverse of `asdict`."""
+        read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
+        read["number"] = NumberFormat(**plain.get("number", {}))
+        read["date"] = DateFormat(**plain.get("date", {}))
+        return cls(**read)
+
+    def converted(self, series: Any, missing: Sequence[str]) -> Converted:
+        """The column of a later table as this kind: datetimes for a date, not its parts."""
+        what = f"column {self.name!r}"
+        if self.kind == "number":
+            return to_numbers(series, self.number, missing, what)
+        if self.kind == "boolean":
+            return to_booleans(series, missing, what)
+        if self.kind == "date":
+            return to_times(series, self.date, missing, what)
+        return to_levels(series, self.level_kind, missing, what)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what; `missing` are the words that stand for no value, `formats` how roles are written.
+
+    `groups` is the column whose values are the groups within which intervals are calibrated, `upper` that of the
+    largest possible counts; they may be features, too. `censored` says which counts stand for that many or more.
+    `group` are the columns whose values say which rows belong together; predictions do not need them.
+
+    A model that was saved in Python does not know its target.
+    """
+
+    target: str | None
+    exposure: str | None
+    weight: str | None
+    columns: tuple[Column, ...]
+    missing: tuple[str, ...] = MISSING
+    formats: dict[str, NumberFormat] = field(default_factory=dict)
+    groups: str | None = None
+    upper: str | None = None
+    censored: str | None = None
+    group: tuple[str, ...] = ()
+
+    @property
+    def used(self) -> list[Column]:
+        return [column for column in self.columns if not column.left_out]
+
+    @property
+    def days(self) -> frozenset[str]:
+        """Features that are dates, as days since 1970."""
+        dates = (column for column in self.used if column.kind == "date" and DAY in column.parts)
+        return frozenset(f"{column.name} {DAY}" for column in dates)
+
+    @property
+    def as_text(self) -> list[str]:
+        """Columns whose digits are kept as written: in categories 007 is not 7, among integers 1.234 may be 1234."""
+        return [column.name for column in self.used if column.kind == "category" or column.number.integers]
+
+    @property
+    def identifier(self) -> str | None:
+        """A column that identifies rows, for reports: one that is left out as ids or row numbers, or is named so."""
+        found = [column.name for column in self.columns if column.left_out.endswith(("ids", "row numbers"))]
+        named = [column.name for column in self.columns if column.name.lower() == "id"]
+        return next(iter([*named, *found]), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Roles":
+        columns = tuple(Column.from_dict(column) for column in plain["columns"])
+        formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
+        missing = tuple(plain.get("missing", MISSING))
+        target, exposure, weight = (plain[role] for role in ("target", "exposure", "weight"))
+        groups, upper, censored = (plain.get(role) for role in ("groups", "upper", "censored"))
+        group = tuple(plain.get("group", ()))
+        return cls(target, exposure, weight, columns, missing, formats, groups, upper, censored, group)
+
+    # Reading a table by them -------------------------------------------------------------------------------------
+
+    def features(self, frame: Any, report: Callable[[str], None] | None = None) -> Any:
+        """The columns that the model sees, each of the kind it had in fit; others are ignored.
+
+        Cells that cannot be read are missing. A sentence about each column that has such cells goes to `report`, by
+        default as a warning.
+        """
+        present = set(frame.columns)
+        found, sentences = [], []
+        for column in self.used:
+            if column.name not in present:
+                check_column(column.name, frame.columns, "needed by the model", InputError)
+            values, odd, notes = column.converted(frame[column.name], self.missing)
+            sentences += [*notes, *_sentences(column, values, odd)]
+            is_date = column.kind == "date"
+            found += date_parts(values, column.parts, column.inputs) if is_date else [values]
+        report_all(sentences, report)
+        return polars().DataFrame(found)
+
+    def times(self, frame: Any, name: str | None) -> Any:
+        """The table with the column of times, if it is written as text, as datetimes or numbers."""
+        column = next((each for each in self.columns if each.name == name and each.kind in ("date", "number")), None)
+        if column is None or not is_text(frame[name]):
+            return frame
+        return frame.with_columns(column.converted(frame[name], self.missing).values.alias(name))
+
+    def sample(
+        self,
+        frame: Any,
+        fractional: str = "error",
+        report: Callable[[str], None] | None = None,
+        counts: CountRange | None = None,
+    ) -> Sample:
+        """Features, counts, weights and exposures of a table that has the target; labels are the file's rows from 1.
+
+        A table without the weight column counts every row once, one without the column of censored counts has none,
+        and one without the columns of groups has no groups.
+        `counts` is the range of possible counts.
+        """
+        if self.target is None:
+            raise InputError("The model was saved in Python and does not know its target. Name it with --target.")
+        labels = np.arange(1, frame.height + 1)
+        check_column(self.target, frame.columns, "target", InputError)
+        y = self._numbers(frame, self.target, "target")
+        missing = np.isnan(y)
+        if missing.any():
+            raise InputError(
+                f"target {self.target!r} is missing {labels_at(missing, labels)}. Fill or drop these rows."
+            )
+        X = self.features(frame, report)
+        sample = Sample(
+            X,
+            check_counts(y, frame.height, fractional, f"target {self.target!r}", labels),
+            self._vector(frame, "weight", labels) if self.weight in frame.columns else None,
+            self.exposures(frame),
+            labels,
+            self.group_labels(frame),
+            group=group_labels_of(frame, self.group, self.missing, X),
+        )
+        counts = counts or CountRange(upper_per_row=self.upper is not None)
+        return counts.of(sample, self.uppers(frame), self.censored_rows(frame), name=f"target {self.target!r}")
+
+    def group_labels(self, frame: Any) -> np.ndarray | None:
+        """The name of each row's group; None where intervals are not calibrated by a column."""
+        if self.groups is None:
+            return None
+        from ddpn.tables.encoding.canonical import group_labels  # imports scikit-learn
+
+        return group_labels(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
+
+    def exposures(self, frame: Any, first: int = 0) -> np.ndarray | None:
+        """The column of exposures; None where the model has none. `first` is the number of rows before the table's."""
+        labels = first + np.arange(1, frame.height + 1)
+        return None if self.exposure is None else self._vector(frame, "exposure", labels)
+
+    def uppers(self, frame: Any, first: int = 0) -> np.ndarray | None:
+        """The column of the largest possible counts; None where the model has none. `first` as for `exposures`."""
+        labels = first + np.arange(1, frame.height + 1)
+        return None if self.upper is None else self._vector(frame, "upper", labels)
+
+    def censored_rows(self, frame: Any) -> np.ndarray | None:
+        """Which counts stand for that many or more; None where the table does not say."""
+        if self.censored is None or self.censored not in frame.columns:
+            return None
+        series, labels = frame[self.censored], np.arange(1, frame.height + 1)
+        values, odd, _ = to_booleans(series, self.missing, f"censored {self.censored!r}")
+        if len(odd) or values.null_count():
+            where = labels_at(values.is_null().to_numpy(), labels)
+            raise InputError(f"censored {self.censored!r} must say true or false in every row, got neither {where}.")
+        return values.to_numpy().astype(bool)
+
+    def _vector(self, frame: Any, role: str, labels: np.ndarray) -> np.ndarray | None:
+        name = check_column(getattr(self, role), frame.columns, role, InputError)
+        values = self._numbers(frame, name, role, labels)
+        what, zero = f"{role} {name!r}", role != "exposure"
+        return check_vector(what, values, frame.height, zero, labels, all_zero=role == "upper")
+
+    def _numbers(self, frame: Any, name: str, role: str, labels: np.ndarray | None = None) -> np.ndarray:
+        """The column of a role as float64 with NaN where missing; any other cell must be a number."""
+        series, what = frame[name], f"{role} {name!r}"
+        if series.dtype.is_float():
+            # Infinity is left to the check of the role, which names its row.
+            series = series.fill_nan(None)
+            if series.is_infinite().any():
+                return series.cast(polars().Float64).to_numpy().astype(np.float64)
+        numbers, odd, _ = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, what)
+        if len(odd):
+            text = cleaned(series, self.missing)
+            bad = numbers.is_null() & ~looks_missing(text)
+            if bad.any():
+                rows = labels_at(bad.to_numpy(), np.arange(1, frame.height + 1) if labels is None else labels)
+                raise InputError(f"{what} must hold numbers, got {text.filter(bad)[0]!r} {rows}.")
+        return numbers.to_numpy().astype(np.float64)
+
+
+def _sentences(column: Column, values: Any, odd: Any) -> list[str]:
+    """What to report about a column of a later table."""
+    rows = len(values)
+    if len(odd):
+        what = WORDS[column.kind if column.kind != "category" else column.level_kind]
+        return [
+            f"Column {column.name}: {len(odd):,} of {rows:,} values are not {what} as in fit ({examples(odd)}) and are "
+            "treated as missing."
+        ]
+    return []
+
+
+def report_all(sentences: list[str], report: Callable[[str], None] | None) -> None:
+    """Report the first sentences and how many more columns there are; by default as warnings."""
+    rest = len(sentences) - _SENTENCES
+    if rest > 0:
+        sentences = [*sentences[:_SENTENCES], f"{rest:,} more columns have such cells."]
+    for sentence in sentences:
+        if report is None:
+            warnings.warn(sentence, UserWarning, stacklevel=3)
+        else:
+            report(sentence)

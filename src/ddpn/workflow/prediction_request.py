@@ -1,0 +1,75 @@
+"""What a prediction table should have. Imports no torch."""
+
+from dataclasses import dataclass
+
+from ddpn.runtime.errors import ConfigError, InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a table of predictions should have; `ddpn.workflow.prediction_table` lists its columns.
+
+    Parameters
+    ----------
+    coverage : float
+        The coverage of the interval, calibrated on the validation rows if there were any.
+    quantiles : tuple of float
+        Levels of quantiles.
+    pmf : int, optional
+        The largest count whose probability is a column.
+    keep : bool
+        Whether to keep the columns of the table.
+    pvalue : bool
+        Whether to compute out-of-distribution p-values.
+    ood : float, optional
+        Flags rows whose p-value is at most this.
+    reasons : bool
+        Whether flagged rows have reasons.
+    member : str, optional
+        The member that predicts instead of the mixture.
+    """
+
+    coverage: float = 0.9
+    quantiles: tuple[float, ...] = ()
+    pmf: int | None = None
+    keep: bool = False
+    pvalue: bool = True
+    ood: float | None = None
+    reasons: bool = True
+    member: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.coverage < 1.0:
+            raise ConfigError(f"coverage must lie between 0 and 1, got {self.coverage:g}.")
+        for level in self.quantiles:
+            if not 0.0 < level < 1.0:
+                raise ConfigError(f"quantiles must lie between 0 and 1, got {level:g}.")
+        if self.pmf is not None and not 0 <= self.pmf <= 10_000:
+            raise ConfigError(f"pmf must be a count from 0 to 10000, got {self.pmf}.")
+
+    def check_model(self, has_ood: bool) -> None:
+        """Raise an `InputError` if a model has no out-of-distribution scores to flag rows by, but should."""
+        if self.ood is not None and not has_ood:
+            reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
+            raise InputError(f"--ood needs a model that was fitted with validation rows; {reason}.")
+
+
+def quantile_name(level: float) -> str:
+    """The column of a quantile.
+
+    >>> quantile_name(0.1)
+    'q0.1'
+    """
+    return f"q{level:g}"
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas.
+
+    >>> parse_levels("0.1, 0.9")
+    (0.1, 0.9)
+    """
+    try:
+        return tuple(float(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        raise ConfigError(f"quantiles must be numbers separated by commas such as 0.1,0.5,0.9, got {text!r}.") from None

@@ -1,0 +1,218 @@
+"""The table of predictions of the command line, the server, the cluster and MLflow; ONNX files are compared with it.
+
+One row per predicted row, and these columns in this order:
+
+mean
+    The expected count, float64 like all columns that are not counts.
+median, mode
+    The smallest count with at least half of the mass below or at it; the most probable count.
+lower, upper
+    The interval that contains the count with probability `Request.coverage`, both ends included; calibrated if the
+    model has calibrated intervals.
+aleatoric, epistemic, stddev
+    The variance that remains if the members agree, the variance of their means, and the square root of their sum.
+q0.1, ...
+    Quantiles, counts, one column per level of `Request.quantiles`.
+p0, p1, ...
+    Probabilities of the counts 0 to `Request.pmf`.
+ood_pvalue
+    The share of rows like the training rows that are at least as unusual; only of models with calibrated
+    out-of-distribution scores.
+ood, ood_reason
+    Whether `ood_pvalue` is at most `Request.ood`, and a list of reasons, empty if not; only on request.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddpn.calibration.reasons import TableSummary
+from ddpn.distributions import discretized
+from ddpn.distributions.kernels.placing import DEPTH
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.threads import single_thread
+from ddpn.sample import RowError, take_rows
+from ddpn.tables.encoding.table import reading_once
+from ddpn.workflow.prediction_request import Request, quantile_name
+
+#: Columns that every table has, and those of them that are counts.
+NUMBERS, COUNTS = ("mean", "aleatoric", "epistemic", "stddev"), ("median", "mode", "lower", "upper")
+#: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
+_LARGEST = 2.0**52
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedRows:
+    """Rows with their predicted distributions, which tables for several requests can be made from.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+    X : table
+        Rows with the columns of the training rows.
+    exposure, upper : array, optional
+        The known scale and the largest possible count of each row, where the model needs them.
+    groups : array, optional
+        The names of the rows' groups, where intervals are calibrated by a column.
+    of : str
+        "mixture", or the member that predicts.
+    dist : Distribution
+        What `of` predicts, of batch shape (rows,).
+    score : array, optional
+        How unusual the features of each row are, if that was measured before.
+    days : frozenset of str
+        Columns of days since 1970, which reasons show as dates.
+    """
+
+    predictor: Predictor
+    X: Any
+    exposure: np.ndarray | None
+    upper: np.ndarray | None
+    groups: np.ndarray | None
+    of: str
+    dist: Any
+    score: np.ndarray | None
+    days: frozenset[str] = frozenset()
+
+    def rows(self, index: slice) -> Self:
+        """Some of the rows.
+
+        Parameters
+        ----------
+        index : slice
+            Their positions.
+        """
+        vectors: dict[str, Any] = {
+            name: None if (values := getattr(self, name)) is None else values[index]
+            for name in ("exposure", "upper", "groups", "score")
+        }
+        positions = torch.arange(self.dist.batch_shape[0])[index]
+        return replace(self, X=take_rows(self.X, index), dist=self.dist.rows(positions), **vectors)
+
+    @property
+    def counts(self) -> Any:
+        """The distributions of counts: what is predicted by a Normal is rounded."""
+        return discretized(self.dist)
+
+    def table(self, request: Request) -> dict[str, Any]:
+        """The columns by name, as above; raises a `RowError` for rows whose counts are too large.
+
+        Parameters
+        ----------
+        request : Request
+            What the table should have.
+        """
+        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+            found: dict[str, Any] = self._of_distributions(request)
+            ood = self.predictor.ood
+            if ood is not None and (request.pvalue or request.ood is not None):
+                # Of the mixture, by whose predictions it is calibrated.
+                mixture = self.dist
+                if self.of != MIXTURE:
+                    mixture = self.predictor.distribution(self.X, self.exposure, upper=self.upper)
+                found["ood_pvalue"] = ood.pvalue([mixture], self._scores() if len(ood.features) else None)
+        if request.ood is not None:
+            flagged = self.predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
+            found |= {"ood": flagged} | ({"ood_reason": self._reasons(flagged)} if request.reasons else {})
+        return found
+
+    def _of_distributions(self, request: Request) -> dict[str, np.ndarray]:
+        _check_size(self.counts.bracket(DEPTH)[1])
+        known = self.predictor.described(self.dist, request.coverage, self.of, self.groups, request.quantiles)
+        variance = known.aleatoric + known.epistemic
+        _check_size(known.mean, variance)
+        columns: dict[str, Tensor] = {"mean": known.mean}
+        integers = {"median": known.median, "mode": known.mode, "lower": known.low, "upper": known.high}
+        columns |= integers
+        columns |= {"aleatoric": known.aleatoric, "epistemic": known.epistemic, "stddev": variance.sqrt()}
+        quantiles = known.quantiles.unbind(1)
+        more = {quantile_name(at): values for at, values in zip(request.quantiles, quantiles, strict=True)}
+        columns |= more
+        if request.pmf is not None:
+            every = torch.arange(request.pmf + 1, dtype=torch.float64).unsqueeze(1)
+            columns |= {f"p{count}": values for count, values in enumerate(self.counts.log_prob(every).exp())}
+        kinds = dict.fromkeys([*integers, *more], np.int64)
+        return {name: own.double().numpy().astype(kinds.get(name, np.float64)) for name, own in columns.items()}
+
+    def _scores(self) -> np.ndarray | None:
+        profile = self.predictor.profile
+        return self.score if self.score is not None or profile is None else profile.measure(self.X).score
+
+    def _reasons(self, flagged: np.ndarray) -> list[list[str]]:
+        """Why each flagged row is unusual; nothing for the others."""
+        found: list[list[str]] = [[] for _ in flagged]
+        rows = np.flatnonzero(flagged)
+        if len(rows):
+            some = take_rows(self.X, rows)
+            reasons = self.predictor.ood_reasons(some, np.ones(len(rows), dtype=bool), self.days)
+            for row, own in zip(rows.tolist(), reasons, strict=True):
+                found[row] = own
+        return found
+
+
+def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
+    """Raise a `RowError` for rows whose counts are too large to have quantiles, or whose variance is not finite."""
+    bad = ~(counts.double() <= _LARGEST).numpy()
+    if variance is not None:
+        bad |= ~variance.isfinite().numpy()
+    if bad.any():
+        remedy = ". Check the units of the numbers, above all the exposure."
+        raise RowError("Predicted counts must be below 2^52, got a prediction that is too large", bad, remedy)
+
+
+def predict_rows(
+    predictor: Predictor,
+    X: Any,
+    exposure: np.ndarray | None = None,
+    upper: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    *,
+    of: str = MIXTURE,
+    summary: TableSummary | None = None,
+    days: frozenset[str] = frozenset(),
+) -> PredictedRows:
+    """Predict the distribution of every row.
+
+    Parameters
+    ----------
+    predictor, X, exposure, upper, groups, of, days
+        As for `PredictedRows`.
+    summary : TableSummary, optional
+        Counts what is unusual about the rows.
+    """
+    with reading_once():
+        measured = None if predictor.profile is None or summary is None else predictor.profile.measure(X)
+        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+            dist = predictor.distribution(X, exposure, of, upper)
+    if summary is not None and measured is not None:
+        summary.add(measured.states)
+    score = None if measured is None else measured.score
+    return PredictedRows(predictor, X, exposure, upper, groups, of, dist, score, days)
+
+
+def prediction_table(
+    predictor: Predictor,
+    X: Any,
+    request: Request,
+    exposure: np.ndarray | None = None,
+    upper: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The table of predictions, as columns by name.
+
+    Parameters
+    ----------
+    predictor, X, exposure, upper, groups
+        As for `PredictedRows`.
+    request : Request
+        What the table should have.
+    **options
+        `summary` and `days` of `predict_rows`.
+    """
+    of = request.member or MIXTURE
+    return predict_rows(predictor, X, exposure, upper, groups, of=of, **options).table(request)

@@ -1,0 +1,75 @@
+"""The test of dispersion: moments, size, power, and its interval."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ddpn.analysis.diagnosis.dispersion import conditional_dispersion
+from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
+from ddpn.sample import Sample
+
+RUNS, ROWS = 100, 500
+
+
+def known(mean):
+    return Means("glm", mean, 0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("mean", [0.05, 0.7, 4.0, 60.0])
+def test_moments_of_a_term(mean):
+    y = np.arange(400.0)
+    pmf = stats.poisson.pmf(y, mean)
+    term = ((y - mean) ** 2 - y) / mean
+    np.testing.assert_allclose([pmf @ term, pmf @ term**2, pmf @ term**3], [0, 2, 8 + 4 / mean], atol=1e-8)
+
+
+def p_values(mean, draw, fit, runs=RUNS):
+    found = []
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(ROWS, 2))
+        expected = mean * np.exp(0.4 * X[:, 0])
+        y = draw(rng, expected).astype(float)
+        means = out_of_fold_means(Sample(X, y), "glm", 0, lambda words: None) if fit else known(expected)
+        found.append(conditional_dispersion(y, np.ones(ROWS), means))
+    return found
+
+
+@pytest.mark.parametrize(("mean", "fit"), [(0.3, False), (3.0, True)])
+def test_size_on_poisson_counts(mean, fit):
+    rejected = sum(each.p_value < 0.05 for each in p_values(mean, lambda rng, mu: rng.poisson(mu), fit))
+    # The number of rejections is binomial; 1 in 1,000 correct tests would fail here.
+    assert stats.binom.sf(rejected - 1, RUNS, 0.05) > 5e-4
+
+
+def test_power_and_direction():
+    # With 500 rows a dispersion of 0.6 or 1.6 is as clear as 0.8 or 1.3 with 2,000.
+    over = p_values(3.0, lambda rng, mu: rng.poisson(rng.gamma(mu / 0.6, 0.6)), False, 30)
+    under = p_values(3.0, lambda rng, mu: rng.binomial(np.maximum(1, np.rint(mu / 0.4)).astype(int), 0.4), False, 30)
+    assert sum(each.direction == "over" for each in over) >= 28
+    assert sum(each.direction == "under" for each in under) >= 28
+
+
+def test_an_interval_without_1_means_that_the_test_rejects():
+    for each in p_values(0.3, lambda rng, mu: rng.poisson(mu), False, 40):
+        assert each.direction == "equi" or each.p_value < 0.05
+
+
+def test_noise_of_the_mean_is_subtracted():
+    rng = np.random.default_rng(0)
+    mean = np.full(20_000, 4.0)
+    y = rng.poisson(mean).astype(float)
+    wrong = mean * np.exp(rng.normal(0, 0.2, len(mean)))
+    noise = float(np.mean((wrong - mean) ** 2 / wrong))
+    assert conditional_dispersion(y, np.ones(len(y)), known(wrong)).direction == "over"
+    corrected = known(wrong)._replace(noise=noise, most_noise=noise)
+    assert conditional_dispersion(y, np.ones(len(y)), corrected).direction == "equi"
+
+
+def test_the_noise_of_a_glm_is_columns_over_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 9))
+    y = rng.poisson(5.0, 1000).astype(float)
+    means = out_of_fold_means(Sample(X, y), "glm", 0, lambda words: None)
+    # Ten coefficients, fitted to four fifths of the rows.
+    assert means.noise == pytest.approx(10 / 800, rel=0.1)

@@ -1,0 +1,165 @@
+"""Situations where the right diagnosis is known, and those where nothing can be said."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import ddpn
+from ddpn.analysis.diagnosis import diagnose
+from ddpn.networks.heads import HEADS
+from ddpn.runtime.errors import ConfigError, InputError
+
+SITUATIONS = {
+    "Poisson": (lambda s: s.rng.poisson(s.mean), set(), "equi"),
+    "Negative Binomial": (
+        lambda s: s.rng.poisson(s.mean * s.rng.gamma(2, 0.5, len(s.mean))),
+        {"over-dispersed"},
+        "over",
+    ),
+    "Double Poisson": (lambda s: s.double_poisson(2.0), {"under-dispersed"}, "under"),
+    "zero-inflated": (
+        lambda s: np.where(s.rng.random(len(s.mean)) < 0.3, 0, s.rng.poisson(1.4 * s.mean)),
+        {"over-dispersed", "zero-inflated"},
+        "over",
+    ),
+    "stars": (
+        lambda s: 1 + s.rng.binomial(4, s.rng.beta(3 * (p := expit(1.5 + s.X[:, 0])), 3 * (1 - p))),
+        {"under-dispersed", "ceiling", "floor"},
+        "under",
+    ),
+    "no zeros": (lambda s: 1 + s.rng.poisson(s.mean), {"under-dispersed", "floor"}, "under"),
+    "marginally over-dispersed": (lambda s: s.rng.poisson(np.exp(1.2 + 1.2 * s.X[:, 0])), set(), "equi"),
+}
+
+
+@pytest.mark.parametrize(("simulate", "labels", "direction"), SITUATIONS.values(), ids=SITUATIONS)
+def test_the_right_findings(simulated, simulate, labels, direction):
+    found = diagnose(simulated.X, simulate(simulated), mean_model="glm")
+    assert set(found.labels) == labels
+    assert found.direction == direction
+    assert found.recommendation.likelihood in HEADS
+
+
+@pytest.mark.parametrize("unit", [5, 10])
+def test_heaped_counts(simulated, unit):
+    y = simulated.rng.poisson(5 * simulated.mean)
+    rounded = (simulated.rng.random(len(y)) < 0.3) & (y > unit / 2)
+    found = diagnose(simulated.X, np.where(rounded, np.rint(y / unit) * unit, y), mean_model="glm").finding("heaping")
+    assert found.found
+    assert f"multiples of {unit}," in found.sentence
+
+
+def test_censored_counts(simulated):
+    y = np.minimum(10, simulated.rng.poisson(2 * simulated.mean * simulated.rng.gamma(4, 0.25, len(simulated.mean))))
+    found = diagnose(simulated.X, y, mean_model="glm")
+    assert found.finding("ceiling").label == "censored"
+    assert "check how the column was recorded" in found.finding("ceiling").words
+    assert "10 or more" in found.recommendation.reason
+
+
+def test_a_heavy_tail(simulated):
+    factor = np.where(simulated.rng.random(len(simulated.mean)) < 0.01, 8.0, 1.0)
+    y = simulated.rng.poisson(simulated.mean * factor)
+    found = diagnose(simulated.X, y, mean_model="glm")
+    assert {"over-dispersed", "heavy-tailed"} == set(found.labels)
+    assert found.recommendation.likelihood == "mixed"
+
+
+def test_recommended_likelihoods(simulated):
+    y = simulated.rng.poisson(simulated.mean * simulated.rng.gamma(2, 0.5, len(simulated.mean)))
+    assert diagnose(simulated.X, y, mean_model="glm").recommendation.likelihood == "negative_binomial"
+    found = diagnose(simulated.X, simulated.double_poisson(2.0), mean_model="glm")
+    assert found.recommendation.arguments == "--likelihood double_poisson"
+
+
+def test_the_sentence_of_an_interval_around_1_names_no_direction(simulated):
+    found = diagnose(simulated.X, simulated.rng.poisson(simulated.mean), mean_model="glm")
+    assert found.dispersion.low < 1 < found.dispersion.high
+    words = found.finding("dispersion").words
+    assert "consistent with a Poisson" in words
+    assert "over-dispersed" not in words
+    assert "under-dispersed" not in words
+
+
+def test_an_unused_feature_is_over_dispersion_and_a_used_one_is_not(simulated):
+    y = simulated.rng.poisson(simulated.mean)
+    assert diagnose(simulated.X[:, 1:], y, mean_model="glm").direction == "over"
+    assert diagnose(simulated.X, y, mean_model="constant").direction == "over"
+
+
+def test_exposures_are_no_dispersion(simulated):
+    exposure = simulated.rng.uniform(0.1, 10.0, len(simulated.mean))
+    y = simulated.rng.poisson(simulated.mean * exposure)
+    assert diagnose(simulated.X, y, exposure=exposure, mean_model="glm").direction == "equi"
+    assert diagnose(simulated.X, y, mean_model="glm").direction == "over"
+
+
+def test_rows_of_weight_zero_do_not_count(simulated):
+    y, weight = simulated.rng.poisson(simulated.mean), np.ones(len(simulated.mean))
+    y[:200], weight[:200] = 500, 0
+    found = diagnose(simulated.X, y, sample_weight=weight, mean_model="glm")
+    assert found.direction == "equi"
+    assert found.summary.rows == len(y) - 200
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        ([3, 1, 0, 2, 5, 1, 0, 0, 2, 4], "too few rows"),
+        ([0] * 100, "all counts are 0"),
+        ([3] * 100, "all counts are 3"),
+        ([1] * 5 + [0] * 95, "too few counts above 0"),
+    ],
+)
+def test_nothing_can_be_said(y, words):
+    found = diagnose(np.arange(len(y)).reshape(-1, 1), y)
+    assert words in str(found)
+    assert found.direction is None
+    assert found.recommendation.likelihood is None
+    assert found.recommendation.arguments == ""
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_large_tables_are_sampled_and_large_counts_not_tabulated(simulated):
+    y = simulated.rng.poisson(1e5 * simulated.mean)
+    found = diagnose(simulated.X, y, mean_model="glm", max_rows=500)
+    assert (found.summary.rows, found.summary.used) == (2000, 500)
+    assert [each.name for each in found.findings] == ["dispersion"]
+    assert "500 of 2,000 rows" in found.notes[0]
+    assert "were not tested" in found.notes[1]
+
+
+def test_the_default_model_follows_a_curved_mean():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 3))
+    y = rng.poisson(np.exp(1.2 + 0.6 * np.sin(2 * X[:, 0])))
+    assert diagnose(X, y, mean_model="glm").direction == "over"
+    found = diagnose(X, y)
+    assert found.direction == "equi"
+    assert "boosted" in found.mean_model
+
+
+def test_missing_values_and_text(simulated):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"x": simulated.X[:, 0], "group": np.where(simulated.X[:, 1] > 0, "a", "b")})
+    table.loc[:50, "x"] = np.nan
+    table.loc[50:90, "group"] = None
+    steps = []
+    found = diagnose(table[:300], simulated.rng.poisson(simulated.mean)[:300], progress=steps.append)
+    assert found.dispersion.estimate > 0
+    assert steps[0] == "Fitting a Poisson GLM"
+
+
+def test_invalid_arguments(simulated):
+    with pytest.raises(ConfigError, match="mean_model"):
+        diagnose(simulated.X, simulated.mean.round(), mean_model="network")
+    with pytest.raises(ConfigError, match="max_rows"):
+        diagnose(simulated.X, simulated.mean.round(), max_rows=10)
+    with pytest.raises(InputError, match="non-negative integers"):
+        diagnose(simulated.X, simulated.mean)
+
+
+def test_it_is_at_the_top_of_the_package():
+    assert ddpn.diagnose is diagnose

@@ -1,0 +1,124 @@
+"""What the tests of the report share: a data frame with hostile names, one small fitted model, and its report."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from ddpn import DDPNRegressor, Poisson
+from ddpn.analysis.report import write_report
+from ddpn.analysis.report.evidence import Evidence, gather, scored
+
+HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
+LEADERBOARD = [
+    {"name": "Mixture", "crps": 1.2, "nll": 1.9, "coverage": 0.91, "width": 5.0, "seconds": 12.0},
+    {"name": HOSTILE, "weight": 0.75, "crps": 1.25, "nll": None, "coverage": 0.88, "width": 4.8, "seconds": 11.0},
+]
+
+
+def frame_of(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Counts driven by `x` and the level "b"; `noise` has no effect."""
+    rng = np.random.default_rng(seed)
+    x, ward = rng.normal(size=rows), rng.choice(["a", "b", HOSTILE], rows)
+    frame = pd.DataFrame(
+        {
+            "x": x,
+            HOSTILE: ward,
+            "noise": np.where(rng.random(rows) < 0.1, np.nan, rng.normal(size=rows)),
+            "flag": rng.random(rows) < 0.3,
+        }
+    )
+    return frame, rng.poisson(np.exp(1.0 + 0.7 * x + 0.5 * (ward == "b")))
+
+
+@pytest.fixture(scope="session")
+def quick() -> Callable[..., DDPNRegressor]:
+    small = {"members": 2, "hidden": (16,), "numeric": "standard", "epochs": 4, "random_state": 0, "device": "cpu"}
+    return lambda **options: DDPNRegressor(**small | options)
+
+
+@pytest.fixture(scope="session")
+def fitted(quick) -> DDPNRegressor:
+    return quick(epochs=5).fit(*frame_of(250, 0))
+
+
+@pytest.fixture(scope="session")
+def with_exposure(quick) -> tuple[DDPNRegressor, dict[str, np.ndarray]]:
+    """A model of counts that grow with the exposure alone, and its data."""
+    rng = np.random.default_rng(0)
+    X, exposure = rng.normal(size=(160, 1)), rng.uniform(0.1, 20.0, 160)
+    data = {"X": X, "y": rng.poisson(exposure), "exposure": exposure}
+    return quick().fit(**data), data
+
+
+@pytest.fixture(scope="session")
+def data() -> tuple[pd.DataFrame, np.ndarray]:
+    return frame_of(300, 1)
+
+
+@pytest.fixture(scope="session")
+def baselines(data) -> dict[str, Any]:
+    """The distribution of the counts, and a constant."""
+    frame, y = data
+    truth = np.exp(1.0 + 0.7 * frame["x"] + 0.5 * (frame[HOSTILE] == "b")).to_numpy(copy=True)
+    return {"truth": Poisson(torch.from_numpy(truth)), "constant": Poisson(torch.tensor(float(y.mean())).double())}
+
+
+@pytest.fixture(scope="session")
+def gathered(fitted, data, baselines) -> Evidence:
+    return gather(fitted, *data, None, None, baselines, lambda stage: None)
+
+
+@pytest.fixture(scope="session")
+def evidence(gathered) -> Evidence:
+    """Of the small model; some test files have a fixture of this name with other evidence."""
+    return gathered
+
+
+@pytest.fixture(scope="session")
+def made() -> Callable[..., Evidence]:
+    """Evidence of given distributions and counts, without a model."""
+
+    def make(dist: Any, y: Any, weight: Any = None, baselines: Any = None, **more: Any) -> Evidence:
+        counts = torch.as_tensor(np.asarray(y, dtype=float))
+        rows, mine = len(counts), scored(dist, counts)
+        parts = {
+            "labels": np.arange(rows),
+            "total": rows,
+            "X": None,
+            "columns": [],
+            "y": counts.numpy(),
+            "weight": np.ones(rows) if weight is None else np.asarray(weight, dtype=float),
+            "exposure": None,
+            "upper": None,
+            "limit": None,
+            "model": mine,
+            "aleatoric": mine.variance,
+            "epistemic": np.zeros(rows),
+            "components": 2,
+            "baselines": {name: scored(other, counts) for name, other in (baselines or {}).items()},
+            "fingerprint": "",
+        }
+        return Evidence(**parts | more)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory, fitted, data, baselines) -> Path:
+    """A whole report, with hostile text wherever a user's may be."""
+    frame, y = data
+    task = {
+        "target": HOSTILE,
+        "command": f"ddpn fit {HOSTILE}",
+        "split": {"train": 500, "test": 300},
+        HOSTILE: [HOSTILE],
+    }
+    others = {HOSTILE: baselines["truth"], "constant": baselines["constant"]}
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    options = {"leaderboard": LEADERBOARD, "warnings": [f"Warning of {HOSTILE}."], "leak": "A leak is suspected."}
+    return write_report(path, model=fitted, X=frame, y=y, baselines=others, task=task, **options)

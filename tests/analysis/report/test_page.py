@@ -1,0 +1,58 @@
+"""HTML: every text is escaped, every table has its box."""
+
+import pytest
+
+from ddpn.analysis.report.figures.chart import Figure
+from ddpn.analysis.report.grids import Grid
+from ddpn.analysis.report.page import card, definitions, grid_html, page, pair, verdict_html
+from ddpn.analysis.verdict import Verdict
+
+BAD = "<script>\"'&"
+SAFE = "&lt;script&gt;&quot;&#x27;&amp;"
+
+
+def test_text_is_escaped_everywhere():
+    parts = [
+        definitions([(BAD, BAD)]),
+        definitions([(BAD, BAD)], "facts"),
+        definitions([(BAD, BAD)], code=True),
+        grid_html(Grid((BAD,), [(BAD,)], frozenset({(0, 0)})), BAD),
+        pair(Figure("f", BAD, "<svg></svg>", BAD, (("bar", BAD),))),
+        card(BAD, "<svg></svg>", [(BAD, BAD)], [(BAD, BAD)]),
+        verdict_html(Verdict("better", (BAD,)), [(BAD, BAD)]),
+    ]
+    assert [part.count(SAFE) for part in parts] == [2, 2, 2, 5, 3, 5, 3]
+    assert not any("<script" in part for part in parts)
+    whole = page(BAD, [BAD], {BAD: ""}, [BAD])
+    assert "<script" not in whole
+    assert whole.count(SAFE) == 8
+
+
+@pytest.mark.parametrize(("level", "kind"), [("better", "good"), ("unclear", "care"), ("worse", "bad")])
+def test_the_colour_of_a_verdict_follows_its_level(level, kind):
+    assert f'<div class="verdict {kind}">' in verdict_html(Verdict(level, ("It is so.",)), [])
+
+
+def test_the_best_cells_are_bold_and_text_columns_are_marked():
+    html = grid_html(Grid(("a", "b"), [("1", "2"), ("3", "4")], frozenset({(1, 0)})), "caption", words=True)
+    assert "<td>1</td><td>2</td>" in html
+    assert "<td><strong>3</strong></td><td>4</td>" in html
+    assert '<table class="words" aria-label="caption">' in html
+    assert '<div class="scroll tall"' in html
+
+
+def test_a_legend_shows_the_mark_itself():
+    html = pair(Figure("f", "t", "<svg></svg>", "w", (("dot big", "seen"), ("ref", "nominal"))))
+    assert '<path d="M12 6h0" class="dot big"/>' in html
+    assert '<path d="M1 6H23" class="ref"/>' in html
+
+
+def test_sections_are_linked_and_warnings_are_optional():
+    html = page("t", [], {"Best and worst": "<p>x</p>"})
+    assert '<a href="#best-and-worst">Best and worst</a>' in html
+    assert '<section id="best-and-worst"><h2>Best and worst</h2>' in html
+    assert 'class="warnings' not in html
+
+
+def test_a_dollar_sign_in_the_data_is_only_a_dollar_sign():
+    assert "$title" in page("cost in $title", [], {})

@@ -1,0 +1,117 @@
+"""Mean differences with their intervals: against scipy where there are no weights and no skewness, and by coverage."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ddpn.analysis.gains import Gain, effective_rows, few_rows, gain_of, independent_rows, mean_and_error, wilson
+
+RNG = np.random.default_rng(0)
+
+
+def test_symmetric_differences_have_the_interval_of_students_t():
+    half = RNG.normal(size=40)
+    values = np.concatenate([0.3 + half, 0.3 - half])
+    found = gain_of(values, np.ones(80))
+    low, high = stats.t.interval(0.95, 79, values.mean(), stats.sem(values))
+    assert (found.mean, found.error) == pytest.approx((values.mean(), stats.sem(values)))
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_only_the_upper_end_is_wider_for_the_best_of_several_candidates():
+    values = RNG.normal(size=200)
+    one, four = gain_of(values, np.ones(200)), gain_of(values, np.ones(200), candidates=4)
+    assert four.low == one.low
+    assert four.high > one.high
+
+
+def test_skewed_differences_are_covered():
+    """Of a lognormal distribution the t interval of 50 rows misses the mean in more than 7% of samples on one side."""
+    below = above = of_t = 0
+    for seed in range(400):
+        values = np.exp(np.random.default_rng(seed).normal(size=50)) - np.exp(0.5)
+        found = gain_of(values, np.ones(50))
+        below, above = below + (found.high < 0), above + (found.low > 0)
+        of_t += found.mean + stats.t.ppf(0.975, 49) * found.error < 0
+    assert of_t > 0.07 * 400
+    assert below + above < 0.06 * 400
+
+
+def test_integer_weights_are_repeated_rows_and_zeros_are_none():
+    values, weight = RNG.gamma(2.0, size=60), RNG.integers(0, 2, 60).astype(float)
+    found, kept = gain_of(values, weight), gain_of(values[weight > 0], np.ones(int(weight.sum())))
+    assert (found.mean, found.low, found.high) == pytest.approx((kept.mean, kept.low, kept.high))
+    assert gain_of(values, 7 * weight).low == pytest.approx(found.low)
+    assert effective_rows(np.array([1.0, 1.0, 0.0, 2.0])) == pytest.approx(16 / 6)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_errors_of_values_of_any_size_are_finite(scale):
+    values = scale * np.array([1.0, 2.0, 4.0, 9.0])
+    assert mean_and_error(values, np.ones(4)) == pytest.approx((values.mean(), scale * stats.sem([1, 2, 4, 9])))
+
+
+def test_equal_differences_leave_no_doubt():
+    assert gain_of(np.full(60, 0.25), np.ones(60))[:4] == (0.25, 0.25, 0.25, 0.0)
+
+
+def test_a_gain_that_hangs_on_few_rows():
+    values = np.r_[RNG.normal(0, 0.01, 397), [40.0, 50.0, 60.0]]
+    found = gain_of(values, np.ones(400))
+    assert found.few[:3] == (399, 398, 397)
+    assert found.without_few == pytest.approx(0.0, abs=0.01)
+    assert found.hangs_on_few
+    assert (-found).hangs_on_few
+    assert not gain_of(RNG.normal(1.0, 1.0, 400), np.ones(400)).hangs_on_few
+
+
+def test_few_rows_that_point_in_the_direction_of_the_rest_leave_its_sign_certain():
+    values = np.r_[RNG.normal(0.5, 1.0, 397), [1e6, 2e6, 9e6]]
+    found = gain_of(values, np.ones(400))
+    assert 0 < found.low < 0.5
+    assert found.mean + 1.96 * found.error > 2 * found.mean, "the usual interval is uncertain"
+    assert not found.hangs_on_few
+    assert gain_of(-values, np.ones(400)).high == pytest.approx(-found.low)
+    values[-1] *= -1
+    assert not gain_of(values, np.ones(400)).is_clear
+
+
+@pytest.mark.parametrize(("rows", "number"), [(2, 2), (50, 3), (800, 8), (10**5, 20)])
+def test_a_handful_of_rows_are_those_that_count_most(rows, number):
+    values, weight = np.arange(rows, dtype=float), np.ones(rows)
+    weight[0] = 0.0
+    assert few_rows(values, weight).tolist() == list(range(rows - 1, rows - 1 - number, -1))
+
+
+def test_the_gain_of_the_other_candidate():
+    found = -Gain(1.0, -0.5, 2.5, 0.7, 0.8)
+    assert (found.mean, found.low, found.high, found.without_few, found.is_clear) == (-1.0, -2.5, 0.5, -0.8, False)
+
+
+@pytest.mark.parametrize(("covered", "rows"), [(0, 10), (9, 10), (45, 50), (100, 100), (8123, 9000)])
+def test_wilson_is_that_of_scipy(covered, rows):
+    expected = stats.binomtest(covered, rows).proportion_ci(method="wilson")
+    assert wilson(covered / rows, rows) == pytest.approx(tuple(expected), abs=1e-12)
+
+
+def test_intervals_of_groups_hold_where_rows_are_alike():
+    """Differences that are shared by the 10 rows of a group: 95% intervals hold for groups, and far less for rows."""
+    rng, group, weight = np.random.default_rng(0), np.repeat(np.arange(40), 10), np.ones(400)
+    held = {"rows": 0, "groups": 0}
+    for _ in range(400):
+        values = np.repeat(rng.normal(size=40), 10) + 0.3 * rng.normal(size=400)
+        for name, labels in (("rows", None), ("groups", group)):
+            found = gain_of(values, weight, group=labels)
+            held[name] += found.low <= 0 <= found.high
+    assert held["groups"] >= 0.92 * 400
+    assert held["rows"] <= 0.6 * 400
+
+
+def test_independent_rows():
+    rng = np.random.default_rng(0)
+    weight, group = np.ones(1000), np.repeat(np.arange(100), 10)
+    alike, apart = np.repeat(rng.random(100) < 0.9, 10), rng.random(1000) < 0.9
+    assert independent_rows(alike, weight, None) == 1000
+    assert 60 <= independent_rows(alike, weight, group) <= 140
+    assert independent_rows(apart, weight, group) >= 600
+    assert independent_rows(apart, weight, np.arange(1000) // 500) == 2

@@ -1,0 +1,67 @@
+"""The contract of every backbone: shapes, and members that share no trained parameter."""
+
+import copy
+import functools
+
+import pytest
+import torch
+
+from ddpn.networks.backbones import BACKBONES, Members
+from ddpn.networks.backbones.members import generators
+
+_RANDOM = torch.Generator().manual_seed(0)
+_TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+_BEAMS = torch.randn(5, 2 + 6, 4, generator=_RANDOM)
+_BEAMS[:, 0, 0], _BEAMS[:, 2:, 0] = torch.arange(5) % 3, 1.0
+#: For each backbone its smallest self, and five rows of its input.
+EXAMPLES = {
+    "mlp": ({"n_in": 4}, torch.randn(5, 4, generator=_RANDOM)),
+    "identity": ({"n_in": 4}, torch.randn(5, 4, generator=_RANDOM)),
+    "text": (
+        {"config": {"model_type": "bert", "vocab_size": 30, **_TINY}},
+        torch.randint(1, 30, (5, 7), generator=_RANDOM),
+    ),
+    "vit": (
+        {"config": {"model_type": "vit", "image_size": 8, "patch_size": 4, **_TINY}},
+        torch.randint(256, (5, 3, 8, 8), generator=_RANDOM, dtype=torch.uint8),
+    ),
+    "efficientnet": (
+        {"pretrained": False},
+        torch.randint(256, (5, 3, 32, 32), generator=_RANDOM, dtype=torch.uint8),
+    ),
+    "countnet3d": ({"n_classes": 3, "widths": (8, 16), "hidden": (8, 4)}, _BEAMS),
+}
+
+
+@functools.cache
+def made(name, members):
+    options, x = EXAMPLES[name]
+    backbone = BACKBONES[name](**options, members=members)
+    backbone.reset(generators(range(members)))
+    return backbone, x
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_shapes_and_members(name):
+    """The same rows for all are rows of each member, repeated; members differ, and are what they would be alone."""
+    backbone, x = made(name, 2)
+    alone, _ = made(name, 1)
+    found = backbone(x)
+    assert found.shape == (5, 2, backbone.output_dim)
+    assert torch.equal(found[:, 0], found[:, 1]) == (name == "identity")
+    torch.testing.assert_close(backbone(torch.stack([x] * 2, dim=1)), found, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(alone(x.unsqueeze(1)), found[:, :1], rtol=1e-5, atol=1e-6)
+    looped = set()
+    for networks in (m for m in backbone.modules() if isinstance(m, Members)):
+        assert not torch.equal(*(next(network.parameters()) for network in networks))
+        looped |= {id(p) for p in networks.parameters()}
+    assert all(len(p) == 2 for p in backbone.parameters() if p.requires_grad and id(p) not in looped)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_steps_that_a_gpu_may_capture_read_no_value(name):
+    """Tensors without values stand for those of a GPU; checks of shapes and dtypes pass them."""
+    backbone, x = copy.deepcopy(made(name, 2))
+    if name == "text":  # its trunk cuts off padding and is never captured
+        backbone, x = backbone.tail, backbone.trunk(x)
+    assert backbone.to("meta").train()(x.to("meta")).shape == (5, 2, backbone.output_dim)

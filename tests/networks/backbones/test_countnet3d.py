@@ -1,0 +1,209 @@
+"""The cloud counts, not its padding, its order or its neighbours."""
+
+import pytest
+import torch
+from torch import nn
+
+from ddpn.networks.backbones.countnet3d import _AT_ONCE, CountNet3D
+from ddpn.networks.backbones.members import generators
+from ddpn.runtime.errors import ConfigError, InputError
+
+SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6), "embedding": 4}
+
+
+def drawn(members: int = 3, **changes) -> CountNet3D:
+    net = CountNet3D(members=members, **(SMALL | changes))
+    net.reset(generators(range(members)))
+    return net
+
+
+def beams(*counts: int, n: int = 20, seed: int = 0) -> torch.Tensor:
+    """Beams with so many points of n, classes one after the other, boxes as the points have them."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.zeros(len(counts), 2 + n, 4)
+    for i, count in enumerate(counts):
+        points = torch.randn(count, 3, generator=generator) * 0.1 + torch.tensor([0.0, -0.3, 1.2])
+        x[i, 0, 0] = i % 3
+        if count:
+            low, high = points.min(0).values, points.max(0).values
+            x[i, 0, 1:], x[i, 1, 1:] = (low + high) / 2, high - low
+        x[i, 2 : 2 + count, 0], x[i, 2 : 2 + count, 1:] = 1.0, points
+    return x
+
+
+def alone(layer, member: int) -> nn.Linear:
+    one = nn.Linear(*layer.weight.shape[1:])
+    one.weight.data, one.bias.data = layer.weight[member].T, layer.bias[member, 0]
+    return one
+
+
+def by_hand(net: CountNet3D, x: torch.Tensor, member: int) -> torch.Tensor:
+    """One member and one beam at a time, with torch's own layers and points that are there alone."""
+    out = []
+    for beam in x:
+        features = (beam[2:][beam[2:, 0] == 1][:, 1:] - beam[0, 1:]) / 0.1
+        for layer in net.points:
+            features = torch.relu(alone(layer, member)(features))
+        pooled = features.max(0).values if len(features) else torch.zeros(features.shape[1])
+        embedded = alone(net.embedding, member)(torch.eye(3)[int(beam[0, 0])])
+        row = torch.cat([pooled, embedded, beam[0, 1:], beam[1, 1:] / 0.1])
+        for layer in net.mlp.layers:
+            row = torch.relu(alone(layer, member)(row))
+        out.append(row)
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("own_rows", [False, True], ids=["the same beams", "each its own beams"])
+@pytest.mark.parametrize("grad", [True, False])
+def test_each_member_is_a_pointnet_of_torch_layers(own_rows, grad):
+    net = drawn()
+    x = torch.stack([beams(20, 7, 1, 0, seed=s) for s in range(3)], 1) if own_rows else beams(20, 7, 1, 0)
+    with torch.set_grad_enabled(grad):
+        out = net(x)
+    assert out.shape == (4, 3, net.output_dim) == (4, 3, 6)
+    for member in range(3):
+        expected = by_hand(net, x[:, member] if own_rows else x, member)
+        torch.testing.assert_close(out[:, member], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_stacked_members_are_single_ones():
+    stacked, x = drawn(3), beams(20, 7, 0)
+    for member in range(3):
+        single = CountNet3D(members=1, **SMALL)
+        single.reset(generators([member]))
+        for name, parameter in single.named_parameters():
+            assert torch.equal(parameter[0], stacked.get_parameter(name)[member])
+        torch.testing.assert_close(stacked(x)[:, member], single(x)[:, 0], rtol=1e-6, atol=1e-6)
+
+
+def test_every_parameter_has_the_member_axis_first_and_is_drawn():
+    net = drawn(3)
+    for parameter in net.parameters():
+        assert len(parameter) == 3
+        assert not torch.equal(parameter[0], parameter[1])
+
+
+def test_padding_changes_nothing():
+    net, x = drawn(), beams(20, 7, 1, 0)
+    for added in (1, 50):
+        wider = torch.cat([x, torch.zeros(4, added, 4)], dim=1)
+        torch.testing.assert_close(net(wider), net(x), rtol=1e-6, atol=1e-6)
+    # Padding is known by its first number alone, whatever the others are.
+    filled = x.clone()
+    filled[:, 2:, 1:][x[:, 2:, 0] == 0] = 100.0
+    assert torch.equal(net(filled), net(x))
+
+
+def test_the_order_of_points_changes_nothing():
+    net, x = drawn(), beams(20, 7, 1)
+    order = 2 + torch.randperm(20, generator=torch.Generator().manual_seed(1))
+    shuffled = torch.cat([x[:, :2], x[:, order]], dim=1)
+    torch.testing.assert_close(net(shuffled), net(x), rtol=1e-6, atol=1e-6)
+
+
+def test_points_class_centre_and_extent_all_count():
+    net, x = drawn(), beams(20)
+    for row, column in ((0, 0), (0, 3), (1, 3), (5, 3)):
+        other = x.clone()
+        other[0, row, column] += 1.0
+        assert not torch.allclose(net(other), net(x))
+
+
+def test_gradients_reach_every_parameter_and_are_finite_without_points():
+    net = drawn(hidden=(64, 64))
+    net(beams(20, 20, 20)).sum().backward()
+    for name, parameter in net.named_parameters():
+        assert all(parameter.grad[member].abs().sum() > 0 for member in range(3)), name
+    net.zero_grad()
+    out = net(beams(0, 0))
+    out.sum().backward()
+    assert torch.isfinite(out).all()
+    assert all(torch.isfinite(p.grad).all() for p in net.parameters())
+    assert all((p.grad == 0).all() for p in net.points.parameters())
+
+
+def test_many_beams_without_gradients_go_in_parts(monkeypatch):
+    net, x = drawn(), beams(*[5] * 30)
+    monkeypatch.setattr("ddpn.networks.backbones.countnet3d._AT_ONCE", 16 * 3 * 22 * 7)
+    sizes = []
+    monkeypatch.setattr(net, "_cloud", lambda part, whole=net._cloud: sizes.append(len(part)) or whole(part))
+    with torch.no_grad():
+        parts = net(x)
+    assert sizes == [7, 7, 7, 7, 2]
+    torch.testing.assert_close(parts, net(x), rtol=1e-6, atol=1e-6)
+    assert sizes[-1] == 30
+    assert _AT_ONCE >= 1024 * 5 * 258, "an ensemble of the paper's widths fits"
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_no_beams_and_no_points_at_all(grad):
+    net = drawn()
+    with torch.set_grad_enabled(grad):
+        assert net(beams()).shape == (0, 3, 6)
+        torch.testing.assert_close(net(beams(0, 0, n=0)), net(beams(0, 0, n=5)))
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (3, 5, 3), (3, 1, 4)])
+def test_bad_shapes_of_beams(shape):
+    with pytest.raises(InputError, match=r"x must be a tensor of packed beams \(B, 2 \+ N, 4\), .*, got shape"):
+        drawn()(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("kind", [3.0, -1.0, 7.0, 1.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("own_rows", [False, True], ids=["the same beams", "each its own beams"])
+@pytest.mark.parametrize("training", [True, False])
+def test_unknown_geometry_classes(kind, own_rows, training):
+    net, x = drawn().train(training), beams(20, 7)
+    x[1, 0, 0] = kind
+    given = torch.stack([x] * 3, dim=1) if own_rows else x
+    with pytest.raises(InputError, match=f"x must hold geometry classes 0 to 2, got {kind:g}"):
+        net(given)
+
+
+def test_no_value_is_looked_at_in_a_step_that_a_gpu_may_capture():
+    """Tensors without values stand for those of a GPU."""
+    net, x = drawn().to("meta"), beams(20, 7).to("meta")
+    net.train()(x).sum().backward()
+    with pytest.raises(NotImplementedError, match="nonzero"):
+        net.eval()(x)
+    with pytest.raises(NotImplementedError, match="nonzero"), torch.no_grad():
+        net.train()(x)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.double(), "be torch.float32 like the weights, got torch.float64"),
+        (lambda x: x.long(), "be torch.float32 like the weights, got torch.int64"),
+        (lambda x: x.numpy(), r"be a tensor of packed beams \(B, 2 \+ N, 4\), .*, got ndarray"),
+        (lambda x: [x[0]], "be a tensor of packed beams .*, got list"),
+        (lambda x: x.unsqueeze(1), r"have 3 members on its second axis, got shape \(2, 1, 22, 4\)"),
+    ],
+    ids=["float64", "integers", "array", "list", "other members"],
+)
+def test_bad_beams(change, message):
+    with pytest.raises(InputError, match=f"x must {message}"):
+        drawn()(change(beams(20, 7)))
+
+
+def test_the_papers_widths_are_the_default():
+    net = CountNet3D(n_classes=4)
+    assert [layer.weight.shape[2] for layer in net.points] == [64, 128, 1024]
+    assert [layer.weight.shape[1:] for layer in net.mlp.layers] == [(1024 + 16 + 6, 512), (512, 256)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_classes": 0}, "n_classes must be an integer of at least 1, got 0"),
+        ({"n_classes": 2.0}, "n_classes must be an integer"),
+        ({"widths": ()}, r"widths must list integers of at least 1.*, got \(\)"),
+        ({"widths": (8, 0)}, r"widths must list .*, got \(8, 0\)"),
+        ({"widths": 8}, "widths must list .*, got 8"),
+        ({"embedding": 0}, "embedding must be an integer"),
+        ({"unit": 0.0}, "unit must be a positive number, got 0.0"),
+    ],
+)
+def test_bad_sizes(options, message):
+    with pytest.raises(ConfigError, match=message):
+        CountNet3D(**(SMALL | options))

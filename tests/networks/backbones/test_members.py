@@ -1,0 +1,84 @@
+"""Members side by side are what they would be alone."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from ddpn.networks.backbones.members import Linear, Members, generators
+from ddpn.runtime.errors import ConfigError
+
+
+def drawn(members: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:
+    layer = Linear(n_in, n_out, members)
+    layer.reset(generators(range(members)))
+    return layer
+
+
+def alone(layer: Linear, member: int) -> nn.Linear:
+    """torch's own layer with this member's weights."""
+    one = nn.Linear(*layer.weight.shape[1:])
+    with torch.no_grad():
+        one.weight.copy_(layer.weight[member].T)
+        one.bias.copy_(layer.bias[member, 0])
+    return one
+
+
+@pytest.mark.parametrize("own_rows", [False, True], ids=["the same rows", "each its own rows"])
+def test_each_member_is_a_torch_linear_layer(own_rows):
+    layer, generator = drawn(), torch.Generator().manual_seed(1)
+    x = torch.randn(*((5, 3, 4) if own_rows else (5, 4)), generator=generator)
+    out = layer(x)
+    assert out.shape == (5, 3, 2)
+    for member in range(3):
+        expected = alone(layer, member)(x[:, member] if own_rows else x)
+        torch.testing.assert_close(out[:, member], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_sum_of_losses_gives_each_member_its_own_gradient():
+    layer, x = drawn(), torch.randn(5, 3, 4, generator=torch.Generator().manual_seed(1))
+    layer(x).square().sum().backward()
+    for member in range(3):
+        one = alone(layer, member)
+        one(x[:, member]).square().sum().backward()
+        torch.testing.assert_close(layer.weight.grad[member].T, one.weight.grad, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(layer.bias.grad[member, 0], one.bias.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_a_member_is_drawn_from_its_own_seed_alone():
+    stacked, single = drawn(), Linear(4, 2, members=1)
+    single.reset(generators([2]))
+    assert torch.equal(stacked.weight[2], single.weight[0])
+    assert torch.equal(stacked.bias[2], single.bias[0])
+    assert not torch.equal(stacked.weight[0], stacked.weight[1])
+
+
+def test_weights_are_uniform_within_the_bound_of_torch():
+    layer = drawn(members=2, n_in=100, n_out=400)
+    bound = 1.0 / math.sqrt(100)
+    for parameter in (layer.weight, layer.bias):
+        assert parameter.abs().max() <= bound
+    scaled = (layer.weight.detach() / bound).flatten()
+    # A uniform on [-1, 1] has mean 0 and variance 1/3; 80,000 draws leave errors of 2e-3 and 1e-3.
+    assert abs(scaled.mean()) < 0.01
+    assert abs(scaled.var() - 1 / 3) < 0.006
+
+
+def test_no_input_at_all():
+    layer = drawn(n_in=0)
+    torch.testing.assert_close(layer(torch.zeros(5, 0))[0], layer.bias[:, 0])
+
+
+def test_networks_that_share_weights_are_refused():
+    one = nn.Linear(3, 2)
+    message = "make must build a new network at every call, got weights that members share"
+    for make in (lambda: one, lambda: nn.Sequential(one, nn.Linear(2, 2))):
+        with pytest.raises(ConfigError, match=message):
+            Members(make, members=2)
+    one.requires_grad_(False)  # what learns nothing can be shared
+    assert Members(lambda: nn.Sequential(one, nn.Linear(2, 2)), members=2)(torch.zeros(4, 3)).shape == (4, 2, 2)
+
+
+def test_it_says_its_size():
+    assert repr(Linear(4, 2, members=3)) == "Linear(4, 2, members=3)"

@@ -1,0 +1,72 @@
+"""What the tests of the heads share: every head with every option that changes it, and gradients."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn.networks.heads import HEADS, Head
+
+#: Beside the defaults: options that change what a head computes.
+VARIANTS = {
+    "double_poisson": [
+        {"objective": "paper"},
+        {"beta": 0.5},
+        {"beta": 1.0, "objective": "paper"},
+        {"gamma": "shared"},
+        {"initial_gamma": 5.0},
+    ],
+    "gaussian": [{"beta": 0.5}],
+    "mixed": [{"families": ("poisson", "poisson")}],
+    "generalized_poisson": [{"power": 2}],
+}
+#: The same code with another base; test_zeros.py has all of them. Counts of a known total have tests of their own, too.
+ELSEWHERE = (
+    "zero_inflated_poisson",
+    "zero_inflated_negative_binomial",
+    "hurdle_poisson",
+    "hurdle_negative_binomial",
+    "double_binomial",
+)
+#: Every other head of the registry: a new one is covered by being there.
+NAMES = [name for name in HEADS if name not in ELSEWHERE]
+CASES = [(name, options) for name in NAMES for options in [{}, *VARIANTS.get(name, [])]]
+
+
+#: Those whose `start` differs: beta and a shared gamma have no part in it.
+STARTS = [(name, options) for name, options in CASES if not {"beta", "gamma"} & set(options)]
+
+
+def _identity(case: tuple[str, dict]) -> str:
+    return "-".join([case[0], *(f"{key}={value}" for key, value in case[1].items())])
+
+
+@pytest.fixture(params=CASES, ids=_identity)
+def head(request) -> Head:
+    name, options = request.param
+    return HEADS[name](**options)
+
+
+@pytest.fixture(params=STARTS, ids=_identity)
+def starting_head(request) -> Head:
+    name, options = request.param
+    return HEADS[name](**options)
+
+
+@pytest.fixture
+def slopes() -> Callable[..., torch.Tensor]:
+    """The gradient by raw of the summed loss."""
+
+    def of(head: Head, raw: torch.Tensor, *args) -> torch.Tensor:
+        raw = raw.detach().clone().requires_grad_()
+        (slope,) = torch.autograd.grad(head.loss(raw, *args).sum(), raw)
+        return slope
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def overdispersed() -> torch.Tensor:
+    """300 counts of mean 6 and variance 18: inside what every head with a dispersion can fit."""
+    return torch.tensor(np.random.default_rng(7).negative_binomial(3, 1 / 3, 300))

@@ -1,0 +1,61 @@
+"""The heads of under- and over-dispersed comparisons against glmmTMB, on R's table of warp breaks in yarn."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import CountGLM
+from ddpn.networks.heads import ConwayMaxwellPoissonHead, make_head
+
+# fmt: off
+#: datasets::warpbreaks in R: 27 of wool A, then B; within each 9 of tension L, M and H.
+BREAKS = np.array([
+    26, 30, 54, 25, 70, 52, 51, 26, 67, 18, 21, 29, 17, 12, 18, 35, 30, 36, 36, 21, 24, 18, 10, 43, 28, 15, 26,
+    27, 14, 29, 19, 29, 31, 41, 20, 44, 42, 26, 19, 16, 39, 28, 21, 39, 29, 20, 21, 24, 17, 13, 15, 15, 16, 28,
+])
+# fmt: on
+#: R 4.2.2, glmmTMB 1.1.5: m <- glmmTMB(breaks ~ wool + tension, data = warpbreaks, family = compois()), with
+#: glmmTMBControl(optCtrl = list(iter.max = 1e4, eval.max = 1e4, rel.tol = 1e-14)); fixef(m)$cond, sigma(m), logLik(m),
+#: sqrt(diag(vcov(m)$cond)). sigma is 1 / nu of compois, and the variance over the mean, (1 + alpha)^2, of genpois.
+GLMMTMB = {
+    "conway_maxwell_poisson": (
+        [3.690571606852, -0.204231517974, -0.319308207677, -0.518186744824],
+        [0.0894155202027, 0.1008722206438, 0.1181630841818, 0.1248534035806],
+        4.06798974289,
+        -201.354072475,
+    ),
+    "generalized_poisson": (
+        [3.652067229979, -0.167752988007, -0.292982242852, -0.465976976267],
+        [0.093799448122, 0.100704611713, 0.118742511147, 0.123499829964],
+        4.02287319705,
+        -200.666259281,
+    ),
+}
+
+
+@pytest.mark.parametrize("likelihood", GLMMTMB)
+def test_glm_is_that_of_glmmtmb(likelihood):
+    coefficients, errors, sigma, loglik = GLMMTMB[likelihood]
+    wool, tension = np.repeat([0, 1], 27), np.tile(np.repeat([0, 1, 2], 9), 2)
+    X = np.stack([wool, tension == 1, tension == 2], axis=1).astype(float)
+    glm = CountGLM(likelihood=likelihood, dispersion="constant").fit(X, BREAKS)
+    np.testing.assert_allclose([glm.intercept_[0], *glm.coef_[0]], coefficients, atol=2e-5)
+    np.testing.assert_allclose(glm.standard_errors_[:4], errors, rtol=1e-3)
+    dispersion = np.exp(glm.intercept_[1])
+    found = 1 / dispersion if likelihood.startswith("conway") else (1 + dispersion) ** 2
+    assert found == pytest.approx(sigma, rel=1e-3)
+    assert glm.loglik_ == pytest.approx(loglik, abs=1e-5)
+
+
+def test_it_goes_both_ways():
+    rng = np.random.default_rng(0)
+    narrow, wide = rng.binomial(20, 0.8, 400), rng.negative_binomial(3, 0.3, 400)
+    for y in (narrow, wide):
+        dist = ConwayMaxwellPoissonHead()(ConwayMaxwellPoissonHead().start(torch.tensor(y)))
+        assert dist.mean.item() == pytest.approx(y.mean(), rel=1e-4)
+        assert dist.variance.item() == pytest.approx(y.var(), rel=0.15)
+
+
+def test_it_can_be_mixed():
+    head = make_head(["poisson", "conway_maxwell_poisson"])
+    assert torch.isfinite(head.loss(head.start(torch.tensor([0, 1, 1, 7, 20])), torch.tensor([0, 9]))).all()

@@ -1,0 +1,190 @@
+"""DDPN against the paper's formulas, sums over the integers and the exponential family's identities."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from ddpn.networks.heads import DoublePoissonHead
+
+MU = (0.05, 0.7, 3.0, 12.5, 400.0)
+GAMMA = (0.02, 0.4, 1.0, 2.5, 4.9)
+COUNTS = (0, 1, 2, 13, 390)
+GRID = [(mu, gamma, y) for mu in MU for gamma in GAMMA for y in COUNTS]
+BETAS = (0.0, 0.3, 0.5, 1.0)
+
+
+@pytest.fixture(scope="module")
+def columns() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    mu, gamma, y = np.array(GRID).T
+    return torch.tensor(mu), torch.tensor(gamma), torch.tensor(y)
+
+
+def raw_of(mu, gamma) -> torch.Tensor:
+    return torch.stack([mu.log(), gamma.log()], dim=-1).requires_grad_()
+
+
+def y_times_one_plus_log_ratio(mu, y):
+    """y (1 + log mu - log y), 0 at y = 0."""
+    return torch.where(y > 0, y * (1 + mu.log() - y.clamp(min=1).log()), 0.0)
+
+
+def partials(head, mu, gamma, y):
+    """Autograd's derivatives by mu and gamma, by the chain rule from those by raw."""
+    raw = raw_of(mu, gamma)
+    (slope,) = torch.autograd.grad(head.loss(raw, y).sum(), raw)
+    return slope[:, 0] / mu, slope[:, 1] / gamma
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_paper_objective_is_equation_2_and_3(columns, beta):
+    mu, gamma, y = columns
+    loss = DoublePoissonHead(objective="paper", beta=beta).loss(raw_of(mu, gamma), y)
+    printed = -gamma.log() / 2 + gamma * mu - gamma * y_times_one_plus_log_ratio(mu, y)
+    torch.testing.assert_close(loss, gamma**-beta * printed, rtol=1e-11, atol=1e-10)
+
+
+def test_partial_derivatives_of_section_3_3(columns):
+    mu, gamma, y = columns
+    by_mu, by_gamma = partials(DoublePoissonHead(objective="paper"), mu, gamma, y)
+    torch.testing.assert_close(by_mu, gamma * (1 - y / mu), rtol=1e-11, atol=1e-11)
+    printed = -1 / (2 * gamma) + mu - y_times_one_plus_log_ratio(mu, y)
+    torch.testing.assert_close(by_gamma, printed, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_partial_derivatives_with_beta(columns, beta):
+    mu, gamma, y = columns
+    by_mu, by_gamma = partials(DoublePoissonHead(objective="paper", beta=beta), mu, gamma, y)
+    torch.testing.assert_close(by_mu, gamma ** (1 - beta) * (1 - y / mu), rtol=1e-11, atol=1e-11)
+    printed = -1 / (2 * gamma ** (1 + beta)) + gamma**-beta * (mu - y_times_one_plus_log_ratio(mu, y))
+    torch.testing.assert_close(by_gamma, printed, rtol=1e-10, atol=1e-9)
+
+
+def test_at_beta_1_the_mean_learns_regardless_of_gamma():
+    y, mu = torch.tensor([0.0, 4.0, 30.0]), torch.full((3,), 6.0, dtype=torch.float64)
+    head = DoublePoissonHead(objective="paper", beta=1.0)
+    narrow, wide = (partials(head, mu, torch.full_like(mu, gamma), y)[0] for gamma in (4.0, 0.01))
+    torch.testing.assert_close(narrow, wide, rtol=1e-12, atol=0)
+
+
+def direct_nll(mu: float, gamma: float, y: int) -> float:
+    """By the definition (Eq. 1), its normaliser summed over 1,000 integers."""
+    with mpmath.workdps(30):
+        mu, gamma = mpmath.mpf(mu), mpmath.mpf(gamma)
+
+        def log_weight(z):
+            own = z * mpmath.log(z) if z else mpmath.mpf(0)
+            return -z + own - mpmath.loggamma(z + 1) - gamma * mu + gamma * (z + z * mpmath.log(mu) - own)
+
+        return float(mpmath.log(mpmath.fsum(mpmath.exp(log_weight(z)) for z in range(1000))) - log_weight(y))
+
+
+@pytest.mark.parametrize(
+    ("mu", "gamma", "y"), [(0.05, 1.0, 0), (0.7, 2.5, 2), (3.0, 0.4, 0), (3.0, 4.9, 13), (12.5, 0.1, 40)]
+)
+def test_exact_objective_is_the_normalised_likelihood(mu, gamma, y):
+    raw = torch.tensor([math.log(mu), math.log(gamma)], dtype=torch.float64)
+    assert DoublePoissonHead().loss(raw, torch.tensor(y)).item() == pytest.approx(direct_nll(mu, gamma, y), rel=1e-9)
+
+
+def test_exact_gradients_are_scores():
+    """Their mean over the dist is 0, and the dist sums to 1."""
+    head, z = DoublePoissonHead(), torch.arange(200.0, dtype=torch.float64)
+    raw = torch.tensor([[1.2, 0.5]], dtype=torch.float64, requires_grad=True).expand(200, 2)
+    p = (-head.loss(raw, z)).exp().detach()
+    assert p.sum().item() == pytest.approx(1.0, abs=1e-9)
+    (score,) = torch.autograd.grad((p * head.loss(raw, z)).sum(), raw)
+    torch.testing.assert_close(score.sum(0), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_beta_only_weighs_the_exact_gradient(columns, beta):
+    mu, gamma, y = columns
+    plain = partials(DoublePoissonHead(), mu, gamma, y)
+    weighted = partials(DoublePoissonHead(beta=beta), mu, gamma, y)
+    for a, b in zip(plain, weighted, strict=True):
+        torch.testing.assert_close(gamma**-beta * a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda rng: rng.binomial(20, 0.9, 500), lambda rng: rng.negative_binomial(2, 0.3, 500)]
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_paper_start_in_closed_form(draw, weighted):
+    """Setting the printed partial derivatives to 0: mu = mean, 1 / gamma = 2 mean (y log(y / mu) - y + mu)."""
+    rng = np.random.default_rng(1)
+    y = draw(rng)
+    weight = rng.uniform(size=500) if weighted else np.ones(500)
+    mu, gamma = DoublePoissonHead(objective="paper").start(torch.tensor(y), torch.tensor(weight)).exp().tolist()
+    mean = np.average(y, weights=weight)
+    deviance = y * np.log(np.maximum(y, 1) / mean) - y + mean
+    assert mu == pytest.approx(mean, rel=1e-12)
+    assert gamma == pytest.approx(1 / (2 * np.average(deviance, weights=weight)), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda rng: rng.binomial(20, 0.9, 500), lambda rng: rng.negative_binomial(2, 0.3, 500)]
+)
+def test_exact_start_matches_the_sufficient_statistics(draw):
+    """Of an exponential family: E[Z] and E[Z log Z], summed here, equal the data's means."""
+    y = draw(np.random.default_rng(1))
+    mu, gamma = DoublePoissonHead().start(torch.tensor(y)).exp().tolist()
+    z = np.arange(2000.0)
+    z_log_z = z * np.log(np.maximum(z, 1))
+    log_factorial = np.cumsum(np.log(np.maximum(z, 1)))
+    log_weight = z_log_z - z - log_factorial - gamma * (mu - z + z_log_z - z * np.log(mu))
+    p = np.exp(log_weight - log_weight.max())
+    p /= p.sum()
+    assert p @ z == pytest.approx(y.mean(), rel=1e-5)
+    assert p @ z_log_z == pytest.approx((y * np.log(np.maximum(y, 1))).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["exact", "paper"])
+@pytest.mark.parametrize("gamma", [0.5, 2.0, 9.0, math.exp(5.0)])
+def test_initial_gamma_is_where_gamma_starts(objective, gamma, slopes):
+    y = torch.tensor(np.random.default_rng(2).poisson(6.0, 200))
+    head = DoublePoissonHead(objective=objective, initial_gamma=gamma)
+    raw = head.start(y)
+    assert head(raw).gamma.item() == pytest.approx(gamma, rel=1e-9)
+    assert slopes(head, raw.expand(200, 2), y).mean(0)[0].abs() < 1e-5
+    assert DoublePoissonHead(objective=objective).start(y)[1].item() != pytest.approx(math.log(gamma), abs=0.05)
+
+
+def test_start_of_0_1_data_is_a_bernoulli():
+    """What Eq. 2 gets wrong (a dist of mean 0.02 for Bernoulli(0.1)) the exact objective gets right."""
+    y = torch.tensor([1.0] * 10 + [0.0] * 90)
+    exact, paper = (DoublePoissonHead(objective=objective) for objective in ("exact", "paper"))
+    dist = exact(exact.start(y))
+    assert dist.mean.item() == pytest.approx(0.1, rel=1e-3)
+    entropy = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9))
+    assert -dist.log_prob(y).mean().item() == pytest.approx(entropy, abs=2e-4)
+    assert paper(paper.start(y)).mean.item() < 0.03
+
+
+def test_shared_gamma_is_a_bias():
+    assert DoublePoissonHead(gamma="shared").sees == ("features", "nothing")
+    assert DoublePoissonHead().sees == ("features", "features")
+    raw = torch.tensor([[0.5, 0.2], [2.0, 0.2]])
+    y = torch.tensor([1, 9])
+    assert torch.equal(DoublePoissonHead(gamma="shared").loss(raw, y), DoublePoissonHead().loss(raw, y))
+
+
+def test_the_narrowest_law_follows_the_exposed_mean():
+    """mu / gamma >= 0.01, softly, whatever part of mu is exposure; without one, that is reached."""
+    raw = torch.tensor([[2.0, 50.0]], dtype=torch.float64)
+    for exposure in (None, 0.5, 1.0, 8.0):
+        dist = DoublePoissonHead()(raw, None if exposure is None else torch.tensor([exposure]))
+        variance = (dist.mu / dist.gamma).item()
+        assert variance > 0.01 * math.exp(-math.pi / 2)
+        assert exposure is not None or variance < 0.01
+
+
+def test_large_counts_keep_their_loss_in_float32():
+    """y = 10,100 at mu = 1e4, gamma = 1: Eq. 2 term by term in float32 is off by more than 0.001."""
+    raw, y = torch.tensor([math.log(1e4), 0.0]), torch.tensor(10_100.0)
+    mu = math.exp(raw[0].item())
+    expected = mu - 10_100 + 10_100 * math.log(10_100 / mu)
+    assert DoublePoissonHead(objective="paper").loss(raw, y).item() == pytest.approx(expected, rel=1e-6)

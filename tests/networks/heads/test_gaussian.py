@@ -1,0 +1,46 @@
+"""The Gaussian head against scipy and Seitzer's derivatives."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from ddpn.networks.heads import GaussianHead
+
+MEAN, LOG_VARIANCE, Y = (torch.tensor(x) for x in np.meshgrid([-3.0, 0.0, 40.0], [-2.0, 0.0, 3.0], [0.0, 5.0, 44.0]))
+RAW = torch.stack([MEAN, LOG_VARIANCE], dim=-1)
+
+
+def test_loss_is_scipys():
+    expected = -stats.norm.logpdf(Y, MEAN, np.exp(LOG_VARIANCE.numpy() / 2))
+    np.testing.assert_allclose(GaussianHead().loss(RAW, Y), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_gradients_of_beta_nll(slopes, beta):
+    """By mean: (mean - y) / variance^(1 - beta); by variance: (variance - (y - mean)^2) / (2 variance^(2 - beta))."""
+    slope, variance = slopes(GaussianHead(beta=beta), RAW, Y), LOG_VARIANCE.exp()
+    torch.testing.assert_close(slope[..., 0], (MEAN - Y) / variance ** (1 - beta), rtol=1e-12, atol=1e-12)
+    by_variance = (variance - (Y - MEAN) ** 2) / (2 * variance ** (2 - beta))
+    torch.testing.assert_close(slope[..., 1], by_variance * variance, rtol=1e-12, atol=1e-12)
+
+
+def test_exposure_scales_mean_and_deviation():
+    exposure = torch.full_like(Y, 2.5)
+    dist = GaussianHead()(RAW, exposure)
+    torch.testing.assert_close(dist.mean, 2.5 * MEAN)
+    torch.testing.assert_close(dist.variance, 2.5**2 * LOG_VARIANCE.exp())
+    expected = -stats.norm.logpdf(Y, 2.5 * MEAN, 2.5 * np.exp(LOG_VARIANCE.numpy() / 2))
+    np.testing.assert_allclose(GaussianHead().loss(RAW, Y, exposure), expected, rtol=1e-12)
+
+
+def test_start_is_mean_and_variance():
+    rng = np.random.default_rng(3)
+    y, weight, exposure = rng.poisson(9.0, 60), rng.uniform(size=60), rng.uniform(0.5, 2.0, 60)
+    mean, log_variance = GaussianHead().start(*(torch.tensor(x) for x in (y, weight, exposure))).tolist()
+    assert mean == pytest.approx(np.average(y / exposure, weights=weight), rel=1e-12)
+    assert np.exp(log_variance) == pytest.approx(np.cov(y / exposure, aweights=weight, ddof=0), rel=1e-12)
+
+
+def test_start_has_a_floor_under_the_variance():
+    assert GaussianHead().start(torch.tensor([3, 3, 3])).tolist() == [3.0, -14.0]

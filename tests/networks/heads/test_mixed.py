@@ -1,0 +1,135 @@
+"""The mixed head: what a mixture of families per row adds to the contract of every head."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import DDPNRegressor
+from ddpn.networks.heads import HEADS, make_head
+from ddpn.networks.heads.poisson import PoissonHead
+from ddpn.runtime.errors import ConfigError
+
+
+def test_one_component_is_the_head_itself():
+    raw, y = torch.tensor([[1.0, -0.5, 0.3], [0.2, 0.7, -2.0]]), torch.tensor([3, 0])
+    single, mixed = make_head("double_poisson"), make_head(["double_poisson"])
+    torch.testing.assert_close(mixed.loss(raw, y), single.loss(raw[:, :2], y))
+    torch.testing.assert_close(mixed(raw).mean, single(raw[:, :2]).mean)
+
+
+def test_the_loss_is_that_of_the_weighted_sum_of_pmfs():
+    head = make_head(["poisson", "negative_binomial"])
+    raw, y = torch.tensor([0.5, 2.0, -1.0, 0.3, -0.4], dtype=torch.float64), torch.arange(9)
+    weights = raw[3:].softmax(0)
+    parts = make_head("poisson")(raw[:1]).log_prob(y).exp(), make_head("negative_binomial")(raw[1:3]).log_prob(y).exp()
+    expected = -(weights[0] * parts[0] + weights[1] * parts[1]).log()
+    # The logits are bounded smoothly: at 0.4 by 1e-4 of their size.
+    torch.testing.assert_close(head.loss(raw.expand(9, -1), y), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_families_of_one_kind_stand_together():
+    head = make_head(["poisson", "double_poisson", "poisson"])
+    assert head.families == ("poisson", "poisson", "double_poisson")
+    assert head.n_raw == 1 + 1 + 2 + 3
+    assert head.parameter_names[2:4] == ("log mu 3", "log gamma 3")
+
+
+def test_components_start_apart_with_equal_weights():
+    y = torch.tensor(np.random.default_rng(0).poisson(4.0, 500))
+    head = make_head("poisson", components=3)
+    low, middle, high, *logits = head.start(y).tolist()
+    assert middle == pytest.approx(y.double().mean().log().item(), abs=1e-4)
+    assert (high - middle, middle - low) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert logits == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "options", "message"),
+    [
+        ([], {}, "families"),
+        (["poisson", "gaussian"], {}, "counts.*'gaussian'"),
+        (["poisson", "poison"], {}, "Did you mean 'poisson'"),
+        ("mixed", {"families": "poisson"}, "list of likelihoods"),
+        ("mixed", {"components": 2}, "components needs a single likelihood"),
+        ("mixed", {"beta": 0.5}, "beta needs a single likelihood"),
+        ("mixed", {"family": 1}, "Did you mean 'families'"),
+        ("double_poisson", {"components": 2, "beta": 0.5}, "components cannot be combined with beta"),
+        ("poisson", {"components": 0}, "components must be"),
+        ("gaussian", {"components": 2}, "counts.*'gaussian'"),
+    ],
+)
+def test_errors(likelihood, options, message):
+    with pytest.raises(ConfigError, match=message):
+        make_head(likelihood, **options)
+
+
+@pytest.fixture(scope="module")
+def two_humps():
+    """Counts of mean 2 or 20, whatever the features: no distribution with one hump fits."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 2))
+    y = np.where(rng.random(800) < 0.4, rng.poisson(2.0, 800), rng.poisson(20.0, 800))
+    return X, y
+
+
+def test_it_finds_two_humps(two_humps):
+    X, y = two_humps
+    options = {"members": 1, "hidden": (8,), "numeric": "standard", "epochs": 25, "random_state": 0}
+    options["training_options"] = {"batch_size": 100, "lr": 0.02}
+    nll = {}
+    for likelihood in ("double_poisson", "mixed"):
+        model = DDPNRegressor(likelihood=likelihood, **options).fit(X[:600], y[:600])
+        nll[likelihood] = model.nll(X[600:], y[600:])
+    truth = -np.log(0.4 * _poisson(2.0, y[600:]) + 0.6 * _poisson(20.0, y[600:])).mean()
+    assert nll["mixed"] < truth + 0.1 < nll["double_poisson"] - 0.1
+
+    dist = model.predict_distribution(X[600:610])
+    torch.testing.assert_close(dist.aleatoric + dist.epistemic, dist.variance)
+    assert (dist.epistemic == 0).all()  # of one network: its own components are no disagreement
+
+
+def _poisson(mean: float, y: np.ndarray) -> np.ndarray:
+    from scipy.stats import poisson
+
+    return poisson.pmf(y, mean)
+
+
+def test_a_list_of_families_is_fitted_saved_and_loaded(two_humps, tmp_path):
+    X, y = two_humps
+    model = DDPNRegressor(
+        likelihood=["poisson", "negative_binomial"],
+        members=1,
+        hidden=(4,),
+        numeric="standard",
+        epochs=2,
+        random_state=0,
+    ).fit(X, y)
+    model.save(tmp_path / "model")
+    again = DDPNRegressor.load(tmp_path / "model")
+    assert again.likelihood == ("poisson", "negative_binomial")
+    np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
+
+
+def test_one_exponential_in_float32_gives_the_mixture_of_float64():
+    head, generator = make_head("mixed"), torch.Generator().manual_seed(0)
+    raw = (3.0 * torch.randn(5, 9, 40, generator=generator)).clamp(-8.0, 2.0).permute(2, 0, 1)  # rows side by side
+    found, expected = head(raw), head(raw.double())
+    for own, other in zip(found.components, expected.components, strict=True):
+        for name in own.arg_constraints:
+            assert getattr(own, name).dtype == torch.float32
+            torch.testing.assert_close(getattr(own, name).double(), getattr(other, name), rtol=3e-7, atol=0.0)
+    torch.testing.assert_close(found._weights, expected._weights, rtol=3e-6, atol=0.0)
+    torch.testing.assert_close(found._weights.sum(-1), torch.ones(40, 5).double(), rtol=1e-15, atol=0.0)
+
+
+def test_a_likelihood_with_a_loss_of_its_own_keeps_it_in_a_mixture(monkeypatch):
+    class Bounded(PoissonHead):
+        """A Poisson whose loss is at most 1."""
+
+        def loss(self, raw, y, exposure=None):
+            return super().loss(raw, y, exposure).clamp(max=1.0)
+
+    monkeypatch.setitem(HEADS, "bounded", Bounded)
+    head = make_head(["bounded", "negative_binomial"])
+    raw = torch.zeros(1, head.n_raw, dtype=torch.float64)
+    assert head.loss(raw, torch.tensor([9.0])).item() <= 1.0 + np.log(2.0)

@@ -1,0 +1,108 @@
+"""The registry: names without torch, options, and messages about wrong ones."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.distributions import constraints
+
+from ddpn.distributions import Poisson
+from ddpn.networks.heads import HEADS, Head, make_head
+from ddpn.networks.heads.likelihoods import TOTALS
+from ddpn.runtime.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_name_makes_its_head(name):
+    assert type(make_head(name)) is HEADS[name]
+    assert HEADS[name].name == name
+
+
+def test_options_arrive_and_have_defaults():
+    defaults = {"beta": 0.0, "objective": "exact", "gamma": "per_row", "initial_gamma": None}
+    assert HEADS["double_poisson"].option_defaults() == defaults
+    assert make_head("double_poisson", beta=0.5).options == {**defaults, "beta": 0.5}
+    assert HEADS["poisson"].option_defaults() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("double_poison", {}, "likelihood must be one of double_poisson, poisson, .*Did you mean 'double_poisson'"),
+        ("xyz", {}, "mixed, got 'xyz'"),
+        ("double_poisson", {"betta": 1}, "Unknown key 'betta' in the options of double_poisson. Did you mean 'beta'"),
+        ("poisson", {"beta": 1}, "'beta' in the options of poisson. No keys"),
+        ("gaussian", {"beta": 1.5}, r"beta must be a number in \[0, 1\], got 1.5"),
+        ("double_poisson", {"beta": -0.1}, r"beta must be a number in \[0, 1\], got -0.1"),
+        ("double_poisson", {"beta": "half"}, "beta must be a number"),
+        ("double_poisson", {"objective": "Paper"}, "objective must be 'exact' or 'paper', got 'Paper'"),
+        ("double_poisson", {"gamma": 2.0}, "gamma must be 'per_row' or 'shared', got 2.0"),
+        ("double_poisson", {"initial_gamma": 0.0}, "initial_gamma must be a finite, positive number, got 0.0"),
+        ("double_poisson", {"initial_gamma": float("nan")}, "initial_gamma must be .* got nan"),
+    ],
+)
+def test_wrong_names_and_options_are_reported(name, options, message):
+    with pytest.raises(ConfigError, match=message):
+        make_head(name, **options)
+
+
+def test_what_heads_tell_the_rest_of_the_package():
+    counts = {name for name, head in HEADS.items() if head.is_count}
+    real = {"gaussian", "faithful_gaussian", "natural_gaussian"}
+    assert counts == set(HEADS) - real
+    assert [name for name, head in HEADS.items() if head.exposure_is_total] == list(TOTALS)
+    assert [name for name, head in HEADS.items() if not head.has_glm] == ["faithful_gaussian", "mixed"]
+    assert HEADS["negative_binomial"].parameter_names == ("log mu", "log alpha")
+    assert HEADS["natural_gaussian"].parameter_names == ("mean / variance", "log precision")
+    assert "over-dispersed counts" in HEADS["negative_binomial"].description
+
+
+class LogRate(Head):
+    """A Poisson with nothing but what a head must have.
+
+    More about it.
+    """
+
+    name = "log_rate"
+    n_raw = 1
+    support = constraints.nonnegative_integer
+
+    def forward(self, raw: torch.Tensor, exposure: torch.Tensor | None = None) -> Poisson:
+        rate = raw[..., 0].exp()
+        return Poisson(rate if exposure is None else rate * exposure)
+
+
+def test_a_minimal_head_has_defaults_for_the_rest():
+    assert LogRate.parameter_names == ("raw 0",)
+    assert LogRate.description == "A Poisson with nothing but what a head must have."
+    assert LogRate.is_count
+    assert LogRate.has_glm
+    assert LogRate().sees == ("features",)
+    y, exposure = torch.tensor([0, 3, 4, 1]), torch.tensor([1.0, 2.0, 2.0, 0.5])
+    own, shipped = LogRate(), make_head("poisson")
+    raw = torch.tensor([0.3])
+    torch.testing.assert_close(own.loss(raw, y, exposure), shipped.loss(raw, y, exposure), rtol=1e-6, atol=0)
+    torch.testing.assert_close(own.start(y, None, exposure), shipped.start(y, None, exposure), rtol=0, atol=1e-6)
+
+
+def test_a_registered_head_is_made_by_its_name():
+    HEADS["log_rate"] = LogRate
+    try:
+        assert isinstance(make_head("log_rate"), LogRate)
+    finally:
+        del HEADS["log_rate"]
+
+
+def test_a_subclass_with_another_number_of_outputs_names_them_again():
+    class Wider(HEADS["poisson"]):
+        n_raw = 3
+
+    assert Wider.parameter_names == ("raw 0", "raw 1", "raw 2")
+    assert Wider.is_count
+
+
+def test_names_need_no_torch():
+    listed = "from ddpn.networks.heads import HEADS; print(list(HEADS)); import sys; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True).stdout
+    assert found.splitlines() == [str(list(HEADS)), "False"]

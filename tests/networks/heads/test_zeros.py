@@ -1,0 +1,85 @@
+"""Zero-inflated and hurdle heads: parameters are recovered, likelihoods agree with sums of two parts."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import CountGLM
+from ddpn.networks.heads import HEADS, make_head
+
+ZEROS = [name for name in HEADS if name.startswith(("zero_inflated", "hurdle"))]
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_the_loss_is_that_of_two_parts(name):
+    head = make_head(name)
+    base = make_head(head.base_likelihood)
+    raw = torch.tensor([0.7, -0.4, 0.3], dtype=torch.float64)[-head.n_raw :]
+    pi, y = torch.sigmoid(raw[-1]), torch.arange(4.0, dtype=torch.float64)
+    p = base(raw[:-1]).log_prob(y).exp()
+    if name.startswith("hurdle"):
+        expected = torch.where(y == 0, pi, (1 - pi) * p / (1 - p[0]))
+    else:
+        expected = torch.where(y == 0, pi, 0.0) + (1 - pi) * p
+    # The logit is bounded smoothly, which moves it by less than 1e-5 here.
+    torch.testing.assert_close(head.loss(raw, y), -expected.log(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["zero_inflated_double_poisson", "hurdle_double_poisson"])
+def test_gradients(name):
+    head = make_head(name)
+    y = torch.tensor([0.0, 0.0, 1.0, 3.0, 20.0], dtype=torch.float64)
+    raw = torch.randn(5, head.n_raw, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda raw: head.loss(raw, y), raw)
+
+
+@pytest.fixture(scope="module")
+def inflated():
+    """Columns, Poisson means, and own zeros that follow another column."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(3000, 2))
+    is_zero = rng.random(3000) < 1 / (1 + np.exp(0.5 - 0.8 * X[:, 1]))
+    return X, rng.poisson(np.exp(1.0 + 0.5 * X[:, 0])), is_zero
+
+
+TRUTH = {"log mu": [1.0, 0.5, 0.0], "logit pi": [-0.5, 0.0, 0.8], "log gamma": [0.0, 0.0, 0.0]}
+
+
+@pytest.mark.parametrize("name", ["zero_inflated_poisson", "zero_inflated_double_poisson"])
+def test_a_glm_recovers_zero_inflated_counts(name, inflated):
+    X, counts, is_zero = inflated
+    model = CountGLM(likelihood=name).fit(X, np.where(is_zero, 0, counts))
+    assert model.converged_
+    check_recovered(model)
+
+
+def test_a_glm_recovers_hurdle_counts(inflated):
+    X, counts, is_zero = inflated
+    used = (counts > 0) | is_zero  # positive Poisson counts, and zeros that owe nothing to the Poisson
+    y = np.where(is_zero, 0, counts)[used]
+    model = CountGLM(likelihood="hurdle_poisson").fit(X[used], y)
+    estimates = np.c_[model.intercept_, model.coef_]
+    errors = model.standard_errors_.reshape(estimates.shape)
+    assert (np.abs(estimates[0] - TRUTH["log mu"]) < 3.5 * errors[0]).all()
+    # Given that a row is there, its odds of a zero are those of its own zeros over those of a positive count.
+    assert estimates[1, 2] > 5 * errors[1, 2]
+
+
+def check_recovered(model):
+    for name, found in zip(model.head_.parameter_names, np.c_[model.intercept_, model.coef_], strict=True):
+        table = model.coefficient_table()
+        own = np.array([error for error, p in zip(model.standard_errors_, table.parameter, strict=True) if p == name])
+        assert (np.abs(found - TRUTH[name]) < 3.5 * own).all()
+
+
+def test_large_counts_with_zeros_converge():
+    """Searches that start at zero overflow here."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1000, 1))
+    y = np.where(rng.random(1000) < 0.3, 0, rng.poisson(np.exp(9.0 + 0.8 * X[:, 0])))
+    model = CountGLM(likelihood="zero_inflated_poisson", dispersion="constant").fit(X, y)
+    assert model.converged_
+    assert model.intercept_ == pytest.approx([9.0, np.log(0.3 / 0.7)], abs=0.25)
+    assert model.coef_[0] == pytest.approx([0.8], abs=0.01)
+    low, high = model.predict_interval(X, 0.9).T
+    assert ((low <= y) & (y <= high)).mean() >= 0.88

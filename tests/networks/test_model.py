@@ -1,0 +1,187 @@
+"""Backbone, projection and head together."""
+
+import pytest
+import torch
+from torch import nn
+
+from ddpn.networks.backbones import MLP, CountNet3D, Identity, Members, Tuned
+from ddpn.networks.backbones.fine_tuning import Frozen, Tail
+from ddpn.networks.backbones.members import Linear, generators
+from ddpn.networks.heads import HEADS, make_head
+from ddpn.networks.model import CountModel, Projection
+from ddpn.runtime.errors import ConfigError
+
+
+def features(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(5))
+
+
+def projection(*sees: str) -> Projection:
+    layer = Projection(4, sees, members=3)
+    layer.reset(generators(range(3)))
+    return layer
+
+
+def plain(layer: Linear) -> Linear:
+    """A layer that sees everything, with the same weights."""
+    copy = Linear(*layer.weight.shape[1:], members=len(layer.weight))
+    copy.load_state_dict(layer.state_dict())
+    return copy
+
+
+@pytest.mark.parametrize("what", ["features", "detached"])
+def test_what_sees_features_has_their_values(what):
+    layer, x = projection("features", what), features(5, 3, 4)
+    torch.testing.assert_close(layer(x), plain(layer)(x), rtol=1e-6, atol=1e-6)
+
+
+def test_detached_learns_from_the_features_but_sends_them_no_gradient():
+    layer, x = projection("features", "detached"), features(5, 3, 4).requires_grad_()
+    by_first, by_second = (torch.autograd.grad(layer(x)[..., p].sum(), [x, layer.weight]) for p in (0, 1))
+    torch.testing.assert_close(by_first[0], layer.weight[..., 0].expand(5, -1, -1))
+    assert torch.equal(by_second[0], torch.zeros_like(x))
+    # d sum_b x_bf w_fp / d w_fp = sum_b x_bf.
+    torch.testing.assert_close(by_second[1][..., 1], x.detach().sum(0))
+
+
+def test_nothing_is_the_bias_and_the_bias_alone():
+    layer, x = projection("features", "nothing"), features(5, 3, 4).requires_grad_()
+    raw = layer(x)
+    assert torch.equal(raw[..., 1], layer.bias[:, 0, 1].expand(5, -1))
+    by_x, by_weight, by_bias = torch.autograd.grad(raw[..., 1].sum(), [x, layer.weight, layer.bias])
+    assert not by_x.any()
+    assert not by_weight.any()
+    assert torch.equal(by_bias[:, 0, 1], torch.full((3,), 5.0))
+    torch.testing.assert_close(raw[..., 0], plain(layer)(x)[..., 0], rtol=1e-6, atol=1e-6)
+
+
+def model_of(head: str, members: int = 3, **options: object) -> CountModel:
+    model = CountModel(MLP(n_in=4, hidden=(6,), members=members), make_head(head, **options), members)
+    model.reset(range(members))
+    return model
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_shapes(head):
+    model = model_of(head, **({"total": 12} if HEADS[head].exposure_is_total else {}))
+    assert model.raw(features(5, 4)).shape == (5, 3, model.head.n_raw)
+    assert model.raw(features(5, 3, 4)).shape == (5, 3, model.head.n_raw)
+    assert model(features(5, 4)).batch_shape == (5, 3)
+    assert model.mixture(features(5, 4)).batch_shape == (5,)
+
+
+def test_a_members_weights_come_from_its_seed_alone():
+    three, one = model_of("double_poisson"), model_of("double_poisson", members=1)
+    one.reset([2])
+    for many, single in zip(three.parameters(), one.parameters(), strict=True):
+        assert torch.equal(many[2], single[0])
+
+
+@pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), members=2), Identity(n_in=4, members=2)])
+def test_start_is_the_first_prediction_at_zero_features(backbone):
+    head = make_head("poisson")
+    model = CountModel(backbone, head, 2)
+    model.reset([0, 1])
+    fresh = model.projection.weight.detach().clone()
+    model.reset([0, 1], head.start(torch.tensor([2.0, 4.0])))
+    torch.testing.assert_close(model.projection.weight.detach(), 0.1 * fresh)
+    zero = torch.zeros(1, 2, model.projection.weight.shape[1])
+    torch.testing.assert_close(head(model.projection(zero)).mean, torch.full((1, 2), 3.0))
+
+
+def test_exposure_multiplies_the_mean_of_every_member():
+    model, x = model_of("poisson"), features(5, 4)
+    exposure = torch.tensor([0.5, 1.0, 2.0, 3.0, 10.0])
+    torch.testing.assert_close(model(x, exposure).mean, model(x).mean * exposure.unsqueeze(1))
+    torch.testing.assert_close(model.mixture(x, exposure).mean, model.mixture(x).mean * exposure)
+
+
+def test_the_mixture_is_the_mean_of_the_members_probabilities():
+    model, x = model_of("double_poisson"), features(5, 4)
+    y = torch.arange(5.0)
+    expected = model(x).log_prob(y.unsqueeze(1)).exp().mean(1)
+    torch.testing.assert_close(model.mixture(x).log_prob(y).exp(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_the_trunk_of_a_faithful_gaussian_learns_from_squared_error_alone():
+    model, x, y = model_of("faithful_gaussian"), features(5, 4), torch.arange(5.0).unsqueeze(1)
+    trunk = list(model.backbone.parameters())
+    got = torch.autograd.grad(model.head.loss(model.raw(x), y).sum(), trunk)
+    expected = torch.autograd.grad(0.5 * (y - model.raw(x)[..., 0]).square().sum(), trunk)
+    torch.testing.assert_close(got, expected)
+
+
+TWO = {
+    "mlp": lambda: MLP(n_in=4, hidden=(6,), members=2),
+    "identity": lambda: Identity(n_in=4, members=2),
+    "countnet3d": lambda: CountNet3D(n_classes=3, widths=(8,), hidden=(4,), members=2),
+    "tuned": lambda: Tuned(Frozen(nn.Linear(4, 8), row_axes=1), Tail(lambda: nn.Linear(8, 4), width=4, members=2)),
+}
+
+
+@pytest.mark.parametrize("backbone", TWO)
+@pytest.mark.parametrize("members", [1, 3])
+def test_members_must_be_those_of_the_backbone(backbone, members):
+    with pytest.raises(ConfigError, match=f"members must be those of the backbone, 2, got {members}"):
+        CountModel(TWO[backbone](), make_head("poisson"), members=members)
+
+
+@pytest.mark.parametrize("members", [0, -1, 2.0])
+def test_the_number_of_members_is_validated(members):
+    with pytest.raises(ConfigError, match=f"members must be an integer of at least 1, got {members}"):
+        CountModel(TWO["mlp"](), make_head("poisson"), members=members)
+
+
+@pytest.mark.parametrize("backbone", TWO)
+@pytest.mark.parametrize("seeds", [(), (0,), (0, 1, 2)])
+def test_seeds_are_checked_before_any_weight_is_drawn(backbone, seeds):
+    model = CountModel(TWO[backbone](), make_head("poisson"), members=2)
+    model.reset((5, 6))
+    before = {name: p.clone() for name, p in model.state_dict().items()}
+    with pytest.raises(ConfigError, match=f"^seeds must .*2.*, got {len(seeds)}"):
+        model.reset(seeds)
+    assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
+
+
+class Own(nn.Module):
+    """A user's network with the given attributes."""
+
+    def __init__(self, **attributes: object) -> None:
+        super().__init__()
+        self.networks = Members(lambda: nn.Linear(4, 8), members=2)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.networks(x)
+
+
+class Drawing(Own):
+    def reset(self, streams: list[torch.Generator]) -> None:
+        self.networks.reset(streams)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "message"),
+    [
+        (Drawing(), "output_dim of backbone Drawing.* must be an integer of at least 1, got None"),
+        (Drawing(output_dim="8"), "output_dim of backbone Drawing.* must be an integer of at least 1, got '8'"),
+        (Own(output_dim=8), "backbone Own must have a method reset"),
+    ],
+    ids=["no width", "a text", "no reset"],
+)
+def test_a_backbone_needs_a_width_and_a_reset(backbone, message):
+    with pytest.raises(ConfigError, match=message):
+        CountModel(backbone, make_head("poisson"), members=2)
+
+
+def test_a_wrong_output_dim_is_refused():
+    model = CountModel(Drawing(output_dim=5), make_head("poisson"), members=2)
+    with pytest.raises(ConfigError, match=r"features of shape \(B, 2, 5\) .*, got \(3, 2, 8\)"):
+        model.raw(features(3, 4))
+
+
+@pytest.mark.parametrize("head", ["poisson", None, type(make_head("poisson"))])
+def test_a_head_must_be_a_head(head):
+    with pytest.raises(ConfigError, match=r"head must be a Head"):
+        CountModel(TWO["mlp"](), head, members=2)

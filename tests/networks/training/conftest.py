@@ -1,0 +1,74 @@
+"""What the tests of training share: a small table, a small ensemble, and a training from its seeds."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from ddpn.networks.backbones import MLP
+from ddpn.networks.heads import make_head
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import History, Runtime, Sample, TrainingConfig, fit
+
+COLUMNS = 3
+
+
+def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> Sample:
+    """Poisson counts whose log mean follows the first column and, where there is one, the exposure."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, COLUMNS, generator=generator)
+    scale = torch.rand(rows, generator=generator) + 0.5 if exposure else None
+    mean = torch.exp(1.0 + 0.6 * x[:, 0]) * (1.0 if scale is None else scale)
+    weights = torch.rand(rows, generator=generator) + 0.5 if weight else None
+    return Sample(x, torch.poisson(mean, generator=generator), weights, scale)
+
+
+def ensemble(seeds: Sequence[int], head: str = "double_poisson", **options: Any) -> CountModel:
+    """Fresh networks, one per seed."""
+    model = CountModel(MLP(n_in=COLUMNS, hidden=(8, 6), members=len(seeds)), make_head(head, **options), len(seeds))
+    model.reset(seeds)
+    return model
+
+
+def weights_of(model: CountModel) -> torch.Tensor:
+    """Shape: (M, D)."""
+    return torch.cat([p.detach().reshape(model.members, -1) for p in model.parameters()], dim=1)
+
+
+@pytest.fixture(scope="session")
+def rows() -> Callable[..., Sample]:
+    return counts
+
+
+@pytest.fixture(scope="session")
+def fresh() -> Callable[..., CountModel]:
+    return ensemble
+
+
+@pytest.fixture(scope="session")
+def flat() -> Callable[[CountModel], torch.Tensor]:
+    return weights_of
+
+
+@pytest.fixture(scope="session")
+def train() -> Callable[..., tuple[torch.Tensor, History]]:
+    """Weights and history after a training on the CPU from fresh networks."""
+
+    def trained(
+        data: Any,
+        validation: Any = None,
+        *,
+        head: str = "double_poisson",
+        head_options: dict[str, Any] | None = None,
+        model: CountModel | None = None,
+        fit_options: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> tuple[torch.Tensor, History]:
+        config = TrainingConfig(**{"epochs": 3, "batch_size": 16, "lr": 0.01} | settings)
+        model = model or ensemble(config.seeds, head, **head_options or {})
+        runtime = Runtime("cpu", config.precision)
+        history = fit(model, data, validation, config, runtime=runtime, **fit_options or {})
+        return weights_of(model), history
+
+    return trained

@@ -1,0 +1,267 @@
+"""A training that was interrupted resumes to the same weights, bit for bit."""
+
+import errno
+import multiprocessing
+import os
+import runpy
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from ddpn.networks.backbones import MLP, Tuned
+from ddpn.networks.backbones.fine_tuning import Frozen, Tail
+from ddpn.networks.heads import make_head
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import Augmented, Runtime, Sample, TrainingConfig, fit
+from ddpn.runtime.errors import InputError
+from ddpn.storage import tensor_files
+
+PROGRAM = runpy.run_path(str(Path(__file__).with_name("one_training.py")))
+#: Three steps and one validation per epoch.
+CONFIG = TrainingConfig(epochs=4, batch_size=16, lr=0.01, clip=0.5, ema=0.5, patience=3, seeds=(3, 8))
+CALLS_PER_EPOCH = 4
+
+
+class Uses:
+    """Counts how often a model is used, and interrupts at one of them."""
+
+    def __init__(self, model: CountModel, interrupt_at: int = 0) -> None:
+        self.count, self._at, self._compute = 0, interrupt_at, model.raw
+        model.raw = self
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        if self.count == self._at:
+            raise KeyboardInterrupt
+        return self._compute(x)
+
+
+@pytest.fixture(scope="module")
+def training(rows, fresh, flat):
+    """Train on 50 rows with a checkpoint; returns the weights, the history and the uses of the network."""
+
+    def run(file, interrupt_at=0, model=None, data=None, validation=None, config=CONFIG, **options):
+        model = model or fresh(config.seeds)
+        data, validation = data or rows(50, seed=1), validation or rows(40, seed=2)
+        uses = Uses(model, interrupt_at)
+        history = fit(model, data, validation, config, runtime=Runtime("cpu"), checkpoint=file, **options)
+        return flat(model), history, uses.count
+
+    return run
+
+
+@pytest.fixture
+def run(training, tmp_path):
+    """A training with its checkpoint in a file of this test."""
+    return lambda **options: training(tmp_path / "state", **options)
+
+
+@pytest.fixture(scope="module")
+def whole(training):
+    """Weights and history of the plain training, without a checkpoint or an interruption."""
+    return training(None)[:2]
+
+
+@pytest.fixture(scope="module")
+def interrupted(training, tmp_path_factory):
+    """The checkpoint of the plain training, interrupted in its second epoch."""
+    file = tmp_path_factory.mktemp("interrupted") / "state"
+    assert training(file, interrupt_at=6)[1].interrupted
+    return file
+
+
+def without_seconds(history):
+    plain = history.as_dict()
+    return plain | {"epochs": [{k: v for k, v in record.items() if k != "seconds"} for record in plain["epochs"]]}
+
+
+# In the first step, amid an epoch, in its validation, in the first step of another, and in the last use of all.
+@pytest.mark.parametrize("at", [1, 3, 4, 5, 16])
+def test_an_interrupted_training_resumes_to_the_same_bits(run, whole, at):
+    assert run(interrupt_at=at)[1].interrupted
+    got, resumed, uses = run()
+    assert torch.equal(got, whole[0])
+    assert without_seconds(resumed) == without_seconds(whole[1])
+    begun = (at - 1) // CALLS_PER_EPOCH
+    assert uses == (CONFIG.epochs - begun) * CALLS_PER_EPOCH, "epochs that were done are done again, or left out"
+
+
+def test_twice_interrupted(run, whole):
+    for at in (6, 7):
+        assert run(interrupt_at=at)[1].interrupted
+    got, resumed, _ = run()
+    assert torch.equal(got, whole[0])
+    assert without_seconds(resumed) == without_seconds(whole[1])
+
+
+def test_a_data_set_resumes_too(run, training, rows):
+    sets = {name: TensorDataset(*rows(50, weight=True).parts.values()) for name in ("data", "validation")}
+    expected, _, _ = training(None, **sets)
+    assert run(interrupt_at=10, **sets)[1].interrupted
+    assert torch.equal(run(**sets)[0], expected)
+
+
+def noisy(x: torch.Tensor) -> torch.Tensor:
+    return x + 0.1 * torch.randn_like(x)
+
+
+def test_augmented_inputs_are_the_same_in_a_resumed_training(run, training, rows, whole):
+    augmented = Augmented(rows(50, seed=1), noisy)
+    expected, history, _ = training(None, data=augmented)
+    assert not torch.equal(expected, whole[0])
+    assert run(data=augmented, interrupt_at=7)[1].interrupted
+    with pytest.raises(InputError, match="with another training data"):
+        run()
+    got, resumed, _ = run(data=augmented)
+    assert torch.equal(got, expected)
+    assert without_seconds(resumed) == without_seconds(history)
+
+
+@pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
+def test_failures_of_an_interrupted_epoch_count_once(run, training, rows, tmp_path):
+    data = rows(50, seed=1)
+    data.X[7] = torch.nan
+    given = {"data": data, "config": replace(CONFIG, epochs=2)}
+    expected, history, uses = training(None, **given)
+    assert sum("epoch 2" in story for story in history.rollbacks) == 2, "not both members failed in the last epoch"
+    # In the last validation, after those failures; twice, as a resumed training counts them too.
+    for at in (uses, uses // 2):
+        assert run(interrupt_at=at, **given)[1].interrupted
+    before = [sum(f"epoch 1, member {member}" in story for story in history.rollbacks) for member in (0, 1)]
+    assert tensor_files.read(tmp_path / "state")[1]["failures"] == before
+    got, resumed, _ = run(**given)
+    assert torch.equal(got, expected)
+    assert resumed.rollbacks == history.rollbacks
+
+
+def test_a_finished_training_is_not_done_again(run, whole):
+    _, history, _ = run(save_seconds=0.0)
+    got, again, uses = run(save_seconds=0.0)
+    assert uses == 0
+    assert torch.equal(got, whole[0])
+    assert again.as_dict() == history.as_dict()
+
+
+def test_nothing_is_written_before_it_is_due(run, tmp_path):
+    run(save_seconds=1e9, config=replace(CONFIG, epochs=1))
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_a_checkpoint_the_best_so_far_is_kept(training, fresh, flat):
+    model = fresh(CONFIG.seeds)
+    config = replace(CONFIG, schedule="constant", warmup=0.0)
+    assert training(None, interrupt_at=7, model=model, config=config)[1].interrupted
+    expected, history, _ = training(None, config=replace(config, epochs=1))
+    assert history.best_epoch == [1, 1]
+    assert torch.equal(flat(model), expected)
+    assert not model.training
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(run, whole, monkeypatch):
+    assert run(interrupt_at=6)[1].interrupted
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(save_seconds=0.0)
+    got, _, uses = run()
+    assert uses == 3 * CALLS_PER_EPOCH
+    assert torch.equal(got, whole[0])
+
+
+# Checkpoints of other trainings ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def others(rows, fresh):
+    """Trainings that differ from the plain one, by what differs."""
+    y = rows(50, seed=1)
+    more = Sample(y.X, y.y + (torch.arange(50) == 49))
+    moved = fresh(CONFIG.seeds)
+    with torch.no_grad():
+        moved.projection.bias[1] += 1e-6
+    curved = CountModel(MLP(n_in=3, hidden=(8, 6), members=2, activation="gelu"), make_head("double_poisson"), 2)
+    curved.reset(CONFIG.seeds)
+    return {
+        "lr": {"config": replace(CONFIG, lr=0.02)},
+        "training data": {"data": more},
+        "validation data": {"validation": rows(40, seed=3)},
+        "head": {"model": fresh(CONFIG.seeds, "double_poisson", beta=0.5)},
+        "initial weights": {"model": moved},
+        "network": {"model": curved},
+    }
+
+
+@pytest.mark.parametrize("changed", ["lr", "training data", "validation data", "head", "initial weights", "network"])
+def test_the_checkpoint_of_another_training_is_refused(training, interrupted, others, changed):
+    before = interrupted.read_bytes()
+    with pytest.raises(InputError, match=rf"state comes from a training with another {changed}\."):
+        training(interrupted, **others[changed])
+    assert interrupted.read_bytes() == before
+
+
+def test_all_that_changed_is_listed(training, interrupted, others):
+    with pytest.raises(InputError, match="with another training data, lr"):
+        training(interrupted, **others["lr"] | others["training data"])
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(run, tmp_path):
+    tensor_files.write(tmp_path / "state", {"x": torch.zeros(2)}, {"something": "else"})
+    with pytest.raises(InputError, match="comes from a training with another"):
+        run()
+
+
+def test_a_truncated_checkpoint_is_refused(run, interrupted, tmp_path):
+    (tmp_path / "state").write_bytes(interrupted.read_bytes()[:-5])
+    with pytest.raises(InputError, match="state is damaged"):
+        run()
+
+
+# Real signals -----------------------------------------------------------------------------------------------------
+
+
+def _end_itself(number: int, at: int, state: Path) -> None:
+    torch.set_num_threads(1)  # threads of the parent are not there in a fork
+    model = PROGRAM["ending_itself"](PROGRAM["network"](), number, at)
+    raise SystemExit(130 if PROGRAM["trained"](model, state).interrupted else 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_process_that_was_stopped_leaves_a_checkpoint_to_resume_from(tmp_path, flat, number):
+    state = tmp_path / "state"
+    process = multiprocessing.get_context("fork").Process(target=_end_itself, args=(number, 17, state))
+    process.start()
+    process.join(60)
+    assert process.exitcode == (130 if number == signal.SIGINT else -number)
+    assert tensor_files.read(state)[1]["epoch"] == 2
+    whole, resumed = PROGRAM["network"](), PROGRAM["network"]()
+    history, again = PROGRAM["trained"](whole), PROGRAM["trained"](resumed, state)
+    assert torch.equal(flat(resumed), flat(whole))
+    assert without_seconds(again) == without_seconds(history)
+
+
+def test_a_checkpoint_beside_other_frozen_weights_is_refused(rows, tmp_path):
+    def model(shift):
+        torch.manual_seed(0)
+        trunk = nn.Linear(3, 4)
+        with torch.no_grad():
+            trunk.weight += shift
+        found = CountModel(Tuned(Frozen(trunk, 1), Tail(None, width=4, members=2)), make_head("poisson"), 2)
+        found.reset(CONFIG.seeds)
+        return found
+
+    path = str(tmp_path / "state")
+    stopped = model(0.0)
+    Uses(stopped, interrupt_at=6)
+    assert fit(stopped, rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path).interrupted
+    with pytest.raises(InputError, match="with another frozen weights"):
+        fit(model(0.5), rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path)
+    assert len(fit(model(0.0), rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path).epochs) == CONFIG.epochs

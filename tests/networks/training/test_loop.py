@@ -1,0 +1,235 @@
+"""The loop: members as if each were alone, and the same as plain torch."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+
+from ddpn.networks.heads import make_head
+from ddpn.networks.training import Augmented, Sample, TrainingConfig
+from ddpn.runtime.errors import ConfigError
+
+SEEDS = (5, 11, 2)
+HEADS = {
+    "exact": ("double_poisson", {}),
+    "paper": ("double_poisson", {"objective": "paper", "beta": 0.5}),
+    "shared gamma": ("double_poisson", {"gamma": "shared"}),
+    "faithful": ("faithful_gaussian", {}),
+}
+RECIPES = {
+    "plain": {"ema": 0.0, "clip": None, "weight_decay": 0.0},
+    "all of it": {"ema": 0.9, "clip": 0.5, "weight_decay": 0.3, "accumulate": 3},
+}
+
+
+class Recorded(Dataset):
+    """Rows one at a time; remembers which were asked for."""
+
+    def __init__(self, data: Sample) -> None:
+        self.data, self.asked = data, []
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        self.asked.append(index)
+        return tuple(t[index] for t in self.data.parts.values())
+
+
+# Members ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("recipe", "head"), [("plain", "exact"), *(("all of it", head) for head in HEADS)])
+def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
+    # 34 rows in batches of 16: two rows are left over in every epoch.
+    data, validation = rows(34, seed=1, weight=True, exposure=True), rows(20, seed=2, exposure=True)
+    name, options = HEADS[head]
+    settings = {"epochs": 4, "patience": 2, "head": name, "head_options": options} | RECIPES[recipe]
+    together, history = train(data, validation, seeds=SEEDS[:2], **settings)
+    for member, seed in enumerate(SEEDS[:2]):
+        alone, its_history = train(data, validation, seeds=(seed,), **settings)
+        torch.testing.assert_close(together[member], alone[0], rtol=0, atol=1e-6)
+        assert history.best_epoch[member] == its_history.best_epoch[0]
+        assert history.best_score[member] == pytest.approx(its_history.best_score[0], rel=1e-6)
+        for record, its_record in zip(history.epochs, its_history.epochs, strict=False):
+            assert record["loss"][member] == pytest.approx(its_record["loss"][0], rel=1e-5)
+
+
+def test_members_whose_inputs_change_equal_separate_runs(train, rows):
+    data, validation = Augmented(rows(34, seed=1), lambda x: x + torch.randn_like(x)), rows(20, seed=2)
+    together = train(data, validation, seeds=(3, 8))[0]
+    for number, seed in enumerate((3, 8)):
+        torch.testing.assert_close(together[number], train(data, validation, seeds=(seed,))[0][0])
+
+
+def test_members_have_their_own_order(rows, train):
+    recorded = Recorded(rows(48))
+    train(recorded, seeds=(1, 2), epochs=2)
+    first, second = torch.tensor(recorded.asked).view(2, 3, 2, 16).transpose(1, 2).reshape(2, 2, 48)
+    for epoch in (first, second):
+        for member in epoch:
+            assert sorted(member.tolist()) == list(range(48))
+    assert len({tuple(order.tolist()) for epoch in (first, second) for order in epoch}) == 4
+
+
+def test_a_network_of_another_size_is_refused(train, rows, fresh):
+    with pytest.raises(ConfigError, match=r"^parameters must have the 3 members along their first axis, got "):
+        train(rows(20), model=fresh((0, 1)), seeds=SEEDS)
+
+
+# Plain torch -----------------------------------------------------------------------------------------------------
+
+
+def sequence(flat: Tensor) -> nn.Sequential:
+    """The ensemble's one member as torch has it: 3 -> 8 -> 6 -> 2."""
+    layers: list[nn.Module] = []
+    with torch.no_grad():
+        for n_in, n_out in ((3, 8), (8, 6), (6, 2)):
+            layer = nn.Linear(n_in, n_out)
+            layer.weight.copy_(flat[: n_in * n_out].view(n_in, n_out).T)
+            layer.bias.copy_(flat[n_in * n_out : (n_in + 1) * n_out])
+            flat = flat[(n_in + 1) * n_out :]
+            layers += [layer, nn.ReLU()]
+    assert len(flat) == 0
+    return nn.Sequential(*layers[:-1])
+
+
+def flattened(network: nn.Sequential) -> Tensor:
+    parts = [(layer.weight.T.reshape(-1), layer.bias) for layer in network if isinstance(layer, nn.Linear)]
+    return torch.cat([t.detach() for pair in parts for t in pair])
+
+
+def plain_training(start: Tensor, data: Sample, order: Tensor, config: TrainingConfig) -> Tensor:
+    """What one would write without this library."""
+    network, head = sequence(start), make_head("double_poisson")
+    named = list(network.named_parameters())
+    groups = [
+        {"params": [p for name, p in named if "weight" in name], "weight_decay": config.weight_decay},
+        {"params": [p for name, p in named if "bias" in name], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=config.lr)
+    batches = order.split(config.batch_size)
+    steps, warm = len(batches), math.ceil(config.warmup * len(batches))
+    cosine = lambda step: 0.5 * (1.0 + math.cos(math.pi * (step - warm) / (steps - warm)))
+    factor = lambda step: (step + 1) / (warm + 1) if step < warm else cosine(step)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    average = start.clone()
+    for number, index in enumerate(batches, start=1):
+        optimizer.zero_grad()
+        head.loss(network(data.X[index]), data.y[index]).mean().backward()
+        if config.clip is not None:
+            nn.utils.clip_grad_norm_(network.parameters(), config.clip)
+        optimizer.step()
+        schedule.step()
+        keep = min(config.ema, (1 + number) / (10 + number))
+        average = keep * average + (1.0 - keep) * flattened(network)
+    return average
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
+    data = rows(64)
+    config = TrainingConfig(epochs=4, batch_size=16, lr=0.01, warmup=0.1, seeds=(4,), **RECIPES[recipe])
+    recorded, start = Recorded(data), flat(fresh((4,)))[0]
+    got, _ = train(recorded, **config.as_dict() | {"seeds": (4,)})
+    order = torch.tensor(recorded.asked)
+    assert len(order) == 4 * 64
+    expected = plain_training(start, data, order, config)
+    assert (expected - start).abs().max() > 0.01, "nothing was learned, so nothing was compared"
+    torch.testing.assert_close(got[0], expected, rtol=0, atol=1e-5)
+
+
+# Batches, weights, exposures, precisions ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [3, 100])
+def test_accumulating_parts_equals_one_batch(train, rows, parts):
+    data = rows(34, weight=True, exposure=True)
+    whole, _ = train(data, accumulate=1, seeds=(1, 2), epochs=2)
+    split, _ = train(data, accumulate=parts, seeds=(1, 2), epochs=2)
+    torch.testing.assert_close(split, whole, rtol=0, atol=1e-6)
+
+
+def test_a_weight_of_two_equals_a_row_given_twice(train, rows):
+    data = rows(20, exposure=True)
+    twice = data.map(lambda t: torch.cat([t, t[3:5]]))
+    weight = torch.ones(20)
+    weight[3:5] = 2.0
+    weighted = Sample(data.X, data.y, weight / weight.mean(), data.exposure)
+    plain, _ = train(data, batch_size=100, epochs=8)
+    by_weight, weighted_history = train(weighted, batch_size=100, epochs=8)
+    by_copies, copied_history = train(twice, batch_size=100, epochs=8)
+    torch.testing.assert_close(by_weight, by_copies, rtol=0, atol=1e-5)
+    assert (by_weight - plain).abs().max() > 1e-3
+    assert weighted_history.epochs[-1]["loss"] == pytest.approx(copied_history.epochs[-1]["loss"], rel=1e-5)
+
+
+def test_validation_weights_count_rows_too(train, rows):
+    data, validation = rows(32), rows(10, seed=3)
+    weight = torch.ones(10)
+    weight[2] = 3.0
+    weighted = Sample(validation.X, validation.y, weight)
+    copied = validation.map(lambda t: torch.cat([t, t[[2, 2]]]))
+    scores = [train(data, held_out)[1].best_score for held_out in (validation, weighted, copied)]
+    assert scores[1] == pytest.approx(scores[2], rel=1e-6)
+    assert scores[1] != pytest.approx(scores[0], rel=1e-3)
+
+
+def test_a_fit_with_exposure_is_that_of_the_shifted_intercept(train, rows, fresh):
+    data, moved = rows(64), fresh((0,), "poisson")
+    with torch.no_grad():
+        moved.projection.bias -= math.log(2.0)
+    settings = {"head": "poisson", "weight_decay": 0.0, "epochs": 5}
+    plain, history = train(data, data, **settings)
+    doubled = Sample(data.X, data.y, None, torch.full((64,), 2.0))
+    exposed, exposed_history = train(doubled, doubled, model=moved, **settings)
+    # The bias of log mu is the last parameter of all.
+    torch.testing.assert_close(exposed[:, :-1], plain[:, :-1], rtol=0, atol=1e-5)
+    torch.testing.assert_close(exposed[:, -1] + math.log(2.0), plain[:, -1], rtol=0, atol=1e-5)
+    assert exposed_history.best_score == pytest.approx(history.best_score, rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # on a machine of one core
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_set_gives_the_same_bits_as_tensors(train, rows, workers):
+    data, validation = rows(50, weight=True, exposure=True), rows(30, seed=9, weight=True, exposure=True)
+    settings = {"seeds": (1, 2), "epochs": 2, "ema": 0.5}
+    in_memory, history = train(data, validation, **settings)
+    sets = (TensorDataset(*each.parts.values()) for each in (data, validation))
+    loaded, loaded_history = train(*sets, fit_options={"workers": workers}, **settings)
+    assert torch.equal(in_memory, loaded)
+    assert history.best_score == loaded_history.best_score
+
+
+def test_bf16_stays_close(train, rows):
+    data, validation = rows(256), rows(128, seed=4)
+    settings = {"epochs": 5, "batch_size": 32, "lr": 0.03, "ema": 0.0}
+    full, history = train(data, validation, **settings)
+    half, half_history = train(data, validation, precision="bf16", **settings)
+    assert not torch.equal(full, half)
+    assert half.dtype == torch.float32
+    first, last = half_history.epochs[0]["score"][0], half_history.best_score[0]
+    assert last < first - 0.05, "nothing was learned"
+    # bfloat16 has three digits.
+    assert last == pytest.approx(history.best_score[0], abs=0.02)
+
+
+# Threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("large", "used"), [(2**60, {1}), (1, {2})], ids=["small", "large"])
+def test_steps_and_validation_choose_their_threads(train, rows, fresh, monkeypatch, large, used):
+    monkeypatch.setattr("ddpn.runtime.threads.LARGE", large)
+    model, seen, before = fresh((1,)), set(), torch.get_num_threads()
+    compute = model.raw
+    model.raw = lambda x: seen.add(torch.get_num_threads()) or compute(x)
+    torch.set_num_threads(2)
+    try:
+        for data in (rows(32), TensorDataset(rows(32).X, rows(32).y)):
+            train(data, rows(10), model=model, seeds=(1,), epochs=1)
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == used

@@ -1,0 +1,155 @@
+"""Where a training runs, and that several processes compute what one does."""
+
+import importlib.util
+import multiprocessing
+import os
+import runpy
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ddpn.networks.training import Runtime, TrainingConfig, fit, runtime
+from ddpn.networks.training.batches import ALL, Share
+from ddpn.networks.training.loop import Training
+from ddpn.networks.training.runtime import pick_device
+from ddpn.runtime.errors import ConfigError
+
+PROGRAM = runpy.run_path(str(Path(__file__).with_name("one_training.py")))
+
+
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert pick_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device("auto") == torch.device("cuda")
+    assert pick_device(torch.device("cuda:1")) == torch.device("cuda:1")
+    assert pick_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", torch.device("cpu")], ids=str)
+def test_without_a_gpu_auto_shares_as_cpu_does(monkeypatch, device):
+    accelerate, asked = pytest.importorskip("accelerate"), []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(accelerate, "Accelerator", lambda cpu: asked.append(cpu))
+    runtime._accelerator(device)
+    assert asked == [True]
+
+
+def test_an_unknown_device_is_refused():
+    with pytest.raises(ConfigError, match="device must be auto, cpu, cuda or another device of torch, got 'abacus'"):
+        Runtime("abacus")
+
+
+def test_a_missing_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="finds no CUDA GPU here, got 'cuda'"):
+        Runtime("cuda")
+
+
+def test_one_process_has_all_rows_and_adds_nothing_up():
+    runtime, values = Runtime("cpu"), torch.ones(3)
+    runtime.add_up(values)
+    assert runtime.share == ALL
+    assert runtime.is_main
+    assert torch.equal(values, torch.ones(3))
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.bfloat16)])
+def test_the_precision_of_a_forward_pass(fresh, rows, precision, dtype):
+    with Runtime("cpu", precision).autocast():
+        assert fresh((0,)).raw(rows(4).X).dtype == dtype
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ConfigError, match="precision must be 'float32' or 'bf16', got 'fp16'"):
+        Runtime("cpu", "fp16")
+
+
+def test_two_precisions_are_refused(fresh, rows):
+    with pytest.raises(ConfigError, match="runtime must have the precision of config, bf16, got float32"):
+        fit(fresh((0,)), rows(20), None, TrainingConfig(precision="bf16"), runtime=Runtime("cpu"))
+
+
+def test_one_process_does_without_accelerate(train, rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "accelerate", None)  # to import it is an error
+    _, history = train(rows(32), precision="bf16", accumulate=2, epochs=1)
+    assert len(history.epochs) == 1
+
+
+def test_several_processes_without_accelerate_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[distributed\]'"):
+        Runtime("cpu")
+
+
+def test_more_processes_than_rows_in_a_batch_are_refused(fresh, rows):
+    runtime = Runtime("cpu")
+    runtime.share = Share(rank=1, world=5)
+    with pytest.raises(ConfigError, match="at least the number of processes, 5, got batches of 4 rows"):
+        Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), runtime)
+
+
+def test_shares_of_a_step_add_up_to_the_whole(fresh, rows):
+    """What two processes would exchange: their gradients sum to that of one, also where shares are uneven."""
+    data, config, gradients = rows(5, weight=True, exposure=True), TrainingConfig(batch_size=5, clip=None), []
+    for share in (ALL, Share(0, 2), Share(1, 2)):
+        runtime = Runtime("cpu")
+        runtime.share = share
+        training = Training(fresh((0,)), data, None, config, runtime)
+        training.train_step(next(iter(training.batches.epoch(training.state.streams))))
+        gradients.append(training.state.flat.grad.clone())
+    torch.testing.assert_close(gradients[1] + gradients[2], gradients[0])
+
+
+def free_port() -> int | None:
+    try:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            one.listen()
+            return one.getsockname()[1]
+    except OSError:
+        return None
+
+
+def shared_training(rank: int, port: int, folder: Path) -> None:
+    """What torchrun would start as process `rank` of two."""
+    torch.set_num_threads(1)  # threads of the parent are not there in a fork
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in place.items()}
+    half = Runtime("cpu", "bf16")  # a program may have runtimes of several precisions
+    assert half.share == Share(rank, 2)
+    half.wait()
+    save_file(outcome(), folder / f"weights.{rank}")
+    runtime._leave()
+
+
+def outcome() -> dict[str, torch.Tensor]:
+    model = PROGRAM["network"]()
+    epochs = PROGRAM["trained"](model).epochs
+    tensors = {name: p.detach().contiguous() for name, p in model.named_parameters()}
+    return tensors | {
+        name: torch.tensor([record[name] for record in epochs], dtype=torch.float64) for name in ("loss", "score")
+    }
+
+
+@pytest.mark.skipif(free_port() is None, reason="processes cannot communicate: no port can be opened here")
+@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
+def test_two_processes_compute_what_one_does(tmp_path):
+    import accelerate  # noqa: F401  (once, and not in every process)
+
+    fork, port = multiprocessing.get_context("fork"), free_port()
+    processes = [fork.Process(target=shared_training, args=(rank, port, tmp_path)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    alone, first, second = outcome(), load_file(tmp_path / "weights.0"), load_file(tmp_path / "weights.1")
+    for name, tensor in alone.items():
+        torch.testing.assert_close(first[name], tensor, rtol=1e-5, atol=1e-5)
+        assert torch.equal(first[name], second[name]), "the processes have drifted apart"

@@ -1,0 +1,117 @@
+"""Draws against their distributions, and these against scipy and the paper's formulas."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from ddpn.paper.datasets.simulations import SIMULATIONS, simulate
+from ddpn.runtime.errors import ConfigError
+
+names = pytest.mark.parametrize("name", SIMULATIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "sizes"),
+    [
+        ("wave", 0.0, 2 * np.pi, [800, 100, 100]),
+        ("poisson", -5.0, 5.0, [800, 100, 100]),
+        ("negative_binomial", -3.0, 3.0, [800, 100, 100]),
+        ("isolated", 3.0, 8.0, [500, 0, 0]),
+    ],
+)
+def test_the_sizes_and_ranges_of_the_paper(name, low, high, sizes):
+    data = simulate(name)
+    assert [len(part) for part in data.split] == sizes
+    x = data.x[: 498 if name == "isolated" else None]
+    assert stats.kstest(x, stats.uniform(low, high - low).cdf).pvalue > 1e-3
+    assert (data.y >= 0).all()
+    assert data.X.shape == (len(data.y), 1)
+
+
+@names
+def test_draws_follow_their_distribution(name):
+    """Randomised PIT values are uniform, overall and on either half of the inputs."""
+    data = simulate(name, n=1200, seed=7)
+    y = torch.from_numpy(data.y)
+    upper, mass = data.truth.cdf(y).numpy(), data.truth.log_prob(y).exp().numpy()
+    pit = (upper - np.random.default_rng(1).random(len(upper)) * mass)[:1200]
+    middle = data.x[:1200] < np.median(data.x)
+    for rows in (slice(None), middle, ~middle):
+        assert stats.kstest(pit[rows], "uniform").pvalue > 1e-3
+
+
+@names
+def test_the_seed_determines_the_draws(name):
+    first, again, other = (simulate(name, n=10, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.x, again.x)
+    np.testing.assert_array_equal(first.y, again.y)
+    assert not np.array_equal(first.x, other.x)
+
+
+def test_the_wave():
+    """p(30 - z) is proportional to (rate^z / z!)^5."""
+    x = np.array([0.0, 1.0, np.pi / 2, 4.0, 4.6])
+    z = np.arange(31)
+    log_p = 5 * stats.poisson.logpmf(z, (10 * np.sin(x) + 10)[:, None])
+    p = np.exp(log_p - log_p.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    dist = SIMULATIONS["wave"].distribution(x)
+    np.testing.assert_allclose(dist.mean, 30 - p @ z, rtol=1e-9)
+    np.testing.assert_allclose(dist.variance, p @ z**2 - (p @ z) ** 2, rtol=1e-6)
+
+
+def test_the_wave_where_its_rate_is_zero():
+    dist = SIMULATIONS["wave"].distribution(3 * np.pi / 2)
+    assert dist.mean.item() == 30
+    assert 0 <= dist.variance.item() < 1e-50
+    assert dist.crps(torch.tensor(30)).item() < 1e-50
+    assert dist.crps(torch.tensor(28)).item() == pytest.approx(2.0)
+
+
+def test_the_count_above_thirty_that_is_left_out():
+    z = np.arange(200)
+    log_p = 5 * stats.poisson.logpmf(z, 20.0)
+    p = np.exp(log_p - log_p.max())
+    assert p[31:].sum() / p.sum() == pytest.approx(1.7e-7, rel=0.05)
+
+
+def test_the_matched_distributions():
+    x = np.array([-3.0, -0.4, 1.5, 2.9])
+    y = np.array([[0], [1], [5], [12]])
+    of = {
+        "poisson": stats.poisson(np.exp(x / 2)),
+        "negative_binomial": stats.nbinom(x**2, 0.5),
+    }
+    for name, expected in of.items():
+        dist = SIMULATIONS[name].distribution(x)
+        np.testing.assert_allclose(dist.log_prob(torch.from_numpy(y)), expected.logpmf(y), rtol=1e-8)
+        np.testing.assert_allclose(dist.mean, expected.mean(), rtol=1e-12)
+        np.testing.assert_allclose(dist.variance, expected.var(), rtol=1e-12)
+
+
+def test_the_negative_binomial_at_zero():
+    dist = SIMULATIONS["negative_binomial"].distribution([0.0, 0.0])
+    assert dist.crps(torch.tensor([0, 3])).tolist() == pytest.approx([0.0, 3.0], abs=1e-9)
+
+
+def test_the_isolated_points():
+    data = simulate("isolated")
+    assert data.x[-2:].tolist() == [1.0, 10.0]
+    assert data.y[-2:].tolist() == [np.ceil(np.sin(1) + 15), np.ceil(10 * np.sin(10) + 15)]
+    assert {498, 499} <= set(data.split.train)
+    dist = data.distribution([1.0, 5.0, 10.0])
+    np.testing.assert_allclose(dist.mu, [16, np.ceil(5 * np.sin(5)) + 15, 10])
+    np.testing.assert_allclose(dist.gamma, [5.97, 5.25, 3.0])
+
+
+def test_added_points_stay_in_training():
+    data = simulate("isolated", n=100, shares=(0.5, 0.25, 0.25))
+    assert [len(part) for part in data.split] == [52, 25, 25]
+    assert {100, 101} <= set(data.split.train)
+    assert sorted(np.concatenate(list(data.split))) == list(range(102))
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(ConfigError, match="name must be one of wave, poisson, negative_binomial, isolated, got 'sine'"):
+        simulate("sine")

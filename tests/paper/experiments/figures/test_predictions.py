@@ -1,0 +1,183 @@
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from ddpn.distributions import NegativeBinomial, Poisson
+from ddpn.paper.datasets import split
+from ddpn.paper.datasets.splits import LARGE_SHARES, SEED
+from ddpn.paper.experiments.figures.canvas import panels
+from ddpn.paper.experiments.figures.predictions import at_quantiles, check_rows, draw_pmf, image_pmfs, pathologies, pmfs
+from ddpn.paper.experiments.results import finished_runs
+from ddpn.runtime.errors import InputError
+
+pytest.importorskip("matplotlib")
+image = pytest.importorskip("PIL.Image")
+STAYS = {"name": "length_of_stay", "features": "standard"}
+
+
+def test_rows_are_the_first_with_their_counts():
+    counts = torch.tensor([7.0, 2.0, 9.0, 2.0, 1.0, 1.0, 2.0, 3.0, 9.0, 3.0, 1.0])
+    # Sorted: 1 1 1 2 2 2 3 3 7 9 9, of which the 0.1, 0.5 and 0.95 quantiles are the places 1, 5 and 9.5 of 0 to 10.
+    assert at_quantiles(counts) == [4, 1, 2]
+
+
+def poissons(y):
+    return stats.poisson.pmf(y, [2.0, 5.0])
+
+
+def negative_binomials(y):
+    """Mean m and variance m + a m^2 is n = 1 / a, p = n / (n + m)."""
+    return stats.nbinom.pmf(y, [2.0, 4.0], [2.0 / 6.0, 4.0 / 8.0])
+
+
+@pytest.mark.parametrize(
+    ("members", "each"),
+    [
+        (Poisson(torch.tensor([2.0, 5.0])), poissons),
+        (NegativeBinomial(torch.tensor([4.0, 4.0]), torch.tensor([0.5, 0.25])), negative_binomials),
+    ],
+    ids=["poisson", "negative binomial"],
+)
+def test_members_ensemble_and_what_was_observed(members, each):
+    ax = panels(1, 1, (3.0, 2.0))[1][0, 0]
+    draw_pmf(ax, members, 60.0)
+    y = np.array([bar.get_x() + bar.get_width() / 2 for bar in ax.patches]).round()
+    expected = each(y[:, None])
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], expected.mean(1), atol=1e-6)
+    for member, line in enumerate(ax.get_lines()[:2]):
+        np.testing.assert_allclose(line.get_ydata(), expected[:, member], atol=1e-6)
+    assert expected.mean(1).sum() > 0.998
+    # What was observed is shown, however unlikely it was.
+    assert ax.get_xlim()[1] >= 60.0
+
+
+def test_rows_must_be_those_of_the_run_or_begin_with_them(declare, finish, tmp_path):
+    experiment = declare("small", simulation={"name": "wave"}, methods=["poisson"])
+    finish(experiment.runs()[0], [[0.0]])
+    (found,) = finished_runs(experiment, tmp_path)
+    counts = torch.tensor([3.0, 1.0])
+    check_rows(found, counts, np.array([3, 1]))
+    check_rows(found, counts, np.array([3, 1, 4]))
+    for known in ([3], [1, 3], [3, 2, 4]):
+        with pytest.raises(InputError, match=r"The data has changed since .*small/poisson"):
+            check_rows(found, counts, np.array(known))
+
+
+def line_of(ax, label):
+    (found,) = (line for line in ax.get_lines() if line.get_label() == label)
+    return found.get_xydata().T
+
+
+@pytest.fixture
+def patients(declare, finish):
+    """Three patients: the second has most mass below 0 and the third least, by the first member; the second differs."""
+    experiment = declare("stays", data=STAYS, methods=["beta_gaussian_0.5", "beta_ddpn_0.5"])
+    gaussian, ddpn = experiment.runs()
+    log_variance = 2 * np.log(2.0)
+    first = [[6.0, log_variance], [1.0, log_variance], [9.0, 0.0]]
+    raw = np.stack([first, np.roll(first, 1, 0)], 1)
+    finish(gaussian, np.zeros((2, 2)), raw=raw, y=[5, 2, 9])
+    counts = np.log([[5.0, 1.0], [2.0, 1.0], [8.0, 1.0]])
+    finish(ddpn, np.zeros((2, 2)), raw=np.stack([counts, counts + 1], 1), y=[5, 2, 9])
+    return experiment
+
+
+def test_the_two_patients_are_the_most_and_the_least_below_zero(patients, tmp_path):
+    left, right = pathologies(patients, tmp_path).axes
+    below = 100 * stats.norm.cdf(0, 1, 2)
+    assert left.get_title() == f"test row 1: {below:.1f}% of the Gaussian below 0"
+    assert right.get_title() == "test row 2: the Gaussian has mean 9.0, sd 1.00"
+    assert [line_of(ax, "observed")[0][0] for ax in (left, right)] == [2, 9]
+
+
+def test_cdfs_are_those_of_one_network(patients, tmp_path):
+    left, _ = pathologies(patients, tmp_path).axes
+    x, smooth = line_of(left, "β-Gaussian (0.5)")
+    np.testing.assert_allclose(smooth, stats.norm.cdf(x, 1, 2), atol=1e-6)
+    assert x[0] <= stats.norm.ppf(1e-4, 1, 2) + 1e-5
+    edge, steps = line_of(left, "β-DDPN (0.5)")
+    assert steps[0] == 0.0
+    # gamma = 1 is a Poisson.
+    np.testing.assert_allclose(steps[1:], stats.poisson.cdf(edge[1:], 2.0), atol=1e-6)
+    np.testing.assert_array_equal(edge[1:], np.arange(len(edge) - 1))
+
+
+def test_pmfs_of_members_and_of_their_ensemble(declare, finish, tmp_path):
+    experiment = declare("stays", data=STAYS, methods=["beta_ddpn_1.0"])
+    y = [1, 1, 2, 3, 3, 3, 3, 4, 5, 12]
+    raw = np.zeros((10, 2, 2))
+    raw[:, :, 0] = np.log(np.arange(2.0, 22.0)).reshape(10, 2)
+    finish(experiment.runs()[0], np.zeros((2, 2)), raw=raw, y=y)
+    axes = pmfs(experiment, tmp_path).axes
+    assert [ax.get_title() for ax in axes] == ["test row 0", "test row 3", "test row 9"]
+    assert [line_of(ax, "observed")[0][0] for ax in axes] == [1, 3, 12]
+    counts = np.array([bar.get_x() + bar.get_width() / 2 for bar in axes[1].patches]).round()
+    heights = [bar.get_height() for bar in axes[1].patches]
+    each = stats.poisson.pmf(counts[:, None], [8.0, 9.0])
+    np.testing.assert_allclose(heights, each.mean(1), atol=1e-6)
+    for member, line in enumerate(axes[1].get_lines()[:2]):
+        np.testing.assert_allclose(line.get_ydata(), each[:, member], atol=1e-6)
+    assert sum(heights) > 0.998
+
+
+N = 40
+IMAGES = {"name": "coco_people", "size": 16, "augment": False}
+
+
+@pytest.fixture
+def counts(tmp_path, monkeypatch):
+    """Counts of 40 images, each of one colour: that of image i is 6 i."""
+    folder = tmp_path / "data" / "coco_people"
+    (folder / "images").mkdir(parents=True)
+    y = np.random.default_rng(3).integers(1, 9, N)
+    for number in range(N):
+        image.new("RGB", (20, 10), (6 * number, 0, 0)).save(folder / "images" / f"{number:03}.png")
+    lines = ["image_id,person_count", *(f"{number:03},{count}" for number, count in enumerate(y))]
+    (folder / "person_counts.csv").write_text("\n".join(lines))
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
+    return y
+
+
+@pytest.fixture
+def people(declare, finish, counts):
+    """Two members, gamma = 1, whose means are the count of the image and twice that."""
+    experiment = declare("people", data=IMAGES, methods=["ddpn", "beta_ddpn_0.5"])
+    y = counts[split(N, SEED, LARGE_SHARES).test]
+    raw = np.stack([np.log([y, 2 * y]).T, np.zeros((len(y), 2))], -1)
+    finish(experiment.runs()[1], np.zeros((2, 2)), raw=raw, y=y)
+    return experiment
+
+
+def test_each_image_is_above_its_own_pmf(people, counts, tmp_path):
+    axes = np.reshape(image_pmfs(people, tmp_path).axes, (2, 3))
+    test = split(N, SEED, LARGE_SHARES).test
+    ordered = np.sort(counts[test])
+    for (above, below), quantile in zip(axes.T, (0.1, 0.5, 0.95), strict=True):
+        count = ordered[round(quantile * (len(ordered) - 1))]
+        row = np.flatnonzero(counts[test] == count)[0]
+        assert above.get_title() == f"test row {row}: {count} {'person' if count == 1 else 'people'}"
+        shown = above.get_images()[0].get_array()
+        assert shown.shape == (16, 16, 3)
+        assert (shown == [6 * test[row], 0, 0]).all()
+        y = np.array([bar.get_x() + bar.get_width() / 2 for bar in below.patches]).round()
+        expected = stats.poisson.pmf(y[:, None], [count, 2 * count]).mean(1)
+        np.testing.assert_allclose([bar.get_height() for bar in below.patches], expected, atol=1e-6)
+        (observed,) = (line for line in below.get_lines() if line.get_label() == "observed")
+        assert observed.get_xdata()[0] == count
+
+
+def test_missing_images_are_reported(people, tmp_path):
+    shutil.rmtree(tmp_path / "data" / "coco_people" / "images")
+    with pytest.raises(InputError, match=r"person_counts.csv.* 40 of 40"):
+        image_pmfs(people, tmp_path)
+
+
+def test_other_images_than_those_of_the_run_are_reported(people, tmp_path):
+    path = tmp_path / "data" / "coco_people" / "person_counts.csv"
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, *(f"{row}0" for row in rows)]))
+    with pytest.raises(InputError, match=r"The data has changed since .*beta_ddpn_0.5 was tested"):
+        image_pmfs(people, tmp_path)

@@ -1,0 +1,183 @@
+import json
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from ddpn.networks.training.loop import Training
+from ddpn.paper.experiments import inputs
+from ddpn.paper.experiments.catalogue import parse
+from ddpn.paper.experiments.inputs import rows_of
+from ddpn.paper.experiments.results import folder_of, predictions_of, result_of, state_of
+from ddpn.paper.experiments.runner import execute
+from ddpn.runtime.errors import InputError
+from ddpn.sample import Sample
+from ddpn.storage.tensor_files import read
+
+CONTENT = {
+    "title": "A test",
+    "paper": "none",
+    "simulation": {"name": "wave"},
+    "methods": ["ddpn", "gaussian", "poisson_glm"],
+    "minutes": 1,
+    "training": {
+        "epochs": 3, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [8], "members": 2
+    },
+}  # fmt: skip
+TINY = parse("tiny", CONTENT)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inputs, "TEST_ROWS", 100)
+        return rows_of(TINY)
+
+
+@pytest.fixture(scope="module")
+def done(parts, tmp_path_factory):
+    """All runs of the experiment; not to be changed."""
+    out = tmp_path_factory.mktemp("done")
+    for run in TINY.runs():
+        execute(run, parts, folder_of(run, out), "cpu")
+    return out
+
+
+@pytest.fixture
+def glm(done, tmp_path):
+    """A copy of the folder of the finished GLM, and its run."""
+    run = TINY.runs()[2]
+    return shutil.copytree(folder_of(run, done), tmp_path / "glm"), run
+
+
+def states(experiment, out):
+    return [state_of(folder_of(run, out), run) for run in experiment.runs()]
+
+
+def test_the_folder_of_a_run_holds_everything(done, tmp_path):
+    assert states(TINY, tmp_path) == ["missing"] * 3
+    for run in TINY.runs():
+        folder = folder_of(run, done)
+        assert {path.name for path in folder.iterdir()} == {
+            "config.json", "run.json", "predictions.safetensors", "weights.safetensors", "DONE"
+        }  # fmt: skip
+        assert json.loads((folder / "config.json").read_text())["settings"] == run.as_dict()
+        members = 1 if run.method.exact else 2
+        assert predictions_of(folder)["raw"].shape == (100, members, run.head.n_raw)
+        assert len(result_of(folder)["scores"]["ours"]["single"]["crps"]) == members
+        assert result_of(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
+    assert states(TINY, done) == ["done"] * 3
+
+
+def test_saved_weights_give_the_saved_predictions(glm):
+    folder, _ = glm
+    weights, kept = read(folder / "weights.safetensors")[0], predictions_of(folder)
+    again = kept["x"].double() @ weights["coef"].T + weights["intercept"]
+    assert torch.equal(again.float(), kept["raw"][:, 0])
+
+
+def test_other_settings_change_networks_but_not_a_glm(done):
+    assert states(TINY.with_training(members=3), done) == ["changed", "changed", "done"]
+
+
+def test_other_rows_are_noticed(glm, parts):
+    other = parts._replace(train=Sample(parts.train.X, parts.train.y + 1))
+    assert state_of(*glm, parts.identity) == "done"
+    assert state_of(*glm, other.identity) == "changed"
+
+
+@contextmanager
+def stopped_after(epochs, error, monkeypatch):
+    """Trainings are stopped by an error in the middle of the next epoch."""
+    usual = Training.run_epoch
+
+    def run_epoch(self):
+        if self.epoch == epochs:
+            raise error
+        return usual(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "run_epoch", run_epoch)
+        yield
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights(done, parts, tmp_path, monkeypatch):
+    run = TINY.runs()[0]
+    with stopped_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+        execute(run, parts, tmp_path, "cpu")
+    assert (tmp_path / "members-0.state").exists()
+    assert state_of(tmp_path, run) == "missing"
+    result = execute(run, parts, tmp_path, "cpu")
+    assert result["history"]["epochs"][0]["epoch"] == 1
+    resumed, whole = (read(folder / "weights.safetensors")[0] for folder in (tmp_path, folder_of(run, done)))
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+    assert not (tmp_path / "members-0.state").exists()
+
+
+def test_a_checkpoint_of_other_settings_is_not_resumed(parts, tmp_path, monkeypatch):
+    with stopped_after(1, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+        execute(TINY.runs()[0], parts, tmp_path, "cpu")
+    other = TINY.with_training(lr=2e-2).runs()[0]
+    assert execute(other, parts, tmp_path, "cpu")["settings"]["lr"] == 2e-2
+    assert state_of(tmp_path, other) == "done"
+
+
+def test_a_run_that_is_repeated_is_not_done_meanwhile(done, parts, tmp_path, monkeypatch):
+    run = TINY.runs()[0]
+    folder = shutil.copytree(folder_of(run, done), tmp_path / "again")
+    with stopped_after(1, RuntimeError("broken"), monkeypatch), pytest.raises(RuntimeError, match="broken"):
+        execute(run, parts, folder, "cpu")
+    assert result_of(folder) is None
+
+
+UNSCORED = json.dumps(dict.fromkeys(("settings", "rows", "seconds", "label")) | {"scores": {}})
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", UNSCORED, None], ids=str)
+def test_a_damaged_result_is_reported(glm, content):
+    folder, run = glm
+    path = folder / "run.json"
+    path.unlink() if content is None else path.write_text(content)
+    assert state_of(folder, run) == "damaged"
+    with pytest.raises(InputError, match=r"run.json is damaged .* Delete .* and run it again\."):
+        result_of(folder)
+
+
+def test_lost_and_truncated_files_are_reported(glm):
+    folder, run = glm
+    path = folder / "predictions.safetensors"
+    os.truncate(path, path.stat().st_size - 8)
+    with pytest.raises(InputError, match="damaged"):
+        predictions_of(folder)
+    assert state_of(folder, run) == "damaged"
+    path.unlink()
+    assert state_of(folder, run) == "damaged"
+
+
+def test_progress_is_reported_after_every_epoch(parts, tmp_path):
+    texts = []
+    execute(TINY.runs()[0], parts, tmp_path, "cpu", texts.append)
+    assert [text.split(", ")[0] for text in texts] == [f"epoch {epoch} of 3" for epoch in (1, 2, 3)]
+
+
+def test_test_rows_are_the_same_for_every_seed_and_no_training_rows(parts):
+    assert inputs.TEST_ROWS > 100
+    one, two = (rows_of(TINY.with_training(seed=seed)) for seed in (0, 1991))
+    assert one.identity == two.identity
+    assert not torch.isin(one.test.X, one.train.X).any()
+
+
+def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):
+    found = parse("tiny", CONTENT | {"methods": ["ddpn"], "grid": {"initial_gamma": [50.0]}})
+    started = []
+
+    def fit(model, *rest, **more):
+        started.append(model.projection.bias.detach().clone())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ddpn.networks.training.ensemble.fit", fit)
+    with pytest.raises(KeyboardInterrupt):
+        execute(found.runs()[0], parts, tmp_path, "cpu")
+    assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])

@@ -1,0 +1,136 @@
+"""Scores against sums over the support and closed forms of scipy, never against ddpn's own."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import Normal
+
+from ddpn.distributions import DoublePoisson, Poisson
+from ddpn.paper.experiments.scoring import score
+
+K = np.arange(400)
+Y = torch.tensor([3.0, 0.0, 7.0])
+RATES = np.array([[2.5, 4.2], [0.7, 1.6], [5.5, 9.3]])
+MEANS = np.array([[2.3, 4.4], [0.2, 1.1], [6.1, 7.6]])
+SCALES = np.array([[1.0, 0.5], [0.8, 2.0], [1.5, 0.9]])
+
+
+def crps_of(cdf, y):
+    """Sum of (F(k) - 1[k >= y])^2 over counts. cdf: (rows, K)."""
+    return np.mean(((cdf - (K[None] >= y[:, None])) ** 2).sum(1))
+
+
+def median_of(cdf):
+    return (cdf >= 0.5).argmax(1)
+
+
+def normal_crps(mean, scale, y):
+    z = (y - mean) / scale
+    return scale * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
+
+
+def double_poisson_pmf(mu, gamma):
+    """Efron's distribution, normalised by its sum."""
+    k = K.astype(float)
+    logs = gamma * (k - mu + k * np.log(mu / np.maximum(k, 1.0))) - k + k * np.log(np.maximum(k, 1.0))
+    logs -= np.array([np.sum(np.log(np.arange(1, n + 1))) for n in K])
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+@pytest.fixture
+def y():
+    return Y.numpy().astype(float)
+
+
+def test_poissons_by_the_paper_and_by_one_rule(y):
+    found = score(Poisson(torch.from_numpy(RATES)), Y.double())
+    assert set(found) == {"paper", "ours"}
+    pmf = stats.poisson.pmf(K, RATES[..., None])
+    mixture = pmf.mean(1)
+    single, whole = found["paper"]["single"], found["paper"]["ensemble"]
+    # The paper takes floor(lambda), the mode; of an ensemble the mode of the mixture.
+    assert single["mae"] == pytest.approx(np.abs(np.floor(RATES) - y[:, None]).mean(0))
+    assert whole["mae"] == pytest.approx([np.abs(mixture.argmax(1) - y).mean()])
+    assert single["crps"] == pytest.approx([crps_of(pmf[:, m].cumsum(1), y) for m in (0, 1)])
+    assert whole["crps"] == pytest.approx([crps_of(mixture.cumsum(1), y)])
+    assert single["median_precision"] == pytest.approx(np.median(1 / RATES, axis=0))
+    variance = RATES.mean(1) + RATES.var(1)
+    assert whole["median_precision"] == pytest.approx([np.median(1 / variance)])
+    ours = found["ours"]
+    assert ours["single"]["mae"] == pytest.approx(np.abs(stats.poisson.ppf(0.5, RATES) - y[:, None]).mean(0))
+    assert ours["ensemble"]["mae"] == pytest.approx([np.abs(median_of(mixture.cumsum(1)) - y).mean()])
+    assert ours["ensemble"]["nll"] == pytest.approx([-np.log(mixture[range(3), Y.long()]).mean()])
+    assert ours["single"]["nll"] == pytest.approx(-stats.poisson.logpmf(y[:, None], RATES).mean(0))
+
+
+def test_modes_and_medians_are_different():
+    """Poisson(1.7) has mode 1 and median 2."""
+    found = score(Poisson(torch.tensor([[1.7]], dtype=torch.float64)), torch.tensor([1.0]).double())
+    assert found["paper"]["single"]["mae"] == [0.0]
+    assert found["ours"]["single"]["mae"] == [1.0]
+
+
+def test_double_poissons_have_two_precisions(y):
+    gammas = np.array([[3.0, 0.5], [2.0, 1.5], [0.4, 6.0]])
+    found = score(DoublePoisson(torch.from_numpy(RATES), torch.from_numpy(gammas)), Y.double())
+    pmf = np.array(
+        [[double_poisson_pmf(m, g) for m, g in zip(*row, strict=True)] for row in zip(RATES, gammas, strict=True)]
+    )
+    mean = pmf @ K
+    variance = pmf @ K**2 - mean**2
+    assert found["paper"]["single"]["median_precision"] == pytest.approx(np.median(gammas / RATES, axis=0))
+    assert found["ours"]["single"]["median_precision"] == pytest.approx(np.median(1 / variance, axis=0), rel=1e-6)
+    total = variance.mean(1) + mean.var(1)
+    for protocol in ("paper", "ours"):
+        assert found[protocol]["ensemble"]["median_precision"] == pytest.approx([np.median(1 / total)], rel=1e-6)
+    assert found["paper"]["single"]["mae"] == pytest.approx(np.abs(pmf.argmax(2) - y[:, None]).mean(0))
+    assert found["ours"]["ensemble"]["crps"] == pytest.approx([crps_of(pmf.mean(1).cumsum(1), y)], rel=1e-6)
+
+
+def test_an_ensemble_of_gaussians_is_one_normal_in_the_paper_and_a_mixture_here(y):
+    found = score(Normal(torch.from_numpy(MEANS), torch.from_numpy(SCALES)), Y.double())
+    single, whole = found["paper"]["single"], found["paper"]["ensemble"]
+    mean, total = MEANS.mean(1), (SCALES**2).mean(1) + MEANS.var(1)
+    assert single["mae"] == pytest.approx(np.abs(MEANS - y[:, None]).mean(0))
+    assert single["crps"] == pytest.approx(normal_crps(MEANS, SCALES, y[:, None]).mean(0))
+    assert whole["mae"] == pytest.approx([np.abs(mean - y).mean()])
+    assert whole["crps"] == pytest.approx([normal_crps(mean, np.sqrt(total), y).mean()])
+    assert whole["median_precision"] == pytest.approx([np.median(1 / total)])
+    t = np.linspace(-25, 45, 500_001)
+    exact = [
+        np.trapezoid((stats.norm.cdf((t[:, None] - m) / s).mean(1) - (t >= at)) ** 2, t)
+        for m, s, at in zip(MEANS, SCALES, y, strict=True)
+    ]
+    assert found["ours"]["ensemble"]["crps"] == pytest.approx([np.mean(exact)], abs=1e-4)
+    assert found["ours"]["ensemble"]["crps"] != pytest.approx(whole["crps"], abs=1e-4)
+
+
+def test_rounded_gaussians_put_a_cell_s_mass_on_its_count(y):
+    found = score(Normal(torch.from_numpy(MEANS), torch.from_numpy(SCALES)), Y.double())["rounded"]
+    cdf = stats.norm.cdf((K + 0.5 - MEANS[..., None]) / SCALES[..., None])
+    assert found["single"]["crps"] == pytest.approx([crps_of(cdf[:, m], y) for m in (0, 1)])
+    assert found["ensemble"]["crps"] == pytest.approx([crps_of(cdf.mean(1), y)])
+    assert found["ensemble"]["mae"] == pytest.approx([np.abs(median_of(cdf.mean(1)) - y).mean()])
+    pmf = np.diff(cdf.mean(1), prepend=0.0)
+    assert found["ensemble"]["nll"] == pytest.approx([-np.log(pmf[range(3), Y.long()]).mean()])
+
+
+def test_coverage_counts_the_rows_inside_the_central_90_percent():
+    dist = Poisson(torch.full((4, 1), 10.0, dtype=torch.float64))
+    low, high = stats.poisson.ppf([0.05, 0.95], 10.0)
+    found = score(dist, torch.tensor([low - 1, low, high, high + 1]).double())
+    assert found["ours"]["single"]["coverage"] == [0.5]
+
+
+def test_a_simulation_is_compared_with_its_truth(y):
+    truth = np.array([3.0, 1.0, 8.0])
+    found = score(Poisson(torch.from_numpy(RATES)), Y.double(), Poisson(torch.from_numpy(truth)))["truth"]
+    best = crps_of(stats.poisson.cdf(K, truth[:, None]), y)
+    ours = crps_of(stats.poisson.cdf(K, RATES[..., None]).mean(1), y)
+    assert found["crps"] == pytest.approx(best)
+    assert found["crps_gap"] == pytest.approx(ours - best)
+    assert found["aleatoric_relative_error"] == pytest.approx(np.median(np.abs(RATES.mean(1) - truth) / truth))
+    assert found["epistemic"] == pytest.approx(np.median(RATES.var(1)))
+    assert found["mae"] == pytest.approx(np.abs(stats.poisson.ppf(0.5, truth) - y).mean())

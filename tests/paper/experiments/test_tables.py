@@ -1,0 +1,106 @@
+import pytest
+import torch
+
+from ddpn.paper.experiments.formats import markdown
+from ddpn.paper.experiments.results import finished_runs
+from ddpn.paper.experiments.tables import accuracy, simulation, write_tables
+from ddpn.runtime.errors import InputError
+
+METHODS = ["ddpn", "poisson", "gaussian"]
+
+
+@pytest.fixture
+def tiny(declare):
+    return declare("tiny", title="A test", simulation={"name": "wave"}, methods=METHODS)
+
+
+@pytest.fixture
+def written(finish):
+    """Returns a function that writes a finished run whose members have these absolute errors."""
+
+    return lambda run, mae, **result: finish(run, torch.zeros(len(mae), run.head.n_raw), mae=mae, result=result)
+
+
+@pytest.fixture
+def whole(tiny, written):
+    """The printed digits of ddpn and poisson are equal, gaussian is worse."""
+    for run, mae in zip(tiny.runs(), ([1.0001, 1.2], [1.2, 1.0], [2.0, 4.0]), strict=True):
+        written(run, mae)
+    return tiny
+
+
+def table(experiment, out, protocol):
+    return accuracy(experiment, finished_runs(experiment, out), protocol)
+
+
+def test_ranks_follow_the_printed_digits(whole, tmp_path):
+    rows = table(whole, tmp_path, "paper").rows
+    singles = {label: cells[0] for label, cells in rows.items()}
+    assert {label: cell.rank for label, cell in singles.items()} == {"DDPN": 1, "Poisson": 1, "Gaussian": 2}
+    assert singles["Gaussian"].value == 3.0
+    assert singles["Gaussian"].spread == pytest.approx(2**0.5)  # of 2 and 4, divided by n - 1
+    assert rows["Gaussian"][3].spread is None
+    assert all(cells[2].rank is None for cells in rows.values()), "precision has no rank"
+
+
+def test_gaussians_have_a_second_row_in_our_protocol_only(whole, tmp_path):
+    assert list(table(whole, tmp_path, "paper").rows) == ["DDPN", "Poisson", "Gaussian"]
+    rows = table(whole, tmp_path, "ours").rows
+    assert list(rows) == ["DDPN", "Poisson", "Gaussian", "Gaussian, rounded to counts"]
+    assert rows["Gaussian, rounded to counts"][0].value == pytest.approx(2.7)
+
+
+def test_nan_has_no_rank(tiny, written, tmp_path):
+    for run, mae in zip(tiny.runs(), ([float("nan")], [1.0], [2.0]), strict=True):
+        written(run, mae)
+    cells = table(tiny, tmp_path, "paper").rows
+    assert [cells[label][0].rank for label in ("DDPN", "Poisson", "Gaussian")] == [None, 1, 2]
+
+
+def test_a_half_finished_experiment_shows_its_finished_runs(tiny, written, tmp_path):
+    with pytest.raises(InputError, match=r"No finished runs in .*tiny"):
+        table(tiny, tmp_path, "paper")
+    written(tiny.runs()[1], [1.0])
+    found = table(tiny, tmp_path, "paper")
+    assert list(found.rows) == ["Poisson"]
+    assert "2 of 3 runs are not finished and not shown." in found.notes
+
+
+def test_notes_report_samples_mixed_data_and_unfinished_searches(tiny, written, tmp_path):
+    first, second, _ = tiny.runs()
+    written(first, [1.0], note="a random sample")
+    written(second, [1.0], identity=[2], history={"gradient_norm": 1e-3})
+    notes = table(tiny, tmp_path, "ours").notes
+    assert "A random sample." in notes
+    assert "80 training and 4 test rows." in notes
+    assert any("different data" in note for note in notes)
+    assert any(note.startswith("Poisson: the optimiser stopped") for note in notes)
+
+
+def test_the_numbers_of_the_paper_are_beside_ours(declare, written, tmp_path):
+    experiment = declare(
+        "tiny",
+        data={"name": "length_of_stay", "features": "standard"},
+        reference={"table": "accuracy_calibration", "dataset": "length_of_stay"},
+        methods=["poisson", "poisson_glm"],
+    )
+    for run in experiment.runs():
+        written(run, [1.0])
+    rows = table(experiment, tmp_path, "paper").rows
+    # Tables 2, 4 and 5 of the paper.
+    assert [rows["Poisson"][place].paper for place in (0, 1, 2)] == [0.664, 0.553, 0.262]
+    assert rows["Poisson GLM"][3].paper == 1.256
+    assert "**1.000** · paper 0.664" in markdown(table(experiment, tmp_path, "paper"))
+    assert all(cell.paper is None for cell in table(experiment, tmp_path, "ours").rows["Poisson"])
+
+
+def test_the_table_of_a_simulation_has_the_truth(whole, tmp_path):
+    found = simulation(whole, finished_runs(whole, tmp_path))
+    assert [cell.value for cell in found.rows["DDPN"]] == [pytest.approx(0.50005), 0.25, 0.1, 0.02]
+    assert "CRPS of the true distribution: 0.5000." in found.notes
+
+
+def test_all_tables_are_written_in_three_formats(whole, tmp_path):
+    names = {path.name for path in write_tables(whole, tmp_path)}
+    assert names == {f"table_{t}.{end}" for t in ("paper", "ours", "simulation") for end in ("md", "tex", "csv")}
+    assert (tmp_path / "tiny" / "table_ours.md").read_text().startswith("**A test (by one rule for all methods)**")

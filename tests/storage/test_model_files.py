@@ -1,0 +1,160 @@
+"""A saved model has a manifest with hashes; what does not match it is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ddpn.runtime.errors import InputError
+from ddpn.storage.model_files import check_destination, read_files, read_manifest, write_model
+
+FILES = {"weights.bin": b"\0" * 100, "glm/arrays.bin": b"12345"}
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    write_model(tmp_path / "model", FILES, {"rows": 3})
+    return tmp_path / "model"
+
+
+def test_it_is_read_as_it_was_written(saved):
+    manifest = read_manifest(saved)
+    assert (manifest["format"], manifest["rows"]) == (3, 3)
+    assert set(manifest["files"]) == set(FILES)
+    assert manifest["ddpn"]
+    assert read_files(saved, manifest) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda content: content[:-2], "truncated or changed"),
+        (lambda content: content + b"\0", "truncated or changed"),
+        (lambda content: b"", "truncated or changed"),
+        (lambda content: content[:-1] + b"\1", "truncated or changed"),
+        (None, "File not found: .*part of the saved model"),
+    ],
+    ids=["truncated", "longer", "empty", "altered", "missing"],
+)
+def test_a_damaged_file_is_refused(saved, name, damage, words):
+    content = (saved / name).read_bytes()
+    (saved / name).unlink()
+    if damage is not None:
+        (saved / name).write_bytes(damage(content))
+    with pytest.raises(InputError, match=words) as error:
+        read_files(saved, read_manifest(saved))
+    assert name in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "model.json is damaged: it is not JSON"),
+        (b"{", "model.json is damaged"),
+        (b"\xff\xfe", "model.json is damaged"),
+        (b"[1, 2]", "model.json was changed or damaged"),
+        (b"{}", "model.json was changed or damaged"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(saved, content, words):
+    (saved / "model.json").write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        read_manifest(saved)
+
+
+def test_a_changed_manifest_is_refused(saved):
+    text = (saved / "model.json").read_text()
+    (saved / "model.json").write_text(text.replace('"rows": 3', '"rows": 4'))
+    with pytest.raises(InputError, match="changed or damaged after it was saved"):
+        read_manifest(saved)
+
+
+def test_another_format_is_reported_with_its_version(saved, rewrite):
+    rewrite(saved, format=1, ddpn="0.1")
+    with pytest.raises(InputError, match=r"saved in format 1 by ddpn 0.1; this version reads format 3. Fit"):
+        read_manifest(saved)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("", "Not a saved model"), ("none", "Folder not found"), ("file", "Not a saved model")]
+)
+def test_a_folder_without_a_model_is_reported(tmp_path, path, words):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(InputError, match=words):
+        read_manifest(tmp_path / path)
+
+
+def test_a_model_is_overwritten_on_request_only(saved):
+    with pytest.raises(InputError, match="already exists"):
+        write_model(saved, {}, {})
+    assert read_manifest(saved)["rows"] == 3
+    write_model(saved, {}, {"rows": 9}, overwrite=True)
+    assert read_manifest(saved)["rows"] == 9
+    assert [path.name for path in saved.iterdir()] == ["model.json"]
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_other_folders_are_never_overwritten(tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="is not a saved model, so it is not overwritten"):
+        write_model(tmp_path / "notes", FILES, {}, overwrite=True)
+    assert (tmp_path / "notes" / "thesis.tex").read_text() == "years of work"
+    with pytest.raises(InputError, match=r"thesis.tex is a file, not a folder"):
+        check_destination(tmp_path / "notes" / "thesis.tex" / "model", overwrite=False)
+
+
+def test_a_failed_save_leaves_the_old_model(saved, monkeypatch):
+    write = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if path.name == "model.json":
+            raise OSError("No space left on device")
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_model(saved, {"weights.bin": b"new"}, {"rows": 9}, overwrite=True)
+    assert read_files(saved, read_manifest(saved)) == FILES
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_the_manifest_is_plain_json(saved):
+    assert json.loads((saved / "model.json").read_text())["rows"] == 3
+
+
+def test_every_changed_byte_is_found(saved):
+    """One bit of a byte of any file is flipped: the model is refused in one sentence."""
+    rng = np.random.default_rng(0)
+    for file in [path for path in saved.rglob("*") if path.is_file()]:
+        content = file.read_bytes()
+        for place in range(0, len(content), 1 if file.name == "model.json" else 9):
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << int(rng.integers(8))
+            file.write_bytes(damaged)
+            with pytest.raises(InputError, match=f"{file.name} (is damaged|was truncated|was changed)") as error:
+                read_files(saved, read_manifest(saved))
+            assert "\n" not in str(error.value)
+        file.write_bytes(content)
+    assert read_files(saved, read_manifest(saved)) == FILES
+
+
+def test_a_model_under_a_hidden_name_is_found_again(saved):
+    scratch = saved.parent / ".model.12345678.draft"
+    scratch.mkdir()
+    shutil.copytree(saved, scratch / "new")
+    saved.rename(scratch / "old")
+    assert read_manifest(saved)["rows"] == 3
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_what_ddpn_fit_wrote_is_not_overwritten_by_a_model_without_it(tmp_path):
+    write_model(tmp_path / "model", {**FILES, "task.json": b"{}"}, {"rows": 3})
+    with pytest.raises(InputError, match=r"it was written by `ddpn fit`, and its task\.json would be lost"):
+        write_model(tmp_path / "model", FILES, {"rows": 9}, overwrite=True)
+    assert read_manifest(tmp_path / "model")["rows"] == 3
+    write_model(tmp_path / "model", {"task.json": b"{}"}, {"rows": 9}, overwrite=True)
+    assert read_manifest(tmp_path / "model")["rows"] == 9

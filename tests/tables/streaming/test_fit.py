@@ -1,0 +1,155 @@
+"""Tests of `ddpn fit --stream`: an ordinary model folder, as good as that of a fit in memory."""
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from ddpn.cli import app
+from ddpn.metrics import crps
+from ddpn.runtime.errors import ConfigError
+from ddpn.workflow.large_tables import open_table, prepare_stream
+from ddpn.workflow.model_folder import load, read_task
+from ddpn.workflow.plan import Plan
+
+QUICK = """
+members = 2
+epochs = 8
+hidden = [32]
+likelihood = "negative_binomial"
+mix_with = []
+compare_with = ["constant"]
+drop = ["row"]
+device = "cpu"
+[training_options]
+batch_size = 256
+lr = 0.01
+"""
+MODEL = {"members": 2, "epochs": 4, "hidden": [32], "likelihood": "negative_binomial"}
+
+
+def ddpn(*arguments):
+    return CliRunner().invoke(app, [str(word) for word in arguments])
+
+
+@pytest.fixture(scope="module")
+def fits(folder, tmp_path_factory):
+    """The same fit in memory, as a stream of which all rows are sampled, and as one with 6,000 sampled rows."""
+    out = tmp_path_factory.mktemp("models")
+    (out / "quick.toml").write_text(QUICK)
+    quick = ["--target", "y", "--config", out / "quick.toml"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ddpn.tables.streaming.first_pass.SAMPLE_ROWS", 6000)
+        streamed = ddpn("fit", folder / "*.parquet", *quick, "--stream", "-o", out / "stream")
+    assert streamed.exit_code == 0, streamed.output
+    memory = ddpn("fit", *sorted(folder.iterdir()), *quick, "-o", out / "memory")
+    assert memory.exit_code == 0, memory.output
+    whole = ddpn("fit", folder, *quick, "--stream", "-o", out / "whole")
+    assert whole.exit_code == 0, whole.output
+    return out, streamed
+
+
+def test_the_folder_is_an_ordinary_model(fits, folder):
+    out, printed = fits
+    assert "9,000 rows in 3 files" in printed.output
+    task = read_task(out / "stream")
+    assert task["stream"] == {"files": 3, "rows": 9000, "streamed": 9000 - 600 - 1200, "sampled": 6000}
+    assert task["split"]["rows"] == {"train": 4200, "validation": 600, "test": 1200}
+    shown = ddpn("show", out / "stream")
+    assert "Streamed" in shown.output
+    found = ddpn("predict", out / "stream", folder / "part-1.parquet", "-o", out / "predictions.csv")
+    assert found.exit_code == 0, found.output
+    assert pl.read_csv(out / "predictions.csv").height == 3000
+
+
+def test_scores_equal_those_in_memory_within_noise(fits):
+    out, _ = fits
+    rng = np.random.default_rng(9)
+    x, z, kind = rng.normal(size=4000), rng.uniform(size=4000), rng.choice(["a", "b", "c"], 4000)
+    y = torch.from_numpy(rng.poisson(np.exp(0.5 + 0.6 * x + (kind == "a") * (z > 0.5))).astype(float))
+    new = pl.DataFrame({"x": x, "z": z, "kind": kind})
+    models = {name: load(out / name).model for name in ("stream", "whole", "memory")}
+    scores = {name: crps(model.predict_distribution(new), y).numpy() for name, model in models.items()}
+    constant = models["memory"].predictor_.members["constant"].distribution(new)
+    assert scores["whole"].mean() < 0.8 * float(crps(constant, y[:, None]).mean())
+    for name in ("stream", "whole"):
+        gain = scores["memory"] - scores[name]
+        # The seed of the networks is part of the noise: 0.5% of the CRPS.
+        assert abs(gain.mean()) < 3 * gain.std() / np.sqrt(len(y)) + 0.005 * scores["memory"].mean()
+
+
+def test_held_out_rows_are_never_streamed(folder):
+    plan = Plan(target="y", drop=("row",), model=MODEL)
+    parts = open_table([str(folder)], plan, stream=True).parts
+    prepared = prepare_stream(parts, plan)
+    chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
+    streamed, held_out = prepared.stream.sample(chunk), prepared.stream.held_out
+    known = np.concatenate([prepared.validation.X["x"].to_numpy(), prepared.test.X["x"].to_numpy()])
+    assert len(held_out) == len(known)
+    assert not np.isin(streamed.X["x"].to_numpy(), known).any()
+    assert len(np.unique(streamed.X["x"].to_numpy())) == 9000 - len(known)
+
+
+@pytest.mark.parametrize("how", ["time", "split_column"])
+def test_only_training_rows_of_the_split_are_streamed(table, tmp_path, write_parts, how):
+    words = np.where(np.arange(9000) % 5 == 0, "test", "train")
+    write_parts(table.with_columns(part=pl.Series(words)), tmp_path)
+    plan = Plan(target="y", model=MODEL, **({"time": "row"} if how == "time" else {"split_column": "part"}))
+    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).parts, plan)
+    chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
+    if how == "time":
+        assert chunk["row"].max() < 6300
+        assert len(prepared.stream) == 6300
+    else:
+        assert set(chunk["part"]) == {"train"}
+
+
+def test_a_bad_row_leaves_nothing_behind(table, tmp_path, write_parts):
+    frame = table.with_columns(y=pl.when(pl.col("row") == 8000).then(-1).otherwise(pl.col("y")))
+    write_parts(frame, tmp_path / "data")
+    found = ddpn("fit", tmp_path / "data", "--target", "y", "--stream", "-o", tmp_path / "model")
+    assert found.exit_code == 1, found.output
+    assert "part-2.parquet: target 'y' must hold non-negative integers, got -1 at row 2001" in found.output
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_cluster_cannot_stream(folder, tmp_path):
+    found = ddpn("fit", folder, "--target", "y", "--stream", "--cluster", "auto", "-o", tmp_path / "model")
+    assert found.exit_code != 0
+    assert "--cluster needs a table in memory" in found.output
+
+
+def test_a_table_that_does_not_fit_is_streamed_by_itself(folder, monkeypatch):
+    plan = Plan(target="y")
+    assert open_table([str(folder)], plan).frame.height == 9000
+    monkeypatch.setattr("ddpn.tables.streaming.memory.free_memory", lambda: 1000)
+    found = open_table([str(folder)], plan)
+    assert found.frame is None
+    assert "more than half of the free memory" in found.note
+    assert open_table([str(folder)], plan, stream=False).frame.height == 9000
+
+
+def test_few_rows_are_fitted_in_memory_and_text_files_cannot_be_streamed(table, tmp_path, write_parts):
+    write_parts(table[:2000], tmp_path)
+    found = open_table([str(tmp_path)], Plan(target="y"), stream=True)
+    assert found.frame.height == 2000
+    assert "because they are few" in found.note
+    with pytest.raises(ConfigError, match="Only Parquet files can be streamed"):
+        open_table(["a.csv"], Plan(target="y"), stream=True)
+
+
+@pytest.mark.parametrize("group", ["person", "equal-inputs"])
+def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts, group, monkeypatch):
+    person = np.random.default_rng(0).permutation(9000) % 1500
+    inputs = table[person.tolist()].select("x", "z")
+    frame = inputs.with_columns(person=pl.Series(person), y=table["y"])
+    write_parts(frame, tmp_path)
+    monkeypatch.setattr("ddpn.tables.streaming.first_pass.SAMPLE_ROWS", 6000)
+    plan = Plan(target="y", group=(group,), drop=("person",), model=MODEL)
+    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).parts, plan)
+    held_out = {*prepared.validation.X["x"], *prepared.test.X["x"]}
+    chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
+    assert not held_out & set(chunk["x"])
+    assert len(held_out) + len(set(chunk["x"])) == 1500
+    assert len(prepared.stream) == pytest.approx(6 * (1500 - len(held_out)), rel=0.05)

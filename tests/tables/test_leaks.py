@@ -1,0 +1,217 @@
+"""Columns that are nearly the target are asked about; predictors that leave the noise of counts are not.
+
+Columns that are made of the target for certain: tests/soundness/test_leaks.py.
+"""
+
+import re
+from datetime import date, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.tables.leaks import find_leaks
+from ddpn.tables.reading import read
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
+from ddpn.workflow.profiling import roles_of
+
+RNG = np.random.default_rng(1)
+
+
+def suspected(X, y, **options):
+    """Columns that are leaks, or asked about, in the order of the table."""
+    sentences = [words for each in find_leaks(X, y, **options) for words in each]
+    return [name for name in X.columns if any(re.search(rf"[Cc]olumn {name} ", words) for words in sentences)]
+
+
+def counts(mean, rows, seed=0):
+    """Counts that follow one column, log-linearly."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows)
+    return x, rng.poisson(mean * np.exp(0.7 * x)).astype(float)
+
+
+def test_a_sole_column_that_was_confirmed_is_not_asked_about():
+    x, y = counts(20.0, 400)
+    table = pl.DataFrame({"nearly": y + 0.01 * x, "y": y.astype(int)})
+    asked, confirmed = (prepare(table, Plan(target="y", use=use)) for use in ((), ("nearly",)))
+    assert any("nearly" in words for words in (*asked.leaks, *asked.warnings))
+    assert not any("nearly" in words for words in (*confirmed.leaks, *confirmed.warnings))
+
+
+# Rates ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rates():
+    """Counts with exposures, a predictor of their rate, and the exposure."""
+    rng = np.random.default_rng(5)
+    x, exposure = rng.normal(size=600), rng.uniform(1.0, 30.0, 600)
+    return x, rng.poisson(exposure * np.exp(1.0 + 0.8 * x)).astype(float), exposure
+
+
+@pytest.mark.parametrize("made", [lambda rate: rate, lambda rate: 100 * rate.round(2), lambda rate: np.log1p(rate)])
+def test_a_column_that_is_the_rate_is_found_with_the_exposure_only(rates, made):
+    x, y, exposure = rates
+    X = pl.DataFrame({"x": x, "rate": made(y / exposure)})
+    ((warning,),) = filter(None, find_leaks(X, y, exposure=exposure))
+    assert re.match(r"Column rate (is|predicts) .*the target per exposure", warning)
+    assert find_leaks(X, y) == find_leaks(X, y, exposure=np.full(600, 2.0)) == ((), ())
+
+
+def test_parts_of_the_rate_that_sum_to_it(rates):
+    _, y, exposure = rates
+    part = np.random.default_rng(0).binomial(y.astype(int), 0.5) / exposure
+    *_, warning = find_leaks(pl.DataFrame({"one": part, "two": y / exposure - part}), y, exposure=exposure).certain
+    assert "together determine the target per exposure" in warning
+
+
+@pytest.mark.parametrize("factor", [1.0, 50.0])
+def test_the_rate_that_counts_follow_is_no_leak(rates, factor):
+    x, _, exposure = rates
+    rate = factor * np.exp(1.0 + 0.8 * x)
+    y = np.random.default_rng(1).poisson(exposure * rate).astype(float)
+    assert find_leaks(pl.DataFrame({"rate": rate, "x": x}), y, exposure=exposure) == ((), ())
+
+
+# Leaks ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_nearly_is_the_target():
+    y = RNG.poisson(20, 500).astype(float)
+    noisy = y + RNG.normal(size=500)
+    r = np.corrcoef(noisy, y)[0, 1]
+    certain, (warning,) = find_leaks(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
+    assert not certain
+    assert warning.startswith(f"Column noisy predicts the target nearly without error (correlation {r:.2f}).")
+    assert warning.endswith(
+        "Is it known before the count? If not, use --drop noisy; if so, --use noisy ends this question."
+    )
+
+
+def test_parts_that_sum_to_the_target():
+    parts = RNG.poisson([8.0, 8.0], (400, 2)).astype(float)
+    X = pl.DataFrame(
+        {"casual": parts[:, 0], "other": RNG.normal(size=400), "registered": parts[:, 1], "word": ["a"] * 400}
+    )
+    ((warning,), _) = find_leaks(X, parts.sum(1))
+    assert "together determine the target" in warning
+    assert re.search("--drop (casual,registered|registered,casual);", warning)
+
+
+def test_a_large_part_of_the_target():
+    most, rest = RNG.negative_binomial(2, 2 / 202, 800), RNG.negative_binomial(1, 1 / 21, 800)
+    rest *= RNG.random(800) < 0.9
+    assert suspected(pl.DataFrame({"most": most}), (most + rest).astype(float)) == ["most"]
+
+
+def copies(y):
+    """Columns made of the counts alone."""
+    ranges = np.searchsorted(np.unique(np.quantile(y, [0.2, 0.4, 0.6, 0.8])), y)
+    return {
+        "root": np.sqrt(y),
+        "log": np.log1p(y),
+        "inverse": 1 / (1 + y),
+        "ranges": ranges,
+        "names": [f"level {value}" for value in ranges],
+        "missing": [None if value == 0 else float(value**0.3) for value in y],
+    }
+
+
+@pytest.mark.parametrize("rows", [150, 4000])
+@pytest.mark.parametrize("mean", [3.0, 40.0, 1000.0])
+def test_functions_and_ranges_of_the_target(mean, rows):
+    x, y = counts(mean, rows)
+    made = copies(y)
+    noise = {
+        "x": x,
+        "noise": RNG.normal(size=rows),
+        "word": RNG.choice(["a", "b"], rows),
+        "yes": RNG.random(rows) < 0.5,
+    }
+    assert suspected(pl.DataFrame(noise | made), y) == list(made)
+
+
+def test_a_category_that_determines_the_target():
+    level = RNG.integers(0, 30, 600)
+    y = RNG.permutation(np.arange(30) * 3.0)[level]
+    assert suspected(pl.DataFrame({"plan": [f"p{each}" for each in level]}), y) == ["plan"]
+    wrong = np.where(RNG.random(600) < 0.02, RNG.integers(0, 90, 600), y)
+    assert suspected(pl.DataFrame({"plan": [f"p{each}" for each in level]}), wrong.astype(float)) == ["plan"]
+
+
+def test_one_outlier_does_not_hide_a_leak():
+    y = counts(20.0, 500)[1]
+    y[7] = 1e12
+    assert suspected(pl.DataFrame({"log": np.log1p(y)}), y) == ["log"]
+
+
+def test_two_dates_that_are_as_far_apart_as_the_target_says():
+    days = RNG.integers(0, 2000, 400)
+    y = RNG.poisson(6.0, 400) + 1
+    start = [date(2015, 1, 1) + timedelta(days=int(day)) for day in days]
+    frame = pl.DataFrame(
+        {"arrived": start, "left": [a + timedelta(days=int(n)) for a, n in zip(start, y, strict=True)], "y": y}
+    )
+    (leak,) = prepare(frame, Plan(target="y")).leaks
+    assert "together determine the target" in leak
+    assert re.search("--drop (arrived,left|left,arrived);", leak)
+
+
+# No leaks ------------------------------------------------------------------------------------------------------------
+
+
+def test_honest_columns_are_not_suspected():
+    X = RNG.normal(size=(300, 6))
+    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(6)})
+    assert find_leaks(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == ((), ())
+    assert find_leaks(frame, np.full(300, 2.0)) == ((), ())
+
+
+@pytest.mark.parametrize("mean", [0.3, 3.0, 40.0, 1000.0, 50_000.0])
+def test_a_predictor_that_leaves_the_noise_of_counts_is_not_suspected(mean):
+    for seed, rows in enumerate([150, 4000]):
+        x, y = counts(mean, rows, seed)
+        assert suspected(pl.DataFrame({"x": x, "expected": mean * np.exp(0.7 * x)}), y) == []
+
+
+def test_groups_whose_counts_are_far_apart_are_not_suspected():
+    wrong = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        means = np.cumprod(rng.uniform(2, 15, 3))
+        group = rng.integers(0, 3, 300)
+        y = rng.poisson(means[group]).astype(float)
+        wrong += bool(suspected(pl.DataFrame({"g": [f"g{each}" for each in group]}), y))
+    assert wrong <= 1
+
+
+def test_repeated_rows_and_the_order_of_rows_raise_no_suspicion():
+    x, y = counts(5.0, 300)
+    twice = pl.DataFrame({"x": np.tile(x, 3), "code": np.tile(RNG.integers(0, 200, 300), 3)})
+    assert suspected(twice, np.tile(y, 3)) == []
+    order = np.argsort(y)
+    assert suspected(pl.DataFrame({"c": RNG.integers(0, 3, 300), "w": RNG.choice(["a", "b"], 300)}), y[order]) == []
+
+
+def test_a_column_that_is_kept_on_purpose_is_not_suspected():
+    x, y = counts(20.0, 300)
+    frame = pl.DataFrame({"x": x, "log": np.log1p(y), "y": y.astype(int)})
+    assert len(prepare(frame, Plan(target="y")).leaks) == 1
+    assert prepare(frame, Plan(target="y", use=("log",))).leaks == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "target", "drop"),
+    [
+        ("length_of_stay/los_20k.csv", "lengthofstay", ()),
+        ("bike_sharing/hour.csv", "cnt", ("casual", "registered")),
+        ("reviews/womens_clothing.csv.gz", "Rating", ("Positive Feedback Count",)),
+    ],
+)
+def test_no_column_of_a_real_table_is_suspected(data_folder, file, target, drop):
+    frame = read(str(data_folder / file))
+    roles = roles_of(frame, Plan(target=target, drop=drop))
+    sample = roles.sample(frame)
+    assert find_leaks(sample.X, sample.y) == ((), ())

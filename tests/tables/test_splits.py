@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+
+from ddpn.tables.splits import FOLDS, fold_numbers, fold_pairs, group_codes, held_out_rows, random_parts
+
+
+@pytest.mark.parametrize("rows", [2, 7, 100, 101])
+def test_folds_without_groups_have_one_size_and_depend_on_the_seed(rows):
+    found = fold_numbers(rows, FOLDS, seed=3)
+    sizes = np.bincount(found)
+    assert len(sizes) == min(rows, FOLDS)
+    assert np.ptp(sizes) <= 1
+    assert np.array_equal(found, fold_numbers(rows, FOLDS, seed=3))
+    if rows >= 100:
+        assert not np.array_equal(found, fold_numbers(rows, FOLDS, seed=4))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_stay_together_in_folds_of_similar_size(seed):
+    rng = np.random.default_rng(seed)
+    group = rng.permutation(np.repeat(np.arange(60), rng.integers(1, 12, 60))).astype(str)
+    found = fold_numbers(len(group), FOLDS, seed, group)
+    assert all(len(set(found[group == name])) == 1 for name in np.unique(group))
+    assert np.ptp(np.bincount(found)) <= 11  # the largest group at most
+
+
+def test_fewer_groups_than_folds_make_fewer_folds():
+    group = np.array(["a", "b", "a", "b", "b"])
+    assert sorted(np.bincount(fold_numbers(5, FOLDS, 0, group)).tolist()) == [2, 3]
+
+
+@pytest.mark.parametrize(("rows", "share"), [(10, 0.2), (1000, 0.1), (2, 0.9)])
+def test_a_share_of_rows_is_held_out(rows, share):
+    found = held_out_rows(rows, share, seed=1)
+    assert found.sum() == min(rows - 1, max(1, round(share * rows)))
+
+
+def test_held_out_groups_stay_together():
+    group = np.repeat(np.arange(100), 5)
+    found = held_out_rows(500, 0.1, 0, group)
+    assert found.sum() == 50
+    assert all(len(set(found[group == name])) == 1 for name in range(100))
+    assert held_out_rows(6, 0.5, 0, np.array([0, 0, 0, 0, 0, 1])).sum() in (1, 5)
+
+
+def test_codes_are_equal_within_groups():
+    codes, sizes = group_codes(4, np.array(["x", "y", "x", "x"]))
+    assert codes.tolist() == [0, 1, 0, 0]
+    assert sizes.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_parts_have_their_shares_and_whole_groups(seed):
+    rng = np.random.default_rng(seed)
+    group = rng.permutation(np.repeat(np.arange(90), rng.integers(1, 12, 90)))
+    parts = random_parts(len(group), (0.7, 0.1, 0.2), seed, group)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(group)))
+    assert sum(len(set(group[part])) for part in parts) == 90
+    assert all(abs(len(part) - share * len(group)) <= 11 for part, share in zip(parts, (0.7, 0.1, 0.2), strict=True))
+
+
+def test_random_parts_without_groups_are_a_cut_permutation():
+    parts = random_parts(103, (0.7, 0.1, 0.2), 4)
+    assert [len(part) for part in parts] == [72, 10, 21]
+    assert np.concatenate(parts).tolist() == np.random.default_rng(4).permutation(103).tolist()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_group_with_most_rows_is_in_the_first_part(seed):
+    group = np.r_[np.zeros(500), np.arange(1, 6)]
+    first, second, third = random_parts(505, (0.7, 0.1, 0.2), seed, group)
+    assert set(range(500)) <= set(first.tolist())
+    assert len(second)
+    assert len(third)
+
+
+def test_fold_pairs_are_the_rows_outside_and_inside_each_fold():
+    group = np.repeat(np.arange(20), 5)
+    pairs = fold_pairs(100, 5, 0, group)
+    assert sorted(np.concatenate([outer for _, outer in pairs]).tolist()) == list(range(100))
+    for inner, outer in pairs:
+        assert sorted([*inner.tolist(), *outer.tolist()]) == list(range(100))
+        assert not set(group[inner]) & set(group[outer])
