@@ -17,9 +17,9 @@ from ddpn.networks.training import Runtime, TrainingConfig, fit_ensemble
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
 from ddpn.networks.training.trainable import trained_tensors
 from ddpn.paper.experiments.experiment import Run
-from ddpn.paper.experiments.inputs import PARTS, Parts
 from ddpn.paper.experiments.networks import network_of
 from ddpn.paper.experiments.results import CONFIG, DONE, PREDICTIONS, RESULT, WEIGHTS
+from ddpn.paper.experiments.rows import PARTS, ExperimentRows
 from ddpn.paper.experiments.scoring import score
 from ddpn.runtime.threads import cores
 from ddpn.sample import Sample
@@ -39,7 +39,11 @@ class Trained(NamedTuple):
 
 
 def execute(
-    run: Run, parts: Parts, folder: Path, device: str = "auto", on_epoch: Callable[[str], object] = lambda text: None
+    run: Run,
+    parts: ExperimentRows,
+    folder: Path,
+    device: str = "auto",
+    on_epoch: Callable[[str], object] = lambda text: None,
 ) -> dict[str, Any]:
     """Do a run and return its result. If several processes share the training, one of them writes the files.
 
@@ -79,7 +83,7 @@ def execute(
     return result
 
 
-def _write(folder: Path, run: Run, parts: Parts, trained: Trained, result: dict[str, Any]) -> None:
+def _write(folder: Path, run: Run, parts: ExperimentRows, trained: Trained, result: dict[str, Any]) -> None:
     tensors = trained.outputs | {"y": parts.test.y}
     tensors |= {"x": parts.test.X} if parts.test.X.dim() == 2 and not parts.cached else {}
     tensors |= {} if parts.lengths is None else dict(zip(("length", "ood_length"), parts.lengths, strict=True))
@@ -96,7 +100,7 @@ def _forget_members(folder: Path) -> None:
         path.unlink()
 
 
-def _fit_glm(run: Run, parts: Parts) -> Trained:
+def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
     """Fit a GLM by maximum likelihood, without members and seeds."""
     from ddpn.estimators import CountGLM  # imports scikit-learn, which no worker needs to train networks
 
@@ -112,7 +116,7 @@ def _fit_glm(run: Run, parts: Parts) -> Trained:
     return Trained({"raw": raw.unsqueeze(1).float()}, known, history | warned)
 
 
-def _train(run: Run, parts: Parts, folder: Path, device: str, on_epoch: Callable[[str], object]) -> Trained:
+def _train(run: Run, parts: ExperimentRows, folder: Path, device: str, on_epoch: Callable[[str], object]) -> Trained:
     """Train every member; `folder` holds the finished ones until the run is done."""
     settings = run.training
     shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate")

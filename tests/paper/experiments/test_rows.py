@@ -11,14 +11,14 @@ import pytest
 import torch
 from PIL import Image
 
-from ddpn.networks.backbones import BACKBONES, text
+from ddpn.networks.backbones import text
 from ddpn.networks.training import Augmented, Runtime
 from ddpn.networks.training import ensemble as training
-from ddpn.paper.experiments import inputs, networks
-from ddpn.paper.experiments.catalogue import KINDS, experiment, parse
-from ddpn.paper.experiments.inputs import LOADERS, rows_of
+from ddpn.paper.experiments import networks
+from ddpn.paper.experiments.catalogue import experiment, parse
 from ddpn.paper.experiments.networks import features_of
 from ddpn.paper.experiments.results import FEATURES, folder_of, predictions_of
+from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runner import execute
 from ddpn.paper.experiments.tables import write_tables
 from ddpn.paper.inputs import Images
@@ -201,7 +201,7 @@ def test_images_are_trained_on(data, tmp_path, monkeypatch, augment):
     assert raw.isfinite().all()
     if augment:
         assert isinstance(rows_of(found).train, Augmented)
-        monkeypatch.setattr(inputs, "IN_MEMORY", 1000)
+        monkeypatch.setattr("ddpn.paper.experiments.rows.IN_MEMORY", 1000)
         assert isinstance(rows_of(found).train, Images)
         assert done(found, tmp_path, "from files")["raw"].isfinite().all()
 
@@ -255,11 +255,6 @@ def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
     parts = rows_of(found)
     assert (len(parts.train), len(parts.validation)) == (2 * found.training.batch_size, 64)
     assert parts.truth.batch_shape == parts.test.y.shape
-
-
-def test_every_kind_of_data_has_a_loader_and_backbones():
-    assert set(KINDS) == set(LOADERS)
-    assert {name for kind in KINDS.values() for name in kind.backbones} <= set(BACKBONES)
 
 
 @pytest.mark.parametrize(
