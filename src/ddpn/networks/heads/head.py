@@ -49,7 +49,6 @@ class Head(ABC):
     writes `forward`. Everything else has a default:
 
     - `parameter_names`, what each raw output is, in tables of coefficients: ("raw 0", "raw 1", ...);
-    - `description`, one line for help texts: the first line of the class's docstring;
     - `is_count`, whether the distribution is one of counts: whether `support` is discrete;
     - `has_glm`, whether `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
       standard errors: True;
@@ -68,7 +67,6 @@ class Head(ABC):
     n_raw: ClassVar[int]
     support: ClassVar[Any]
     parameter_names: ClassVar[tuple[str, ...]]
-    description: ClassVar[str]
     is_count: ClassVar[bool]
     has_glm: ClassVar[bool] = True
     exposure_is_total: ClassVar[bool] = False
@@ -85,8 +83,6 @@ class Head(ABC):
         if "forward" in own:  # what a base class knows about its distribution does not hold for another one
             for name in _OF_FORWARD - own.keys():
                 setattr(cls, name, vars(Head)[name])
-        if "description" not in own:
-            cls.description = (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
     @abstractmethod
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
