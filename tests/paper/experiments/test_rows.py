@@ -13,8 +13,7 @@ from PIL import Image
 
 from ddpn.networks.backbones import text
 from ddpn.networks.training import Augmented, Runtime
-from ddpn.networks.training import ensemble as training
-from ddpn.paper.experiments import networks
+from ddpn.paper.experiments import networks, runner
 from ddpn.paper.experiments.catalogue import experiment, parse
 from ddpn.paper.experiments.networks import features_of
 from ddpn.paper.experiments.results import FEATURES, folder_of, predictions_of
@@ -169,7 +168,7 @@ def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
 
 def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_path, monkeypatch):
     found, trained = reviews(model, at_once=1, members=2), []
-    parts, usual = rows_of(found), training.fit
+    parts, usual = rows_of(found), runner.fit
     expected = done(found, tmp_path, "whole", parts)
 
     def stopped(*given, **options):
@@ -178,7 +177,7 @@ def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_pa
         trained.append(given[3].seeds)
         return usual(*given, **options)
 
-    monkeypatch.setattr(training, "fit", stopped)
+    monkeypatch.setattr(runner, "fit", stopped)
     with pytest.raises(KeyboardInterrupt):
         done(found, tmp_path, "stopped", parts)
     trained.clear()

@@ -177,7 +177,7 @@ def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):
         started.append(model.projection.bias.detach().clone())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ddpn.networks.training.ensemble.fit", fit)
+    monkeypatch.setattr("ddpn.paper.experiments.runner.fit", fit)
     with pytest.raises(KeyboardInterrupt):
         execute(found.runs()[0], parts, tmp_path, "cpu")
     assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])

@@ -2,7 +2,6 @@
 
 from ddpn.networks.training.batches import Augmented, OwnRows
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.ensemble import Ensemble, fit_ensemble
 from ddpn.networks.training.loop import fit
 from ddpn.networks.training.runtime import Runtime
 from ddpn.networks.training.state import History
@@ -11,7 +10,6 @@ from ddpn.sample import Sample
 
 __all__ = [
     "Augmented",
-    "Ensemble",
     "History",
     "OwnRows",
     "RowStream",
@@ -20,5 +18,4 @@ __all__ = [
     "Streamed",
     "TrainingConfig",
     "fit",
-    "fit_ensemble",
 ]
