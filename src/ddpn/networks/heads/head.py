@@ -194,22 +194,11 @@ class Head(ABC):
         """
         rows = Rows(y, weight, exposure)
 
+        guesses = self._guesses(rows)
         with torch.no_grad():
-            losses = [(self.rows_loss(guess, rows).item(), guess) for guess in self._guesses(rows)]
-        _, best = min((pair for pair in losses if pair[0] < float("inf")), key=lambda pair: pair[0], default=losses[0])
+            losses = [rows.mean(self.loss(raw, rows.y, rows.exposure)).nan_to_num(torch.inf).item() for raw in guesses]
+        best = guesses[losses.index(min(losses))]
         return self.most_likely(rows, best, _around(best))
-
-    def rows_loss(self, raw: Tensor, rows: Rows) -> Tensor:
-        """The weighted mean loss of rows that share their raw outputs.
-
-        Parameters
-        ----------
-        raw : Tensor, shape (n_raw,)
-            Raw outputs.
-        rows : Rows
-            Counts, weights and exposures.
-        """
-        return rows.mean(self.loss(raw, rows.y, rows.exposure))
 
     def most_likely(self, rows: Rows, guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
         """The raw outputs within bounds that minimise the mean loss, searched from a guess.
@@ -223,7 +212,7 @@ class Head(ABC):
         bounds : sequence of pairs of float
             The range of each raw output.
         """
-        return fit(lambda raw: self.rows_loss(raw, rows), guess, bounds)
+        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
 
     def sample_start(self, sample: Sample) -> Tensor:
         """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
@@ -255,6 +244,7 @@ class Head(ABC):
             return min(found, key=lambda raw: float(loss(raw).nan_to_num(float("inf"))))
 
     def _guesses(self, rows: Rows) -> list[Tensor]:
+        """Raw outputs (n_raw,) from the best of which `start` searches."""
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
         spread = rows.mean((rate - mean).square())

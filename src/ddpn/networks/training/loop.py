@@ -15,7 +15,18 @@ from torch.utils.data import Dataset
 from ddpn.distributions.recording import as_recorded
 from ddpn.metrics import crps
 from ddpn.networks.model import CountModel
-from ddpn.networks.training.batches import Augmented, DatasetBatches, MemoryBatches, OwnRows, Source, parts_of
+from ddpn.networks.training.batches import (
+    Augmented,
+    DatasetBatches,
+    MemoryBatches,
+    OwnRows,
+    Source,
+    check_exposure_in_both,
+    check_sample,
+    check_source,
+    check_values,
+    parts_of,
+)
 from ddpn.networks.training.capture import CapturedSteps, can_capture
 from ddpn.networks.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.networks.training.config import TrainingConfig
@@ -23,7 +34,6 @@ from ddpn.networks.training.monitoring import EpochReport, report_epoch
 from ddpn.networks.training.runtime import Runtime
 from ddpn.networks.training.state import History, State
 from ddpn.networks.training.streamed import StreamBatches, Streamed
-from ddpn.networks.training.validation import check_exposure_in_both, check_sample, check_source, check_values
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.progress import progress_bar

@@ -16,7 +16,7 @@ from torch import Tensor
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
-from ddpn.networks.training.trainable import load_trained_tensors, trained_tensors
+from ddpn.networks.training.weights import load_trained_tensors, trained_tensors
 from ddpn.paper.experiments.experiment import Run
 from ddpn.paper.experiments.networks import network_of
 from ddpn.paper.experiments.results import CONFIG, DONE, PREDICTIONS, RESULT, WEIGHTS
