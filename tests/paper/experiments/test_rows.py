@@ -11,14 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
-from ddpn.networks.backbones import BACKBONES, text
+from ddpn.networks.backbones import text
 from ddpn.networks.training import Augmented, Runtime
-from ddpn.networks.training import ensemble as training
-from ddpn.paper.experiments import inputs, networks
-from ddpn.paper.experiments.catalogue import KINDS, experiment, parse
-from ddpn.paper.experiments.inputs import LOADERS, rows_of
+from ddpn.paper.experiments import networks, runner
+from ddpn.paper.experiments.catalogue import experiment, parse
 from ddpn.paper.experiments.networks import features_of
 from ddpn.paper.experiments.results import FEATURES, folder_of, predictions_of
+from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runner import execute
 from ddpn.paper.experiments.tables import write_tables
 from ddpn.paper.inputs import Images
@@ -169,7 +168,7 @@ def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
 
 def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_path, monkeypatch):
     found, trained = reviews(model, at_once=1, members=2), []
-    parts, usual = rows_of(found), training.fit
+    parts, usual = rows_of(found), runner.fit
     expected = done(found, tmp_path, "whole", parts)
 
     def stopped(*given, **options):
@@ -178,7 +177,7 @@ def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_pa
         trained.append(given[3].seeds)
         return usual(*given, **options)
 
-    monkeypatch.setattr(training, "fit", stopped)
+    monkeypatch.setattr(runner, "fit", stopped)
     with pytest.raises(KeyboardInterrupt):
         done(found, tmp_path, "stopped", parts)
     trained.clear()
@@ -201,7 +200,7 @@ def test_images_are_trained_on(data, tmp_path, monkeypatch, augment):
     assert raw.isfinite().all()
     if augment:
         assert isinstance(rows_of(found).train, Augmented)
-        monkeypatch.setattr(inputs, "IN_MEMORY", 1000)
+        monkeypatch.setattr("ddpn.paper.experiments.rows.IN_MEMORY", 1000)
         assert isinstance(rows_of(found).train, Images)
         assert done(found, tmp_path, "from files")["raw"].isfinite().all()
 
@@ -255,11 +254,6 @@ def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
     parts = rows_of(found)
     assert (len(parts.train), len(parts.validation)) == (2 * found.training.batch_size, 64)
     assert parts.truth.batch_shape == parts.test.y.shape
-
-
-def test_every_kind_of_data_has_a_loader_and_backbones():
-    assert set(KINDS) == set(LOADERS)
-    assert {name for kind in KINDS.values() for name in kind.backbones} <= set(BACKBONES)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, Runtime, TrainingConfig, fit
 from ddpn.networks.training.loop import Training
-from ddpn.networks.training.trainable import Buffers
+from ddpn.networks.training.weights import Buffers
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
 

@@ -98,7 +98,7 @@ def test_available_files_have_their_own_rows_and_license(folder):
     [
         ("bike_sharing", "bike_sharing/hour.csv", "instant\n1\n", "must have the SHA-256"),
         ("length_of_stay", "length_of_stay/LengthOfStay.csv", "eid\n1\n", "must have the SHA-256"),
-        ("length_of_stay", "length_of_stay/los_20k.csv", "eid\n1\n", "got missing asthma"),
+        ("length_of_stay", "length_of_stay/los_20k.csv", "eid\n1\n", "got no asthma"),
         ("reviews", "reviews/womens_clothing.csv.gz", "Rating", "must have a column Review Text"),
         ("coco_people", "coco_people/person_counts.csv", "image_id,person_count\n01,4\n", "1 of 1, such as 01"),
     ],

@@ -36,7 +36,7 @@ IN_MEMORY = 2**30
 Source = Sample | Augmented | TorchDataset
 
 
-class Parts(NamedTuple):
+class ExperimentRows(NamedTuple):
     """The rows of an experiment, and for simulations the true distribution of the test counts.
 
     Without validation rows a training keeps its last epoch: training rows would select one that ignores hard points.
@@ -67,7 +67,7 @@ class Parts(NamedTuple):
         return [fingerprint(tensor) for tensor in found + ([] if self.ood is None else [self.ood])]
 
 
-def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> Parts:
+def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> ExperimentRows:
     """Load or simulate the rows; if the network has a frozen part, its features, which are kept in the folder `keep`.
 
     `copies` is the number of processes on this machine that do so at the same time.
@@ -85,7 +85,9 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
     return parts if trunk is None else _with_features(parts, trunk, runtime, keep, copies)
 
 
-def _with_features(parts: Parts, trunk: nn.Module, runtime: Runtime, keep: Path | None, copies: int) -> Parts:
+def _with_features(
+    parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, keep: Path | None, copies: int
+) -> ExperimentRows:
     """The features of the rows where these are in memory and the features fit there, too; else the rows."""
     if not isinstance(parts.train, Sample) or not isinstance(parts.validation, Sample):
         return parts
@@ -103,7 +105,7 @@ def _with_features(parts: Parts, trunk: nn.Module, runtime: Runtime, keep: Path 
     )
 
 
-def _shortened(parts: Parts, rows: int) -> Parts:
+def _shortened(parts: ExperimentRows, rows: int) -> ExperimentRows:
     """The first `rows` training rows and a few of the others."""
     return parts._replace(
         train=_first(parts.train, rows),
@@ -121,12 +123,12 @@ def _first(rows: Any, n: int) -> Any:
     return rows.rows(slice(n)) if isinstance(rows, Sample) else rows.rows(range(min(n, len(rows))))
 
 
-def _simulated(name: str) -> Parts:
+def _simulated(name: str) -> ExperimentRows:
     drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
     train, validation = drawn.split.train, drawn.split.validation
     rows = [Sample(_floats(drawn.X[part]), _floats(drawn.y[part])) for part in (train, validation) if len(part)]
     note = f"{len(train)} training rows, scored on {len(fresh.y)} fresh ones"
-    return Parts(
+    return ExperimentRows(
         rows[0], rows[1] if len(rows) > 1 else None, Sample(_floats(fresh.X), _floats(fresh.y)), note, fresh.truth
     )
 
@@ -147,19 +149,19 @@ def _load(source: Mapping[str, Any]) -> Any:
     return data
 
 
-def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any) -> Parts:
+def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any) -> ExperimentRows:
     """The rows of a data set, with their inputs as tensors."""
     found = {name: data.part(name, features) for name in PARTS}
     rows: Any = {name: Sample(encode(inputs), _floats(y)) for name, (inputs, y) in found.items()}
-    return Parts(**rows, note=data.note, **more)
+    return ExperimentRows(**rows, note=data.note, **more)
 
 
-def _table(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
+def _table(experiment: Experiment, data: Dataset, keep: Path | None) -> ExperimentRows:
     source: Any = experiment.data
     return _parts(data, lambda table: _floats(table.to_numpy()), source["features"])
 
 
-def _texts(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
+def _texts(experiment: Experiment, data: Dataset, keep: Path | None) -> ExperimentRows:
     source, backbone = experiment.data or {}, experiment.backbone or {}
     length = source["max_length"]
     if experiment.dry_steps and "config" in backbone:
@@ -188,7 +190,7 @@ def _hashed(texts: list[str], length: int, words: int) -> Tensor:
     return found
 
 
-def _images(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
+def _images(experiment: Experiment, data: Dataset, keep: Path | None) -> ExperimentRows:
     """Decoded once into memory; very many training images with augmentation are read again in every epoch."""
     source: Any = experiment.data
     files = {name: data.images(name, size=source["size"]) for name in PARTS}
@@ -199,10 +201,10 @@ def _images(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
     else:
         known = Sample(*decoded(files["train"]))
         rows["train"] = Augmented(known, auto_augment) if source["augment"] else known
-    return Parts(**rows, note=data.note)
+    return ExperimentRows(**rows, note=data.note)
 
 
-def _clouds(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
+def _clouds(experiment: Experiment, data: Dataset, keep: Path | None) -> ExperimentRows:
     return _parts(data, lambda beams: beams, classes=len(data.classes))
 
 
