@@ -83,14 +83,16 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
     fractional = str(plan.model.get("fractional", "error"))
     sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=plan.count_range)
-    warnings: list[str] = []
+    warnings = roles.without_target(frame.height - len(sample))
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
     )
     kept = sample.is_used
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
-        frame, sample = frame.filter(kept), sample.rows(kept)
+        sample = sample.rows(kept)
+    if len(sample) < frame.height:
+        frame = frame[sample.labels - 1]
     timed = roles.times(frame, plan.time)
     split = split_rows(timed, plan, sample.labels, sample.group)
     warnings += missing_sentences(frame, plan.group, roles.missing)
