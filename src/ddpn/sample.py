@@ -315,8 +315,8 @@ def _looks_like(fractions: np.ndarray) -> str:
     if (4.0 * fractions == np.floor(4.0 * fractions)).all():
         return " Halves and quarters look like means of several counts: use the counts themselves if you have them."
     return (
-        " Values with many decimals look like a weight or a rate, not a count: if counts were divided by a known scale, "
-        "pass the counts, and the scale as the exposure."
+        " Values with many decimals look like a weight or a rate, not a count: if counts were divided by a known "
+        "scale, pass the counts, and the scale as the exposure."
     )
 
 

@@ -114,9 +114,9 @@ def _why_useless(values: Any, column: Column, distinct: int, plan: Plan) -> str:
 def _row_numbers(numbers: np.ndarray, name: str) -> str:
     """Words about distinct integers that number the rows: 1, 2, 3, ... in any order, or some of these in their order.
 
-    Rows that are left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a straight
-    line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that, and a period of
-    time may matter, so it is recognised by its name.
+    Rows that are left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a
+    straight line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period
+    of time may matter, so it is recognised by its name.
     """
     rows = len(numbers)
     if rows >= _ID_ROWS and np.ptp(numbers) == rows - 1:

@@ -11,11 +11,12 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer, is_number
 from ddpn.sample import check_vector, labels_at, row_count, row_labels
 from ddpn.tables.encoding.column_plan import ColumnPlan
-from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, has_effects, random_folds
+from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, has_effects
 from ddpn.tables.encoding.fitting import Encoded, add_bins, add_steps, fit_columns, level_effects
 from ddpn.tables.encoding.kinds import kind_of, read_as_fitted
 from ddpn.tables.encoding.level_effects import targets_of
 from ddpn.tables.encoding.table import Column, read_table
+from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
@@ -152,7 +153,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         target = _checked_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
-        folds = random_folds(rows) if fold is None else _checked_fold(fold, rows)
+        folds = fold_numbers(rows, FOLDS, 0) if fold is None else _checked_fold(fold, rows)
         return OutOfFoldEffects(self, X, target, weight, scale, folds).inputs(X, folds)
 
     def set_columns(self, columns: list[Encoded]) -> None:
