@@ -5,6 +5,7 @@ import csv
 import io
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,6 +73,9 @@ class Table:
         self.sources = [str(path) for path in find_files(sources)]
         if STDIN in self.sources and len(self.sources) > 1:
             raise InputError("Standard input must be the only table.")
+        repeated = [source for source, times in Counter(self.sources).items() if times > 1]
+        if repeated:
+            raise InputError(f"Files must be given once, got {listed(repeated, 3)} twice.")
         self.paths = [os.path.abspath(source) for source in self.sources]
         self._files = [_opened(source, as_text) for source in self.sources]
         self.rows = sum(file.rows for file in self._files)

@@ -1,8 +1,9 @@
-"""Fits to many Parquet files: in memory where they fit, else a sample of rows and a stream of all of them.
+"""Fits to many files: in memory where they fit, else a sample of rows and a stream of all of them.
 
 Imports no torch.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,23 +11,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.validation import check_column, listed
 from ddpn.sample import Sample
 from ddpn.storage.files import sha256
 from ddpn.tables.cells import polars
-from ddpn.tables.reading import PARQUET, STDIN, find_files, is_pattern, read
+from ddpn.tables.reading import is_pattern, read
 from ddpn.tables.roles import Roles
 from ddpn.tables.row_groups import group_labels_of, is_by_inputs
-from ddpn.tables.streaming import fits_memory, sampled_rows, shuffled_chunks
+from ddpn.tables.streaming import fits_memory, free_memory, sampled_rows, shuffled_chunks
 from ddpn.tables.table import Table
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, prepare
+from ddpn.workflow.profiling import check_columns
 from ddpn.workflow.splitting import parts_of_column, times_of
 
 #: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
 _TRAINED_ROWS, _PASSES = 5_000_000, 5.0
+#: How many times as large as a compressed file its rows may be in memory.
+_EXPANSION = 10
 
 
 class Source(NamedTuple):
@@ -133,70 +136,32 @@ def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, v
     verbose : bool
         Show progress.
     """
-    single = len(sources) == 1 and (sources[0] == STDIN or not _is_folder_or_pattern(sources[0]))
-    if single and not (sources[0].lower().endswith(PARQUET) and (stream or _is_large(sources[0]))):
-        if stream:
-            raise ConfigError(f"Only Parquet files can be streamed, got {sources[0]}. Convert it first.")
+    is_alone = len(sources) == 1 and not os.path.isdir(sources[0]) and not is_pattern(sources[0])
+    if is_alone and not stream and (stream is False or not _may_be_large(sources[0])):
         return Source(read(sources[0], plan.category), None, "")
-    table = Table(_parquet_files(sources))
-    if stream is False or (stream is None and fits_memory(table)):
-        return Source(checked_rows(table, plan, np.arange(table.rows), verbose).frame, None, "")
-    if table.rows * sum(plan.shares[:2]) <= SMALL_ROWS:
-        frame = checked_rows(table, plan, np.arange(table.rows), verbose).frame
-        return Source(frame, None, f"{table.rows:,} rows are fitted in memory, because they are few.")
+    table = Table(sources, plan.category)
+    is_small = table.rows * sum(plan.shares[:2]) <= SMALL_ROWS
+    if is_small or not (stream or (stream is None and not fits_memory(table))):
+        note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
+        return Source(checked_rows(table, plan, np.arange(table.rows), verbose)[0], None, note)
     why = "as requested" if stream else "because they would take more than half of the free memory"
     size = f"{table.rows:,} rows in {len(table.sources):,} files"
     size += f", about {table.rows * table.row_bytes() / 2**30:.2g} GiB"
     return Source(None, table, f"{size}, are streamed, {why}.")
 
 
-def _is_folder_or_pattern(source: str) -> bool:
-    from os.path import isdir
-
-    return isdir(source) or is_pattern(source)
-
-
-def _is_large(source: str) -> bool:
-    """Whether a single Parquet file is too large; one that is missing or damaged is reported where it is read."""
-    from os.path import getsize, isfile
-
-    # A file of some MB needs no look at its description.
-    return isfile(source) and getsize(source) >= 2**25 and not fits_memory(Table([source]))
+def _may_be_large(source: str) -> bool:
+    """Whether a file, which may be compressed, might not fit into memory; standard input is always read."""
+    free = free_memory()
+    return free is not None and os.path.isfile(source) and _EXPANSION * os.path.getsize(source) > free
 
 
-def _parquet_files(sources: Sequence[str]) -> list[str]:
-    """The files of a table in several parts."""
-    found = find_files(sources, PARQUET)
-    for path in found:
-        if not path.is_file():
-            raise InputError(f"File not found: {path}")
-        if path.suffix.lower() not in PARQUET:
-            raise InputError(f"Several files must be Parquet files, got {path}. Convert it, or fit it alone.")
-    repeated = sorted({str(path) for path in found if found.count(path) > 1})
-    if repeated:
-        raise InputError(f"Files must be given once, got {listed(repeated, 3)} twice.")
-    return [str(path) for path in found]
+def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = False) -> tuple[Any, int]:
+    """Check all rows of a table, with errors that name the file and its row.
 
-
-class Checked(NamedTuple):
-    """Rows of a table of which all rows were checked; `used` of them have a count and a weight above 0."""
-
-    frame: Any
-    used: int
-
-
-def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = False) -> Checked:
-    """Check all rows of a table, and return those with these numbers, which are sorted.
-
-    Errors name the file and its row.
+    Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
     """
-    named = {
-        "target": plan.target, "exposure": plan.exposure, "weight": plan.weight, "upper": plan.upper_column,
-        "censored": plan.censored, "split": plan.split_column, "time": plan.time,
-    }  # fmt: skip
-    for role, name in named.items():
-        if name is not None:
-            check_column(name, list(table.schema), role, InputError)
+    check_columns(list(table.schema), plan)
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
     frames, used = [], 0
     with progress_bar("Checking rows", table.rows, verbose) as bar:
@@ -209,7 +174,7 @@ def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = 
             bar.advance(frame.height)
     if not used and plan.weight is not None:
         raise InputError(f"weight {plan.weight!r} must be positive in some row, got zero weights only.")
-    return Checked(polars().concat(frames, rechunk=True), used)
+    return polars().concat(frames, rechunk=True), used
 
 
 def _used_rows(frame: Any, plan: Plan, roles: Roles, start: int) -> int:
@@ -243,8 +208,6 @@ def prepare_stream(table: Table, plan: Plan, verbose: bool = False) -> Prepared:
     Prepared
         With a `stream` of the training rows.
     """
-    for name in () if is_by_inputs(plan.group, list(table.schema)) else plan.group:
-        check_column(name, list(table.schema), "group", InputError)
     numbers = sampled_rows(table, plan.seed)
     frame, used = checked_rows(table, plan, numbers, verbose)
     prepared = prepare(frame, plan)

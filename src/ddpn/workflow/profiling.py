@@ -1,6 +1,7 @@
 """Profile a table before fitting: what each column is, and which are useless."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,17 +27,21 @@ _TIME_NAMES = re.compile(
 )
 
 
+def check_columns(columns: Sequence[str], plan: Plan) -> None:
+    """Raise an `InputError` for a column that the plan names and a table does not have."""
+    roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
+    given = {role: getattr(plan, role) for role in roles}
+    named = [(role, name) for role, name in given.items() if isinstance(name, str)]
+    named += [(role, name) for role in ("drop", "use", "category") for name in getattr(plan, role)]
+    if not is_by_inputs(plan.group, columns):
+        named += [("group", name) for name in plan.group]
+    for role, name in named:
+        check_column(name, columns, role, InputError)
+
+
 def roles_of(frame: Any, plan: Plan) -> Roles:
     """What each column is for; `drop` and `use` override what is found."""
-    for role, names in (("drop", plan.drop), ("use", plan.use), ("category", plan.category)):
-        for name in names:
-            check_column(name, frame.columns, role, InputError)
-    for role in ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups"):
-        name = getattr(plan, role)
-        if isinstance(name, str):
-            check_column(name, frame.columns, role, InputError)
-    for name in () if is_by_inputs(plan.group, frame.columns) else plan.group:
-        check_column(name, frame.columns, "group", InputError)
+    check_columns(frame.columns, plan)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
     columns = tuple(_column(frame[name], plan, missing) for name in frame.columns if name not in special)

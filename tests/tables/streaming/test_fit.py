@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.metrics import crps
-from ddpn.runtime.errors import ConfigError
 from ddpn.workflow.large_tables import open_table, prepare_stream
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
@@ -129,13 +129,26 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(folder, monkeypatch):
     assert open_table([str(folder)], plan, stream=False).frame.height == 9000
 
 
-def test_few_rows_are_fitted_in_memory_and_text_files_cannot_be_streamed(table, tmp_path, write_parts):
+def test_few_rows_are_fitted_in_memory(table, tmp_path, write_parts):
     write_parts(table[:2000], tmp_path)
     found = open_table([str(tmp_path)], Plan(target="y"), stream=True)
     assert found.frame.height == 2000
     assert "because they are few" in found.note
-    with pytest.raises(ConfigError, match="Only Parquet files can be streamed"):
-        open_table(["a.csv"], Plan(target="y"), stream=True)
+
+
+def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("ddpn.tables.table.SMALL", 0)
+    monkeypatch.setattr("ddpn.tables.table.ROWS", 1000)
+    table.write_csv(tmp_path / "a.csv")
+    plan = Plan(target="y", model=MODEL)
+    found, expected = (
+        prepare_stream(open_table([str(source)], plan, stream=True).table, plan)
+        for source in (tmp_path / "a.csv", folder)
+    )
+    assert_frame_equal(found.sample.X, expected.sample.X)
+    assert len(found.stream) == len(expected.stream)
+    chunks = [next(each.stream.chunks(len(each.stream), seed=0)).sort("x") for each in (found, expected)]
+    assert_frame_equal(*chunks)
 
 
 @pytest.mark.parametrize("group", ["person", "equal-inputs"])

@@ -3,10 +3,11 @@
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from polars.testing import assert_frame_equal
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables import streaming
-from ddpn.tables.reading import PARQUET, find_files
+from ddpn.tables.reading import find_files
 from ddpn.tables.table import Table
 from ddpn.workflow.large_tables import open_table
 from ddpn.workflow.plan import Plan
@@ -43,16 +44,20 @@ def test_hidden_files_and_folders_are_no_tables(folder, tmp_path):
     (tmp_path / "more.parquet").mkdir()
     for name in ("_metadata.parquet", ".part.parquet", "b.PQ", "a.csv"):
         (tmp_path / name).write_bytes(b"")
-    assert find_files([str(tmp_path)], PARQUET) == [tmp_path / "b.PQ"]
     assert find_files([str(tmp_path)]) == [tmp_path / "a.csv", tmp_path / "b.PQ"]
 
 
-def test_a_folder_without_parquet_files_and_other_formats_are_refused(tmp_path, folder):
-    with pytest.raises(InputError, match=r"is a folder without a file that ends in \.parquet or \.pq"):
+def test_a_folder_without_tables_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("y\n1\n")
+    with pytest.raises(InputError, match=r"is a folder without a file that ends in \.parquet or \.pq or \.csv"):
         open_table([str(tmp_path)], Plan(target="y"))
-    (tmp_path / "a.csv").write_text("y\n1\n")
-    with pytest.raises(InputError, match=r"must be Parquet files, got .*a\.csv"):
-        open_table([str(tmp_path / "a.csv"), str(folder)], Plan(target="y"))
+
+
+def test_files_of_different_formats_are_one_table(table, tmp_path):
+    table[:5000].write_parquet(tmp_path / "a.parquet")
+    table[5000:].write_csv(tmp_path / "b.csv")
+    found = open_table([str(tmp_path)], Plan(target="y")).frame
+    assert_frame_equal(found, table)
 
 
 @pytest.mark.parametrize(
