@@ -117,13 +117,10 @@ class Roles:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Roles":
-        columns = tuple(Column.from_dict(column) for column in plain["columns"])
-        formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
-        missing = tuple(plain.get("missing", MISSING))
-        target, exposure, weight = (plain[role] for role in ("target", "exposure", "weight"))
-        groups, upper, censored = (plain.get(role) for role in ("groups", "upper", "censored"))
-        group = tuple(plain.get("group", ()))
-        return cls(target, exposure, weight, columns, missing, formats, groups, upper, censored, group)
+        read = dict(plain)
+        read["columns"] = tuple(Column.from_dict(column) for column in plain["columns"])
+        read["formats"] = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
+        return cls(**read | {name: tuple(plain[name]) for name in ("missing", "group") if name in plain})
 
     # Reading a table by them -------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
     if plan.split_column is not None:
         return _by_column(frame, plan, labels, group)
     if plan.time is not None:
-        return _by_time(frame, plan, labels) if group is None else _by_group_starts(frame, plan, labels, group)
+        return _by_time(frame, plan, labels, group)
     parts = _without_few(SplitRows(*random_parts(frame.height, plan.shares, plan.seed, group)))
     if group is None:
         return Split(parts, f"at random by seed {plan.seed}")
@@ -126,53 +126,44 @@ def _check_undivided(plan: Plan, parts: SplitRows, group: np.ndarray, labels: np
         raise InputError(f"{must}, {got}. Correct that column, or leave out --group.")
 
 
-def _by_group_starts(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray) -> Split:
-    """Groups whose first row is among the last are the test groups; a training row is earlier than all of their rows.
+def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> Split:
+    """The last rows are the test rows, those before them validation rows; rows of one time stay together.
 
-    Rows of training groups that are as late as rows of validation or test groups are left out, as those of validation
-    groups that are as late as rows of test groups.
+    With groups, those whose first row is among the last are the test groups. A training row is then earlier than all
+    rows of validation and test groups, and a validation row than those of test groups: later rows are left out.
     """
     series = times_of(frame, str(plan.time), labels)
     time = series.rank("dense").to_numpy().astype(np.int64)
-    codes, sizes = group_codes(len(group), group)
+    codes, sizes = group_codes(len(time), group)
     start = np.full(len(sizes), time.max())
     np.minimum.at(start, codes, time)
     begins = start[codes]
     order = np.argsort(begins, kind="stable")
     firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
-    cuts = [_cut(firsts, frame.height * share) for share in np.cumsum(plan.shares)[:2]]
-    if cuts[0] == 0 or cuts[1] in (cuts[0], frame.height):
-        got = f"got {len(firsts)} different first times of {len(sizes):,} groups"
-        remedy = "Use --time alone to test on later rows of known groups, or --group alone to test on new groups."
-        raise InputError(f"time {plan.time!r} must have groups that begin at different times, {got}. {remedy}")
+    cuts = [int(firsts[np.abs(firsts - frame.height * share).argmin()]) for share in np.cumsum(plan.shares)[:2]]
+    if cuts[0] == 0 or (group is not None and cuts[1] == cuts[0]):
+        _raise_few_times(plan, len(firsts), frame.height, None if group is None else len(sizes))
     parts = _without_few(SplitRows(*np.split(order, cuts)))
+    begin = series[int(order[cuts[1]])]
+    if group is None:
+        return Split(parts, f"by time: the test rows are those from {plan.time} = {begin} on")
     ends = begins[order][[len(parts.train), len(parts.train) + len(parts.validation)]]
     kept = SplitRows(
         parts.train[time[parts.train] < ends[0]], parts.validation[time[parts.validation] < ends[1]], parts.test
     )
     left = frame.height - sum(map(len, kept))
-    how = f"by time: the test rows are those with {group_words(plan.group)} that begin from {plan.time} = "
-    how += f"{series[int(order[cuts[1]])]} on; {left:,} later rows of groups that began earlier are left out"
+    how = f"by time: the test rows are those with {group_words(plan.group)} that begin from {plan.time} = {begin} on; "
+    how += f"{left:,} later rows of groups that began earlier are left out"
     return Split(kept, how, meaning_of(plan.group, in_time=True))
 
 
-def _by_time(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
-    """The last rows are the test rows, those before them validation rows; rows of one time stay together."""
-    series = times_of(frame, str(plan.time), labels)
-    order = series.arg_sort().to_numpy()
-    times = series.gather(order)
-    starts = np.flatnonzero(np.r_[True, (times != times.shift(1)).fill_null(True).to_numpy()[1:]])
-    cuts = [_cut(starts, frame.height * share) for share in np.cumsum(plan.shares)[:2]]
-    if cuts[0] in (0, frame.height) or cuts[1] == frame.height:
-        got = f"got {len(starts)} different times in {frame.height} rows"
+def _raise_few_times(plan: Plan, times: int, rows: int, groups: int | None) -> NoReturn:
+    if groups is None:
+        got = f"got {times} different times in {rows} rows"
         raise InputError(f"time {plan.time!r} must have enough distinct values for three parts, {got}.")
-    parts = _without_few(SplitRows(*np.split(order.astype(np.int64), cuts)))
-    return Split(parts, f"by time: the test rows are those from {plan.time} = {times[cuts[1]]} on")
-
-
-def _cut(starts: np.ndarray, wanted: float) -> int:
-    """The start of a time that is nearest to the wanted row."""
-    return int(starts[np.abs(starts - wanted).argmin()])
+    got = f"got {times} different first times of {groups:,} groups"
+    remedy = "Use --time alone to test on later rows of known groups, or --group alone to test on new groups."
+    raise InputError(f"time {plan.time!r} must have groups that begin at different times, {got}. {remedy}")
 
 
 def times_of(frame: Any, name: str, labels: np.ndarray, of_text: bool = False) -> Any:

@@ -11,6 +11,7 @@ from ddpn.tables.encoding.categorical import CategoricalColumn, fit_category
 from ddpn.tables.encoding.level_effects import LevelEffects, Targets, fit_effects
 from ddpn.tables.encoding.numeric import (
     MAX_CODES,
+    Distinct,
     NumericColumn,
     bin_edges,
     every_step,
@@ -18,9 +19,8 @@ from ddpn.tables.encoding.numeric import (
     fit_number,
     integer_codes,
 )
-from ddpn.tables.encoding.splits import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
+from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
 from ddpn.tables.encoding.table import Column
-from ddpn.tables.encoding.weighted import Distinct
 
 Encoded = NumericColumn | CategoricalColumn
 
