@@ -94,8 +94,8 @@ def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):
     other = pickle.loads(pickle.dumps(table))
     for block, place in zip(blocks[::-1], places[::-1], strict=True):
         assert_frame_equal(other.block(place), block)
-        assert place.extent.rows == block.height
-        assert place.first == place.extent.start == block["a"][0] + 60 * (place.first >= 60)
+        assert place.rows == block.height
+        assert place.first == place.start == block["a"][0] + 60 * (place.first >= 60)
 
 
 def test_quoted_cells_with_line_ends_stay_whole(tmp_path):

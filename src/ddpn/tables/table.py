@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,21 +33,18 @@ _SAMPLE, _LONGEST_CELL, _SMALLEST = 2**18, 2**26, 2**16
 _TEXT_BYTES = 32
 
 
-class Extent(NamedTuple):
-    """Where a block lies in its file: positions of its begin and end, the rows before it, and its rows."""
+class Place(NamedTuple):
+    """Where a block of rows is: positions of its begin and end in a file, its rows, and the rows of the file before it.
+
+    `file` is the number of the file, and `first` the number of rows of all files before the block.
+    """
 
     begin: int
     end: int
-    start: int
     rows: int
-
-
-class Place(NamedTuple):
-    """A block: the number of its file, where it lies there, and the rows of all files before it."""
-
-    file: int
-    extent: Extent
-    first: int
+    start: int
+    file: int = 0
+    first: int = 0
 
 
 class Table:
@@ -105,17 +103,17 @@ class Table:
 
     def places(self) -> list[Place]:
         """Where all blocks are, in order."""
-        found, first = [], 0
-        for number, file in enumerate(self._files):
-            for extent in file.extents():
-                found.append(Place(number, extent, first))
-                first += extent.rows
-        return found
+        before = accumulate((file.rows for file in self._files), initial=0)
+        return [
+            place._replace(file=number, first=rows + place.start)
+            for number, (file, rows) in enumerate(zip(self._files, before, strict=False))
+            for place in file.places()
+        ]
 
     def block(self, place: Place, columns: Sequence[str] | None = None) -> Any:
         """The rows there as a polars frame, with some columns or (default) all of them."""
         schema = self.schema if columns is None else {name: self.schema[name] for name in columns}
-        return _conformed(self._files[place.file].block(place.extent, list(schema)), schema)
+        return _conformed(self._files[place.file].block(place, list(schema)), schema)
 
     def read(self) -> Any:
         """All rows as a polars frame."""
@@ -125,12 +123,12 @@ class Table:
     def named(self, place: Place) -> Iterator[None]:
         """Within this, errors about rows of a block number them as in its file, and name it if there are several."""
         try:
-            with rows_named(place.extent.start + 1 + np.arange(place.extent.rows)):
+            with rows_named(place.start + 1 + np.arange(place.rows)):
                 yield
         except InputError as error:
             if len(self.sources) == 1:
                 raise
-            begin = place.first - place.extent.start
+            begin = place.first - place.start
             where = f" The file begins with row {begin + 1:,} of the table." if begin else ""
             raise InputError(f"{self.sources[place.file]}: {error}{where}") from None
 
@@ -143,7 +141,7 @@ class Table:
         if self._files[place.file].is_scanned and roles.exposure is None and roles.upper is None:
             return
         with self.named(place):
-            frame, start = self.block(place), place.extent.start
+            frame, start = self.block(place), place.start
             roles.features(frame, report=lambda sentence: None)
             roles.exposures(frame, start)
             roles.uppers(frame, start)
@@ -176,13 +174,13 @@ class TableFile(ABC):
     #: Whether all rows were read when the file was opened, so that damaged ones were found.
     is_scanned = True
 
-    def extents(self) -> list[Extent]:
+    def places(self) -> list[Place]:
         """Where the blocks are; here positions are rows."""
-        starts = range(0, self.rows, ROWS)
-        return [Extent(at, min(at + ROWS, self.rows), at, min(ROWS, self.rows - at)) for at in starts]
+        ends = [(at, min(at + ROWS, self.rows)) for at in range(0, self.rows, ROWS)]
+        return [Place(begin, end, end - begin, begin) for begin, end in ends]
 
     @abstractmethod
-    def block(self, extent: Extent, columns: list[str]) -> Any:
+    def block(self, place: Place, columns: list[str]) -> Any:
         """The rows there, with at least these columns."""
 
     def identity(self) -> list[Any]:
@@ -198,8 +196,8 @@ class WholeFile(TableFile):
         self.source, self._frame = source, read(source, as_text)
         self.schema, self.rows = dict(self._frame.schema), self._frame.height
 
-    def block(self, extent: Extent, columns: list[str]) -> Any:
-        return self._frame.slice(extent.begin, extent.rows)
+    def block(self, place: Place, columns: list[str]) -> Any:
+        return self._frame.slice(place.begin, place.rows)
 
     def identity(self) -> list[Any]:
         return super().identity() if self.source != STDIN else [STDIN, sha256(self._frame.write_csv().encode())]
@@ -225,9 +223,9 @@ class ParquetFile(TableFile):
     def _lazy(self) -> Any:
         return polars().scan_parquet(self._path, glob=False)
 
-    def block(self, extent: Extent, columns: list[str]) -> Any:
-        with unreadable(self.source, f"as a parquet file, rows {extent.begin + 1:,} to {extent.end:,}"):
-            return self._lazy().select(columns).slice(extent.begin, extent.rows).collect()
+    def block(self, place: Place, columns: list[str]) -> Any:
+        with unreadable(self.source, f"as a parquet file, rows {place.begin + 1:,} to {place.end:,}"):
+            return self._lazy().select(columns).slice(place.begin, place.rows).collect()
 
 
 class TextFile(TableFile):
@@ -240,7 +238,7 @@ class TextFile(TableFile):
     def __init__(self, source: str, as_text: Sequence[str]) -> None:
         self.source, self._path, self._as_text = source, os.path.abspath(source), set(as_text)
         self.schema, self.rows = {}, 0
-        self._extents: list[Extent] = []
+        self._places: list[Place] = []
         with open(source, "rb") as file:
             self._header = _record(file, source, 0)
             self._begin = file.tell()
@@ -261,20 +259,20 @@ class TextFile(TableFile):
                 frame = self._frame(lines, self._as_text, self.rows)
                 known = {name for name in frame.columns if frame[name].null_count() < frame.height}
                 self.schema = _merged(self.schema, dict(frame.schema), known)
-                self._extents.append(Extent(begin, begin + len(lines), self.rows, frame.height))
+                self._places.append(Place(begin, begin + len(lines), frame.height, self.rows))
                 begin, self.rows = begin + len(lines), self.rows + frame.height
         self.schema = {name: dtype or polars().String for name, dtype in self.schema.items()}
         return self.rows > 0
 
-    def extents(self) -> list[Extent]:
-        return self._extents
+    def places(self) -> list[Place]:
+        return self._places
 
-    def block(self, extent: Extent, columns: list[str]) -> Any:
+    def block(self, place: Place, columns: list[str]) -> Any:
         as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == polars().String}
         with open(self._path, "rb") as file:
-            file.seek(extent.begin)
-            content = file.read(extent.end - extent.begin)
-        return _conformed(self._frame(content, as_text, extent.start), self.schema)
+            file.seek(place.begin)
+            content = file.read(place.end - place.begin)
+        return _conformed(self._frame(content, as_text, place.start), self.schema)
 
     def _frame(self, lines: bytes, as_text: set[str], start: int) -> Any:
         with unreadable(self.source, f"as a csv file from row {start + 1:,} on"):

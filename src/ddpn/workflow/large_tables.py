@@ -168,7 +168,7 @@ def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = 
         for place in table.places():
             frame = table.block(place)
             with table.named(place):
-                used += _used_rows(frame, plan, roles, place.extent.start)
+                used += _used_rows(frame, plan, roles, place.start)
             begin, end = np.searchsorted(numbers, [place.first, place.first + frame.height])
             frames.append(frame[numbers[begin:end] - place.first])
             bar.advance(frame.height)

@@ -80,7 +80,7 @@ class BlocksHere:
         frame = self._table.block(place)
         with self._table.named(place):
             found = prediction.predict_block(
-                self._folder, frame, self._request, findings, done, place.extent.start, findings.note
+                self._folder, frame, self._request, findings, done, place.start, findings.note
             )
         return Predicted(part_content(found, self._target), found.height, found.columns, findings.as_dict())
 
@@ -164,7 +164,7 @@ def _at_once(
     for place in places:
         frame = table.block(place)
         with table.named(place):
-            found = prediction.predict_block(folder, frame, request, findings, done, place.extent.start)
+            found = prediction.predict_block(folder, frame, request, findings, done, place.start)
         if target == STDIN:
             sys.stdout.write(found.write_csv(include_header=rows == 0))
         else:

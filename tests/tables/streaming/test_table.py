@@ -18,7 +18,7 @@ def test_all_rows_are_read_in_order_with_their_numbers(folder, table):
     assert found.read().equals(table)
     for place in found.places():
         assert found.block(place, ["row"])["row"][0] == place.first
-        assert place.extent.start == place.first % 3000
+        assert place.start == place.first % 3000
     assert (found.rows, list(found.schema)) == (table.height, table.columns)
 
 

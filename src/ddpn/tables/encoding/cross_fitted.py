@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.tables.encoding.categorical import CategoricalColumn
-from ddpn.tables.encoding.fitting import Encoded
+from ddpn.tables.encoding.categorical import CategoricalColumn, LevelEffects, Targets, refit_effects, targets_of
+from ddpn.tables.encoding.column_plan import Encoded
 from ddpn.tables.encoding.kinds import read_as_fitted
-from ddpn.tables.encoding.level_effects import LevelEffects, Targets, refit_effects, targets_of
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.hashing import MISSING_TEXT, hashed, number_codes, text_codes
 from ddpn.tables.splits import FOLDS

@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables.encoding.categorical import CategoricalColumn
+from ddpn.tables.encoding.categorical import CategoricalColumn, LevelEffects
+from ddpn.tables.encoding.column_plan import Encoded
 from ddpn.tables.encoding.encoder import FeatureEncoder
-from ddpn.tables.encoding.fitting import Encoded
-from ddpn.tables.encoding.level_effects import LevelEffects
 from ddpn.tables.encoding.numeric import NumericColumn
 
 _FORMAT = "ddpn features 3"
@@ -48,7 +47,8 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
 
 def _column(**fields: Any) -> Encoded:
     if "levels" not in fields:
-        return NumericColumn(**{name: np.array(v) if isinstance(v, list) else v for name, v in fields.items()})
+        arrays: dict[str, Any] = {name: np.array(values) for name, values in fields.items() if isinstance(values, list)}
+        return NumericColumn(**fields | arrays)
     effects = fields.pop("effects")
     levels = tuple(fields.pop("levels"))
     return CategoricalColumn(levels, effects=None if effects is None else LevelEffects(*effects), **fields)
