@@ -321,7 +321,7 @@ class Networks(Member):
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
         known = json.loads(files[_FACTS])
         member = cls(make_head(known["head"]["name"], **known["head"]["options"]), NetworkOptions(**known["options"]))
-        member.unit, member.n_rows = known["unit"], known["rows"]
+        member.unit, member.n_rows = float(known["unit"]), known["rows"]
         member.history = History(**known["history"])
         try:
             weights = load_tensors(files[_WEIGHTS])

@@ -123,7 +123,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        bins = self._checked_bins()
+        bins = self.checked_bins()
         table = read_table(self, X, reset=True)
         rows = len(table[0].values)
         given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=row_labels(X))
@@ -231,7 +231,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         listed = [out for name, column in zip(names, self.columns_, strict=True) for out in column.names(name)]
         return np.array(listed, dtype=object)
 
-    def _checked_bins(self) -> int:
+    def checked_bins(self) -> int:
+        """Validate all options; returns the number of bins or steps per column."""
         check_choice("numeric", self.numeric, DEFAULT_BINS)
         check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
         frequency, limit = self.min_frequency, self.limit
