@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ddpn.tables.encoding import splits
-from ddpn.tables.encoding.splits import best_cuts, candidates, distinct_rows
-from ddpn.tables.encoding.weighted import distinct
+from ddpn.tables.encoding import steps
+from ddpn.tables.encoding.numeric import distinct
+from ddpn.tables.encoding.steps import best_cuts, candidates, distinct_rows
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_rows_of_one_kind_are_merged_in_one_order(codes):
 
 
 def test_more_rows_than_the_trees_look_at_are_thinned_evenly(codes, monkeypatch):
-    monkeypatch.setattr(splits, "MAX_ROWS", 1000)
+    monkeypatch.setattr(steps, "MAX_ROWS", 1000)
     kept, _, weights = distinct_rows(codes, codes[:, 0], np.ones(len(codes)))
     assert 900 < len(kept) <= 1000
     assert kept[:, 0].mean() == pytest.approx(codes[:, 0].mean(), abs=1.0)
@@ -53,5 +53,5 @@ def test_candidates_are_all_gaps_or_as_many_as_the_trees_have_bins():
     few = candidates(distinct(np.arange(10.0), np.ones(10)))
     assert few.tolist() == (np.arange(9) + 0.5).tolist()
     many = candidates(distinct(np.random.default_rng(0).normal(size=5000), np.ones(5000)))
-    assert 200 < len(many) <= splits.MAX_THRESHOLDS
+    assert 200 < len(many) <= steps.MAX_THRESHOLDS
     assert (np.diff(many) > 0).all()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ddpn.runtime.threads import tree_threads_for
-from ddpn.tables.encoding.weighted import Distinct, midpoints, quantiles
+from ddpn.tables.encoding.numeric import Distinct, midpoints, quantiles
 
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254
@@ -78,5 +78,5 @@ def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.nda
     )
     with tree_threads_for(codes.size):
         model.fit(codes.astype(np.float32), y, sample_weight=weights)
-    # The nodes are not public; tests/tables/encoding/test_splits.py fails if they move.
+    # The nodes are not public; tests/tables/encoding/test_steps.py fails if they move.
     return [tree.nodes for (tree,) in model._predictors]

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.tables.time_columns import time_columns
+from ddpn.workflow.trends import time_columns
 
 DAYS = pl.Series([date(2021, 1, 1) + timedelta(days=day) for day in range(500)])
 RNG = np.random.default_rng(0)
