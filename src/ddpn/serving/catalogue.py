@@ -69,16 +69,6 @@ class Catalogue:
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
 
-    @property
-    def names(self) -> list[str]:
-        """The names, that of the default first."""
-        return list(self._models)
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        """The version of each model."""
-        return tuple(model.version for model in self)
-
     def __getitem__(self, name: str) -> ServedModel:
         return self._models[name]
 

@@ -52,7 +52,7 @@ class ServedModel:
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
         self.name, self.path = name, path
-        folder, self.about, checksum = read_unchanged(
+        folder, self.saved, checksum = read_unchanged(
             path, lambda: (load(path, mixed_only=True, **columns), describe(path), read_manifest(path)["checksum"])
         )
         self.folder, self.predictor = folder, folder.model.predictor_
