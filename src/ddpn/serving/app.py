@@ -57,22 +57,11 @@ class Service:
         self, paths: Mapping[str, str | PathLike[str]], limits: Limits, reload_every: float, **columns: str | None
     ) -> None:
         self.limits, self.metrics, self._reload_every = limits, Metrics(), reload_every
-        self.catalogue = Catalogue(paths, self._on_reload, **columns)
-        for model in self.catalogue:
-            self.metrics.model(model.name, model.version)
-        self.batcher = Batcher(limits, self.metrics.batch)
-        self.metrics.waiting(lambda: self.batcher.waiting)
+        self.catalogue = Catalogue(paths, self.metrics, **columns)
+        self.batcher = Batcher(limits, self.metrics)
         self._explaining = 0
         self._explainer = ThreadPoolExecutor(1, thread_name_prefix="explain")
         self.is_ready = False
-        #: Called after a new version of a model was loaded.
-        self.on_version: Callable[[], None] = lambda: None
-
-    def _on_reload(self, name: str, succeeded: bool) -> None:
-        self.metrics.reload(name, succeeded)
-        if succeeded:
-            self.metrics.model(name, self.catalogue[name].version)
-            self.on_version()
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
@@ -92,7 +81,8 @@ class Service:
     async def predict(self, model: ServedModel, given: Any) -> Response:
         """Predict the rows of a request (`schemas.PredictOptions`)."""
         answers = await self.batcher.submit(model, given.rows, given.wanted)
-        self.metrics.rows(model.name, answers)
+        self.metrics.rows.labels(model.name).inc(len(answers))
+        self.metrics.ood.labels(model.name).inc(sum(bool(answer.get("ood")) for answer in answers))
         found = {"model": model.name, "version": model.version, "coverage": given.coverage, "predictions": answers}
         return await asyncio.to_thread(_json, found) if len(answers) >= _LARGE_ANSWER else _json(found)
 
@@ -253,5 +243,5 @@ def create_app(
     def replace() -> None:
         found.app = api(service, token is not None)
 
-    service.on_version = replace
+    service.catalogue.on_version = replace
     return found

@@ -105,7 +105,8 @@ class Middleware:
         if refused is not None and not status:  # nothing was sent yet
             await refused.response()(scope, receive, sending)
         facts = {"path": _path(scope, status), "method": method}
-        self._metrics.request(**facts, status=status, seconds=seconds)
+        self._metrics.requests.labels(**facts, status=str(status)).inc()
+        self._metrics.seconds.labels(facts["path"]).observe(seconds)
         if _LOG.isEnabledFor(logging.INFO):
             times = {"status": status, "ms": round(1000 * seconds, 2)}
             _LOG.info("request", extra={"fields": {"request": request, **facts, **known, **times}})
