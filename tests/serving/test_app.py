@@ -198,6 +198,8 @@ def test_a_missing_extra_is_named(monkeypatch):
 def test_probes_and_metrics(client, predict):
     predict(severity=50.0)
     assert client.get("/livez").json() == {"status": "alive"}
+    assert client.head("/livez").status_code == client.head("/").status_code == 200
+    assert client.head("/predict").status_code == 405
     assert client.get("/readyz").json()["status"] == "ready"
     text = client.get("/metrics").text
     assert 'ddpn_requests_total{method="POST",path="/predict",status="200"}' in text

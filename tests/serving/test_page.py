@@ -27,7 +27,7 @@ FACTS = f"""(() => {{
     const text = id => document.getElementById(id).textContent, all = where => [...document.querySelectorAll(where)];
     const style = getComputedStyle(document.body), isNameless = each => !each.labels?.length && !each.ariaLabel;
     return JSON.stringify({{inner: innerWidth, scroll: document.documentElement.scrollWidth, far: {FAR},
-        headline: text("headline"), flag: text("flag"), card: text("card"), fields: all(".field").length,
+        headline: text("headline"), flag: text("flag"), about: text("about"), fields: all(".field").length,
         bars: all("#distribution .bar").length, lines: all("#distribution .line").length,
         curves: all("#curves svg").length, changes: all("#contributions .size").map(each => each.textContent),
         last: all("#distribution .bar title").at(-1).textContent, row: state.row,
@@ -183,7 +183,7 @@ def test_the_page_shows_everything_and_nothing_is_too_wide(seen, name, width):
     assert all(re.fullmatch(r"[+−][\d.,]+%|no change", words) for words in found["changes"])
     assert found["cut"] == 0
     assert found["curves"] == 7
-    assert "Intervals are calibrated on" in found["card"]
+    assert "Intervals are calibrated on" in found["about"]
     assert found["nameless"] == 0
 
 

@@ -1,7 +1,7 @@
 "use strict";
 
-// State: the card of the model, the row of the form, and the number of the newest request.
-const state = {card: null, row: {}, newest: 0, token: "", model: null};
+// State: what the server says about the model, the row of the form, and the number of the newest request.
+const state = {about: null, row: {}, newest: 0, token: "", model: null};
 const at = id => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -133,10 +133,10 @@ function levelInputs(column, id, change) {
 }
 
 function buildForm() {
-  state.row = {...state.card.example};
-  at("fields").replaceChildren(...state.card.columns.map(field));
-  at("search").hidden = state.card.columns.length <= 12;
-  at("fields").classList.toggle("many", state.card.columns.length > MOST_FIELDS);
+  state.row = {...state.about.example};
+  at("fields").replaceChildren(...state.about.columns.map(field));
+  at("search").hidden = state.about.columns.length <= 12;
+  at("fields").classList.toggle("many", state.about.columns.length > MOST_FIELDS);
 }
 
 function showProblems(problems) {
@@ -192,7 +192,7 @@ function report(error) {
 }
 
 function showPrediction(row, coverage) {
-  const target = state.card.target || "counts";
+  const target = state.about.target || "counts";
   at("headline").textContent = `${short(row.mean)} ${target} expected; ${percent(coverage)} interval ${short(row.lower)} to ${short(row.upper)}`;
   const flag = at("flag");
   flag.hidden = row.ood === undefined;
@@ -244,7 +244,7 @@ function drawDistribution(row) {
   });
   marks.push(mark("path", {d: `M${x(row.mean)} ${top}V${floor}`, class: "mean"}), mark("path", {d: `M${left} ${floor}H${right}`, class: "axis"}));
   for (const tick of ticks(low, high, 8).filter(Number.isInteger)) marks.push(mark("text", {x: x(tick), y: floor + 18, "text-anchor": "middle", class: "tick"}, short(tick)));
-  marks.push(mark("text", {x: (left + right) / 2, y: 266, "text-anchor": "middle"}, state.card.target || "count"));
+  marks.push(mark("text", {x: (left + right) / 2, y: 266, "text-anchor": "middle"}, state.about.target || "count"));
   svg.replaceChildren(...marks);
   svg.setAttribute("aria-label", `Predicted distribution: mean ${short(row.mean)}, interval ${short(row.lower)} to ${short(row.upper)}`);
   showLegend(row);
@@ -292,7 +292,7 @@ function showCurves(curves) {
 
 function drawCurve(curve, most) {
   const left = 40, right = 270, top = 8, floor = 118, n = curve.values.length;
-  const column = state.card.columns.find(each => each.name === curve.column), now = state.row[curve.column];
+  const column = state.about.columns.find(each => each.name === curve.column), now = state.row[curve.column];
   const place = numeric(column) ? value => value : column.kind === "date" ? value => value === null ? null : Date.parse(value) : value => curve.values.findIndex(each => String(each) === String(value));
   const spots = curve.values.map(value => place(value)), isLine = numeric(column) || column.kind === "date";
   const low = Math.min(...spots), high = Math.max(...spots), margin = isLine ? 0 : .5;
@@ -322,7 +322,7 @@ function labels(curve, spots, isLine, n) {
   return spots.map((spot, i) => [spot, text(curve.values[i]).slice(0, letters), "middle"]);
 }
 
-// The card ---------------------------------------------------------------------------------------------------------
+// About the model ---------------------------------------------------------------------------------------------------------
 
 function table(headings, rows, kind) {
   const head = element("tr", {}, ...headings.map(words => element("th", {scope: "col"}, words)));
@@ -332,34 +332,34 @@ function table(headings, rows, kind) {
 
 const list = sentences => element("ul", {}, ...sentences.map(words => element("li", {}, words)));
 
-function showCard() {
-  const card = state.card, scores = card.scores;
-  document.title = `${card.name}: ${card.target || "counts"}`;
-  at("title").textContent = card.target ? `Predicts ${card.target}` : `Model ${card.name}`;
-  at("under").textContent = [card.name, `version ${card.version}`, card.fitted ? `fitted on ${card.fitted.slice(0, 10)}` : "", `ddpn ${card.ddpn}`].filter(Boolean).join(" · ");
+function showAbout() {
+  const about = state.about, scores = about.scores;
+  document.title = `${about.name}: ${about.target || "counts"}`;
+  at("title").textContent = about.target ? `Predicts ${about.target}` : `Model ${about.name}`;
+  at("under").textContent = [about.name, `version ${about.version}`, about.fitted ? `fitted on ${about.fitted.slice(0, 10)}` : "", `ddpn ${about.ddpn}`].filter(Boolean).join(" · ");
   const best = scores?.entries.find(entry => entry.name === "mixture");
-  const known = {Target: card.target, Exposure: card.exposure, "Training rows": card.rows, Columns: card.columns.length};
+  const known = {Target: about.target, Exposure: about.exposure, "Training rows": about.rows, Columns: about.columns.length};
   if (best) Object.assign(known, {"Test rows": scores.rows, CRPS: best.crps, "Mean absolute error": best.mae, [`Coverage of ${percent(scores.coverage)} intervals`]: percent(best.coverage)});
   at("facts").replaceChildren(...facts(Object.fromEntries(Object.entries(known).filter(([, value]) => value !== null && value !== undefined))));
   const parts = [];
-  if (card.warnings.length) parts.push(element("div", {class: "warnings care"}, element("strong", {}, "Warnings"), list(card.warnings)));
+  if (about.warnings.length) parts.push(element("div", {class: "warnings care"}, element("strong", {}, "Warnings"), list(about.warnings)));
   if (scores) {
     parts.push(element("h3", {}, "Scores on test rows"), element("p", {class: "muted"}, scores.verdict?.sentences.join(" ") || ""));
     parts.push(table(["model", "weight", "CRPS", "NLL", "MAE", "coverage", "width"], scores.entries.map(entry =>
       [entry.label, entry.weight ? percent(entry.weight) : "–", short(entry.crps), short(entry.nll), short(entry.mae), percent(entry.coverage), short(entry.width)])));
   }
-  parts.push(element("h3", {}, "Calibration"), list(card.calibration), element("h3", {}, "Limits"), list(card.limits), element("h3", {}, "Columns"));
-  parts.push(table(["column", "kind", "training values"], card.columns.map(column =>
+  parts.push(element("h3", {}, "Calibration"), list(about.calibration), element("h3", {}, "Limits"), list(about.limits), element("h3", {}, "Columns"));
+  parts.push(table(["column", "kind", "training values"], about.columns.map(column =>
     [column.name, column.kind, hint(column) || (column.kind === "boolean" ? "no, yes" : (column.levels || []).slice(0, 8).join(", "))]), "words"));
-  at("card").replaceChildren(...parts);
+  at("about").replaceChildren(...parts);
 }
 
 // Start ------------------------------------------------------------------------------------------------------------
 
 async function choose(name) {
   state.model = name;
-  state.card = await ask(path(""));
-  showCard();
+  state.about = await ask(path(""));
+  showAbout();
   buildForm();
   at("main").hidden = false;
   await predict();
