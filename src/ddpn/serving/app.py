@@ -176,27 +176,34 @@ def api(service: Service, needs_token: bool) -> FastAPI:
 
 def _add_model(app: FastAPI, service: Service, model: ServedModel) -> None:
     """Add the paths of one model below /models/NAME, and those of the default model."""
-    limits = service.limits
-    predict_body = schemas.request_model(schemas.PredictOptions, model.name, model.Row, limits.max_rows)
-    explain_body = schemas.request_model(schemas.ExplainOptions, model.name, model.Row, limits.explain_rows)
-
-    async def predict(request: Request, given: predict_body) -> Response:
-        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
-        return await service.predict(model, given)
-
-    async def explain(request: Request, given: explain_body) -> Response:
-        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
-        return await service.explain(model, given)
+    actions = (
+        (service.predict, schemas.PredictOptions, service.limits.max_rows, schemas.Predictions),
+        (service.explain, schemas.ExplainOptions, service.limits.explain_rows, schemas.Explanations),
+    )
 
     async def show() -> Response:
         return _json(about(model))
 
     is_default = model is next(iter(service.catalogue))
-    for start in (f"/models/{model.name}", *([""] if is_default else [])):
-        app.post(f"{start}/predict", response_model=schemas.Predictions, summary="Predict rows")(predict)
-        app.post(f"{start}/explain", response_model=schemas.Explanations, summary="Explain rows")(explain)
+    starts = (f"/models/{model.name}", *([""] if is_default else []))
+    for act, options, most, answer in actions:
+        body, word = schemas.request_model(options, model.name, model.Row, most), act.__name__
+        for start in starts:
+            summary = f"{word.capitalize()} rows"
+            app.post(f"{start}/{word}", response_model=answer, summary=summary)(_endpoint(model, act, body))
+    for start in starts:
         summary = "The model: columns, scores, calibration and limits"
         app.get(start or "/model", response_model=schemas.AboutModel, summary=summary)(show)
+
+
+def _endpoint(model: ServedModel, act: Callable[[ServedModel, Any], Any], body: Any) -> Callable[..., Any]:
+    """What answers requests whose body has the type `body`, which `_refused` reads from the annotation."""
+
+    async def answered(request: Request, given: body) -> Response:
+        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
+        return await act(model, given)
+
+    return answered
 
 
 def _file(name: str, kind: str) -> Callable[[], Any]:
