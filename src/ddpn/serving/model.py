@@ -17,8 +17,8 @@ from ddpn.tables.encoding.table import Column, PreparedTable
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.prediction_table import predict_rows
 
-#: Changes of cells that make a row of typical values ordinary, at most, and rows that are tried for each.
-_CHANGES, _TRIED = 12, 1000
+#: Changes of cells that make a row of typical values ordinary, at most, and cells of the rows that are tried for each.
+_CHANGES, _TRIED = 12, 50_000
 
 
 class Inputs(NamedTuple):
@@ -82,17 +82,15 @@ class ServedModel:
         profile = self.predictor.profile
         if profile is None:
             return row
-        most = max(2, _TRIED // len(self.columns))
-        cells = [
-            (c.name, cell) for c in self.columns if c.parts for cell in c.points[:: -(-len(c.points) // most) or 1]
-        ]
+        # A column with a role must also satisfy the role: its cell stays.
+        roles = {column.name for column in self.columns if not column.parts}
+        cells = [(column.name, cell) for column in self.columns if column.name not in roles for cell in column.points]
+        rng = np.random.default_rng(0)
         for _ in range(_CHANGES):
-            tried = [row, *({**row, name: cell} for name, cell in cells)]
+            some = rng.permutation(len(cells))[: _TRIED // len(self.columns)]
+            tried = [row, *({**row, cells[i][0]: cells[i][1]} for i in some)]
             scores = profile.measure(self.inputs([self.Row.model_validate(each) for each in tried]).table).score
-            best = int(scores.argmin())
-            if best == 0:
-                break
-            row = tried[best]
+            row = tried[int(scores.argmin())]
         return row
 
     def warm_up(self) -> None:
