@@ -1,4 +1,4 @@
-"""The model card: what it is, what it was fitted to, how it scored, how it is calibrated, its limits."""
+"""What a model is, what it was fitted to, how it scored, how it is calibrated, and its limits."""
 
 from typing import Any
 
@@ -8,23 +8,23 @@ from ddpn.serving.model import ServedModel
 _SPLIT = ("how", "rows")
 
 
-def model_card(served: ServedModel) -> dict[str, Any]:
-    """The card, ready for JSON.
+def about(served: ServedModel) -> dict[str, Any]:
+    """Facts about a model and its columns, ready for JSON.
 
     Parameters
     ----------
     served : ServedModel
         The model.
     """
-    about, predictor, roles = served.about, served.predictor, served.folder.roles
-    task = about["task"]
+    saved, predictor, roles = served.saved, served.predictor, served.folder.roles
+    task = saved["task"]
     members = [
-        {"name": name, "weight": known["weight"], "facts": known["facts"]} for name, known in about["members"].items()
+        {"name": name, "weight": known["weight"], "facts": known["facts"]} for name, known in saved["members"].items()
     ]
     return {
         "name": served.name,
         "version": served.version,
-        "ddpn": about["ddpn"],
+        "ddpn": saved["ddpn"],
         "fitted": task.get("date"),
         "target": roles.target,
         "exposure": roles.exposure,
