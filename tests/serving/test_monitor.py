@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from ddpn.analysis.monitoring import Check, monitor
+from ddpn.analysis.monitoring import Check
 from ddpn.analysis.monitoring.columns import column_checks
 from ddpn.analysis.monitoring.result import decided
 from ddpn.calibration.columns import fit_column
@@ -15,6 +15,7 @@ from ddpn.calibration.profile import with_absent
 from ddpn.cli import app as program
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.tables.encoding.table import Column
+from ddpn.workflow.monitoring import monitor
 
 
 def numbers(values) -> Column:

@@ -62,7 +62,7 @@ def combination_reasons(profile: FeatureProfile, X: Any) -> list[str]:
 
 def _words(column: Column, cells: Cells, row: int, edges: np.ndarray, is_day: bool) -> str:
     name, state, value = column.name, cells.state[row], column.values[row]
-    shown_as = _date if is_day else "{:.6g}".format
+    shown_as = shown_day if is_day else "{:.6g}".format
     is_category = column.kind == "category"
     if value < 0 if is_category else np.isnan(value):
         return f"missing {name!r}"
@@ -74,7 +74,7 @@ def _words(column: Column, cells: Cells, row: int, edges: np.ndarray, is_day: bo
     return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
 
 
-def _date(days: float) -> str:
+def shown_day(days: float) -> str:
     """A day since 1970 as a date, as a number where no calendar has it."""
     try:
         return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
