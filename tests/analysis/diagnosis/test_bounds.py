@@ -8,12 +8,14 @@ from scipy.special import expit
 from ddpn.analysis.diagnosis.bounds import ceiling_kind, edge
 from ddpn.analysis.diagnosis.families import Family
 from ddpn.analysis.diagnosis.moments import tabulate
+from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.sample import Sample
 
 POISSON = Family("double_poisson", 1.0, 0.0)
 
 
 def table_of(y, mean):
-    return tabulate(POISSON, y.astype(float), mean, np.ones(len(y)))
+    return tabulate(POISSON, Reference.of(Sample(None, y.astype(float))), mean)
 
 
 def test_the_expected_pile_is_that_of_a_truncated_poisson():
