@@ -12,10 +12,12 @@ from ddpn.calibration.columns import (
     NEW,
     UNSEEN,
     USUAL,
+    UpperTail,
+    counted,
     fit_column,
+    mean_excess,
 )  # fmt: skip
 from ddpn.calibration.profile import with_absent
-from ddpn.calibration.tails import UpperTail, counted, mean_excess
 from ddpn.tables.encoding.table import Column
 
 WHOLE = slice(None)

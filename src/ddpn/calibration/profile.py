@@ -6,9 +6,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.calibration.columns import NEVER, NEW, STATES, Cells, ColumnProfile, fit_column
+from ddpn.calibration.columns import LARGEST, NEVER, NEW, STATES, Cells, ColumnProfile, UpperTail, fit_column
 from ddpn.calibration.joint import Joint
-from ddpn.calibration.tails import LARGEST, UpperTail
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.members.reader import TableReader
 from ddpn.tables.encoding.kinds import WITH_NUMBERS
@@ -18,7 +17,7 @@ from ddpn.tables.encoding.table import Column
 _CHUNK = 4096
 #: Rows that are set aside, at most; cells for the joint distribution, at most; the fewest rows for either.
 _MOST_APART, _JOINT_CELLS, _FEWEST_ROWS = 5000, 3_000_000, 40
-_TAILS = ("largest", "sum", "distance", "residual")
+_TAILS = ("largest", "distance", "residual")
 _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
 
@@ -36,10 +35,10 @@ class Measured(NamedTuple):
 class FeatureProfile:
     """What is ordinary in every column of the training rows, and in all of them together.
 
-    The score of a row is the largest of four surprises, each -log of a tail probability: that of its most unusual cell,
-    that of the sum over its cells, and, in an encoding by normal scores and levels, that of its distance from the mean
-    and that of the column that the others predict worst. No training row is kept: the summary has some quantiles and
-    the range of numbers, hashes and frequencies of levels, shares of missing values, and principal directions.
+    The score of a row is the largest of three surprises, each -log of a tail probability: that of its most unusual
+    cell and, in an encoding by normal scores and levels, that of its distance from the mean and that of the column that
+    the others predict worst. No training row is kept: the summary has some quantiles and the range of numbers, hashes
+    and frequencies of levels, shares of missing values, and principal directions.
 
     Parameters
     ----------
@@ -59,7 +58,7 @@ class FeatureProfile:
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> profile = FeatureProfile.fit(X)
     >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
-    [0.0, 31.9, 31.1]
+    [0.0, 26.1, 25.5]
     """
 
     def __init__(
@@ -126,13 +125,13 @@ class FeatureProfile:
         n, width = len(counts), sum(self.columns[j].width for j in self.scored)
         apart = np.sort(np.random.default_rng(0).permutation(n)[: min(n // 4, _MOST_APART)])
         if n < _FEWEST_ROWS:
-            largest, _ = _largest_and_sum(self._of_scored(next(self._chunks(table))))
+            largest = _largest(self._of_scored(next(self._chunks(table))))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         rest = np.setdiff1d(np.arange(n), apart)
         without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, ())
-        sums = [_largest_and_sum(self._of_scored(cells)) for cells in without._chunks(_rows(table, apart))]
-        largest, total = (np.concatenate(each) for each in zip(*sums, strict=True))
+        chunks = without._chunks(_rows(table, apart))
+        largest = np.concatenate([_largest(self._of_scored(cells)) for cells in chunks])
         size = min(len(rest), max(_JOINT_CELLS // max(width, 1), 1000))
         known = np.sort(np.random.default_rng(1).choice(rest, size, replace=False))
         inputs, others = (
@@ -140,7 +139,7 @@ class FeatureProfile:
             for rows in (known, apart)
         )
         self.joint = Joint.fit(inputs)
-        tails = map(UpperTail.fit, (total, *self.joint.distances(others)))
+        tails = map(UpperTail.fit, self.joint.distances(others))
         self.tails = (UpperTail.fit(largest, least_scale=1.0), *tails)
 
     # Scoring -----------------------------------------------------------------------------------------------------
@@ -177,10 +176,9 @@ class FeatureProfile:
             yield [own.cells(column, part) for own, column in zip(self.columns, table, strict=True)]
 
     def _score(self, cells: list[Cells]) -> np.ndarray:
-        largest, total = _largest_and_sum(cells)
-        found = self.tails[0].of(largest)
+        found = self.tails[0].of(_largest(cells))
         if self.joint is not None:
-            for tail, scores in zip(self.tails[1:], (total, *self.joint.distances(_inputs(cells))), strict=True):
+            for tail, scores in zip(self.tails[1:], self.joint.distances(_inputs(cells)), strict=True):
                 found = np.maximum(found, tail.of(scores))
         return np.clip(found, 0.0, LARGEST)
 
@@ -216,7 +214,7 @@ class FeatureProfile:
             UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
             for name in (_TAILS if about["joint"] else _TAILS[:1])
         )
-        return cls(TableReader.from_dict(about), columns, joint, tails, about.get("ignored", ()))
+        return cls(TableReader.from_dict(about), columns, joint, tails, about["ignored"])
 
 
 def _fit_columns(table: list[Column], counts: np.ndarray) -> list[ColumnProfile]:
@@ -246,12 +244,9 @@ def with_absent(columns: list[ColumnProfile]) -> list[ColumnProfile]:
     return filled
 
 
-def _largest_and_sum(cells: list[Cells]) -> tuple[np.ndarray, np.ndarray]:
-    largest, total = cells[0].surprise.copy(), np.zeros(len(cells[0].surprise))
-    for each in cells:
-        np.maximum(largest, each.surprise, out=largest)
-        total += each.surprise
-    return largest, total
+def _largest(cells: list[Cells]) -> np.ndarray:
+    """The surprise of the most unusual cell of each row."""
+    return np.maximum.reduce([each.surprise for each in cells])
 
 
 def _inputs(cells: list[Cells]) -> np.ndarray:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ddpn.calibration.columns import ABOVE, BELOW, NEVER_MISSING, STATES, UNSEEN, USUAL, Cells, ColumnProfile
-from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.runtime.validation import listed
 from ddpn.tables.encoding.table import Column
@@ -55,11 +54,6 @@ def _reasons(
     ]
 
 
-def combination_reasons(profile: FeatureProfile, X: Any) -> list[str]:
-    """The reason of rows whose values are unusual only together."""
-    return [f"{COMBINATION}, mostly {name!r}" if name else COMBINATION for name in profile.misfits(X)]
-
-
 def _words(column: Column, cells: Cells, row: int, edges: np.ndarray, is_day: bool) -> str:
     name, state, value = column.name, cells.state[row], column.values[row]
     shown_as = shown_day if is_day else "{:.6g}".format
@@ -80,15 +74,6 @@ def shown_day(days: float) -> str:
         return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
     except OverflowError:
         return f"{days:.6g}"
-
-
-def flag_reasons(profile: FeatureProfile, ood: OODScores, X: Any) -> list[str]:
-    """Reasons of flagged rows that no single column explains: by which score a row is flagged."""
-    # Half of alpha: the two scores share it.
-    limit = np.quantile(ood.features, 1.0 - ood.alpha / 2.0)
-    is_combination = profile.measure(X).score >= limit
-    both = zip(is_combination, combination_reasons(profile, X), strict=True)
-    return [reason if by_features else DISAGREEMENT for by_features, reason in both]
 
 
 class TableSummary:
