@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.analysis.explanations.grid import Grid, grid_of
-from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.explanations.screening import screened
+from ddpn.analysis.explanations.inputs import Inputs, screened
+from ddpn.analysis.explanations.results import Result
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.table import Column
@@ -25,8 +25,8 @@ _RATIO, _SHARE, _LEAST = 2.0, 0.08, 0.03
 _CORNERS = ((0, 0, 1, 1), (0, 1, 0, 1))
 
 
-@dataclass(frozen=True, eq=False)
-class Interaction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Interaction(Result):
     """The joint effect of two columns on the mean, beyond the sum of their own effects.
 
     Attributes
@@ -72,7 +72,7 @@ class Interaction:
         """The predicted mean of a typical row at each pair of points, in counts."""
         return np.exp(self.total) if self.log else self.total
 
-    def to_dict(self) -> dict[str, list[Any]]:
+    def table(self) -> dict[str, list[Any]]:
         """A long table by columns, one row per pair of points."""
         first, second = self.points
         return {
