@@ -20,8 +20,6 @@ from ddpn.calibration.columns import (
 from ddpn.calibration.profile import with_absent
 from ddpn.tables.encoding.table import Column
 
-WHOLE = slice(None)
-
 
 def fitted(values, kind="number", levels=(), counts=None):
     column = Column("c", kind, np.asarray(values), levels)
@@ -30,7 +28,7 @@ def fitted(values, kind="number", levels=(), counts=None):
 
 
 def measured(profile, values, levels=()):
-    return profile.cells(Column("c", profile.kind, np.asarray(values), levels), WHOLE)
+    return profile.cells(Column("c", profile.kind, np.asarray(values), levels))
 
 
 def shares(values) -> float:

@@ -82,57 +82,39 @@ class ColumnProfile(NamedTuple):
         own = np.count_nonzero(self.coded) if self.kind == "category" else 1
         return int(own) + self._missing_coded
 
-    def cells(self, column: Column, part: slice) -> Cells:
-        """The cells of some rows of a column that was read as this kind."""
-        values = column.values[part]
-        if self.kind == "category":
-            surprise, state, inputs = self._levels(values, column.levels)
-            missing = values < 0
-        else:
-            surprise, state, inputs = self._numbers(values.astype(np.float64))
-            missing = np.isnan(values)
-        surprise = np.where(missing, self.absent[0], surprise + self.absent[1])
-        state[missing] = MISSING if self.rows[1] else NEVER_MISSING
-        if self._missing_coded:
-            share = self.missing_share
-            inputs[:, -1] = (missing - share) / np.sqrt(share * (1.0 - share))
-        return Cells(surprise, state, inputs)
-
-    def _levels(self, codes: np.ndarray, levels: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        place = self.place(hashed(levels))
-        known = place >= 0
-        surprise, state = np.zeros(len(levels) + 1), np.full(len(levels) + 1, USUAL, dtype=np.int8)
+    def cells(self, column: Column) -> Cells:
+        """The cells of a column that was read as this kind."""
+        values, is_category = column.values, self.kind == "category"
+        missing = values < 0 if is_category else np.isnan(values)
+        surprise, state = np.zeros(len(values)), np.full(len(values), USUAL, dtype=np.int8)
+        inputs = np.zeros((len(values), self.width))
+        if len(self.edges):
+            surprise = np.interp(values, self.edges, self.surprise)
+            inputs[:, 0] = np.where(missing, 0.0, np.interp(values, self.edges, self.normal))
         if len(self.keys):
-            surprise[:-1] = np.where(known, self.key_surprise[place], self.unseen[0])
-            state[:-1][~known] = UNSEEN
-        inputs = np.zeros((len(levels) + 1, self.width))
-        for j, key in enumerate(np.flatnonzero(self.coded)):
-            share = self.coded[key]
-            inputs[:-1, j] = ((place == key) - share) / np.sqrt(share * (1.0 - share))
-        # The last entry serves code -1, a missing value.
-        return surprise[codes], state[codes], inputs[codes]
-
-    def _numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        state, inputs = np.full(len(x), USUAL, dtype=np.int8), np.zeros((len(x), self.width))
-        if not len(self.edges):
-            return np.zeros(len(x)), state, inputs
-        surprise = np.interp(x, self.edges, self.surprise)
-        inputs[:, 0] = np.interp(x, self.edges, self.normal)
-        inputs[np.isnan(x), 0] = 0.0
-        if len(self.keys):
-            place = self.place(np.ascontiguousarray(x + 0.0).view(np.uint64))
+            place = self.places(column, values)
             surprise = np.where(place >= 0, self.key_surprise[place], self.unseen[0])
             state[place < 0] = UNSEEN
+            for j, key in enumerate(np.flatnonzero(self.coded) if is_category else ()):
+                inputs[:, j] = np.where(missing, 0.0, _standardised(place == key, self.coded[key]))
+        if len(self.edges):
+            self._set_beyond(values, surprise, state)
+        if self._missing_coded:
+            inputs[:, -1] = _standardised(missing, self.missing_share)
+        state[missing] = MISSING if self.rows[1] else NEVER_MISSING
+        return Cells(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
+
+    def _set_beyond(self, x: np.ndarray, surprise: np.ndarray, state: np.ndarray) -> None:
+        """Set surprises and states of numbers outside of the training range."""
         outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
-        for where, edge, sign, scale, kind in (
-            (x > self.edges[-1], self.edges[-1], 1.0, self.scales[1], ABOVE),
-            (x < self.edges[0], self.edges[0], -1.0, self.scales[0], BELOW),
+        least = self.unseen[0] if len(self.keys) else 0.0
+        for sign, edge, scale, kind in (
+            (1.0, self.edges[-1], self.scales[1], ABOVE),
+            (-1.0, self.edges[0], self.scales[0], BELOW),
         ):
-            if where.any():
-                further = outside + beyond(sign * x[where], sign * edge, scale)
-                surprise[where] = np.maximum(further, self.unseen[0] if len(self.keys) else 0.0)
-                state[where] = kind
-        return surprise, state, inputs
+            where = sign * x > sign * edge
+            surprise[where] = np.maximum(outside + beyond(sign * x[where], sign * edge, scale), least)
+            state[where] = kind
 
     def places(self, column: Column, values: np.ndarray) -> np.ndarray:
         """The position of each of some values of a column in `keys`, -1 where there is none."""
@@ -147,6 +129,11 @@ class ColumnProfile(NamedTuple):
             return np.full(len(keys), -1)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[place] == keys, place, -1)
+
+
+def _standardised(is_so: np.ndarray, share: float) -> np.ndarray:
+    """An indicator that is true for such a share of rows, with mean 0 and variance 1."""
+    return (is_so - share) / np.sqrt(share * (1.0 - share))
 
 
 def hashed(levels: Sequence[str]) -> np.ndarray:

@@ -125,17 +125,16 @@ class FeatureProfile:
         n, width = len(counts), sum(self.columns[j].width for j in self.scored)
         apart = np.sort(np.random.default_rng(0).permutation(n)[: min(n // 4, _MOST_APART)])
         if n < _FEWEST_ROWS:
-            largest = _largest(self._of_scored(next(self._chunks(table))))
+            largest = _largest(next(self._scored_cells(table)))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         rest = np.setdiff1d(np.arange(n), apart)
-        without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, ())
-        chunks = without._chunks(_rows(table, apart))
-        largest = np.concatenate([_largest(self._of_scored(cells)) for cells in chunks])
+        without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, (), self.ignored)
+        largest = np.concatenate([_largest(cells) for cells in without._scored_cells(_rows(table, apart))])
         size = min(len(rest), max(_JOINT_CELLS // max(width, 1), 1000))
         known = np.sort(np.random.default_rng(1).choice(rest, size, replace=False))
         inputs, others = (
-            np.concatenate([_inputs(self._of_scored(cells)) for cells in self._chunks(_rows(table, rows))])
+            np.concatenate([_inputs(cells) for cells in self._scored_cells(_rows(table, rows))])
             for rows in (known, apart)
         )
         self.joint = Joint.fit(inputs)
@@ -153,8 +152,8 @@ class FeatureProfile:
             Rows with the columns of `fit`.
         """
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
-        for cells in self._chunks(self.reader.read(X)):
-            scores.append(self._score(self._of_scored(cells)))
+        for _, cells in self.chunks(self.reader.read(X)):
+            scores.append(self._score([cells[j] for j in self.scored]))
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
@@ -164,16 +163,18 @@ class FeatureProfile:
         if self.joint is None:
             return [""] * len(table[0].values)
         owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
-        inputs = (_inputs(self._of_scored(cells)) for cells in self._chunks(table))
+        inputs = (_inputs(cells) for cells in self._scored_cells(table))
         return [name for each in inputs for name in owner[self.joint.worst(each)].tolist()]
 
-    def _of_scored(self, cells: list[Cells]) -> list[Cells]:
-        return [cells[j] for j in self.scored] if self.ignored else cells
-
-    def _chunks(self, table: list[Column]) -> Iterator[list[Cells]]:
+    def chunks(self, table: list[Column]) -> Iterator[tuple[list[Column], list[Cells]]]:
+        """Some rows of a table at a time, with their cells, of all columns."""
         for start in range(0, len(table[0].values), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            yield [own.cells(column, part) for own, column in zip(self.columns, table, strict=True)]
+            some = _rows(table, slice(start, start + _CHUNK))
+            yield some, [own.cells(column) for own, column in zip(self.columns, some, strict=True)]
+
+    def _scored_cells(self, table: list[Column]) -> Iterator[list[Cells]]:
+        """The cells of some rows at a time, of the columns that count."""
+        return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
 
     def _score(self, cells: list[Cells]) -> np.ndarray:
         found = self.tails[0].of(_largest(cells))
@@ -221,7 +222,7 @@ def _fit_columns(table: list[Column], counts: np.ndarray) -> list[ColumnProfile]
     return with_absent([fit_column(column, counts) for column in table])
 
 
-def _rows(table: list[Column], rows: np.ndarray) -> list[Column]:
+def _rows(table: list[Column], rows: np.ndarray | slice) -> list[Column]:
     return [column._replace(values=column.values[rows]) for column in table]
 
 

@@ -21,8 +21,6 @@ _MOST, _MOST_SENTENCES = 3, 10
 _DEVIATIONS = 4.0
 #: The probability of a sentence about numbers outside the training range where all rows are alike.
 _CHANCE = 1e-3
-#: Rows that are worked on at a time: all cells of them are in memory at once.
-_ROWS = 1024
 
 
 def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> list[list[str]]:
@@ -30,14 +28,10 @@ def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> l
 
     `days` are columns of days since 1970, which are shown as dates.
     """
-    table = profile.reader.read(X)
     found: list[list[str]] = []
-    for start in range(0, len(table[0].values), _ROWS):
-        part = slice(start, start + _ROWS)
-        some = [table[j]._replace(values=table[j].values[part]) for j in profile.scored]
-        columns = [profile.columns[j] for j in profile.scored]
-        cells = [own.cells(each, slice(None)) for own, each in zip(columns, some, strict=True)]
-        found += _reasons(columns, some, cells, days)
+    for table, cells in profile.chunks(profile.reader.read(X)):
+        columns, some, own = ([each[j] for j in profile.scored] for each in (profile.columns, table, cells))
+        found += _reasons(columns, some, own, days)
     return found
 
 
