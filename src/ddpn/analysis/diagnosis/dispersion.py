@@ -6,7 +6,7 @@ import numpy as np
 
 from ddpn.analysis.diagnosis.means import Means
 from ddpn.analysis.diagnosis.moments import SumNull, design_effect
-from ddpn.analysis.diagnosis.reference import Moments, Reference
+from ddpn.analysis.diagnosis.reference import MeanAndVariance, Reference
 from ddpn.analysis.diagnosis.result import LEVEL, Dispersion, Finding, write_p
 from ddpn.tables.splits import group_codes
 
@@ -92,7 +92,7 @@ def _drawn_terms(reference: Reference, location: np.ndarray, share: np.ndarray) 
     return _Terms(of_dispersion - slope * of_mean, second, third, gain)
 
 
-def _scores(reference: Reference, location: np.ndarray, expected: Moments) -> tuple[np.ndarray, np.ndarray]:
+def _scores(reference: Reference, location: np.ndarray, expected: MeanAndVariance) -> tuple[np.ndarray, np.ndarray]:
     """The scores of the dispersion and of the mean of every row, with the moments of a possible count."""
     known = reference.known(location)
     slope = 1.0 - 2.0 * location / reference.sample.upper if reference.is_bounded else 1.0

@@ -31,7 +31,7 @@ _NOISE_FOLDS = 2
 Step = Callable[[str], object]
 
 
-class Fit(NamedTuple):
+class OutOfFold(NamedTuple):
     """Locations of rows by fits that left them out, NaN for folds that were not fitted; and what all fits predict."""
 
     location: np.ndarray
@@ -39,7 +39,7 @@ class Fit(NamedTuple):
 
 
 #: The rows of a reference, and how many of the folds are fitted -> locations.
-Model = Callable[[Reference, int], Fit]
+Model = Callable[[Reference, int], OutOfFold]
 
 
 class MeanGLM(GLM):
@@ -83,7 +83,8 @@ def out_of_fold_means(reference: Reference, kind: str, seed: int, step: Step) ->
         Called with the name of each step.
     """
     number = fold_numbers(len(reference.y), FOLDS, seed, reference.sample.group)
-    folds, found, models, deviance = int(number.max()) + 1, dict[str, Fit](), dict[str, Model](), dict[str, float]()
+    folds, models = int(number.max()) + 1, dict[str, Model]()
+    found, deviance = dict[str, OutOfFold](), dict[str, float]()
 
     def add(name: str, model: Model) -> None:
         models[name], found[name] = model, model(reference, folds)
@@ -141,16 +142,16 @@ def _for_members(reference: Reference) -> tuple[Sample, Head]:
     return sample.replace(exposure=sample.upper), make_head("double_binomial")
 
 
-def _gathered(reference: Reference, number: np.ndarray, fits: Sequence[np.ndarray]) -> Fit:
+def _gathered(reference: Reference, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
     """From the locations of all rows by each fit, in the order of the folds that were left out."""
     location, each = np.full(len(number), np.nan), [reference.clipped(fit) for fit in fits]
     for fold, own in enumerate(each):
         location[number == fold] = own[number == fold]
-    return Fit(location, np.mean(each, axis=0))
+    return OutOfFold(location, np.mean(each, axis=0))
 
 
 @torch.no_grad()
-def _constant(reference: Reference, number: np.ndarray, folds: int) -> Fit:
+def _constant(reference: Reference, number: np.ndarray, folds: int) -> OutOfFold:
     """The location that makes the counts of the other folds most likely."""
     sample, head = _for_members(reference.without_features())
     scale, fits = None if sample.exposure is None else as_tensor(sample.exposure), []
@@ -161,7 +162,7 @@ def _constant(reference: Reference, number: np.ndarray, folds: int) -> Fit:
 
 
 @torch.no_grad()
-def _glm(reference: Reference, number: np.ndarray, seed: int, folds: int) -> Fit:
+def _glm(reference: Reference, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
     sample, head = _for_members(reference)
     rows = Folds(sample, None, number)
     copies = (rows.fit_copy(MeanGLM(head), fold, seed) for fold in range(folds))
@@ -169,7 +170,7 @@ def _glm(reference: Reference, number: np.ndarray, seed: int, folds: int) -> Fit
     return _gathered(reference, number, fits)
 
 
-def _boosted(reference: Reference, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> Fit:
+def _boosted(reference: Reference, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
     """Boosted trees that multiply the out-of-fold locations `base`.
 
     They are boosted to Poisson counts with the scores of the recorded ones: location + E[Z | what was recorded] - E[Z].
@@ -190,4 +191,4 @@ def _boosted(reference: Reference, base: np.ndarray, number: np.ndarray, seed: i
             location = base.copy()
             location[order] = base[order] * np.exp(log_factor)
             location = reference.clipped(location)
-    return Fit(np.where(number < folds, location, np.nan), location)
+    return OutOfFold(np.where(number < folds, location, np.nan), location)

@@ -64,7 +64,7 @@ def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
     return max(1.0, float(np.square(np.bincount(codes, terms)).sum() / max(np.square(terms).sum(), 1e-300)))
 
 
-class Table(NamedTuple):
+class ProbabilityTable(NamedTuple):
     """Probabilities of every count for a grid of means, and each row's place in it. Shape: pmf (means, counts)."""
 
     counts: np.ndarray
@@ -119,7 +119,7 @@ class Table(NamedTuple):
         return np.asarray(s - slope[:, None] * y)
 
 
-def tabulate(family: Family, reference: Reference, mean: np.ndarray) -> Table | None:
+def tabulate(family: Family, reference: Reference, mean: np.ndarray) -> ProbabilityTable | None:
     """The table of a fitted distribution, with a line per rounded mean and bounds.
 
     Means are rounded to a grid, which is fine where there are many rows. Where bounds differ so much that there are too
@@ -148,7 +148,7 @@ def tabulate(family: Family, reference: Reference, mean: np.ndarray) -> Table | 
     pmf = np.exp(logs(0.0))
     with np.errstate(invalid="ignore"):
         score = np.where(pmf > 0.0, (logs(_STEP) - logs(-_STEP)) / (2 * _STEP), 0.0)
-    return Table(counts, pmf @ counts, pmf, score, place, reference)
+    return ProbabilityTable(counts, pmf @ counts, pmf, score, place, reference)
 
 
 def _largest(family: Family, mean: np.ndarray) -> float:
@@ -190,7 +190,7 @@ class MomentTest(NamedTuple):
         return min(1.0, 2.0 * min(self.p_more, self.p_less))
 
 
-def moment_test(table: Table, values: np.ndarray) -> MomentTest:
+def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
     """Test the mean of s(y), whose `values` are given per mean of the grid and count, or per count."""
     s = np.broadcast_to(values, table.pmf.shape)
     residual, score = table.residual(s), table.residual(table.score)

@@ -9,7 +9,7 @@ from ddpn.analysis.diagnosis.bounds import ceiling_finding, floor_finding
 from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, dispersion_finding
 from ddpn.analysis.diagnosis.families import fit_families, smoothest
 from ddpn.analysis.diagnosis.means import MEAN_MODELS, Means, out_of_fold_means
-from ddpn.analysis.diagnosis.moments import Table, tabulate
+from ddpn.analysis.diagnosis.moments import ProbabilityTable, tabulate
 from ddpn.analysis.diagnosis.recommendation import recommend
 from ddpn.analysis.diagnosis.reference import Reference
 from ddpn.analysis.diagnosis.result import Diagnosis, Evidence, Finding, Recommendation, Summary
@@ -182,7 +182,7 @@ def _checked(reference: Reference, target: str, summary: Summary, means: Means, 
     )  # fmt: skip
 
 
-def _shape_findings(table: Table, mean: np.ndarray, reference: Reference) -> tuple[list[Finding], str]:
+def _shape_findings(table: ProbabilityTable, mean: np.ndarray, reference: Reference) -> tuple[list[Finding], str]:
     """Zeros or floor, ceiling, heaping and tail, and the kind of ceiling; a bound that is known is not looked for."""
     findings, kind = [], ""
     if not reference.is_truncated:

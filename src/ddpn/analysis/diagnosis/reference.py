@@ -14,7 +14,7 @@ from ddpn.sample import Sample
 LARGEST, SMALLEST = 1.0 - 1e-6, 1e-4
 
 
-class Moments(NamedTuple):
+class MeanAndVariance(NamedTuple):
     """The mean and the variance of what is known about a count. Shape: (rows,) each."""
 
     mean: np.ndarray
@@ -138,15 +138,15 @@ class Reference:
         """Weights of rows in an estimate of dispersion: rows with a variance below 1 say little about it."""
         return self.weight * np.minimum(self.variance(location), 1.0) * self.dispersed
 
-    def expected(self, location: np.ndarray) -> Moments:
+    def expected(self, location: np.ndarray) -> MeanAndVariance:
         """The moments of a possible count."""
         if not self.is_truncated:
-            return Moments(location, self.variance(location))
+            return MeanAndVariance(location, self.variance(location))
         return _beyond(self.distribution(location), self.sample.lower)
 
-    def known(self, location: np.ndarray) -> Moments:
+    def known(self, location: np.ndarray) -> MeanAndVariance:
         """The moments given what was recorded: the count itself, or the tail beyond a limit."""
-        censored, found = self.is_censored, Moments(self.y.copy(), np.zeros(len(self.y)))
+        censored, found = self.is_censored, MeanAndVariance(self.y.copy(), np.zeros(len(self.y)))
         if censored.any():
             part = self.rows(censored)
             tail = _beyond(part.distribution(location[censored]), part.y)
@@ -183,10 +183,10 @@ class Reference:
 
 
 @torch.no_grad()
-def _beyond(dist: Any, least: np.ndarray) -> Moments:
+def _beyond(dist: Any, least: np.ndarray) -> MeanAndVariance:
     """The moments given a count of at least `least`."""
     tail = bounded(dist, least, None)
-    return Moments(tail.mean.numpy().copy(), tail.variance.numpy().copy())
+    return MeanAndVariance(tail.mean.numpy().copy(), tail.variance.numpy().copy())
 
 
 def _kaplan_meier(limit: np.ndarray, y: np.ndarray, censored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

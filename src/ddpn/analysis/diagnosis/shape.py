@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from ddpn.analysis.diagnosis.moments import Table, moment_test
+from ddpn.analysis.diagnosis.moments import ProbabilityTable, moment_test
 from ddpn.analysis.diagnosis.result import Finding, percent, write_p
 
 #: The largest count must be at least this to see heaping: below, one or two multiples say nothing about rounding.
@@ -12,7 +12,7 @@ _LARGEST = 12
 _FEWEST = 3
 
 
-def zero_finding(table: Table) -> Finding:
+def zero_finding(table: ProbabilityTable) -> Finding:
     """The share of zeros against the expected share."""
     test = moment_test(table, (table.counts == 0).astype(float)[None])
     sign = "more" if test.observed > test.expected else "fewer"
@@ -28,7 +28,7 @@ def zero_finding(table: Table) -> Finding:
     return Finding("zeros", name, effect, test.p_value, matters, sentence, clean)
 
 
-def heaping_finding(table: Table) -> Finding:
+def heaping_finding(table: ProbabilityTable) -> Finding:
     """Multiples of 5 and of 10 against their neighbours, more than a smooth distribution explains."""
     largest = table.y.max()
     if largest < _LARGEST:
@@ -49,7 +49,7 @@ def heaping_finding(table: Table) -> Finding:
     return Finding("heaping", "heaped", effect, p_value, matters, sentence, clean)
 
 
-def _contrast(table: Table, size: int, skip: int) -> np.ndarray:
+def _contrast(table: ProbabilityTable, size: int, skip: int) -> np.ndarray:
     """1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out."""
     counts = table.counts.astype(int)
     multiple = np.arange(size, min(int(table.y.max()) - 1, len(counts) - 1), size)
@@ -60,7 +60,7 @@ def _contrast(table: Table, size: int, skip: int) -> np.ndarray:
     return found
 
 
-def tail_finding(table: Table) -> Finding:
+def tail_finding(table: ProbabilityTable) -> Finding:
     """Counts beyond an upper quantile of their fitted distribution, and the third most extreme of all."""
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]

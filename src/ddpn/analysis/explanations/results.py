@@ -11,7 +11,7 @@ from ddpn.runtime.validation import check_choice, check_column
 _SHOWN = 10
 
 
-class Result(ABC):
+class ExplanationResult(ABC):
     """The result of an explanation. A subclass needs `table` and `plot`."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class OfColumn(Protocol):
 One = TypeVar("One", bound=OfColumn)
 
 
-class ByColumn(Result, Generic[One]):
+class ByColumn(ExplanationResult, Generic[One]):
     """Results of several columns, in the order of the columns: a sequence that also takes names.
 
     `measures` are what they can be ordered by, the default first.

@@ -9,7 +9,7 @@ import numpy as np
 from ddpn.analysis.explanations.column_effects import MISSING, QUANTITIES
 from ddpn.analysis.explanations.grid import is_missing
 from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.explanations.results import Result
+from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.analysis.explanations.shapley import shapley_values
 from ddpn.analysis.explanations.tables import in_fit_order
 from ddpn.runtime.errors import InputError
@@ -24,7 +24,7 @@ _TREES = 0.9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Contributions(Result):
+class Contributions(ExplanationResult):
     """What each column adds to the prediction of each row: `base` + the sum of a row's `values` = `prediction`.
 
     Attributes

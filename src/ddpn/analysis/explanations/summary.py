@@ -8,11 +8,11 @@ from ddpn.analysis.explanations.column_effects import Effects, measured_effects
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.pairs import Interaction, measured_interactions
 from ddpn.analysis.explanations.permutation import Importances, Observed, measured_importance
-from ddpn.analysis.explanations.results import Result
+from ddpn.analysis.explanations.results import ExplanationResult
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation(Result):
+class Explanation(ExplanationResult):
     """What drives the predictions of a model.
 
     Attributes
