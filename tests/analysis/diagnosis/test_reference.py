@@ -8,46 +8,46 @@ from scipy import stats
 from scipy.special import expit
 
 from ddpn.analysis.diagnosis import diagnose
-from ddpn.analysis.diagnosis.dispersion import recorded_dispersion
+from ddpn.analysis.diagnosis.dispersion import conditional_dispersion
 from ddpn.analysis.diagnosis.families import Family
-from ddpn.analysis.diagnosis.latent import latent_means
-from ddpn.analysis.diagnosis.means import Means
-from ddpn.analysis.diagnosis.moments import moment_test, tabulate_recorded
-from ddpn.analysis.diagnosis.recorded import Limits
+from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
+from ddpn.analysis.diagnosis.moments import moment_test, tabulate
+from ddpn.analysis.diagnosis.reference import Reference
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
 ROWS = 600
 
 
-def limits(rows=ROWS, lower=0.0, upper=np.inf, limit=np.inf, **more):
-    return Limits(*(np.full(rows, float(value)) for value in (lower, upper, limit)), **more)
+def reference(y, X=None, **bounds):
+    known = {name: np.full(len(y), float(value)) for name, value in bounds.items()}
+    return Reference.of(Sample(X, np.asarray(y, dtype=float), **known))
 
 
 def nothing(words):
     pass
 
 
-@pytest.mark.parametrize("upper", [np.inf, 12.0])
+@pytest.mark.parametrize("upper", [None, 12.0])
 @pytest.mark.parametrize("least", [0, 1, 3, 12])
 def test_moments_beyond_a_limit_are_those_of_scipy(upper, least):
     location, counts = np.array([0.3, 2.0, 7.0]), np.arange(200)
-    known = limits(3, upper=upper, limit=least).known(np.full(3, float(least)), location)
-    base = stats.poisson(location[:, None]) if np.isinf(upper) else stats.binom(12, location[:, None] / 12)
+    bounds = {} if upper is None else {"upper": upper}
+    known = reference(np.full(3, least), limit=least, **bounds).known(location)
+    base = stats.poisson(location[:, None]) if upper is None else stats.binom(12, location[:, None] / 12)
     pmf = np.where(counts >= least, base.pmf(counts), 0.0)
     total = pmf.sum(axis=1)
-    np.testing.assert_allclose(known.probability, total, rtol=1e-10)
     np.testing.assert_allclose(known.mean, pmf @ counts / total, rtol=1e-9)
-    np.testing.assert_allclose(known.factorial, pmf @ (counts * (counts - 1.0)) / total, rtol=1e-9)
+    np.testing.assert_allclose(known.variance, pmf @ counts**2 / total - known.mean**2, rtol=1e-9, atol=1e-9)
 
 
 def test_a_limit_far_in_the_tail_has_finite_moments():
-    found = limits(1, limit=500.0).known(np.array([500.0]), np.array([0.01]))
-    assert (found.mean[0], found.factorial[0]) == (500.0, 500.0 * 499.0)
+    found = reference([500.0], limit=500.0).known(np.array([0.01]))
+    assert (found.mean[0], found.variance[0]) == pytest.approx((500.0, 0.0), abs=1e-4)
 
 
 def known(location):
-    return Means("glm", location, 0.0, 0.0, 0.0, 0.0)
+    return Means("glm", location, 0.0, 0.0, 0.0)
 
 
 def dispersed(draw, of, runs):
@@ -57,7 +57,7 @@ def dispersed(draw, of, runs):
         rng = np.random.default_rng(seed)
         x = rng.normal(size=ROWS)
         y, location = draw(rng, x)
-        found.append(recorded_dispersion(y.astype(float), np.ones(ROWS), known(location), of(y)))
+        found.append(conditional_dispersion(of(y), known(location)))
     return found
 
 
@@ -78,9 +78,9 @@ def positive(rng, x):
 @pytest.mark.parametrize(
     ("draw", "of"),
     [
-        (binomial, lambda y: limits(upper=12)),
-        (censored, lambda y: limits(limit=5)),
-        (positive, lambda y: limits(lower=1)),
+        (binomial, lambda y: reference(y, upper=12)),
+        (censored, lambda y: reference(y, limit=5)),
+        (positive, lambda y: reference(y, lower=1)),
     ],
     ids=["binomial", "censored", "positive"],
 )
@@ -95,7 +95,7 @@ def test_the_dispersion_of_a_beta_binomial():
         return rng.binomial(12, rng.beta(9 * share, 9 * (1 - share))), 12 * share
 
     # Variance over that of a Binomial: 1 + 11 / (9 + 1).
-    found = dispersed(draw, lambda y: limits(upper=12), 10)
+    found = dispersed(draw, lambda y: reference(y, upper=12), 10)
     assert np.mean([each.estimate for each in found]) == pytest.approx(2.1, rel=0.05)
     assert all(each.direction == "over" for each in found)
 
@@ -110,7 +110,7 @@ def test_the_direction_of_censored_counts(dispersion, direction):
         trials = np.floor(trials) + (rng.random(len(mean)) < trials % 1)
         return np.minimum(rng.binomial(trials.astype(int), 0.5), 5), mean
 
-    found = dispersed(draw, lambda y: limits(limit=5), 6)
+    found = dispersed(draw, lambda y: reference(y, limit=5), 6)
     assert sum(each.direction == direction for each in found) >= 5
 
 
@@ -120,12 +120,12 @@ def test_limits_of_censored_rows_alone():
     mean, limit = np.exp(1.2 + 0.5 * x), rng.integers(2, 12, 3000)
     count = rng.poisson(mean)
     y = np.minimum(count, limit)
-    given = Limits(np.zeros(3000), np.full(3000, np.inf), np.where(count >= limit, limit, np.inf), is_random=True)
-    drawn = given.all_limits(y.astype(float), rng)
+    given = Reference.of(Sample(None, y.astype(float), limit=np.where(count >= limit, limit, np.inf)))
+    drawn = given.all_limits(rng)
     assert (drawn[count >= limit] == limit[count >= limit]).all()
     assert (drawn[count < limit] > y[count < limit]).all()
     assert np.mean(drawn == 2) == pytest.approx(0.1, abs=0.02)
-    assert recorded_dispersion(y.astype(float), np.ones(3000), known(mean), given).direction == "equi"
+    assert conditional_dispersion(given, known(mean)).direction == "equi"
 
 
 def test_a_glm_recovers_the_location_behind_censored_and_bounded_counts():
@@ -133,14 +133,13 @@ def test_a_glm_recovers_the_location_behind_censored_and_bounded_counts():
     X = rng.normal(size=(3000, 2))
     mean = np.exp(1.2 + 0.5 * X[:, 0])
     y = np.minimum(rng.poisson(mean), 4).astype(float)
-    found = latent_means(Sample(X, y, limit=np.full(3000, 4.0)), limits(3000, limit=4), "glm", 0, nothing)
+    found = out_of_fold_means(reference(y, X, limit=4), "glm", 0, nothing)
     # A single row beyond the range of its training rows is cut off.
     assert np.quantile(np.abs(np.log(found.mean / mean)), 0.99) < 0.1
     total = rng.integers(1, 30, 3000).astype(float)
     share = expit(0.3 + X[:, 0])
     y = rng.binomial(total.astype(int), share).astype(float)
-    of = Limits(np.zeros(3000), total, np.full(3000, np.inf))
-    found = latent_means(Sample(X, y, upper=total), of, "glm", 0, nothing)
+    found = out_of_fold_means(Reference.of(Sample(X, y, upper=total)), "glm", 0, nothing)
     np.testing.assert_allclose(found.mean / total, share, atol=0.03)
 
 
@@ -160,7 +159,7 @@ def test_zeros_of_censored_counts_are_calibrated():
         rng = np.random.default_rng(seed)
         mean = np.exp(rng.normal(0.5, 0.5, 300))
         y = np.minimum(rng.poisson(mean), 3).astype(float)
-        table = tabulate_recorded(Family("double_poisson", 1.0, 0.0), y, mean, np.ones(300), limits(300, limit=3))
+        table = tabulate(Family("double_poisson", 1.0, 0.0), reference(y, limit=3), mean)
         p_values.append(moment_test(table, (table.counts == 0).astype(float)[None]).p_more)
     assert stats.kstest(p_values, "uniform").pvalue > 0.001
 
