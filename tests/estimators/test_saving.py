@@ -11,7 +11,7 @@ from ddpn import CountGLM, DDPNRegressor, InputError
 from ddpn.members import MEMBERS
 from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
-from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.trees.member import JointTrees
 
 FILES = {
     "model.json",

@@ -14,9 +14,8 @@ from ddpn.members.networks import Networks
 from ddpn.members.trees import choice
 from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.index import Index
-from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.mean import FoldMean
-from ddpn.members.trees.member import Trees
+from ddpn.members.trees.mean import Indexed
+from ddpn.members.trees.member import JointTrees, Trees
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError
@@ -157,10 +156,10 @@ def test_trees_with_an_index_of_two_groups(train, new, assert_parity):
     """The boosters of one fit are the groups of the index that those of another, with three more columns, read."""
     plain, options = train.replace(exposure=None), {"rounds": 4, "leaves": (4,), "index": False}
     member = Trees(**options).fit(plain, None, seed=0)
-    index = Index(tuple(fold.main for fold in member.folds[:2]))
+    index = Index(tuple(fold.main for fold in member.outputs[0][:2]))
     more = pl.DataFrame(index.inputs(member.table.read(train.X)), schema=["i", "j", "k"])
     wide = Trees(**options).fit(plain.replace(X=pl.concat([more, train.X], how="horizontal")[:, _LAST]), None, seed=0)
-    member.folds = [FoldMean(fold.main, index) for fold in wide.folds]
+    member.outputs[0] = [Indexed(fold.main, index) for fold in wide.outputs[0]]
     assert_parity(Predictor({"trees": member}), new)
 
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from ddpn.members.trees.crosses import Cross, find_crosses
-from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.member import Trees
+from ddpn.members.trees.member import JointTrees, Trees
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
@@ -77,7 +76,7 @@ def test_they_are_saved_and_shared_by_repetitions(sample, fitted):
     assert (again.raw(sample.X) == fitted.raw(sample.X)).all()
     assert again.facts() == fitted.facts()
     twice = Trees(**QUICK | {"seeds": 2, "rounds": 20}).fit(sample, None, seed=0)
-    assert len(twice.folds) == 10
+    assert len(twice.outputs[0]) == 10
     assert twice.distribution(sample.X).batch_shape == (1500, 1)
 
 

@@ -13,8 +13,7 @@ from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.member import Trees
+from ddpn.members.trees.member import JointTrees, Trees
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 

@@ -15,8 +15,7 @@ from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
-from ddpn.members.trees.index import Index
-from ddpn.members.trees.joint_member import JointTrees, Seed
+from ddpn.members.trees.mean import Indexed
 from ddpn.members.trees.member import Trees
 from ddpn.runtime.errors import ConfigError
 
@@ -98,25 +97,26 @@ def _constant(graph: Graph, member: Constant, rows: Rows) -> Stack:
 
 
 def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
-    matrix = tree_matrix(graph, rows.table, member.table)
-    columns = member.table.width
-    indexed = _with_indices(graph, matrix, [fold.additive for fold in member.folds], columns)
-    forest = Forest(indexed.width)
-    for fold, place in zip(member.folds, indexed.places, strict=True):
-        forest.add(fold.main, place)
-    rates = forest.sums(graph, indexed.matrix).exp()
-    log_rate = (rates.sum(1) / float(len(member.folds))).log()
+    matrix, columns = tree_matrix(graph, rows.table, member.table), member.table.width
     scale = rows.log_scale(member.unit)
-    dispersion = rows.zero + member.constant
-    if member.dispersion:
-        more = Forest(columns + 1)
-        for booster in member.dispersion:
-            more.add(booster)
-        log_mean = log_rate if scale is None else log_rate + scale
-        sums = more.sums(graph, graph.concat([matrix, log_mean]))
-        dispersion = dispersion + sums.sum(1) / float(len(member.dispersion))
-    raw = graph.concat([log_rate, dispersion]).unsqueezed(1)
-    return Stack(1, parts_of(member.head, raw, scale))
+    raw, outputs = [rows.zero + float(start) for start in member.start], list(enumerate(member.outputs))
+    if member.is_mean_first:
+        rates = _sums(graph, matrix, member.outputs[0], columns).exp()
+        raw[0], outputs = (rates.sum(1) / float(len(member.outputs[0]))).log(), outputs[1:]
+        matrix, columns = graph.concat([matrix, raw[0] if scale is None else raw[0] + scale]), columns + 1
+    for output, boosters in outputs:
+        if boosters:
+            raw[output] = raw[output] + _sums(graph, matrix, boosters, columns).sum(1) / float(len(boosters))
+    return Stack(1, parts_of(member.head, graph.concat(raw).unsqueezed(1), scale))
+
+
+def _sums(graph: Graph, matrix: Value, boosters: Sequence[Indexed], columns: int) -> Value:
+    """The sum of each booster's trees. Shape: (rows, columns) -> (rows, boosters)."""
+    indexed = _with_indices(graph, matrix, boosters, columns)
+    forest = Forest(indexed.width)
+    for booster, place in zip(boosters, indexed.places, strict=True):
+        forest.add(booster.main, place)
+    return forest.sums(graph, indexed.matrix)
 
 
 class _Indexed(NamedTuple):
@@ -127,12 +127,12 @@ class _Indexed(NamedTuple):
     places: list[dict[int, int]]
 
 
-def _with_indices(graph: Graph, matrix: Value, indices: Sequence[Index | None], columns: int) -> _Indexed:
+def _with_indices(graph: Graph, matrix: Value, boosters: Sequence[Indexed], columns: int) -> _Indexed:
     """As `ddpn.members.trees.index.with_index`, for all folds at once."""
     forest = Forest(columns)
     places: list[dict[int, int]] = []
     order: list[list[int]] = []
-    for index in indices:
+    for index in (booster.additive for booster in boosters):
         own: dict[int, int] = {}
         if index is not None:
             first = len(forest.constants)
@@ -153,31 +153,9 @@ def _with_indices(graph: Graph, matrix: Value, indices: Sequence[Index | None], 
     return _Indexed(graph.concat([matrix, inputs]), columns + len(order), places)
 
 
-def _joint_trees(graph: Graph, member: JointTrees, rows: Rows) -> Stack:
-    matrix = tree_matrix(graph, rows.table, member.table)
-    each = [_seed(graph, seed, matrix, rows, member.table.width).unsqueezed(1) for seed in member.seeds_]
-    return Stack(len(each), parts_of(member.head, graph.concat(each), rows.log_scale(member.unit)))
-
-
-def _seed(graph: Graph, seed: Seed, matrix: Value, rows: Rows, columns: int) -> Value:
-    """Raw outputs of one seed. Shape: (rows, P)."""
-    indexed = _with_indices(graph, matrix, seed.indices, columns)
-    forest, shares = Forest(indexed.width), []
-    for fold, place in zip(seed.boosters, indexed.places, strict=True):
-        for output, booster in enumerate(fold):
-            if booster is not None:
-                forest.add(booster, place)
-                shares.append(np.eye(len(seed.start))[output] / len(seed.boosters))
-    start = rows.zero + seed.start[None]
-    if not shares:
-        return start
-    return start + forest.sums(graph, indexed.matrix).op("MatMul", graph.constant(np.array(shares)))
-
-
 _KINDS: dict[type, Callable[[Graph, Any, Rows], Stack]] = {
     Networks: _networks,
     GLM: _glm,
     Constant: _constant,
     Trees: _trees,
-    JointTrees: _joint_trees,
 }

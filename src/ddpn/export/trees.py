@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ddpn.export.graph import Graph, Value
-from ddpn.members.trees.boosting import Booster
-from ddpn.members.trees.model_text import tree_slices
+from ddpn.members.trees.booster import Booster, tree_slices
 from ddpn.members.trees.table import LEVELS
 from ddpn.runtime.errors import ConfigError
 

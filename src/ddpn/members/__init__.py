@@ -24,7 +24,7 @@ MEMBERS = Registry(
         "constant": "ddpn.members.constant:Constant",
         "poisson_glm": "ddpn.members.glm:PoissonGLM",
         "trees": "ddpn.members.trees.member:Trees",
-        "joint_trees": "ddpn.members.trees.joint_member:JointTrees",
+        "joint_trees": "ddpn.members.trees.member:JointTrees",
     },
 )
 _LAZY = {"Member": "ddpn.members.member", "choose_weights": "ddpn.members.blending"}

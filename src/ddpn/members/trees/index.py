@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.members.trees.boosting import Booster
+from ddpn.members.trees.booster import Booster
 
 
 class Index(NamedTuple):

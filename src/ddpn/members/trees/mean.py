@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.members.trees.boosting import UNLIMITED, Booster, MeanFit, Settings
+from ddpn.members.trees.booster import Booster
+from ddpn.members.trees.boosting import UNLIMITED, MeanFit, Settings
 from ddpn.members.trees.choice import Choice, Known, boosted_stumps, choose
 from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.index import Index, with_index
@@ -24,14 +25,14 @@ _FEW_ROWS, _FEW_ROWS_SEEDS = 2000, 3
 _FOLDS_TIME = 0.7
 
 
-class FoldMean(NamedTuple):
-    """The booster of a fold and, where it is used, the index whose sums are its last inputs."""
+class Indexed(NamedTuple):
+    """A booster and, where it is used, the index whose sums are its last inputs."""
 
     main: Booster
     additive: Index | None = None
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
-        """Log rates."""
+        """The sum of the trees."""
         return self.main.raw(with_index(matrix, self.additive))
 
     @property
@@ -46,7 +47,7 @@ class Mean(NamedTuple):
     `crosses` are those that were added to the columns of the rows.
     """
 
-    folds: list[FoldMean]
+    folds: list[Indexed]
     out_of_fold: np.ndarray
     leaves: int
     crosses: tuple[Cross, ...]
@@ -55,11 +56,6 @@ class Mean(NamedTuple):
     def has_index(self) -> bool:
         """Whether the additive index is an input."""
         return self.folds[0].additive is not None
-
-
-def average(folds: Sequence[FoldMean], matrix: np.ndarray) -> np.ndarray:
-    """Logarithms of the mean rate of all boosters."""
-    return np.log(np.mean([np.exp(fold.raw(matrix)) for fold in folds], axis=0))
 
 
 def leaves_for(rows: int, leaves: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -99,9 +95,9 @@ def fit_mean(
     chosen.fit.run(len(rows.folds), clock.part(_FOLDS_TIME * clock.left))
     out_of_fold = _in_order(chosen.fit)
     if whole is not None and chosen.indices is None:
-        return Mean([FoldMean(chosen.fit.whole(whole))], out_of_fold, chosen.leaves, chosen.crosses)
+        return Mean([Indexed(chosen.fit.whole(whole))], out_of_fold, chosen.leaves, chosen.crosses)
     pairs = zip(chosen.fit.boosters(), chosen.fold_indices(), strict=True)
-    return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves, chosen.crosses)
+    return Mean([Indexed(*pair) for pair in pairs], out_of_fold, chosen.leaves, chosen.crosses)
 
 
 def _known(rows: TreeRows, settings: Settings, known: Known, clock: Clock) -> Choice:
