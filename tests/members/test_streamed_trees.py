@@ -13,7 +13,7 @@ from ddpn.networks.heads import make_head
 from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
 
-ROWS, SAMPLED, OPTIONS = 10_000, 2000, {"leaves": (15,), "rounds": 40, "index": False}
+ROWS, SAMPLED, OPTIONS = 10_000, 2000, {"leaves": (15,), "rounds": 40}
 
 
 def rows_of(seed, rows):

@@ -38,8 +38,6 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
         takes longer; so does "auto" for bounded and censored counts, with a Double Poisson.
     head_options : dict, optional
         Options of a likelihood that is named.
-    seeds : int
-        Repetitions with other folds, which are averaged.
     n_estimators : int
         Rounds of boosting at most; out-of-fold predictions choose how many are used.
     learning_rate : float or "auto"
@@ -86,7 +84,6 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
         *,
         likelihood: str | Sequence[str] = AUTO,
         head_options: Mapping[str, Any] | None = None,
-        seeds: int = 1,
         n_estimators: int = 1500,
         learning_rate: float | str = "auto",
         max_leaves: int | str = "auto",
@@ -99,7 +96,6 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
     ) -> None:
         self.likelihood = likelihood
         self.head_options = head_options
-        self.seeds = seeds
         self.n_estimators = n_estimators
         self.learning_rate = learning_rate
         self.max_leaves = max_leaves
@@ -170,7 +166,6 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
 
     def _checked_head(self) -> Head | None:
         """The head of a likelihood that is named; None for "auto". Raises a `ConfigError` for an invalid argument."""
-        check_integer("seeds", self.seeds, 1)
         check_integer("n_estimators", self.n_estimators, 1)
         if self.learning_rate != AUTO:
             in_range = is_number(self.learning_rate) and 0.0 < self.learning_rate <= 1.0
@@ -195,7 +190,6 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
             rate=None if self.learning_rate == AUTO else float(self.learning_rate),
             rounds=int(self.n_estimators),
             monotone=self.monotone,
-            seeds=int(self.seeds),
         )
 
     @property

@@ -15,7 +15,7 @@ from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
-from ddpn.members.trees.mean import Indexed
+from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.member import Trees
 from ddpn.runtime.errors import ConfigError
 
@@ -110,47 +110,12 @@ def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
     return Stack(1, parts_of(member.head, graph.concat(raw).unsqueezed(1), scale))
 
 
-def _sums(graph: Graph, matrix: Value, boosters: Sequence[Indexed], columns: int) -> Value:
+def _sums(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int) -> Value:
     """The sum of each booster's trees. Shape: (rows, columns) -> (rows, boosters)."""
-    indexed = _with_indices(graph, matrix, boosters, columns)
-    forest = Forest(indexed.width)
-    for booster, place in zip(boosters, indexed.places, strict=True):
-        forest.add(booster.main, place)
-    return forest.sums(graph, indexed.matrix)
-
-
-class _Indexed(NamedTuple):
-    """The matrix with the inputs of every fold's index, how wide it is, and where each fold finds its own."""
-
-    matrix: Value
-    width: int
-    places: list[dict[int, int]]
-
-
-def _with_indices(graph: Graph, matrix: Value, boosters: Sequence[Indexed], columns: int) -> _Indexed:
-    """As `ddpn.members.trees.index.with_index`, for all folds at once."""
     forest = Forest(columns)
-    places: list[dict[int, int]] = []
-    order: list[list[int]] = []
-    for index in (booster.additive for booster in boosters):
-        own: dict[int, int] = {}
-        if index is not None:
-            first = len(forest.constants)
-            for group in index.groups:
-                forest.add(group)
-            targets = [[number] for number in range(first, len(forest.constants))]
-            # Several groups are followed by their sum.
-            targets += [[number for (number,) in targets]] if len(targets) > 1 else []
-            own = {columns + j: columns + len(order) + j for j in range(len(targets))}
-            order += targets
-        places.append(own)
-    if not order:
-        return _Indexed(matrix, columns, places)
-    shares = np.zeros((len(forest.constants), len(order)))
-    for j, summed in enumerate(order):
-        shares[summed, j] = 1.0
-    inputs = forest.sums(graph, matrix).op("MatMul", graph.constant(shares))
-    return _Indexed(graph.concat([matrix, inputs]), columns + len(order), places)
+    for booster in boosters:
+        forest.add(booster)
+    return forest.sums(graph, matrix)
 
 
 _KINDS: dict[type, Callable[[Graph, Any, Rows], Stack]] = {

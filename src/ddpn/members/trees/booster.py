@@ -70,15 +70,6 @@ class Booster:
     def _columns(self, matrix: np.ndarray) -> np.ndarray:
         return matrix if self.chosen is None else matrix[:, self.chosen]
 
-    def split(self, groups: np.ndarray) -> "list[Booster]":
-        """The stumps by the group, 0, 1, ..., of the column that they split; the sum of all is the whole."""
-        arrays = self.arrays
-        own = groups if self.chosen is None else groups[self.chosen]
-        group = np.zeros(len(arrays["leaves"]), dtype=np.int64)
-        group[arrays["leaves"] == 2] = own[arrays["split_feature"]]  # a tree without a split is a constant
-        parts = [some_trees(arrays, group == number) for number in range(int(groups.max()) + 1)]
-        return [Booster.of_arrays(part, self.chosen, len(own)) for part in parts]
-
     def contributions(self, matrix: np.ndarray) -> np.ndarray:
         """SHAP values of the sum, one column per column of the matrix."""
         values = np.zeros(matrix.shape)
@@ -127,15 +118,6 @@ def _parts(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
     ends = {name: np.cumsum(size) for name, size in sizes.items()}
     found = {name: map(slice, (end - sizes[name]).tolist(), end.tolist()) for name, end in ends.items()}
     return [dict(zip(found, parts, strict=True)) for parts in zip(*found.values(), strict=True)]
-
-
-def some_trees(arrays: Mapping[str, np.ndarray], wanted: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays of the trees for which `wanted` is True."""
-    kept = [tree for tree, is_wanted in zip(tree_slices(arrays), wanted, strict=True) if is_wanted]
-    found = {name: arrays[name][wanted] for name in SIZES}
-    for name in (*PER_SPLIT, *PER_LEAF, *PER_CATEGORY):
-        found[name] = np.concatenate([np.empty(0, dtype=arrays[name].dtype), *(tree[name] for tree in kept)])
-    return found
 
 
 def text_of(arrays: Mapping[str, np.ndarray], columns: int) -> str:

@@ -14,15 +14,14 @@ Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 #: A clock without an end.
 UNLIMITED = Clock()
 _QUIET = {"verbosity": -1}
-#: Up to so many columns, trees choose from all of them.
-_FEW_COLUMNS = 7
+#: Up to so many columns, trees choose from all of them; of more, those of a mean from this share.
+_FEW_COLUMNS, _COLUMN_SHARE = 7, 0.7
 
 
 class Settings(NamedTuple):
     """How trees are boosted.
 
-    Leaves per tree, learning rate, rounds at most, rounds without gain before the end, seed, and the share of the
-    columns that trees of the mean choose from, where the library can draw them.
+    Leaves per tree, learning rate, rounds at most, rounds without gain before the end, and seed.
     """
 
     leaves: int = 31
@@ -30,7 +29,6 @@ class Settings(NamedTuple):
     rounds: int = 1500
     patience: int = 20
     seed: int = 0
-    share: float = 0.7
 
 
 class FoldData:
@@ -103,7 +101,7 @@ class Growing:
             "learning_rate": settings.rate,
             "max_delta_step": longest,
             "min_data_in_leaf": least_in_leaf(len(self.inner)),
-            **_columns_for(len(rows.rate), self.columns, 1.0 if own else settings.share),
+            **_columns_for(len(rows.rate), self.columns, 1.0 if own else _COLUMN_SHARE),
             "seed": settings.seed + fold,
             "deterministic": True,
             "force_row_wise": True,
@@ -203,53 +201,3 @@ def best_round(
         if not np.isfinite(loss) or done - best >= settings.patience or not clock.left:
             break
     return best
-
-
-class MeanFit:
-    """Poisson boosting of a rate, one booster per fold, each of which predicts the rows it was not fitted to.
-
-    All folds grow together and end where the sum of their held-out losses is smallest: one number of rounds that all
-    rows choose is less noisy than one per fold, and no fold sees its own rows alone.
-    """
-
-    def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
-        self.rows, self.settings = rows, settings
-        self._data = FoldData(rows) if data is None else data
-        self._growing: list[Growing] = []
-        self._best = 0
-
-    def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
-        """Boost the first so many folds until the clock ends; what is there already is continued."""
-        self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
-        shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
-
-        def step(done: int) -> float:
-            for growing in self._growing:
-                if len(growing.curve) < done:
-                    growing.grow()
-                    growing.curve.append(growing.loss)
-            return sum(share * growing.curve[done - 1] for share, growing in zip(shares, self._growing, strict=True))
-
-        self._best = best_round(step, self.settings, clock)
-
-    def boosters(self) -> list[Booster]:
-        """The boosters of the folds that were run, at their best rounds."""
-        return [growing.booster(self._best) for growing in self._growing]
-
-    def whole(self, part: Fold) -> Booster:
-        """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
-        growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
-        while growing.rounds < self._best and not growing.is_finished:
-            growing.grow()
-        return growing.booster(self._best)
-
-    def held_out(self, folds: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the first so many folds, and the log rates that their boosters predict for them."""
-        some = self._growing[:folds]
-        raw = [growing.predicted(self.rows.matrix[growing.outer], self._best) for growing in some]
-        return np.concatenate([growing.outer for growing in some]), np.concatenate(raw)
-
-    def losses(self, folds: int) -> np.ndarray:
-        """Weighted Poisson losses of the held-out rows of the first so many folds, in the order of the folds."""
-        rows, raw = self.held_out(folds)
-        return self.rows.weight[rows] * (np.exp(raw) - self.rows.rate[rows] * raw)

@@ -241,7 +241,7 @@ def fit_around(rows: TreeRows, log_rate: np.ndarray, sample: Sample, seed: int, 
     if len(sample) >= _LEAST_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:
         log_mean = log_rate if sample.exposure is None else log_rate + np.log(sample.exposure)
         leaves = _SETTINGS.leaves if len(sample) >= MANY_ROWS else _FEWER_LEAVES
-        found.boost_others(rows.with_columns(log_mean), _SETTINGS._replace(seed=seed, leaves=leaves), clock)
+        found.boost_others(rows.with_column(log_mean), _SETTINGS._replace(seed=seed, leaves=leaves), clock)
     return found
 
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from ddpn.members.member import in_units
 from ddpn.members.trees.booster import Booster
-from ddpn.members.trees.boosting import FoldData, MeanFit, Settings
+from ddpn.members.trees.boosting import FoldData, Settings
+from ddpn.members.trees.mean import MeanFit
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
