@@ -77,6 +77,12 @@ class MixtureScores:
         self.blocks = list(blocks)
         self._forget()
 
+    @property
+    def share(self) -> np.ndarray:
+        """What each row counts as; with sum 1."""
+        weight = np.concatenate([block.weight_or_ones for block in self.blocks])
+        return weight / weight.sum()
+
     def _forget(self) -> None:
         rows = sum(map(len, self.blocks))
         self.members: list[Blocks] = []
@@ -148,8 +154,9 @@ class MixtureScores:
         """CRPS per row of the mixture with these weights."""
         return weights @ self.each - np.einsum("i,j,ijr->r", weights, weights, self.gain)
 
-    def best(self, share: np.ndarray) -> np.ndarray:
-        """The weights with the smallest mean CRPS, rows counting by `share`: a convex problem on the simplex."""
+    def best(self) -> np.ndarray:
+        """The weights with the smallest mean CRPS: a convex problem on the simplex."""
+        share = self.share
         each, gain = self.each @ share, self.gain @ share
         both, n = gain + gain.T, len(each)
         found = minimize(
@@ -176,7 +183,7 @@ def _single(parts: Sequence[Distribution], number: int) -> list[Distribution]:
     raise IndexError(number)
 
 
-def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
+def shrunk_weights(scores: MixtureScores) -> np.ndarray:
     """The weights nearest to equal ones that are not clearly worse than the best.
 
     A few hundred rows choose weights by chance, and members that chose their epochs by the same rows look better on
@@ -184,8 +191,7 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
     standard error of the paired difference above the smallest (as in the rule of Breiman, Friedman, Olshen and Stone,
     1984, with equal weights as the simplest model).
     """
-    share = weight / weight.sum()
-    best = scores.best(share)
+    share, best = scores.share, scores.best()
     equal = np.full(len(best), 1.0 / len(best))
     lowest = scores.at(best)
     for step in range(_STEPS, 0, -1):
@@ -218,8 +224,7 @@ def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[st
     scores = MixtureScores([validation])
     for member in members.values():
         scores.add([parts_for(member, validation)])
-    weights = shrunk_weights(scores, validation.weight_or_ones)
-    return dict(zip(members, weights.tolist(), strict=True))
+    return dict(zip(members, shrunk_weights(scores).tolist(), strict=True))
 
 
 def parts_for(member: Member, sample: Sample) -> list[Distribution]:

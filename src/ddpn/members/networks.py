@@ -13,14 +13,15 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.members.member import Member, exposure_unit, json_to_bytes, row_scale
-from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
+from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, json_to_bytes, row_scale
+from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric, large_options, small_options
 from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.networks.backbones import MLP, Identity
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
+from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import BLOCK, Sample
@@ -79,13 +80,14 @@ class Networks(Member):
         A file from which an interrupted training continues.
     verbose : bool
         Show progress.
+    clock : Clock
+        Training ends with it, with the best networks so far.
     stream : RowStream, optional
         Training rows of a table that is larger than memory. The rows of `fit` are a sample of it, which the encoder is
         fitted to; the networks are trained on the stream.
     """
 
     label = "networks"
-    fits_copies_together = True
     encoder: FeatureEncoder
     chosen: np.ndarray | None
     model: CountModel
@@ -100,16 +102,19 @@ class Networks(Member):
         runtime: Runtime | None = None,
         checkpoint: Path | None = None,
         verbose: bool = False,
+        clock: Clock = Clock(),  # noqa: B008
         stream: RowStream | None = None,
     ) -> None:
         self.head = make_head(DEFAULT_LIKELIHOOD) if head is None else head
         self.options, self.seeds = options, seeds
         self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
-        self.stream = stream
+        self.clock, self.stream = clock, stream
 
     @classmethod
-    def like(cls, head: Head) -> Self:
-        return cls(head)
+    def like(cls, task: Task) -> Self:
+        # The longest training continues where it was interrupted; the others take seconds.
+        checkpoint = None if _can_be_large(task) else task.checkpoint
+        return cls(task.head, small_options(task.options, task.rows), checkpoint=checkpoint, **_run(task))
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -274,7 +279,15 @@ class Networks(Member):
     ) -> History:
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": self.checkpoint}
-        return fit(model, rows, validation, config, **options, clock=self.clock, title=f"Training {self.label}")
+        return fit(
+            model,
+            rows,
+            validation,
+            config,
+            **options,
+            clock=self.clock,
+            title=f"Training {self.label}",
+        )
 
     def _build(self, n_in: int, members: int) -> CountModel:
         widths, activation = self.options.widths, self.options.activation
@@ -346,6 +359,30 @@ class Networks(Member):
             "epochs": len(self.history.epochs),
             "best_epochs": self.history.best_epoch,
         }
+
+
+class LargeNetworks(Networks):
+    """Networks that are larger and trained longer than the default ones, for what these cannot learn in their time."""
+
+    label = "large networks"
+    larger_than = "networks"
+
+    @classmethod
+    def like(cls, task: Task) -> Self:
+        if not _can_be_large(task):
+            raise NotApplicableError("the networks have a size, an encoding or a number of epochs that was given")
+        return cls(task.head, large_options(task.options, task.rows), checkpoint=task.checkpoint, **_run(task))
+
+
+def _can_be_large(task: Task) -> bool:
+    """Whether there can be large networks: of counts, and as nobody has said how large networks are."""
+    default = NetworkOptions()
+    own = any(getattr(task.options, name) != getattr(default, name) for name in ("hidden", "numeric", "epochs"))
+    return task.head.is_count and not own
+
+
+def _run(task: Task) -> dict[str, Any]:
+    return {"runtime": task.runtime, "verbose": task.verbose, "clock": task.clock, "stream": task.stream}
 
 
 def _drawn_seeds(seed: int, number: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.members.member import Member, NotApplicableError, exposure_unit, in_units, json_to_bytes, row_scale
+from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
 from ddpn.members.trees.boosting import UNLIMITED, Settings
 from ddpn.members.trees.mean import MeanFit, rate_for
@@ -25,6 +25,7 @@ from ddpn.members.trees.table import (
     with_columns,
 )
 from ddpn.networks.heads import Head, make_head
+from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
@@ -61,6 +62,10 @@ class Trees(Member):
         Rounds of boosting at most.
     monotone : mapping of str to int, optional
         Columns of numbers in which the location must not fall (1) or must not rise (-1), at equal exposures.
+    clock : Clock
+        Boosting ends with it, with what there is until then.
+    stream : RowStream, optional
+        Training rows of a table that is larger than memory, of which the rows of `fit` are a sample.
 
     Examples
     --------
@@ -94,11 +99,18 @@ class Trees(Member):
         rate: float | None = None,
         rounds: int = 1500,
         monotone: Mapping[str, int] | None = None,
+        clock: Clock = UNLIMITED,
+        stream: RowStream | None = None,
     ) -> None:
         self.is_mean_first = head is None
         if head is not None:
             self.head = head
         self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, dict(monotone or {})
+        self.clock, self.stream = clock, stream
+
+    @classmethod
+    def like(cls, task: Task) -> Self:
+        return cls(clock=task.clock, stream=task.stream)
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -114,7 +126,7 @@ class Trees(Member):
         rows = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
         folds = folds_of(used.y, seed, used.group, _COPY_FOLDS if self._is_copy and self.is_mean_first else FOLDS)
         rows = rows._replace(folds=with_columns(folds, rows.matrix, rows.rate, rows.weight))
-        clock, settings = self.clock or UNLIMITED, Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds)
+        clock, settings = self.clock, Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds)
         with tree_threads_for(matrix.size):
             mean = MeanFit.best_of(rows, settings._replace(seed=seed), self.leaves, clock)
             self.used_leaves = mean.settings.leaves
@@ -138,7 +150,7 @@ class Trees(Member):
     def copied(self, left: int = 1) -> Self:
         """A copy whose mean is one booster: all copies together are many already."""
         copy = super().copied(left)
-        copy._is_copy = True
+        copy._is_copy, copy.clock = True, self.clock.part(self.clock.left / left)
         return copy
 
     def _fit_stream(self, sample: TreeRows, validation: Sample, seed: int, clock: Clock) -> None:
@@ -259,13 +271,14 @@ class JointTrees(Trees):
     """
 
     label = "jointly boosted trees"
+    is_default = False
 
     def __init__(self, head: Head | None = None, **options: Any) -> None:
         super().__init__(make_head("double_poisson") if head is None else head, **options)
 
     @classmethod
-    def like(cls, head: Head) -> Self:
-        return cls(head) if head.exposure_is_total else cls()
+    def like(cls, task: Task) -> Self:
+        return cls(task.head if task.head.exposure_is_total else None, clock=task.clock)
 
 
 def _whole(rows: TreeRows) -> Fold:
