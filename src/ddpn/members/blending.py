@@ -74,8 +74,9 @@ class MixtureScores:
     """
 
     def __init__(self, blocks: Sequence[Sample]) -> None:
-        self.blocks = list(blocks)
-        self._forget()
+        self.blocks, self.members, rows = list(blocks), list[Blocks](), sum(map(len, blocks))
+        self.alone, self.bonus = np.zeros((0, rows)), np.zeros((0, rows))
+        self.gain = np.zeros((0, 0, rows))
 
     @property
     def share(self) -> np.ndarray:
@@ -83,15 +84,8 @@ class MixtureScores:
         weight = np.concatenate([block.weight_or_ones for block in self.blocks])
         return weight / weight.sum()
 
-    def _forget(self) -> None:
-        rows = sum(map(len, self.blocks))
-        self.members: list[Blocks] = []
-        self.sizes: list[int | None] = []
-        self.alone, self.bonus = np.zeros((0, rows)), np.zeros((0, rows))
-        self.gain = np.zeros((0, 0, rows))
-
     def add(self, member: Blocks, size: int | None = None) -> None:
-        """Take one more member into account.
+        """Take one more member into account. Normals are rounded, as they are in a mixture with counts.
 
         Parameters
         ----------
@@ -101,18 +95,7 @@ class MixtureScores:
             The number of distributions per row that the member has in the mixture, where fewer are given here. A
             mixture of more has a smaller CRPS, by what these differ by among each other.
         """
-        known = [*zip(self.members, self.sizes, strict=True), (member, size)]
-        kinds = {isinstance(part, CountDistribution) for each, _ in known for parts in each for part in parts}
-        if len(kinds) == 1:
-            self._add(member, size)
-            return
-        # Normals beside counts are rounded, as in the mixture, also those that were scored as Normals before.
-        self._forget()
-        for each, wanted in known:
-            self._add([list(map(discretized, parts)) for parts in each], wanted)
-
-    def _add(self, member: Blocks, size: int | None) -> None:
-        """Score a member by itself and with each of those before it, which are all of counts or all of Normals."""
+        member = [list(map(discretized, parts)) for parts in member]
         n, bonus = len(self.members), np.zeros(self.alone.shape[1])
         own = self._scored([member], [1.0])
         given = sum(part.batch_shape[-1] for part in member[0])
@@ -124,7 +107,6 @@ class MixtureScores:
             pair = np.maximum(2.0 * (own + known) - 4.0 * self._scored([member, other], [0.5, 0.5]), 0.0)
             gain[n, j] = pair - bonus - self.bonus[j]
         self.members.append(member)
-        self.sizes.append(size)
         self.alone, self.bonus = np.concatenate([self.alone, own[None]]), np.concatenate([self.bonus, bonus[None]])
         self.gain = gain
 

@@ -38,15 +38,6 @@ _LATE = 0.6
 _ROWS, _MULTIPLE = 1024, 8
 
 
-class Trained(NamedTuple):
-    """Networks after a training, the encoder of their inputs, and which of these are used (None for all)."""
-
-    encoder: FeatureEncoder
-    chosen: np.ndarray | None
-    model: CountModel
-    history: History
-
-
 class Encoded(NamedTuple):
     """Training and validation rows as tensors, the encoder that was fitted to the former, and the inputs it kept."""
 
@@ -126,12 +117,14 @@ class Networks(Member):
         seeds = self.seeds or _drawn_seeds(seed, self.options.members)
         numeric, config = self._numeric(used), self._config(used, seeds)
         if self.stream is None:
-            trained = self._train(self._encode(numeric, used, validation, seed), used, config)
+            rows = self._encode(numeric, used, validation, seed)
         else:
             chunk, config = stream_schedule(config, len(self.stream), self.stream.most_passes)
             self.n_rows = len(self.stream)
-            trained = self._train(self._streamed(numeric, used, validation, chunk), used, config)
-        return self._keep(trained)
+            rows = self._streamed(numeric, used, validation, chunk)
+        model = self._build(rows.width, config.members)
+        model.reset(config.seeds, self._start(used))
+        return self._keep(rows, model, self._run(model, rows.train, rows.validation, config))
 
     @torch.inference_mode(False)
     def fit_copies(self, train: Sample, fold: np.ndarray, seed: int) -> "list[Networks]":
@@ -160,7 +153,7 @@ class Networks(Member):
         """The networks of one copy, out of those that were trained together."""
         part = self._build(encoded.width, own.stop - own.start)
         take_networks(model, own, part)
-        return self.copied()._keep(Trained(encoded.encoder, encoded.chosen, part, history.of(own)))
+        return self.copied()._keep(encoded, part, history.of(own))
 
     def _set_rows(self, train: Sample, rows: int) -> None:
         """Remember what the networks are fitted to: as many rows, exposures of this size."""
@@ -174,12 +167,12 @@ class Networks(Member):
     def _config(self, train: Sample, seeds: tuple[int, ...]) -> TrainingConfig:
         return self.options.config(self.n_rows, seeds, self.head.validation_score, np.shape(train.X)[1])
 
-    def _keep(self, trained: Trained) -> Self:
-        if not trained.history.epochs:
+    def _keep(self, rows: Encoded, model: CountModel, history: History) -> Self:
+        if not history.epochs:
             raise KeyboardInterrupt  # nothing was learned that could be kept
         # Predictions are made in float64: the same for a row alone and among others.
-        self.encoder, self.chosen, self.history = trained.encoder, trained.chosen, trained.history
-        self.model = trained.model.double().cpu().eval()
+        self.encoder, self.chosen, self.history = rows.encoder, rows.chosen, history
+        self.model = model.double().cpu().eval()
         return self
 
     @property
@@ -260,12 +253,6 @@ class Networks(Member):
             weight=weight,
             exposure=None if exposure is None else exposure.float(),
         )
-
-    def _train(self, rows: Encoded, sample: Sample, config: TrainingConfig) -> Trained:
-        """Networks from fresh weights; they start at the distribution of a sample of the rows."""
-        model = self._build(rows.width, config.members)
-        model.reset(config.seeds, self._start(sample))
-        return Trained(rows.encoder, rows.chosen, model, self._run(model, rows.train, rows.validation, config))
 
     def _start(self, sample: Sample) -> Tensor | None:
         """The head's fit without features."""

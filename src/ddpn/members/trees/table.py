@@ -13,7 +13,7 @@ from ddpn.tables.encoding.screening import screened
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import FOLDS, fold_numbers
 
-#: Levels of a category that get a code of their own: scikit-learn's trees have 255 bins.
+#: Levels of a category that get a code of their own: trees have 255 bins.
 LEVELS = 254
 #: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not
 #: tried.
