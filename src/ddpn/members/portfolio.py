@@ -19,6 +19,7 @@ from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
+from ddpn.tables.encoding.table import PreparedTable
 from ddpn.tables.splits import held_out_rows
 
 #: Rows that weights are chosen by at most.
@@ -176,7 +177,7 @@ class Portfolio:
         -------
         self
         """
-        self.folds, self.seed = self._affordable(folds, seed), seed
+        self.folds, self.seed = _read_once(self._affordable(folds, seed)), seed
         self._fits = None if self.elsewhere is None else self.elsewhere(self.folds, seed)
         is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
         scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
@@ -300,3 +301,11 @@ class Portfolio:
 def _own_part(clock: Clock) -> Clock:
     """The time after which a member should end by itself, before it is ended."""
     return clock.part(_OWN_SHARE * clock.left)
+
+
+def _read_once(folds: Folds) -> Folds:
+    """The same rows with their columns read and checked, which every member and fold would do again."""
+    if folds.validation is None:
+        return replace(folds, train=folds.train.replace(X=PreparedTable.of_all(folds.train.X)[0]))
+    train, validation = PreparedTable.of_all(folds.train.X, folds.validation.X)
+    return replace(folds, train=folds.train.replace(X=train), validation=folds.validation.replace(X=validation))
