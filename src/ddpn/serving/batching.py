@@ -106,7 +106,7 @@ class Batcher:
             if jobs:
                 start = self._started = perf_counter()
                 requests = [(job.rows, job.wanted) for job in jobs]
-                # Finished also where the server is told to stop meanwhile: its requests were taken.
+                # Finished also where the server has to stop meanwhile: its requests were taken.
                 await asyncio.shield(self._finished(loop, jobs, requests))
                 self._started = None
                 self._on_batch(len(jobs), sum(len(job.rows) for job in jobs), perf_counter() - start)
