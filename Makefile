@@ -41,8 +41,8 @@ bench: $(STAMP)  ## time distributions, training and predictions; results go to 
 bench-tables: $(STAMP)  ## compare with peers on real tables, each in its own environment; ARGS="--jobs 2" goes to it
 	$(PY) -m benchmarks.tables --page docs/results $(ARGS)
 
-prove: $(STAMP)  ## proof under faults: load, hostile files, kills, full disks; ARGS="--only disk" goes to it
-	$(PY) -m benchmarks.prove $(ARGS)
+prove: $(STAMP)  ## proof under faults: load, hostile files, kills, full disks; ARGS="-k disk" goes to pytest
+	OMP_NUM_THREADS=1 $(PY) -m pytest -m "slow or proof" --table -p no:schemathesis tests $(ARGS)
 
 docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning, such as an undocumented parameter, is an error
 	$(PY) -m sphinx -W --keep-going --quiet --fresh-env -b html docs docs/_build/html

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,13 @@ if TYPE_CHECKING:
 
     from ddpn import DDPNRegressor
 
+#: What `make prove` has found, and the page that shows it between two marks.
+RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "reliability.json"
+PAGE, BEGIN, END = (
+    RESULTS.parents[2] / "docs" / "reliability.md",
+    "<!-- results of make prove -->",
+    "<!-- end of results -->",
+)
 #: Two small networks with one encoding.
 SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "random_state": 0, "device": "cpu"}
 
@@ -30,6 +40,60 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     A process that was the driver of a Ray cluster has threads, which tests that fork must not inherit.
     """
     items.sort(key=lambda item: 2 if item.nodeid.startswith("src") else int(bool(item.get_closest_marker("last"))))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--table", action="store_true", help="write what tests with the mark proof found to the page")
+
+
+@pytest.fixture
+def proved(record_property) -> Callable[[str, str], None]:
+    """Keep how often the claim of a test was tried, and what was found, for the table of `make prove`."""
+
+    def keep(tried: str, found: str) -> None:
+        record_property("tried", tried)
+        record_property("found", found)
+
+    return keep
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    """Keep the claim of a test."""
+    report = yield
+    if proof := item.get_closest_marker("proof"):
+        report.user_properties += [("kind", proof.args[0]), ("claim", proof.args[1])]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write the table of all proofs; with -k, rows of tests that did not run stay."""
+    if not config.getoption("--table"):
+        return
+    known = json.loads(RESULTS.read_text())["proofs"] if config.getoption("keyword") else {}
+    for outcome, held in (("passed", "yes"), ("failed", "**no**"), ("error", "**no**"), ("skipped", "not tried")):
+        for report in terminalreporter.stats.get(outcome, []):
+            facts = {"tried": "not tried", "found": str(report.longrepr)[-300:]} | dict(report.user_properties)
+            if "claim" in facts:
+                known[report.nodeid] = facts | {"held": held, "seconds": report.duration}
+    machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
+    about = {"machine": machine, "load": os.getloadavg()[0], "date": datetime.now(UTC).date().isoformat()}
+    RESULTS.write_text(json.dumps({"about": about, "proofs": known}, indent=1) + "\n")
+    minutes = sum(each["seconds"] for each in known.values()) / 60.0
+    lines = [
+        f"{len(known)} proofs in {minutes:.0f} minutes on {machine}; load of the machine at the end, other programs "
+        f"included, {about['load']:.1f}. {about['date']}.",
+        "",
+        "| kind | claim | tried | held | found |",
+        "|---|---|---|---|---|",
+    ]
+    for row in known.values():
+        cells = (row[name] for name in ("kind", "claim", "tried", "held", "found"))
+        lines.append(
+            f"| {' | '.join(' '.join(cell.replace('|', '/').replace('<', '&lt;').split()) for cell in cells)} |"
+        )
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text("\n\n".join([before + BEGIN, "\n".join(lines), END + rest.partition(END)[2]]))
 
 
 @pytest.fixture(scope="session")
@@ -112,6 +176,14 @@ def rewrite() -> Callable[..., None]:
         (folder / "model.json").write_text(json.dumps(known))
 
     return change
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 class Program(subprocess.Popen):
