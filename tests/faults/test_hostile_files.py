@@ -107,13 +107,13 @@ def changed_document(draw: Any, document: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def repeated(cases: int, run: Callable[[Any], None]) -> None:
+def repeated(cases: int, run: Callable[[Any], None], strategy: st.SearchStrategy = st.data()) -> None:  # noqa: B008
     """Call a function with so many draws of hypothesis."""
     options = settings(
         max_examples=cases, deadline=None, database=None, suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],
     )  # fmt: skip
-    seed(1)(options(given(st.data())(run)))()
+    seed(1)(options(given(strategy)(run)))()
 
 
 # The watch ---------------------------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_generated_requests(model, proved):
         if name.startswith(("Predict_", "Explain_")):
             schema["properties"]["rows"]["maxItems"] = 2
 
-    def answered(case: Any) -> None:
+    def send(case: Any) -> None:
         is_post = case.method.upper() == "POST"
         content = json.dumps(case.body, default=str) if is_post else None
         headers = {"content-type": "application/json"} if is_post else {}
@@ -419,7 +419,7 @@ def test_generated_requests(model, proved):
                 operation = found.ok()
                 is_post = operation.method.upper() == "POST"
                 if is_post or mode == schemathesis.GenerationMode.POSITIVE:  # others have nothing that could be wrong
-                    cases = operation.as_strategy(generation_mode=mode)
-                    repeated(80 if is_post else 1, lambda data, cases=cases: answered(data.draw(cases)))
+                    generated = operation.as_strategy(generation_mode=mode)
+                    repeated(80 if is_post else 1, send, generated)
     statuses = ", ".join(f"{number:,} of status {status}" for status, number in sorted(seen.items()))
     proved(f"{sum(seen.values()):,} requests", statuses)
