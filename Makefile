@@ -20,7 +20,8 @@ demo: $(STAMP)  ## fit real and simulated counts, compare with other models, wri
 
 # A file is run by one process, which fits once what its tests share; --no-loadscope-reorder keeps the order of the tests.
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder -p no:schemathesis $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder \
+		-p no:schemathesis $(ARGS)
 
 test-forecasting: $(FORECASTING)/.installed  ## the adapters for forecasting libraries, in .venv-forecasting
 	OMP_NUM_THREADS=1 $(FORECASTING)/bin/python -m pytest tests/forecasting src/ddpn/forecasting $(ARGS)

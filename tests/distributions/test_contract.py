@@ -201,6 +201,17 @@ def test_shapes_rows_and_pickles(name):
     assert all(value.shape == (0,) for value in results(none, torch.zeros(0)).values())
 
 
+@pytest.mark.parametrize("name", [n for n in FAMILIES if n not in ("Poisson", "DoubleBinomial")])
+def test_parameters_broadcast_and_numbers_make_scalars(name):
+    dist, y = MAKERS[name](MU.unsqueeze(1), OTHER[:3]), torch.zeros(5, 1, 1)
+    assert (dist.batch_shape, dist.event_shape, dist.mean.shape) == ((4, 3), (), (4, 3))
+    one = MAKERS[name](MU[1].item(), OTHER[2].item())
+    for method in AT_COUNTS:
+        assert getattr(dist, method)(y).shape == (5, 4, 3)
+        torch.testing.assert_close(getattr(dist, method)(2)[1, 2].float(), getattr(one, method)(2))
+    assert (one.sample().shape, one.interval(0.9)[1].shape, one.entropy().shape) == ((), (), ())
+
+
 @each
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_float32_answers_are_float64_answers_rounded(name, dtype):
