@@ -1,6 +1,7 @@
 """The verdict on a model against the other candidates: one function for `ddpn fit`, `evaluate` and `report`."""
 
 import math
+from html import escape
 from typing import NamedTuple
 
 from ddpn.analysis.evaluation import MIN_ROWS, Evaluation, is_score
@@ -24,6 +25,10 @@ class Verdict(NamedTuple):
     @property
     def headline(self) -> str:
         return self.sentences[0]
+
+    def _repr_html_(self) -> str:
+        first, *rest = map(escape, self.sentences)
+        return f"<p><strong>{first}</strong> {' '.join(rest)}</p>"
 
 
 def verdict(found: Evaluation) -> Verdict:

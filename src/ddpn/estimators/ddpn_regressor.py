@@ -1,22 +1,19 @@
 """`DDPNRegressor`: an ensemble of networks as in the paper, with scikit-learn's interface."""
 
-from collections.abc import Mapping, Sequence
-from os import PathLike
-from typing import Any
+from dataclasses import dataclass
 
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.estimators.fitting import fit_mixture, held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.networks import Networks
-from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 from ddpn.networks.model import CountModel
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.jobs import Where
 from ddpn.runtime.validation import check_integer, is_number
 from ddpn.tables.encoding import FeatureEncoder
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DDPNRegressor(NetworkRegressor):
     """Deep Double Poisson Networks as in the paper: an ensemble of networks, each predicting a whole distribution.
 
@@ -91,46 +88,8 @@ class DDPNRegressor(NetworkRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD,
-        head_options: Mapping[str, Any] | None = None,
-        members: int = 5,
-        hidden: Sequence[int] | str = "auto",
-        numeric: str = "auto",
-        epochs: int | str = "auto",
-        validation: float | str | None = "auto",
-        mix_with: Sequence[str] = (),
-        training_options: Mapping[str, Any] | None = None,
-        lower: int = 0,
-        upper: int | None = None,
-        censored_above: int | None = None,
-        fractional: str = "error",
-        checkpoint: str | PathLike[str] | None = None,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        n_jobs: Where = None,
-    ) -> None:
-        self.likelihood = likelihood
-        self.head_options = head_options
-        self.members = members
-        self.hidden = hidden
-        self.numeric = numeric
-        self.epochs = epochs
-        self.validation = validation
-        self.mix_with = mix_with
-        self.training_options = training_options
-        self.lower = lower
-        self.upper = upper
-        self.censored_above = censored_above
-        self.fractional = fractional
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    members: int = 5
+    validation: float | str | None = "auto"
 
     def _networks_per_kind(self) -> int:
         return check_integer("members", self.members, 1)

@@ -3,29 +3,28 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import Tags, check_random_state
 
+from ddpn.estimators.estimator import CountEstimator, plain_options
 from ddpn.estimators.fitting import merge_equal_rows, range_of
-from ddpn.estimators.nested import NestedOptions
-from ddpn.estimators.predictions import CountPredictions
-from ddpn.estimators.saving import plain_options
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.fit_jobs import MemberFits
-from ddpn.members.folds import copies_of
+from ddpn.members.folds import Folds, copies_of
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Elsewhere
 from ddpn.members.reader import TableReader
-from ddpn.networks.heads import Head, check_likelihood, make_head
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.jobs import is_here
+from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.validation import check_keys, is_integer
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.storage.results import ResultStore
@@ -52,31 +51,42 @@ class Checked:
         return self.sample.exposure is not None and not self.counts.upper_is_total
 
 
-class NetworkRegressor(CountPredictions, NestedOptions):
-    """An estimator with networks: everything but how many there are, and what else is fitted."""
+class FitHooks:
+    """What a workflow sets on an estimator before `fit`; these are no arguments."""
 
-    likelihood: Any
-    head_options: Any
-    hidden: Any
-    numeric: Any
-    epochs: Any
-    mix_with: Any
-    training_options: Any
-    lower: Any
-    upper: Any
-    censored_above: Any
-    fractional: Any
-    checkpoint: Any
-    random_state: Any
-    device: Any
-    verbose: Any
-    n_jobs: Any
-    n_rows_: int
-    _not_saved = ("checkpoint", "verbose", "time_budget", "n_jobs")
     #: Called with a line on each step.
     on_step: Callable[[str], object] = staticmethod(lambda text: None)
     #: Training rows of a table that is larger than memory, of which those of `fit` are a sample.
     stream: RowStream | None = None
+    #: Whether `fit` of a `CountRegressor` calibrates the model, too.
+    calibrates: bool = True
+    #: The rows that members of a model were fitted to, while it is not calibrated yet.
+    folds_: Folds | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NetworkRegressor(FitHooks, CountEstimator):
+    """An estimator with networks: everything but how many there are, and what else is fitted."""
+
+    likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD
+    head_options: Mapping[str, Any] | None = None
+    hidden: Sequence[int] | str = "auto"
+    numeric: str = "auto"
+    epochs: int | str = "auto"
+    mix_with: Sequence[str] = ()
+    training_options: Mapping[str, Any] | None = None
+    lower: int = 0
+    upper: int | None = None
+    censored_above: int | None = None
+    fractional: str = "error"
+    checkpoint: str | PathLike[str] | None = None
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    n_jobs: Where = None
+
+    _nested = ("head_options", "training_options")
+    _not_saved = ("checkpoint", "verbose", "time_budget", "n_jobs")
 
     # Fitting -----------------------------------------------------------------------------------------------------
 

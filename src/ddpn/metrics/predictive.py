@@ -12,14 +12,8 @@ from ddpn.distributions.arguments import check_coverage, check_interval_kind
 from ddpn.runtime.errors import InputError
 
 
-def of_torch(dist: Any) -> Any:
-    """The distributions of torch that a prediction of an estimator holds; anything else as it is."""
-    return getattr(dist, "distribution", dist)
-
-
 def known(dist: Any) -> Any:
-    """The distributions of torch, if they are such that metrics beyond the likelihood support."""
-    dist = of_torch(dist)
+    """`dist`, if it is a distribution that metrics beyond the likelihood support."""
     if isinstance(dist, CountDistribution | Mixture | Normal):
         return dist
     kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"

@@ -10,7 +10,7 @@ from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.distributions.normal import normal_crps
-from ddpn.metrics.predictive import checked, known, observed, of_torch, quantile
+from ddpn.metrics.predictive import checked, known, observed, quantile
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
@@ -78,7 +78,6 @@ def crps(dist: Any, y: Any) -> Tensor:
     >>> crps(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
     tensor([0.3112, 1.3131])
     """
-    dist = of_torch(dist)
     return _crps(dist, observed(y, dist) if isinstance(dist, Distribution) else y)
 
 
@@ -132,7 +131,6 @@ def nll(dist: Any, y: Any) -> Tensor:
     >>> nll(Poisson(2.0), torch.tensor(0))
     tensor(2.)
     """
-    dist = of_torch(dist)
     if not isinstance(dist, Distribution):
         raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}.")
     return -dist.log_prob(observed(y, dist))

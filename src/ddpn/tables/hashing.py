@@ -1,13 +1,24 @@
-"""A hash per row of some columns: the same on every machine and with every version of the libraries."""
+"""Hashes of tables and of their rows: the same on every machine and with every version of the libraries."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 #: The constants of splitmix64, whose last steps spread every bit over all others.
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def fingerprint(columns: Mapping[str, np.ndarray], y: np.ndarray) -> str:
+    """SHA-256 of the names, kinds and values of columns and counts: the same for the same data on every machine."""
+    digest = hashlib.sha256()
+    for name, column in {**columns, "\0y": y}.items():
+        is_text = column.dtype.kind not in "fiub"
+        values = "\0".join(column).encode() if is_text else column.astype("<f8").tobytes()
+        digest.update(f"{name}\0{'text' if is_text else 'number'}\0{len(values)}\0".encode())
+        digest.update(values)
+    return digest.hexdigest()
 
 
 def hashed(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:

@@ -7,8 +7,8 @@ import numpy as np
 
 from ddpn.analysis.explanations.grid import is_missing
 from ddpn.analysis.report.numbers import percent
-from ddpn.paper.datasets.dataset import fingerprint as column_fingerprint
 from ddpn.tables.encoding.table import Column, read_table
+from ddpn.tables.hashing import fingerprint as column_fingerprint
 
 #: Ranges of a numeric column; values or levels that are groups of their own; levels listed in a description.
 _BINS, _LEVELS, _LISTED = 5, 8, 4

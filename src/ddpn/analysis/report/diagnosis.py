@@ -12,8 +12,8 @@ import torch
 from ddpn.analysis.diagnosis.result import Diagnosis, Evidence
 from ddpn.analysis.gains import Z, effective_rows
 from ddpn.analysis.report.figures.chart import POINT, Figure, histogram
-from ddpn.analysis.report.figures.predictions import PIT_BINS, Pit, bin_probabilities, pit_figure, spread_rows
-from ddpn.analysis.report.figures.scales import count_bins
+from ddpn.analysis.report.figures.predictions import PIT_BINS, Pit, pit_figure, spread_rows
+from ddpn.analysis.report.figures.scales import bin_probabilities, count_bins
 from ddpn.analysis.report.grids import Grid
 from ddpn.analysis.report.numbers import fmt, percent, plural
 from ddpn.analysis.report.page import definitions, grid_html, headline_html, page, pair, paragraphs

@@ -1,4 +1,4 @@
-"""The numbers of the verdict, and the sentences below it: error, coverage, calibration, baselines, dispersion.
+"""The sentences below the verdict: error, coverage, calibration, alternatives, dispersion.
 
 The headline itself comes from `ddpn.analysis.verdict`, which every command shares.
 """
@@ -13,28 +13,8 @@ from ddpn.analysis.report.numbers import fmt, mean, percent, plural, quantile
 from ddpn.analysis.verdict import change
 from ddpn.calibration.recalibration import Recalibration
 
-#: The evaluated model's name among the candidates.
-MODEL = "This model"
 #: A bias that is worth a sentence, as a share of the mean count.
 _BIAS = 0.02
-
-
-def evaluation(evidence: Evidence, leak: str = "") -> Evaluation:
-    """The model against its baselines, as the verdict takes it; `leak` is a sentence on a suspected target leak."""
-    model, y = evidence.model, evidence.y
-    candidates = {MODEL: model} | evidence.baselines
-    return Evaluation.from_rows(
-        MODEL,
-        {name: one.crps for name, one in candidates.items()},
-        model.inside,
-        evidence.weight,
-        y=y,
-        error={name: one.error for name, one in candidates.items()},
-        interior=(model.low < y) & (y < model.high),
-        row_labels=evidence.labels,
-        target_coverage=LEVEL,
-        leak=leak,
-    )
 
 
 def error_sentences(evidence: Evidence, target: str) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.explanations import Explanation, Importances
 from ddpn.analysis.report import findings, grids, page
 from ddpn.analysis.report.evidence import LEVEL, MAX_ROWS, Evidence
@@ -12,8 +11,7 @@ from ddpn.analysis.report.figures import predictions, uncertainty
 from ddpn.analysis.report.groups import Group, driving_groups, uncertainty_sentences
 from ddpn.analysis.report.numbers import percent, plural
 from ddpn.analysis.report.training import reproduction, training_figures, training_sentences
-from ddpn.analysis.verdict import verdict
-from ddpn.estimators.fitting import NETWORKS
+from ddpn.members.candidates import NETWORKS
 from ddpn.members.folds import copies_of
 
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
@@ -21,18 +19,11 @@ _NUMBERING = "Rows are called by the index of the data frame or, in other tables
 
 
 def sections(
-    model: Any,
-    evidence: Evidence,
-    explanation: Explanation,
-    target: str,
-    task: Mapping[str, Any],
-    leaderboard: Sequence[Mapping[str, Any]],
-    leak: str,
-    found: Evaluation | None = None,
+    model: Any, evidence: Evidence, explanation: Explanation, target: str, task: Mapping[str, Any]
 ) -> dict[str, str]:
     """The HTML of every section that has something to show, by its title."""
-    pit, found = predictions.pit_of(evidence), found or findings.evaluation(evidence, leak)
-    shape = findings.pit_sentence(pit)
+    pit, board = predictions.pit_of(evidence), evidence.board
+    found, shape = board.evaluation, findings.pit_sentence(pit)
     importances = explanation.importance or Importances([], 0, len(evidence.columns))
     drivers = [driving_groups(importances, evidence, part) for part in ("aleatoric", "epistemic")]
     details = [
@@ -43,12 +34,11 @@ def sections(
         *uncertainty_sentences(evidence, *drivers),
         *(("Test rows", words) for words in found.warnings),
     ]
-    names = evidence.ranked
     parts = {
-        "Verdict": page.verdict_html(verdict(found), details),
-        "Leaderboard" if leaderboard or names else "Scores": _leaderboard(leaderboard, evidence),
+        "Verdict": page.verdict_html(board.verdict, details),
+        "Leaderboard" if found.others else "Scores": _leaderboard(board.entries),
         "Data": _data(evidence, target),
-        "Accuracy": _accuracy(evidence, target, names, str(task.get("note") or _UNSEEN)),
+        "Accuracy": _accuracy(evidence, target, str(task.get("note") or _UNSEEN)),
         "Calibration": _calibration(model, evidence, pit, shape),
         "Uncertainty": _uncertainty(evidence, drivers),
         "Importance": _importance(importances),
@@ -60,34 +50,23 @@ def sections(
     return {title: html for title, html in parts.items() if html}
 
 
-def _leaderboard(entries: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
-    """The scores of all candidates, given or of the model and its baselines, and what the columns mean."""
-    rows = [*entries] or _own_scores(evidence)
+def _leaderboard(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The scores of all candidates, and what the columns mean."""
     notes = [
         ("Weight", "Share of a member in the mixture."),
         ("MAE", "Mean absolute error of the predicted median, in counts."),
         ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
         ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
         ("Coverage", "Share of rows inside the interval."),
-        ("Expected", "Share that the distributions predict, as intervals of integers cover more than asked."),
         ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
         ("Seconds", "Time to fit."),
-        ("Bold", "Smallest MAE, CRPS and NLL; coverage nearest to the expected or else to the nominal one."),
+        ("Bold", "Smallest MAE, CRPS and NLL; coverage nearest to the nominal one."),
     ]
-    shown = {title.lower() for title, _ in notes if any(row.get(title.lower()) is not None for row in rows)}
-    shown |= {"bold"} if len(rows) > 1 else set()
+    shown = {title.lower() for title, _ in notes if any(row.get(title.lower()) is not None for row in rows)} | {"bold"}
     caption = "The model (mixture), its members and what it is compared with, on the same rows"
-    caption = caption if entries else "This model and the baselines, on the same rows"
-    return page.grid_html(grids.score_grid(rows), caption if len(rows) > 1 else "Scores of this model") + (
+    return page.grid_html(grids.score_grid(rows), caption) + (
         page.definitions([(title, words) for title, words in notes if title.lower() in shown], "notes")
     )
-
-
-def _own_scores(evidence: Evidence) -> list[dict[str, Any]]:
-    """The scores of the model and of its baselines, the best one first."""
-    candidates = {findings.MODEL: evidence.model} | {name: evidence.baselines[name] for name in evidence.ranked}
-    rows: list[dict[str, Any]] = [{"name": name} | one.scores(evidence.weight) for name, one in candidates.items()]
-    return [row | {"expected": None} for row in rows] if evidence.calibrated else rows
 
 
 def _data(evidence: Evidence, target: str) -> str:
@@ -106,9 +85,9 @@ def _data(evidence: Evidence, target: str) -> str:
     )
 
 
-def _accuracy(evidence: Evidence, target: str, names: list[str], note: str) -> str:
-    """Predicted means and interval widths of the model, the latter beside those of the best baseline."""
-    figures = predictions.scatter_figure(evidence, target), predictions.sharpness_figure(evidence, names[:1])
+def _accuracy(evidence: Evidence, target: str, note: str) -> str:
+    """Predicted means and interval widths of the model, the latter beside those of the best alternative."""
+    figures = predictions.scatter_figure(evidence, target), predictions.sharpness_figure(evidence)
     return page.paragraphs(note) + page.pair(*figures)
 
 

@@ -9,14 +9,12 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
-from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.report.evidence import Evidence, gather
 from ddpn.analysis.report.explaining import explanation_of
 from ddpn.analysis.report.numbers import plural
 from ddpn.analysis.report.page import page
 from ddpn.analysis.report.sections import sections
 from ddpn.analysis.report.training import likelihood_text, members_text
-from ddpn.estimators import CountRegressor
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
 
@@ -24,7 +22,7 @@ from ddpn.storage.files import write_text
 def write_report(
     path: str | PathLike[str],
     *,
-    model: CountRegressor,
+    model: Any,
     X: Any,
     y: Any,
     exposure: Any = None,
@@ -32,12 +30,10 @@ def write_report(
     censored: Any = None,
     weight: Any = None,
     baselines: Mapping[str, Distribution] | None = None,
-    levels: Mapping[str, float] | None = None,
     task: Mapping[str, Any] | None = None,
-    leaderboard: Sequence[Mapping[str, Any]] | None = None,
     warnings: Sequence[str] = (),
     leak: str = "",
-    evaluation: Evaluation | None = None,
+    meaning: str = "",
     labels: Sequence[Any] | None = None,
     ids: tuple[str, Sequence[Any]] | None = None,
     groups: Sequence[Any] | None = None,
@@ -49,25 +45,21 @@ def write_report(
     ----------
     path : path
         The file to write, such as "report.html".
-    model : CountRegressor
+    model : estimator
         The fitted model.
     X, y, exposure, upper, censored, weight : array-like
         The test set, as for `fit`.
     baselines : mapping of str to Distribution, optional
         What other models predict for the same rows, by name; a Normal is rounded to counts.
-    levels : mapping of str to float, optional
-        Calibrated levels of the baselines' 90% intervals. Default: 0.9. Those of the model are its own.
     task : mapping, optional
         What is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it
         is shown, none of it is required.
-    leaderboard : sequence of mappings, optional
-        A row per candidate: label or name, weight, crps, nll, coverage, width and seconds, as far as known.
     warnings : sequence of str
         Sentences shown at the top.
     leak : str
         A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
-    evaluation : Evaluation, optional
-        The numbers that the verdict of the leaderboard is made of. Default: the model against `baselines`.
+    meaning : str
+        A sentence about what the scores mean, such as that they are for new groups of rows.
     labels : sequence, optional
         What the rows are called. Default: the index of a data frame, or positions.
     ids : tuple of str and sequence, optional
@@ -96,13 +88,14 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
+    known_rows = {"labels": labels, "ids": ids, "groups": groups, "baselines": baselines}
     evidence = gather(
-        model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups, upper, censored
+        model, X, y, exposure, weight, upper, censored, leak=leak, meaning=meaning, progress=step, **known_rows
     )
     names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
     found = explanation_of(model, evidence, step, names)
     step("Drawing figures")
-    parts = sections(model, evidence, found, target, known, leaderboard or (), leak, evaluation)
+    parts = sections(model, evidence, found, target, known)
     above = [*filter(None, [leak]), *warnings]
     text = page(f"How well the model predicts {target}", _summary(model, evidence, known), parts, above)
     try:
@@ -112,7 +105,7 @@ def write_report(
     return place
 
 
-def _summary(model: CountRegressor, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
+def _summary(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
     """What the model is, what it was fitted to and evaluated on, and when."""
     rows = getattr(model, "n_rows_", None)
     fitted = [f"fitted to {plural(rows, 'row')}"] if rows else []

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from ddpn.paper.datasets.splits import Split
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import LARGEST_COUNT, check_choice
 from ddpn.sample import check_counts
+from ddpn.tables.hashing import fingerprint
 
 #: Numeric inputs from raw columns and the training rows, from which statistics are taken.
 Encoding = Callable[[Any, NDArray[np.int64]], Mapping[str, NDArray[np.float64]]]
@@ -134,17 +134,6 @@ class Dataset:
             A file that `save_split` wrote.
         """
         return replace(self, split=Split.load(path, self.fingerprint))
-
-
-def fingerprint(columns: Mapping[str, NDArray[Any]], y: NDArray[Any]) -> str:
-    """SHA-256 of the names, kinds and values of columns and counts: the same for the same data on every machine."""
-    digest = sha256()
-    for name, column in {**columns, "\0y": y}.items():
-        is_text = column.dtype.kind not in "fiub"
-        values = "\0".join(column).encode() if is_text else column.astype("<f8").tobytes()
-        digest.update(f"{name}\0{'text' if is_text else 'number'}\0{len(values)}\0".encode())
-        digest.update(values)
-    return digest.hexdigest()
 
 
 def as_counts(column: Any, name: str) -> NDArray[np.int64]:

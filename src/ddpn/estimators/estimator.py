@@ -1,34 +1,65 @@
-"""What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
+"""`CountEstimator`: what every estimator offers: predictions, scores, calibration, explanations, saving."""
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddpn.distributions import Mixture, discretized
-from ddpn.distributions.arguments import check_coverage
+from ddpn.distributions import discretized
+from ddpn.estimators.analysed import Analysed
 from ddpn.estimators.calibrated import Calibrated
-from ddpn.estimators.explained import Explained
-from ddpn.estimators.saving import Saved
+from ddpn.estimators.prediction import Prediction
 from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
-from ddpn.predictor import MIXTURE, Predictor
+from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.validation import check_choice
-from ddpn.sample import Sample, check_counts, checked_sample, row_count
+from ddpn.sample import Sample, checked_sample, row_labels
+from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
 
 
-class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
-    """Predictions, scores, calibration and saving of an estimator that keeps a `Predictor` as `predictor_`."""
+class CountEstimator(Calibrated, Analysed, RegressorMixin, BaseEstimator):
+    """An estimator with scikit-learn's interface that keeps a `Predictor` as `predictor_`."""
 
-    fractional: str
+    fractional: Any
+    predictor_: Predictor
+    feature_kinds_: list[str] | None
+    n_features_in_: int
+    #: Arguments that are dictionaries of options, which `set_params` and grid search reach into.
+    _nested: ClassVar[tuple[str, ...]] = ()
+    #: Arguments that a saved model does not keep.
+    _not_saved: ClassVar[tuple[str, ...]] = ()
+
+    # Arguments ---------------------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments; with `deep`, also each option that is set, as `argument__option`."""
+        params = super().get_params(deep=False)
+        if deep:
+            for name in self._nested:
+                params |= {f"{name}__{key}": value for key, value in _options(params[name]).items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set arguments, and single options by `argument__option`."""
+        whole = {name: value for name, value in params.items() if name.partition("__")[0] not in self._nested}
+        super().set_params(**whole)
+        # Whole dictionaries first, so that single options of the same call are added to them.
+        for name in sorted(set(params) - set(whole), key=lambda name: "__" in name):
+            argument, _, option = name.partition("__")
+            given = {**_options(getattr(self, argument)), option: params[name]} if option else params[name]
+            setattr(self, argument, given)
+        return self
+
+    # What was fitted ---------------------------------------------------------------------------------------------
 
     def _set_fitted(self, reader: TableReader, predictor: Predictor) -> None:
         """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing."""
@@ -42,19 +73,24 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         check_is_fitted(self)
         return self.predictor_
 
-    def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any, upper: Any) -> np.ndarray:
-        """f of the predicted distributions, a block of rows at a time."""
-        parts = []
+    def _over_blocks(
+        self, f: Callable[[Prediction], Tensor], X: Any, exposure: Any, upper: Any, groups: np.ndarray | None = None
+    ) -> np.ndarray:
+        """f of the predictions, a block of rows at a time."""
+        parts, done = [], 0
         with torch.no_grad():
             # Members choose their threads themselves.
             for block in self._fitted.blocks(X, exposure, upper=upper):
+                rows = slice(done, done + block.batch_shape[0])
+                own = Prediction(block, self.predictor_, None if groups is None else groups[rows])
                 with single_thread():
-                    parts.append(f(block).double())
+                    parts.append(f(own).double())
+                done = rows.stop
         return torch.cat(parts).numpy()
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def predict_distribution(self, X: Any, exposure: Any = None, upper: Any = None) -> Any:
+    def predict_distribution(self, X: Any, exposure: Any = None, upper: Any = None, groups: Any = None) -> Prediction:
         """Predict the whole distribution of every row.
 
         Parameters
@@ -65,14 +101,20 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
             The known scale of each row; required if `fit` was given exposures. 1 predicts rates per unit.
         upper : array-like, optional
             The largest possible count of each row; required if `fit` was given one per row.
+        groups : array-like, optional
+            As for `predict_interval`; without labels, intervals have the level of all rows.
 
         Returns
         -------
-        Mixture or Recalibrated
-            With batch shape (rows,), and with `aleatoric` and `epistemic` variance. It is a `Recalibrated`, whose
-            `base` is the mixture, where `fit_recalibration` is in use.
+        Prediction
+            With `pmf`, `quantile`, `interval` and `plot`, and all that distributions of torch have: `mean`, `variance`,
+            `aleatoric`, `epistemic`, `cdf`, `sample`, ...
         """
-        return self._fitted.distribution(X, exposure, upper=upper)
+        known = self._fitted.groups
+        has_column = known is not None and known.by in getattr(X, "columns", ())
+        labels = self._group_labels(X, groups) if groups is not None or has_column else None
+        found = self._fitted.distribution(X, exposure, upper=upper)
+        return Prediction(found, self._fitted, labels, row_labels(X))
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
         """Predict one number per row.
@@ -89,9 +131,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         -------
         array of float, shape (rows,)
         """
-        return self._over_blocks(
-            lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure, upper
-        )
+        return self._over_blocks(lambda found: _points(found, statistic), X, exposure, upper)
 
     def predict_interval(
         self,
@@ -124,32 +164,10 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         array of int, shape (rows, 2)
             The lowest and the highest count of each interval.
         """
-        check_choice("kind", kind, ("auto", "central", "highest", "calibrated"))
-        if kind == "calibrated" and MIXTURE not in self._fitted.intervals:
-            raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
-        if kind in ("central", "highest"):
-            level = check_coverage(coverage)
-
-            def plain(dist: Any) -> Tensor:
-                return torch.stack(discretized(dist).interval(level, kind), 1)
-
-            found = self._over_blocks(plain, X, exposure, upper)
-        else:
-            found = self._calibrated_intervals(X, coverage, exposure, self._group_labels(X, groups), upper)
-        return found.astype(np.int64)
-
-    def _calibrated_intervals(
-        self, X: Any, coverage: float, exposure: Any, labels: np.ndarray | None, upper: Any
-    ) -> np.ndarray:
-        predictor, done = self._fitted, 0
-
-        def of_block(dist: Any) -> Tensor:
-            nonlocal done
-            part = None if labels is None else labels[done : done + dist.batch_shape[0]]
-            done += dist.batch_shape[0]
-            return torch.stack(predictor.interval(dist, coverage, labels=part), dim=1)
-
-        return self._over_blocks(of_block, X, exposure, upper)
+        labels = self._group_labels(X, groups) if kind in ("auto", "calibrated") else None
+        return self._over_blocks(
+            lambda found: torch.stack(found.interval(coverage, kind), dim=1), X, exposure, upper, labels
+        ).astype(np.int64)
 
     def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
         """The groups of rows by which intervals are calibrated, with a warning about those that are unknown."""
@@ -177,8 +195,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         -------
         array of float, shape (rows, levels)
         """
-        levels = torch.from_numpy(_checked_levels(q)).unsqueeze(1)
-        return self._over_blocks(lambda dist: discretized(dist).icdf(levels).T, X, exposure, upper)
+        return self._over_blocks(lambda found: found.quantile(q).reshape(len(found), -1), X, exposure, upper)
 
     def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
         """Predict the variance of every row and its two parts.
@@ -212,14 +229,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         -------
         array of float, shape (rows, counts)
         """
-        plain = np.atleast_1d(np.asarray(counts))
-        values = torch.from_numpy(check_counts(plain, row_count(plain), name="counts"))
-
-        def probabilities(dist: Mixture) -> Tensor:
-            of_counts = discretized(dist)
-            return torch.stack([of_counts.log_prob(value) for value in values], dim=1).exp()
-
-        return self._over_blocks(probabilities, X, exposure, upper)
+        return self._over_blocks(lambda found: found.pmf(counts).reshape(len(found), -1), X, exposure, upper)
 
     # Scores ------------------------------------------------------------------------------------------------------
 
@@ -228,13 +238,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         return self._fitted.counts.of(sample, upper, censored)
 
     def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
     ) -> float:
         """D^2, the share of the Poisson deviance that the predicted means explain: 1 is best, 0 is that of a constant.
 
@@ -270,13 +274,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
             return np.concatenate([dist.mean.double().numpy() for dist, _ in blocks])
 
     def crps(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
     ) -> float:
         """Mean continuous ranked probability score (CRPS), in units of the counts; smaller is better.
 
@@ -289,13 +287,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
 
     def nll(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
     ) -> float:
         """Mean negative log-likelihood, in nats; smaller is better.
 
@@ -316,6 +308,69 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         with single_thread():
             return score(dist, torch.from_numpy(y)).numpy()
 
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Files and JSON values that the estimator keeps besides its predictor."""
+        return {}, {}
+
+    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
+        """The inverse of `_extra_state`."""
+
+    def saved_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Everything that `save` writes: files by name and the manifest."""
+        files, manifest = self._fitted.state()
+        more, extra = self._extra_state()
+        names = getattr(self, "feature_names_in_", None)
+        manifest["estimator"] = {
+            "class": type(self).__name__,
+            "options": plain_options(self, self._not_saved),
+            "features": None if names is None else list(map(str, names)),
+            "kinds": self.feature_kinds_,
+            "n_features": int(self.n_features_in_),
+            "extra": extra,
+        }
+        return files | more, manifest
+
+    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
+        """Write the fitted model to a folder, whole or not at all. No pickle is written.
+
+        Parameters
+        ----------
+        path : path
+            The folder to make.
+        overwrite : bool
+            Whether to replace a model that is there already.
+        """
+        write_model(Path(path), *self.saved_state(), overwrite)
+
+    @classmethod
+    @refuses_strange_files
+    def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
+        """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
+
+        Parameters
+        ----------
+        path : path
+            The folder of the model.
+        mixed_only : bool
+            Leave out the members that are kept for comparison, which predictions do not need.
+        """
+        manifest = read_manifest(Path(path))
+        known = manifest.get("estimator", {"class": "Predictor"})
+        if known["class"] != cls.__name__:
+            raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
+        needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
+        files = read_files(Path(path), manifest, needed)
+        options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
+        model: Any = cls(**options)
+        model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
+        model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
+        if known["features"] is not None:
+            model.feature_names_in_ = np.array(known["features"], dtype=object)
+        model._restore_extra(files, known["extra"])
+        return model
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "predictor_")
 
@@ -327,14 +382,26 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         return tags
 
 
-def _checked_levels(q: Any) -> np.ndarray:
-    try:
-        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise InputError(f"q must hold numbers, got {q!r:.60}.") from None
-    if levels.ndim != 1:
-        raise InputError(f"q must be a number or a list of numbers, got shape {levels.shape}.")
-    bad = levels[~((levels >= 0.0) & (levels <= 1.0))]
-    if len(bad):
-        raise InputError(f"q must lie in [0, 1], got {bad[0]:g}.")
-    return levels
+def _points(found: Prediction, statistic: str) -> Tensor:
+    """The mean, or the median or mode of the counts that Gaussians are rounded to."""
+    return point(found if statistic == "mean" else discretized(found), statistic)
+
+
+def _options(value: Any) -> Mapping[str, Any]:
+    """The options, none where `value` is no dictionary: `fit` reports that, as scikit-learn wants it."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
+    """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
+    options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
+    return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: _plain(option) for name, option in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(option) for option in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
