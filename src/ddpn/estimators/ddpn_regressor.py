@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.estimators.fitting import fit_mixture, held_out
+from ddpn.estimators.fitting import fit_mixture
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.networks import Networks
@@ -97,9 +97,7 @@ class DDPNRegressor(NetworkRegressor):
     def _fit(self, checked: Checked) -> None:
         train, validation = checked.sample, checked.validation
         if validation is None:
-            kept = held_out(train, self._validation_share(), checked.random.randint(2**31 - 1))
-            train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
-        self.n_rows_ = len(train)
+            train, validation = self._split(train, self._validation_share(), checked.random.randint(2**31 - 1))
         seeds = tuple(checked.random.randint(2**31 - 1, size=checked.options.members).tolist())
         members = {NETWORKS: Networks(checked.head, checked.options, seeds=seeds, **checked.run), **checked.others}
         for member in checked.others.values():

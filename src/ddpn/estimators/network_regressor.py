@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.estimators.estimator import CountEstimator, plain_options
-from ddpn.estimators.fitting import merge_equal_rows, range_of
+from ddpn.estimators.fitting import held_out, merge_equal_rows, range_of
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.fit_jobs import MemberFits
@@ -171,7 +171,7 @@ class NetworkRegressor(FitHooks, CountEstimator):
         reader = TableReader()
         reader.fit(X, type(self))
         sample = sample.rows(sample.is_used)
-        self.n_rows_ = len(sample)
+        self.n_rows_, self.n_validation_rows_ = len(sample), 0 if validation is None else len(validation)
         if len(sample) <= FULL_BATCH_ROWS and sample.group is None:
             sample = merge_equal_rows(sample)
         run: dict[str, Any] = {"runtime": runtime, "checkpoint": self._checkpoint(), "verbose": bool(self.verbose)}
@@ -181,6 +181,14 @@ class NetworkRegressor(FitHooks, CountEstimator):
         run["stream"] = self.stream
         random = check_random_state(self.random_state)
         return Checked(head, options, others, counts, reader, sample, validation, random, run)
+
+    def _split(self, sample: Sample, share: float | str | None, seed: int) -> tuple[Sample, Sample | None]:
+        """Training rows, and validation rows where some are held out."""
+        kept = held_out(sample, share, seed)
+        if not kept.any():
+            return sample, None
+        self.n_rows_, self.n_validation_rows_ = int((~kept).sum()), int(kept.sum())
+        return sample.rows(~kept), sample.rows(kept)
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
@@ -270,10 +278,10 @@ class NetworkRegressor(FitHooks, CountEstimator):
         return self._networks.encoder.numeric
 
     def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        return {}, {"rows": self.n_rows_}
+        return {}, {"rows": self.n_rows_, "validation_rows": self.n_validation_rows_}
 
     def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
-        self.n_rows_ = extra["rows"]
+        self.n_rows_, self.n_validation_rows_ = extra["rows"], extra.get("validation_rows", 0)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

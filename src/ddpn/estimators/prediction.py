@@ -170,7 +170,7 @@ class Prediction:
         index = torch.as_tensor(rows)
         some = self._rounded.rows(index)
         low, high = (end[index].numpy() for end in self.interval())
-        tails = some.icdf(torch.tensor([[0.001], [0.999]], dtype=torch.float64)).numpy()
+        tails = some.icdf(torch.tensor([[0.005], [0.995]], dtype=torch.float64)).numpy()
         first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
         # From 0, unless much of the axis would be empty.
         edges = even_bins(float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48).edges

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddpn.calibration.calibrate import calibrate
-from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import chosen_candidates, default_candidates
@@ -123,8 +122,7 @@ class CountRegressor(NetworkRegressor):
         clock = whole.part(_FITS * whole.left) if self.calibrates else whole
         train, validation = checked.sample, checked.validation
         if validation is None and len(train) > SMALL_ROWS:
-            kept = held_out(train, "auto", checked.random.randint(2**31 - 1))
-            train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
+            train, validation = self._split(train, "auto", checked.random.randint(2**31 - 1))
         if validation is None:
             _check_divisible(train)
         seed = int(checked.random.randint(2**31 - 1))

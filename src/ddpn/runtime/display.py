@@ -54,8 +54,8 @@ def html_table(
     return f"<table{attributes}><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
 
 
-def text_table(headings: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as lines of text; columns of numbers are aligned at the right.
+def text_table(headings: Sequence[str], rows: Iterable[Iterable[Any]], names: int = 1) -> str:
+    """A table as lines of text; all columns after the first, or the first `names`, are aligned at the right.
 
     >>> print(text_table(("name", "CRPS"), [("trees", 1.5), ("GLM", 12)]))
     name   CRPS
@@ -66,7 +66,7 @@ def text_table(headings: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
     columns = []
     for j, heading in enumerate(headings):
         texts = [heading, *(as_text(row[j]) for row in cells)]
-        side = "<" if all(isinstance(row[j], str) for row in cells) else ">"
+        side = "<" if j < names else ">"
         width = max(map(len, texts))
         columns.append([f"{text:{side}{width}}" for text in texts])
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))

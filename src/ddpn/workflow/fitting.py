@@ -22,7 +22,7 @@ from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError
-from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
+from ddpn.members.network_options import NetworkOptions
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
@@ -96,7 +96,12 @@ def fit(
         "plan": prepared.plan.as_dict(),
         **known,
         "roles": prepared.roles.as_dict(),
-        "split": {"how": prepared.split.how, "meaning": prepared.split.meaning, "rows": prepared.counts},
+        "split": {
+            "how": prepared.split.how,
+            "meaning": prepared.split.meaning,
+            "rows": prepared.counts,
+            "folds": prepared.folds,
+        },
         "interrupted": bool(missing),
         "missing": missing,
         "leaks": list(prepared.leaks),
@@ -175,7 +180,7 @@ def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
 
     Scores always are. Calibration is not, if it needs to know which rows each copy of a member left out.
     """
-    return missing == ["scores"] or (missing == ["calibration", "scores"] and not is_cross_fitted(prepared))
+    return missing == ["scores"] or (missing == ["calibration", "scores"] and not prepared.is_cross_fitted)
 
 
 def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
@@ -247,7 +252,7 @@ def train_model(
     counts = prepared.plan.count_range
     held_out = {"X_val": validation.X, "y_val": validation.y, "sample_weight_val": validation.weight}
     held_out |= {f"{name}_val": value for name, value in counts.arguments(validation).items()}
-    if is_cross_fitted(prepared):
+    if prepared.is_cross_fitted:
         train, held_out = prepared.known, {}
     on_step("Training")
     model.on_step, model.stream = on_step, prepared.stream
@@ -270,14 +275,6 @@ def train_model(
     if isinstance(model, CountRegressor):
         model.set_params(time_budget=None)
     return model.interrupted_
-
-
-def is_cross_fitted(prepared: Prepared) -> bool:
-    """Whether validation rows are training rows too: few rows of a portfolio, which leaves out folds of them."""
-    plan = prepared.plan
-    at_random = plan.split_column is None and plan.time is None
-    is_small = at_random and len(prepared.known) <= SMALL_ROWS
-    return plan.members == "auto" and (is_small or not len(prepared.validation))
 
 
 def held_out_folds(model: NetworkRegressor, prepared: Prepared) -> Folds:

@@ -10,6 +10,7 @@ import numpy as np
 from ddpn.analysis.explanations.grid import Grid, grid_of
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.screening import screened
+from ddpn.runtime.display import ShownAsTable
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.table import Column
@@ -26,7 +27,7 @@ _CORNERS = ((0, 0, 1, 1), (0, 1, 0, 1))
 
 
 @dataclass(frozen=True, eq=False)
-class Interaction:
+class Interaction(ShownAsTable):
     """The joint effect of two columns on the mean, beyond the sum of their own effects.
 
     Attributes
@@ -90,7 +91,7 @@ class Interaction:
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.explanations.plots import interaction_figure
+        from ddpn.analysis.plots import interaction_figure
 
         return interaction_figure(self)
 

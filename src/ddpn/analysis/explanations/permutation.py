@@ -12,6 +12,7 @@ from ddpn.analysis.explanations.screening import MAX_COLUMNS, screened
 from ddpn.distributions import discretized
 from ddpn.distributions.recording import limited
 from ddpn.metrics import crps
+from ddpn.runtime.display import ShownAsTable
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import checked_sample
@@ -65,7 +66,7 @@ class Importance:
 
 
 @dataclass(frozen=True, eq=False)
-class Importances:
+class Importances(ShownAsTable):
     """The importance of every measured column.
 
     Attributes
@@ -114,7 +115,7 @@ class Importances:
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.explanations.plots import importance_figure
+        from ddpn.analysis.plots import importance_figure
 
         return importance_figure(self, most)
 

@@ -11,6 +11,7 @@ from ddpn.analysis.explanations.grid import is_missing
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.shapley import shapley_values
 from ddpn.analysis.explanations.tables import in_fit_order
+from ddpn.runtime.display import ShownAsTable
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import check_vector, row_count, take_rows
@@ -23,7 +24,7 @@ _TREES = 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class Contributions:
+class Contributions(ShownAsTable):
     """What each column adds to the prediction of each row: `base` + the sum of a row's `values` = `prediction`.
 
     Attributes
@@ -99,7 +100,7 @@ class Contributions:
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.explanations.plots import contributions_figure
+        from ddpn.analysis.plots import contributions_figure
 
         return contributions_figure(self, row, most)
 

@@ -14,6 +14,7 @@ from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
 from ddpn.analysis.report.columns import columns_of, fingerprint
 from ddpn.distributions import Recalibrated, discretized
 from ddpn.distributions.recording import limited
+from ddpn.distributions.stacking import rows_of
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, checked_sample
@@ -106,7 +107,10 @@ def gather(
     others = {str(name): dist for name, dist in (baselines or {}).items()}
     sample = sample.replace(X=in_fit_order(model, X), interval_groups=_interval_groups(predictor, X, groups))
     kept = np.flatnonzero(sample.is_used)
-    others = {name: dist.rows(kept) if tuple(dist.batch_shape) == (total,) else dist for name, dist in others.items()}
+    others = {
+        name: rows_of(dist, torch.from_numpy(kept)) if tuple(dist.batch_shape) == (total,) else dist
+        for name, dist in others.items()
+    }
     progress(f"Scoring {len(kept):,} rows")
     board = leaderboard(predictor, sample.rows(kept), [leak] if leak else [], meaning, others)
     rows = kept

@@ -52,7 +52,7 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
         words = f"It covers {inside:,} of {plural(found.rows, 'row')} ({share}, {interval}). "
     if evidence.calibrated:
         expected, reason = LEVEL, f"the calibration aimed at {level}"
-        words += f"It was calibrated on {plural(evidence.calibrated, 'validation row')}. "
+        words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
     else:
         expected = mean(evidence.model.expected, evidence.weight)
         reason = f"the distributions expect {percent(expected)}; intervals of integers cover more than {level}"
@@ -117,7 +117,7 @@ def recalibration_sentences(found: Recalibration | None) -> str:
     if found is None:
         return ""
     gain = f"{fmt(found.gain)} ± {fmt(found.error)} (mean and standard error)"
-    rows = plural(found.rows, "validation row")
+    rows = plural(found.rows, "held-out row")
     if not found.is_used:
         return f"Recalibration was tried on {rows} and is not used: it would improve their CRPS by {gain} only."
     return (

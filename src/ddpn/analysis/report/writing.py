@@ -12,11 +12,10 @@ from torch.distributions import Distribution
 from ddpn.analysis.report.evidence import Evidence, gather
 from ddpn.analysis.report.explaining import explanation_of
 from ddpn.analysis.report.numbers import plural
-from ddpn.analysis.report.page import page
+from ddpn.analysis.report.page import page, write_page
 from ddpn.analysis.report.sections import sections
-from ddpn.analysis.report.training import likelihood_text, members_text
+from ddpn.analysis.report.training import fitted_rows, likelihood_text, members_text
 from ddpn.runtime.errors import InputError
-from ddpn.storage.files import write_text
 
 
 def write_report(
@@ -98,19 +97,14 @@ def write_report(
     parts = sections(model, evidence, found, target, known)
     above = [*filter(None, [leak]), *warnings]
     text = page(f"How well the model predicts {target}", _summary(model, evidence, known), parts, above)
-    try:
-        write_text(place, text)
-    except OSError as error:
-        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
-    return place
+    return write_page(place, text)
 
 
 def _summary(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
     """What the model is, what it was fitted to and evaluated on, and when."""
-    rows = getattr(model, "n_rows_", None)
-    fitted = [f"fitted to {plural(rows, 'row')}"] if rows else []
-    if task.get("fitted"):
-        fitted = [f"{fitted[0] if fitted else 'fitted'} on {str(task['fitted'])[:10]}"]
+    rows = fitted_rows(model)
+    when = f"on {str(task['fitted'])[:10]}" if task.get("fitted") else ""
+    fitted = [" ".join(filter(None, ["fitted", f"to {rows}" if rows else "", when]))] if rows or when else []
     return [
         members_text(model),
         f"likelihood {likelihood_text(model)}",
