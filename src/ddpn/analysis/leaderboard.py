@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.member_names import label_of
-from ddpn.analysis.verdict import Verdict, verdict
+from ddpn.analysis.verdict import Evaluation, Verdict, verdict
 from ddpn.distributions import discretized
 from ddpn.distributions.recording import limited
 from ddpn.metrics import absolute_error, crps, nll

@@ -15,19 +15,12 @@ from ddpn.analysis.explanations import interactions as interactions_of
 from ddpn.analysis.leaderboard import Leaderboard
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
 from ddpn.analysis.verdict import Verdict
-from ddpn.predictor import Predictor
-from ddpn.sample import Sample, check_groups
+from ddpn.estimators.calibrated import Calibrated
+from ddpn.sample import check_groups
 
 
-class Analysed:
+class Analysed(Calibrated):
     """Methods that score a fitted estimator against others, and explain what the columns do to its predictions."""
-
-    @property
-    def _fitted(self) -> Predictor:
-        raise NotImplementedError
-
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
-        raise NotImplementedError
 
     def leaderboard(
         self,
@@ -62,8 +55,8 @@ class Analysed:
         >>> y = rng.poisson(np.exp(1 + X[:, 0]))
         >>> model = CountRegressor(members=["glm", "constant"], random_state=0).fit(X[:400], y[:400])
         >>> found = model.leaderboard(X[400:], y[400:])
-        >>> [entry["label"] for entry in found.entries][-1], found.verdict.level
-        ('constant distribution', 'better')
+        >>> [entry["label"] for entry in found.entries], found.verdict.prefer
+        (['GLM', 'mixture', 'constant distribution'], 'glm')
         """
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         sample = sample.replace(group=check_groups(groups, len(sample)))

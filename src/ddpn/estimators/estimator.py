@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ddpn.distributions import discretized
 from ddpn.estimators.analysed import Analysed
-from ddpn.estimators.calibrated import Calibrated
 from ddpn.estimators.prediction import Prediction
 from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
@@ -26,7 +25,7 @@ from ddpn.sample import Sample, checked_sample, row_labels
 from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
 
 
-class CountEstimator(Calibrated, Analysed, RegressorMixin, BaseEstimator):
+class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
     """An estimator with scikit-learn's interface that keeps a `Predictor` as `predictor_`."""
 
     fractional: Any

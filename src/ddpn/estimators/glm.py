@@ -100,13 +100,7 @@ class CountGLM(CountEstimator):
     # Fitting -----------------------------------------------------------------------------------------------------
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
     ) -> Self:
         """Find the most likely coefficients.
 

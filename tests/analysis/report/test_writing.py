@@ -14,7 +14,7 @@ from ddpn import DDPNRegressor, DoublePoisson, InputError, Poisson
 from ddpn.analysis.explanations import Effects, Explanation
 from ddpn.analysis.report import write_report, writing
 from ddpn.analysis.report.page import page
-from ddpn.analysis.report.sections import sections
+from ddpn.analysis.report.writing import sections
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 #: SVG elements that close themselves.

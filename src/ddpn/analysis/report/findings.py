@@ -5,12 +5,11 @@ The headline itself comes from `ddpn.analysis.verdict`, which every command shar
 
 import numpy as np
 
-from ddpn.analysis.evaluation import MIN_ROWS, Evaluation
 from ddpn.analysis.gains import gain_of, wilson
 from ddpn.analysis.report.evidence import LEVEL, Evidence
 from ddpn.analysis.report.figures.predictions import Pit
 from ddpn.analysis.report.numbers import fmt, mean, percent, plural, quantile
-from ddpn.analysis.verdict import change
+from ddpn.analysis.verdict import MIN_ROWS, Evaluation, change
 from ddpn.calibration.recalibration import Recalibration
 
 #: A bias that is worth a sentence, as a share of the mean count.
