@@ -92,7 +92,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     members += [*_calibration_facts(about), *_range_facts(about.get("counts"), roles)]
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
-    rows = rows_words(task["split"]["rows"], task["split"].get("folds", 0))
+    rows = rows_words(task["split"]["rows"], folds_of(mixed))
     return [
         *members,
         compared,
@@ -108,6 +108,11 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
+
+
+def folds_of(members: Mapping[str, Mapping[str, Any]]) -> int:
+    """The number of folds that members were cross-fitted in; 0 where they were not."""
+    return max((member["facts"].get("copies", 0) for member in members.values()), default=0)
 
 
 def _interruption(task: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 from ddpn.serving.model import ServedModel
 
 #: Facts of the fit that are shown; paths and commands of the machine that fitted the model are not.
-_SPLIT = ("how", "rows", "folds")
+_SPLIT = ("how", "rows")
 
 
 def model_card(served: ServedModel) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def model_card(served: ServedModel) -> dict[str, Any]:
         "target": roles.target,
         "exposure": roles.exposure,
         "rows": None if predictor.profile is None else predictor.profile.rows,
-        "split": {key: task["split"].get(key) for key in _SPLIT} if "split" in task else None,
+        "split": {key: task["split"][key] for key in _SPLIT} if "split" in task else None,
         "members": members,
         "scores": task.get("test"),
         "calibration": _calibration(served),

@@ -96,12 +96,7 @@ def fit(
         "plan": prepared.plan.as_dict(),
         **known,
         "roles": prepared.roles.as_dict(),
-        "split": {
-            "how": prepared.split.how,
-            "meaning": prepared.split.meaning,
-            "rows": prepared.counts,
-            "folds": prepared.folds,
-        },
+        "split": {"how": prepared.split.how, "meaning": prepared.split.meaning, "rows": prepared.counts},
         "interrupted": bool(missing),
         "missing": missing,
         "leaks": list(prepared.leaks),

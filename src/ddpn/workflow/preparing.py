@@ -74,14 +74,9 @@ class Prepared:
         return self.plan.members == "auto" and (is_small or not counts["validation"])
 
     @property
-    def folds(self) -> int:
-        """The number of folds that members are cross-fitted in; 0 where they are not."""
-        return FOLDS if self.is_cross_fitted else 0
-
-    @property
     def rows_words(self) -> str:
         """The number of rows of each part in words."""
-        return rows_words(self.counts, self.folds)
+        return rows_words(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
 def prepare(frame: Any, plan: Plan) -> Prepared:

@@ -118,7 +118,7 @@ def recalibration_sentences(found: Recalibration | None) -> str:
     gain = f"{fmt(found.gain)} ± {fmt(found.error)} (mean and standard error)"
     rows = plural(found.rows, "held-out row")
     if not found.is_used:
-        return f"Recalibration was tried on {rows} and is not used: it would improve their CRPS by {gain} only."
+        return f"Recalibration was tried on {rows} and is not used: the improvement of their CRPS is only {gain}."
     return (
         f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
         f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "
