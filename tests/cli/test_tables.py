@@ -85,7 +85,7 @@ def test_facts_about_a_model():
     assert facts["Member glm"] == "30% of the mixture; likelihood poisson"
     assert facts["Compared with"] == "constant"
     assert facts["Interrupted"] == "yes, by Ctrl-C"
-    assert facts["Rows"] == "1 train, 0 validation, 1 test; split by column x"
+    assert facts["Rows"] == "1 row; 1 test row; split by column x"
     assert (facts["Columns needed"], facts["Exposure"], facts["Data"]) == ("a", "none", "unknown")
 
 

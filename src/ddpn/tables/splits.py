@@ -165,10 +165,13 @@ def rows_words(rows: Mapping[str, int], folds: int = 0) -> str:
     >>> rows_words({"train": 661, "validation": 94})
     '661 rows, 94 validation rows'
     """
-    known = {part: rows.get(part, 0) for part in ("train", "validation", "test")}
+    train, validation, test = (rows.get(part, 0) for part in ("train", "validation", "test"))
     if folds:
-        words = f"{known['train'] + known['validation']:,} rows, {folds}-fold cross-fitted"
+        words = f"{_counted(train + validation, 'row')}, {folds}-fold cross-fitted"
     else:
-        kept = f", {known['validation']:,} validation rows" if known["validation"] else ""
-        words = f"{known['train']:,} rows{kept}"
-    return f"{words}; {known['test']:,} test rows" if known["test"] else words
+        words = _counted(train, "row") + (f", {_counted(validation, 'validation row')}" if validation else "")
+    return f"{words}; {_counted(test, 'test row')}" if test else words
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -17,7 +17,7 @@ from ddpn.distributions.recording import limited
 from ddpn.distributions.stacking import rows_of
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.sample import Sample, checked_sample
+from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.tables.encoding.table import Column
 
 #: More rows than this would change no digit of a figure: a random draw of so many is shown.
@@ -97,6 +97,7 @@ def gather(
     labels: Any = None,
     ids: tuple[str, Sequence[Any]] | None = None,
     groups: Any = None,
+    interval_groups: Any = None,
     progress: Callable[[str], object] = lambda stage: None,
 ) -> Evidence:
     """Validate the inputs, score all rows that have a weight, and predict those that are shown."""
@@ -105,7 +106,11 @@ def gather(
     sample = predictor.counts.of(sample, upper, censored)
     columns, total = columns_of(model, X), len(sample)
     others = {str(name): dist for name, dist in (baselines or {}).items()}
-    sample = sample.replace(X=in_fit_order(model, X), interval_groups=_interval_groups(predictor, X, groups))
+    sample = sample.replace(
+        X=in_fit_order(model, X),
+        group=check_groups(groups, total),
+        interval_groups=_interval_groups(predictor, X, interval_groups),
+    )
     kept = np.flatnonzero(sample.is_used)
     others = {
         name: rows_of(dist, torch.from_numpy(kept)) if tuple(dist.batch_shape) == (total,) else dist
@@ -165,8 +170,19 @@ def scored(dist: Any, y: np.ndarray, interval: tuple[Tensor, Tensor]) -> Scored:
     """A count distribution per row with its scores and intervals."""
     low, high = interval
     own = scored_rows(dist, y, interval)
-    summaries = map(_numbers, (dist.mean, dist.variance, low, high, mass_between(dist, low, high)))
-    return Scored(dist, *summaries, own.mae, own.crps, own.nll, own.coverage, own.width)
+    return Scored(
+        dist=dist,
+        mean=_numbers(dist.mean),
+        variance=_numbers(dist.variance),
+        low=_numbers(low),
+        high=_numbers(high),
+        expected=_numbers(mass_between(dist, low, high)),
+        error=own.mae,
+        crps=own.crps,
+        nll=own.nll,
+        inside=own.coverage,
+        width=own.width,
+    )
 
 
 def _numbers(values: Tensor) -> np.ndarray:

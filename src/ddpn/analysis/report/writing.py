@@ -50,6 +50,7 @@ def write_report(
     labels: Sequence[Any] | None = None,
     ids: tuple[str, Sequence[Any]] | None = None,
     groups: Sequence[Any] | None = None,
+    interval_groups: Sequence[Any] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
@@ -78,6 +79,8 @@ def write_report(
     ids : tuple of str and sequence, optional
         The name and the values of a column that identifies the rows.
     groups : sequence, optional
+        What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
+    interval_groups : sequence, optional
         The labels of the groups that intervals are calibrated by, if these are no column of X.
     progress : callable, optional
         Called with the name of each step.
@@ -101,10 +104,9 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    known_rows = {"labels": labels, "ids": ids, "groups": groups, "baselines": baselines}
-    evidence = gather(
-        model, X, y, exposure, weight, upper, censored, leak=leak, meaning=meaning, progress=step, **known_rows
-    )
+    rows = {"labels": labels, "ids": ids, "groups": groups, "interval_groups": interval_groups}
+    about = {"baselines": baselines, "leak": leak, "meaning": meaning, "progress": step}
+    evidence = gather(model, X, y, exposure, weight, upper, censored, **rows, **about)
     names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
     found = explanation_of(model, evidence, step, names)
     step("Drawing figures")
