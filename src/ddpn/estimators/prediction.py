@@ -156,31 +156,39 @@ class Prediction:
         """
         from ddpn.analysis.plots import distributions_figure
 
-        chosen = list(range(min(_SHOWN, len(self))) if rows is None else rows)
-        parts = self._bars(chosen)
-        return distributions_figure([f"row {self._labels[row]}" for row in chosen], *parts)
+        some = self._first() if rows is None else self._some(rows)
+        return distributions_figure([f"row {label}" for label in some._labels], *some._bars())
 
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
+    def _some(self, rows: Sequence[int]) -> "Prediction":
+        """The prediction of some rows."""
+        index = np.array(rows, dtype=int)
+        groups = None if self._groups is None else self._groups[index]
+        found = self.distribution.rows(torch.from_numpy(index))
+        return Prediction(found, self._predictor, groups, [self._labels[row] for row in index])
+
     @torch.no_grad()
-    def _bars(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _bars(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Edges of bins that all rows share, the probability of each bin (bins, rows), and the ends of intervals."""
         from ddpn.analysis.report.figures.scales import bin_probabilities, even_bins
 
-        index = torch.as_tensor(rows)
-        some = self._rounded.rows(index)
-        low, high = (end[index].numpy() for end in self.interval())
-        tails = some.icdf(torch.tensor([[0.005], [0.995]], dtype=torch.float64)).numpy()
+        low, high = (end.numpy() for end in self.interval())
+        tails = self.quantile([0.005, 0.995]).numpy()
         first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
         # From 0, unless much of the axis would be empty.
         edges = even_bins(float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48).edges
-        return edges, bin_probabilities(some, edges), low, high
+        return edges, bin_probabilities(self._rounded, edges), low, high
 
     def _summary(self) -> list[tuple[Any, str, str]]:
-        """The label, mean and interval of the first rows."""
+        """The label, mean and interval of every row."""
         low, high = self.interval()
-        shown = zip(self._labels[:_SHOWN], self.mean.tolist(), low.tolist(), high.tolist(), strict=False)
+        shown = zip(self._labels, self.mean.tolist(), low.tolist(), high.tolist(), strict=True)
         return [(label, f"{mean:.3g}", f"{first:,.0f} to {last:,.0f}") for label, mean, first, last in shown]
+
+    def _first(self) -> "Prediction":
+        """The prediction of the rows that are shown."""
+        return self._some(range(min(_SHOWN, len(self))))
 
     def _more(self) -> str:
         rest = len(self) - _SHOWN
@@ -188,12 +196,14 @@ class Prediction:
 
     def __repr__(self) -> str:
         rows = f"{len(self):,} row{'s' if len(self) != 1 else ''}"
-        table = text_table(("row", "mean", f"{_COVERAGE:.0%} interval"), self._summary())
+        table = text_table(("row", "mean", f"{_COVERAGE:.0%} interval"), self._first()._summary())
         return "\n".join(filter(None, [f"Prediction of {rows}", table, self._more()]))
 
     def _repr_html_(self) -> str:
-        drawn = _drawings(*self._bars(range(min(_SHOWN, len(self)))))
-        rows = [(*cells, Html(svg)) for cells, svg in zip(self._summary(), drawn, strict=True)]
+        if not len(self):
+            return "<p>Prediction of 0 rows</p>"
+        some = self._first()
+        rows = [(*cells, Html(svg)) for cells, svg in zip(some._summary(), _drawings(*some._bars()), strict=True)]
         table = html_table(("row", "mean", f"{_COVERAGE:.0%} interval", "distribution"), rows)
         return f"{table}<p>{self._more()}</p>" if self._more() else table
 
