@@ -99,7 +99,7 @@ class Analysed(Calibrated):
         """
         from ddpn.analysis.report import write_report  # which has pages and figures
 
-        return write_report(path, model=self, X=X, y=y, **options)
+        return write_report(path, model=self, X=self._features(X), y=y, **options)
 
     def effects(
         self,
@@ -136,7 +136,7 @@ class Analysed(Calibrated):
         ([0.0, 1.0, 2.0], [1.0, 2.1, 4.2])
         """
         check_is_fitted(self)
-        return effects_of(self, X, exposure, upper, columns, **options)
+        return effects_of(self, self._features(X), exposure, upper, columns, **options)
 
     def interactions(
         self, X: Any, exposure: Any = None, upper: Any = None, columns: Iterable[str] | None = None, **options: Any
@@ -158,7 +158,7 @@ class Analysed(Calibrated):
             Those above noise, the strongest first.
         """
         check_is_fitted(self)
-        return interactions_of(self, X, exposure, upper, columns, **options)
+        return interactions_of(self, self._features(X), exposure, upper, columns, **options)
 
     def importance(
         self,
@@ -187,7 +187,7 @@ class Analysed(Calibrated):
         Importances
         """
         check_is_fitted(self)
-        return importance_of(self, X, y, sample_weight, exposure, upper, censored, columns, **options)
+        return importance_of(self, self._features(X), y, sample_weight, exposure, upper, censored, columns, **options)
 
     def contributions(
         self, X: Any, exposure: Any = None, upper: Any = None, background: Any = None, of: str = "mean", **options: Any
@@ -212,4 +212,5 @@ class Analysed(Calibrated):
             They add up: base + the sum of a row's values = its prediction, on the log scale.
         """
         check_is_fitted(self)
-        return contributions_of(self, X, exposure, upper, background, of=of, **options)
+        others = None if background is None else self._features(background)
+        return contributions_of(self, self._features(X), exposure, upper, others, of=of, **options)

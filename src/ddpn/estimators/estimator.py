@@ -1,11 +1,13 @@
 """`CountEstimator`: what every estimator offers: predictions, scores, calibration, explanations, saving."""
 
+import json
 import warnings
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import narwhals as nw
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -22,7 +24,8 @@ from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, checked_sample, row_labels
-from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.tables.roles import Roles
 
 
 class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
@@ -31,11 +34,14 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
     fractional: Any
     predictor_: Predictor
     feature_kinds_: list[str] | None
+    feature_names_in_: np.ndarray
     n_features_in_: int
     #: Arguments that are dictionaries of options, which `set_params` and grid search reach into.
     _nested: ClassVar[tuple[str, ...]] = ()
     #: Arguments that a saved model does not keep.
     _not_saved: ClassVar[tuple[str, ...]] = ()
+    #: How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
+    _roles: Roles | None = None
 
     # Arguments ---------------------------------------------------------------------------------------------------
 
@@ -65,7 +71,7 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
-        self.feature_kinds_, self.predictor_ = reader.kinds_, predictor
+        self.feature_kinds_, self.predictor_, self._roles = reader.kinds_, predictor, None
 
     @property
     def _fitted(self) -> Predictor:
@@ -79,13 +85,25 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
         parts, done = [], 0
         with torch.no_grad():
             # Members choose their threads themselves.
-            for block in self._fitted.blocks(X, exposure, upper=upper):
+            for block in self._fitted.blocks(self._features(X), exposure, upper=upper):
                 rows = slice(done, done + block.batch_shape[0])
                 own = Prediction(block, self.predictor_, None if groups is None else groups[rows])
                 with single_thread():
                     parts.append(f(own).double())
                 done = rows.stop
         return torch.cat(parts).numpy()
+
+    def _features(self, X: Any) -> Any:
+        """X as the members take it: models of `ddpn fit` read data frames with the columns of the file."""
+        frame = nw.from_native(X, pass_through=True)
+        if self._roles is None or not isinstance(frame, nw.DataFrame):
+            return X
+        written = [column.name for column in self._roles.used]
+        if not set(written) <= set(frame.columns) and set(self.feature_names_in_) <= set(frame.columns):
+            return X  # dates have become numbers already
+        # What is neither text nor number in pandas, such as a column of dates and None, is read as text.
+        objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
+        return self._roles.features(frame.with_columns(*objects).to_polars())
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -112,7 +130,7 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
         known = self._fitted.groups
         has_column = known is not None and known.by in getattr(X, "columns", ())
         labels = self._group_labels(X, groups) if groups is not None or has_column else None
-        found = self._fitted.distribution(X, exposure, upper=upper)
+        found = self._fitted.distribution(self._features(X), exposure, upper=upper)
         return Prediction(found, self._fitted, labels, row_labels(X))
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
@@ -233,7 +251,7 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
     # Scores ------------------------------------------------------------------------------------------------------
 
     def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
-        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        sample = checked_sample(self._features(X), y, sample_weight, exposure, self.fractional)
         return self._fitted.counts.of(sample, upper, censored)
 
     def score(
@@ -348,6 +366,9 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
     def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
         """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
 
+        A model of `ddpn fit` takes data frames with the columns of the file that it was fitted to: dates, numbers and
+        missing values as they are written there. Other columns are ignored.
+
         Parameters
         ----------
         path : path
@@ -367,6 +388,8 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
         model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
         if known["features"] is not None:
             model.feature_names_in_ = np.array(known["features"], dtype=object)
+        if TASK in files:
+            model._roles = Roles.from_dict(json.loads(files[TASK])["roles"])
         model._restore_extra(files, known["extra"])
         return model
 

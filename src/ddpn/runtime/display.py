@@ -72,15 +72,8 @@ def text_table(headings: Sequence[str], rows: Iterable[Iterable[Any]], names: in
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
-class ShownAsTable:
-    """A result whose `to_dict()` is a table by columns, which notebooks show."""
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """The table by columns."""
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        columns = self.to_dict()
-        rows = list(zip(*columns.values(), strict=True))
-        more = f"<p>and {len(rows) - _ROWS:,} more rows</p>" if len(rows) > _ROWS else ""
-        return html_table(columns, rows[:_ROWS]) + more
+def html_columns(columns: Mapping[str, Sequence[Any]]) -> str:
+    """The first rows of a table that is given by columns, as HTML."""
+    rows = list(zip(*columns.values(), strict=True))
+    more = f"<p>and {len(rows) - _ROWS:,} more rows</p>" if len(rows) > _ROWS else ""
+    return html_table(columns, rows[:_ROWS]) + more

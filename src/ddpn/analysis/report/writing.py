@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
 from ddpn.analysis.explanations import Explanation, Importances
+from ddpn.analysis.leaderboard import NETWORKS
 from ddpn.analysis.report import findings, grids, page
 from ddpn.analysis.report.evidence import LEVEL, MAX_ROWS, Evidence, gather
 from ddpn.analysis.report.explaining import effects_section, explanation_of
@@ -24,7 +25,6 @@ from ddpn.analysis.report.training import (
     training_figures,
     training_sentences,
 )
-from ddpn.members.candidates import NETWORKS
 from ddpn.members.folds import copies_of
 from ddpn.runtime.errors import InputError
 
