@@ -9,6 +9,7 @@ from ddpn.members.constant import Constant
 from ddpn.metrics import crps
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
+from ddpn.tables.count_range import CountRange
 
 #: Fresh rows of every table.
 FRESH = 2000
@@ -35,9 +36,8 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     """CRPS of the default model on the rows that its copies left out and on fresh rows, and its coverage there."""
     X, y = noise_table(rows + FRESH, columns, levels, seed)
     model = CountRegressor(random_state=seed)
-    model.calibrates = False
-    model.fit(X[:rows], y[:rows])
-    predictor, folds, new = model.predictor_, model.folds_, Sample(X[rows:], y[rows:])
+    folds = model.fit_members(Sample(X[:rows], y[:rows]), None, CountRange()).folds
+    predictor, new = model.predictor_, Sample(X[rows:], y[rows:])
     calibrate(predictor, folds, seed)
     out_of_fold, fresh = (
         scores(held_out(predictor, folds, seed).blocks(MIXTURE)),
