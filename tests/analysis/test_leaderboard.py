@@ -164,3 +164,12 @@ def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ
     found.calibrate_intervals(HeldOut.of(found, sample), 20.0, of=["one"])
     changed = entries()
     assert changed["one"][SCORES.index("width")] != changed[MIXTURE][SCORES.index("width")]
+
+
+def test_large_networks_are_no_simpler_alternative_to_networks():
+    """As the networks themselves: a verdict must not recommend one half of the networks for being simpler."""
+    model = Predictor(
+        {NETWORKS: Scaled(1.0), "large_networks": Scaled(1.0), "half_of_it": Scaled(0.5, label="half the mean")},
+        {NETWORKS: 0.6, "large_networks": 0.3, "half_of_it": 0.1},
+    )
+    assert leaderboard(model, SAMPLE).evaluation.rival == "half_of_it"

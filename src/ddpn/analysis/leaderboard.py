@@ -25,11 +25,11 @@ from ddpn.sample import Sample, rows_named
 COVERAGE = 0.9
 #: The scores of a leaderboard.
 SCORES = ("mae", "crps", "nll", "coverage", "width")
-NETWORKS = ("networks", "large_networks")
+NETWORKS, _LARGE_NETWORKS = "networks", "large_networks"
 #: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
-_ALONE = {"networks": "the ensemble of networks alone"}
+_ALONE = {NETWORKS: "the ensemble of networks alone"}
 #: Kinds of members by how many numbers are fitted. A user's own kinds count as simpler than mixtures only.
-_SIMPLEST_FIRST = ("constant", "poisson_glm", "glm", "trees", "joint_trees", *NETWORKS)
+_SIMPLEST_FIRST = ("constant", "poisson_glm", "glm", "trees", "joint_trees", NETWORKS, _LARGE_NETWORKS)
 
 
 class RowScores(NamedTuple):
@@ -204,7 +204,11 @@ def leaderboard(
         for name, scores in rows.items()
     ]
     # A member of weight 1 is the mixture; networks beside others are what the mixture is made of.
-    compared = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name not in NETWORKS)]
+    compared = [
+        name
+        for name, w in predictor.weights.items()
+        if w == 0.0 or (w < 1.0 and name not in (NETWORKS, _LARGE_NETWORKS))
+    ]
     compared += list(others or {})
     found = Evaluation.from_rows(
         MIXTURE,
