@@ -9,9 +9,9 @@ import pytest
 
 from ddpn import CountGLM, DDPNRegressor, InputError
 from ddpn.members import MEMBERS
-from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
-from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.networks import LargeNetworks
+from ddpn.members.trees.member import JointTrees
 
 FILES = {
     "model.json",
@@ -79,8 +79,8 @@ def of_all(quick, larger) -> DDPNRegressor:
     others = [name for name in MEMBERS if name != "networks"]
     few = NetworkOptions(members=2, hidden=(8,), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LargeNetworks, "like", lambda head: LargeNetworks(head, few))
-        patch.setattr(JointTrees, "like", lambda head: JointTrees(leaves=(4,), rounds=30))
+        patch.setattr(LargeNetworks, "like", lambda task: LargeNetworks(task.head, few))
+        patch.setattr(JointTrees, "like", lambda task: JointTrees(leaves=(4,), rounds=30))
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 

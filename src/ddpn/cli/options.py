@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ddpn.members import MEMBERS
+from ddpn.members import mixable
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 
 _FILES = (
     "CSV, TSV, Excel, JSON lines, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from "
     "standard input."
 )
-_MEMBERS = ", ".join(name for name in MEMBERS if name != "networks")
+_MEMBERS = ", ".join(mixable())
 
 
 def _option(help_: str, *names: str, metavar: str | None = None, panel: str | None = None) -> typer.models.OptionInfo:
