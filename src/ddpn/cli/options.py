@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ddpn.members import MEMBERS
+from ddpn.members import mixable
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 
 _FILES = (
     "CSV, TSV, Excel, JSON lines, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from "
     "standard input."
 )
-_MEMBERS = ", ".join(name for name in MEMBERS if name != "networks")
+_MEMBERS = ", ".join(mixable())
 
 
 def _option(help_: str, *names: str, metavar: str | None = None, panel: str | None = None) -> typer.models.OptionInfo:
@@ -39,15 +39,15 @@ OneTable = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA...",
-        help=f"The table: {_FILES} Several Parquet files, a folder of them or a pattern such as 'data/*.parquet' are "
-        "one table.",
+        help=f"The table: {_FILES} Several files, a folder of them or a pattern such as 'data/*.parquet' are one "
+        "table.",
     ),
 ]
 Stream = Annotated[
     bool | None,
     _option(
-        "Read Parquet files as a stream instead of into memory. Default: stream them if they would take more than half "
-        "of the free memory.",
+        "Read files as a stream instead of into memory. Default: stream them if they would take more than half of the "
+        "free memory.",
         "--stream/--no-stream",
     ),
 ]

@@ -69,7 +69,8 @@ def run_fold(fold: Prepared, settings: Settings, on_epoch: Callable[[EpochReport
     with warnings.catch_warnings(), monitored(on_epoch):
         # A setting that is tried may converge badly: its score will tell.
         warnings.simplefilter("ignore")
-        if train_model(model, replace(fold, plan=plan), None, lambda step: None):
+        train_model(model, replace(fold, plan=plan), None, lambda step: None)
+        if model.interrupted_:
             raise KeyboardInterrupt
         scores = crps_of(model.predictor_, fold.test)
     return Fold(scores, time.monotonic() - started)
