@@ -192,6 +192,5 @@ def _boosted(reference: Reference, base: np.ndarray, number: np.ndarray, seed: i
             rows = TreeRows(matrix, table.is_category, None, rate, weight, with_columns(parts, matrix, rate, weight))
             fit = MeanFit(rows, _TREES._replace(seed=seed))
             fit.run(folds)
-            factor = np.where(number < folds, np.exp(fit.out_of_fold), 1.0)
-            location = reference.clipped(base * factor)
+            location = reference.clipped(base * np.exp(np.nan_to_num(fit.out_of_fold)))
     return OutOfFold(np.where(number < folds, location, np.nan), location)
