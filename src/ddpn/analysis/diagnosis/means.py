@@ -20,7 +20,7 @@ from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Mean models that can be chosen; "auto" takes the one with the smallest out-of-fold deviance.
 MEAN_MODELS = ("auto", "constant", "glm", "boosting")
-LABELS = {"constant": "constant mean", "glm": "{} GLM", "boosting": "{} GLM with boosted trees on top"}
+LABELS = {"constant": "constant mean", "glm": "{}", "boosting": "{} with boosted trees on top"}
 #: Small trees on top of a GLM: of the settings tried on simulated Poisson counts with linear, smooth and stepped means,
 #: these had the smallest error of the mean, or nearly so, in all.
 _TREES = Settings(leaves=8, rate=0.1, rounds=400, patience=10)
@@ -66,7 +66,11 @@ class Means(NamedTuple):
 
     def label(self, reference: Reference) -> str:
         """What sentences call the mean model."""
-        return LABELS[self.name].format("logistic" if reference.is_bounded else "Poisson")
+        return LABELS[self.name].format(_glm_name(reference))
+
+
+def _glm_name(reference: Reference) -> str:
+    return "logistic GLM" if reference.is_bounded else "Poisson GLM"
 
 
 def out_of_fold_means(reference: Reference, kind: str, seed: int, step: Step) -> Means:
@@ -96,7 +100,7 @@ def out_of_fold_means(reference: Reference, kind: str, seed: int, step: Step) ->
 
     add("constant", lambda rows, some: _constant(rows, number, some))
     if kind != "constant":
-        step("Fitting a GLM")
+        step(f"Fitting a {_glm_name(reference)}")
         try:
             add("glm", lambda rows, some: _glm(rows, number, seed, some))
         except NotApplicableError:
