@@ -217,7 +217,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def _preload() -> None:
     """Import what commands need."""
-    for name in ("cli.program", "estimators.regressor", "workflow.fitting", "experiments.runner"):
+    for name in ("cli.program", "estimators.regressor", "workflow.fitting", "paper.experiments.runner"):
         importlib.import_module(f"ddpn.{name}")
 
 

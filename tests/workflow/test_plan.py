@@ -118,7 +118,7 @@ def test_wrong_settings_are_reported(file, text, words):
 
 
 def test_a_target_is_needed():
-    with pytest.raises(ConfigError, match=r"target is missing.*--target"):
+    with pytest.raises(ConfigError, match=r"target is missing.*`target`"):
         plan_of({"target": None})
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from ddpn.cli.context import typed_options
-from ddpn.cli.messages import with_options
+from ddpn.cli.messages import in_options
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
@@ -36,7 +36,7 @@ def friendly_errors(after_ctrl_c: str) -> Iterator[None]:
         with _warnings_as_sentences():
             yield
     except DDPNError as error:
-        _fail(with_options(str(error), *typed_options()), MISUSE if isinstance(error, ConfigError) else BAD_INPUT)
+        _fail(in_options(error, *typed_options()), MISUSE if isinstance(error, ConfigError) else BAD_INPUT)
     except KeyboardInterrupt:
         try:
             _print_stopped(after_ctrl_c)

@@ -3,7 +3,7 @@
 typer 0.29 puts <bool> behind flags, as if they took a value, and reports values in the words of pydantic.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -36,7 +36,7 @@ class Command(_BareFlags, TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            sentence = number_sentence(error, given)
+            sentence = number_sentence(error, given, get_type_hints(self.callback))
             if sentence is None:
                 raise
             typer.echo(f"Error: {sentence}", err=True)

@@ -47,7 +47,7 @@ def fit(
     epochs: o.Epochs = None,
     mix_with: o.MixWith = None,
     only: o.Only = None,
-    budget: o.Budget = None,
+    time_budget: o.Budget = None,
     compare_with: o.CompareWith = None,
     recalibrate: o.Recalibrate = None,
     interval_groups: o.IntervalGroups = None,
@@ -81,7 +81,7 @@ def fit(
         "censored_above": censored_above, "fractional": fractional,
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "only": only, "time_budget": budget, "recalibrate": recalibrate, "interval_groups": interval_groups,
+        "only": only, "time_budget": time_budget, "recalibrate": recalibrate, "interval_groups": interval_groups,
         "group": group, "split_column": split_column, "time": time,
         "device": device,
     }  # fmt: skip
@@ -113,7 +113,7 @@ def _fit(
         if note:
             typer.echo(note, err=as_json)
         if parts is not None and where[0] is not None:
-            raise ConfigError("--cluster needs a table in memory, got one that is streamed. Leave out one of the two.")
+            raise ConfigError("`cluster` needs a table in memory, got one that is streamed. Leave out one of the two.")
         prepared = prepare(frame, plan) if parts is None else prepare_stream(parts, plan, verbose=True)
         del frame  # prepared has copies of what it needs
     data = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1:,} more files"

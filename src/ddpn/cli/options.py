@@ -136,6 +136,7 @@ Budget = Annotated[
     str | None,
     _model(
         "Time for the whole command, such as 60s or 10m: fits as much as the time allows. Default: no limit.",
+        "--budget",
         metavar="TIME",
     ),
 ]

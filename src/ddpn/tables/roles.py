@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column
-from ddpn.sample import Sample, check_counts, check_vector, labels_at
+from ddpn.sample import Sample, check_counts, check_vector, labels_of
 from ddpn.tables.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
 from ddpn.tables.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
 from ddpn.tables.count_range import CountRange
@@ -19,6 +19,8 @@ from ddpn.tables.row_groups import group_labels_of
 
 #: What the cells of each kind are called.
 WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "text"}
+#: What users call the column of a role, where that is not the name of the role.
+_ARGUMENTS = {"upper": "upper_column"}
 #: Sentences about columns that are reported one by one.
 _SENTENCES = 20
 
@@ -166,19 +168,18 @@ class Roles:
         `counts` is the range of possible counts.
         """
         if self.target is None:
-            raise InputError("The model was saved in Python and does not know its target. Name it with --target.")
+            raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")
         labels = np.arange(1, frame.height + 1)
         check_column(self.target, frame.columns, "target", InputError)
         y = self._numbers(frame, self.target, "target")
         missing = np.isnan(y)
         if missing.any():
-            raise InputError(
-                f"target {self.target!r} is missing {labels_at(missing, labels)}. Fill or drop these rows."
-            )
+            rows, remedy = labels_of(missing, labels), "Fill or drop these rows."
+            raise InputError("is missing", argument=Argument("target", self.target), rows=rows, remedy=remedy)
         X = self.features(frame, report)
         sample = Sample(
             X,
-            check_counts(y, frame.height, fractional, f"target {self.target!r}", labels),
+            check_counts(y, frame.height, fractional, Argument("target", self.target), labels),
             self._vector(frame, "weight", labels) if self.weight in frame.columns else None,
             self.exposures(frame),
             labels,
@@ -186,7 +187,7 @@ class Roles:
             group=group_labels_of(frame, self.group, self.missing, X),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
-        return counts.of(sample, self.uppers(frame), self.censored_rows(frame), name=f"target {self.target!r}")
+        return counts.of(sample, self.uppers(frame), self.censored_rows(frame), name=Argument("target", self.target))
 
     def group_labels(self, frame: Any) -> np.ndarray | None:
         """The name of each row's group; None where intervals are not calibrated by a column."""
@@ -211,21 +212,23 @@ class Roles:
         if self.censored is None or self.censored not in frame.columns:
             return None
         series, labels = frame[self.censored], np.arange(1, frame.height + 1)
-        values, odd, _ = to_booleans(series, self.missing, f"censored {self.censored!r}")
+        argument = Argument("censored", self.censored)
+        values, odd, _ = to_booleans(series, self.missing, argument)
         if len(odd) or values.null_count():
-            where = labels_at(values.is_null().to_numpy(), labels)
-            raise InputError(f"censored {self.censored!r} must say true or false in every row, got neither {where}.")
+            rows = labels_of(values.is_null().to_numpy(), labels)
+            raise InputError(argument=argument, must="say true or false in every row", got="neither", rows=rows)
         return values.to_numpy().astype(bool)
 
     def _vector(self, frame: Any, role: str, labels: np.ndarray) -> np.ndarray | None:
-        name = check_column(getattr(self, role), frame.columns, role, InputError)
-        values = self._numbers(frame, name, role, labels)
-        what, zero = f"{role} {name!r}", role != "exposure"
-        return check_vector(what, values, frame.height, zero, labels, all_zero=role == "upper")
+        argument = _ARGUMENTS.get(role, role)
+        name = check_column(getattr(self, role), frame.columns, argument, InputError)
+        values = self._numbers(frame, name, argument, labels)
+        zero = role != "exposure"
+        return check_vector(Argument(argument, name), values, frame.height, zero, labels, all_zero=role == "upper")
 
     def _numbers(self, frame: Any, name: str, role: str, labels: np.ndarray | None = None) -> np.ndarray:
         """The column of a role as float64 with NaN where missing; any other cell must be a number."""
-        series, what = frame[name], f"{role} {name!r}"
+        series, what = frame[name], Argument(role, name)
         if series.dtype.is_float():
             # Infinity is left to the check of the role, which names its row.
             series = series.fill_nan(None)
@@ -236,8 +239,8 @@ class Roles:
             text = cleaned(series, self.missing)
             bad = numbers.is_null() & ~looks_missing(text)
             if bad.any():
-                rows = labels_at(bad.to_numpy(), np.arange(1, frame.height + 1) if labels is None else labels)
-                raise InputError(f"{what} must hold numbers, got {text.filter(bad)[0]!r} {rows}.")
+                rows = labels_of(bad.to_numpy(), np.arange(1, frame.height + 1) if labels is None else labels)
+                raise InputError(argument=what, must="hold numbers", got=repr(text.filter(bad)[0]), rows=rows)
         return numbers.to_numpy().astype(np.float64)
 
 

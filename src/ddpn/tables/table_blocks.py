@@ -13,7 +13,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.storage.files import sha256
 from ddpn.tables.cells import polars
 from ddpn.tables.reading import BINARY, STDIN, TEXT, ending, read
-from ddpn.tables.text_tables import read_delimited, separator_of
+from ddpn.tables.text_tables import LongRowError, read_delimited, separator_of
 
 #: Rows of a block, about.
 ROWS = 32_768
@@ -21,7 +21,6 @@ ROWS = 32_768
 SMALL = 8 * 2**20
 #: Bytes that the length of a row is estimated from; the most of one quoted cell; the fewest of a block.
 _SAMPLE, _LONGEST_CELL, _SMALLEST = 2**18, 2**26, 2**16
-_TOO_LONG = "more fields than the header"
 
 
 class Block(NamedTuple):
@@ -193,11 +192,11 @@ class TextTable(Table):
         library = polars()
         try:
             return read_delimited(self._header + lines, self._separator, self.source, as_text)
+        except LongRowError:
+            what = f"row {start + self._long_row(lines):,} has more fields than the header"
+            raise InputError(f"{self.source} cannot be read as a table: {what}.") from None
         except InputError as error:
-            if _TOO_LONG not in str(error):
-                raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
-            row = start + self._long_row(lines)
-            raise InputError(f"{self.source} cannot be read as a table: row {row:,} has {_TOO_LONG}.") from None
+            raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
         except (library.exceptions.PolarsError, library.exceptions.PanicException) as error:
             reason = str(error).split("\n")[0]
             raise InputError(

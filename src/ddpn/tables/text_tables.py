@@ -20,8 +20,10 @@ _DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(\.[0-9]{3})*$"
 #: Its comma may be a decimal sign or a thousands separator.
 _UNSURE = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
-#: What polars says about a row that is longer than the first one.
-_TOO_LONG = "more fields"
+
+
+class LongRowError(InputError):
+    """A row has more fields than the header."""
 
 
 def read_delimited(content: bytes, separator: str | None, name: str, as_text: set[str]) -> Any:
@@ -33,9 +35,9 @@ def read_delimited(content: bytes, separator: str | None, name: str, as_text: se
     options: dict[str, Any] = {"has_header": False, "infer_schema": False, "separator": separator}
     try:
         cells = library.read_csv(content, **options)
-    except library.exceptions.ComputeError as error:
-        if _TOO_LONG not in str(error):
-            raise
+    except library.exceptions.ComputeError:
+        # Raises any error again but that of a row that is longer than the header.
+        library.read_csv(content, **options, truncate_ragged_lines=True)
         cells = _with_trailing_separators(library, content, options, name)
     return typed(without_empty_rows(_named(cells, name), name), as_text, separator == ";")
 
@@ -49,7 +51,7 @@ def _with_trailing_separators(library: Any, content: bytes, options: dict[str, A
     except library.exceptions.ComputeError:
         cells = None
     if cells is None or cells[:, -1].drop_nulls().str.strip_chars().ne("").any():
-        raise InputError(f"{name} cannot be read as a table: a row has more fields than the header.")
+        raise LongRowError(f"{name} cannot be read as a table: a row has more fields than the header.")
     return cells[:, :-1]
 
 

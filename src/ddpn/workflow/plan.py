@@ -114,12 +114,12 @@ class Plan:
         if self.split_column is not None and self.time is not None:
             raise ConfigError("Give either `split_column` or `time`, not both.")
         if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
-            raise ConfigError(f"seed must be an integer from 0 to 2^32 - 1, got {self.seed!r}.")
+            raise ConfigError(argument="seed", must="be an integer from 0 to 2^32 - 1", got=repr(self.seed))
         shares = tuple(self.shares)
         good = len(shares) == 3 and all(is_number(share) and share >= 0 for share in shares)
         if not good or abs(sum(shares) - 1) > 1e-9 or not (shares[0] > 0 and shares[2] > 0):
-            what = "shares must be three numbers that sum to 1 (training, validation, test), the first and last above 0"
-            raise ConfigError(f"{what}, got {list(shares)}.")
+            must = "be three numbers that sum to 1 (training, validation, test), the first and last above 0"
+            raise ConfigError(argument="shares", must=must, got=str(list(shares)))
         self._check_roles()
         self._check_calibration()
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
@@ -169,10 +169,10 @@ class Plan:
         check_choice("recalibrate", self.recalibrate, RECALIBRATE)
         groups = self.interval_groups
         if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
-            what = "a column, or a number of at least 2 ranges of the predicted mean"
-            raise ConfigError(f"interval_groups must be {what}, got {groups!r}.")
+            must = "be a column, or a number of at least 2 ranges of the predicted mean"
+            raise ConfigError(argument="interval_groups", must=must, got=repr(groups))
         if groups == self.target:
-            raise ConfigError("interval_groups must not be the target, which is unknown in prediction.")
+            raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
@@ -185,10 +185,11 @@ class Plan:
         if self.members != "auto":
             own["members"] = self.members
             if self.model.get("time_budget") is not None:
-                raise ConfigError('`time_budget` needs `members` to be "auto", which fits what there is time for.')
+                what = "needs a mixture that fits what there is time for"
+                raise ConfigError(what, argument="time_budget", remedy="Leave out `members`.")
         if self.seconds is not None and self.seconds < MIN_SECONDS:
-            must = f"at least {MIN_SECONDS} seconds, which loading and saving take"
-            raise ConfigError(f"`time_budget` must be {must}, got {self.model['time_budget']!r}.")
+            must = f"be at least {MIN_SECONDS} seconds, which loading and saving take"
+            raise ConfigError(argument="time_budget", must=must, got=repr(self.model["time_budget"]))
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
     def check_with_torch(self) -> None:
@@ -240,7 +241,7 @@ def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
     _check_settings(settings, str(file))
     settings |= {name: value for name, value in given.items() if value is not None}
     if "target" not in settings:
-        raise ConfigError("target is missing: name the column of counts with --target.")
+        raise ConfigError("The target is missing: name the column of counts with `target`.")
     own = {f.name for f in fields(Plan)}
     plain = {name: _checked(name, value) for name, value in settings.items()}
     for name in _HEAD_OPTIONS:
@@ -275,19 +276,19 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _checked(name: str, value: Any) -> Any:
     if name in _NAMES and not isinstance(value, str):
-        raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
+        raise ConfigError(argument=name, must="be the name of a column", got=repr(value))
     if name == "only":
         if not isinstance(value, str):
-            raise ConfigError(f"only must be the name of a member, got {value!r}.")
+            raise ConfigError(argument="only", must="be the name of a member", got=repr(value))
         return member_named(value)
     if name in _TABLES and not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be a table of options, got {value!r}.")
+        raise ConfigError(argument=name, must="be a table of options", got=repr(value))
     if name in _LISTS or (name == "likelihood" and isinstance(value, str) and "," in value):
         words = value.split(",") if isinstance(value, str) else value
         if name == "missing" and isinstance(words, list | tuple):
             words = [str(word) if is_number(word) else word for word in words]
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-            raise ConfigError(f'{name} must be a list of names such as ["one", "two"], got {value!r}.')
+            raise ConfigError(argument=name, must='be a list of names such as ["one", "two"]', got=repr(value))
         return tuple(word.strip() for word in words if word.strip())
     if name in ("interval_groups", "epochs") and isinstance(value, str) and value.isdecimal():
         return int(value)

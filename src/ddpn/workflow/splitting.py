@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
-from ddpn.sample import labels_at
+from ddpn.sample import labels_of
 from ddpn.tables.cells import polars
 from ddpn.tables.row_groups import group_words, meaning_of
 from ddpn.tables.splits import group_codes, random_parts
@@ -67,9 +67,9 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
 def _check_groups(plan: Plan, group: np.ndarray) -> None:
     number = len(np.unique(group))
     if number < MIN_GROUPS:
-        names = listed([repr(name) for name in plan.group])
-        remedy = "Choose a column with more values, or leave out --group."
-        raise InputError(f"group {names} must have at least {MIN_GROUPS} different values, got {number}. {remedy}")
+        argument, must = Argument("group", ",".join(plan.group)), f"have at least {MIN_GROUPS} different values"
+        remedy = "Choose a column with more values, or leave out `group`."
+        raise InputError(argument=argument, must=must, got=str(number), remedy=remedy)
 
 
 def _without_few(parts: Parts) -> Parts:
@@ -87,13 +87,13 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | N
     if unknown.any():
         first = frame[name].filter(unknown)[0]
         what = "an empty cell" if first is None or not str(first).strip() else repr(first)
-        got = f"got {what} {labels_at(unknown, labels)}"
-        raise InputError(f"split_column {name!r} must hold train, validation or test in every row, {got}.")
+        must, rows = "hold train, validation or test in every row", labels_of(unknown, labels)
+        raise InputError(argument=Argument("split_column", name), must=must, got=what, rows=rows)
     found = np.array([part_of[word] for word in words])
     parts = Parts(*(np.flatnonzero(found == part) for part in PARTS))
     if not (len(parts.train) and len(parts.test)):
-        got = listed(sorted(set(found.tolist())))
-        raise InputError(f"split_column {name!r} must mark both train and test rows, got {got} only.")
+        got = f"{listed(sorted(set(found.tolist())))} only"
+        raise InputError(argument=Argument("split_column", name), must="mark both train and test rows", got=got)
     if group is not None:
         _check_undivided(plan, parts, group, labels)
     if not len(parts.validation) and len(parts.train) >= MIN_VALIDATED:
@@ -115,10 +115,10 @@ def _check_undivided(plan: Plan, parts: Parts, group: np.ndarray, labels: np.nda
     np.maximum.at(highest, codes, part_of)
     divided = np.flatnonzero(lowest < highest)
     if len(divided):
-        where = labels_at(codes == divided[0], labels)
-        got = f"got {len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)} {where}"
-        must = f"split_column {plan.split_column!r} must not divide groups"
-        raise InputError(f"{must}, {got}. Correct that column, or leave out --group.")
+        got = f"{len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)}"
+        argument, rows = Argument("split_column", str(plan.split_column)), labels_of(codes == divided[0], labels)
+        remedy = "Correct that column, or leave out `group`."
+        raise InputError(argument=argument, must="not divide groups", got=got, rows=rows, remedy=remedy)
 
 
 def _by_group_starts(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray) -> Split:
@@ -137,9 +137,10 @@ def _by_group_starts(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarr
     firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
     cuts = [_cut(firsts, frame.height * share) for share in np.cumsum(plan.shares)[:2]]
     if cuts[0] == 0 or cuts[1] in (cuts[0], frame.height):
-        got = f"got {len(firsts)} different first times of {len(sizes):,} groups"
-        remedy = "Use --time alone to test on later rows of known groups, or --group alone to test on new groups."
-        raise InputError(f"time {plan.time!r} must have groups that begin at different times, {got}. {remedy}")
+        argument, must = Argument("time", str(plan.time)), "have groups that begin at different times"
+        got = f"{len(firsts)} different first times of {len(sizes):,} groups"
+        remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
+        raise InputError(argument=argument, must=must, got=got, remedy=remedy)
     parts = _without_few(Parts(*np.split(order, cuts)))
     ends = begins[order][[len(parts.train), len(parts.train) + len(parts.validation)]]
     kept = Parts(
@@ -159,8 +160,11 @@ def _by_time(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
     starts = np.flatnonzero(np.r_[True, (times != times.shift(1)).fill_null(True).to_numpy()[1:]])
     cuts = [_cut(starts, frame.height * share) for share in np.cumsum(plan.shares)[:2]]
     if cuts[0] in (0, frame.height) or cuts[1] == frame.height:
-        got = f"got {len(starts)} different times in {frame.height} rows"
-        raise InputError(f"time {plan.time!r} must have enough distinct values for three parts, {got}.")
+        must, got = (
+            "have enough distinct values for three parts",
+            f"{len(starts)} different times in {frame.height} rows",
+        )
+        raise InputError(argument=Argument("time", str(plan.time)), must=must, got=got)
     parts = _without_few(Parts(*np.split(order.astype(np.int64), cuts)))
     return Split(parts, f"by time: the test rows are those from {plan.time} = {times[cuts[1]]} on")
 
@@ -175,10 +179,10 @@ def _times(frame: Any, name: str, labels: np.ndarray) -> Any:
     if not (series.dtype.is_temporal() or series.dtype.is_numeric()):
         known = series.drop_nulls()
         kind = {polars().Boolean: "booleans", polars().String: "text"}.get(series.dtype, "values")
-        got = f"got {kind} such as {known[0]!r}" if known.len() else "got no value"
-        raise InputError(f"time {name!r} must hold numbers or dates such as 2024-12-31, {got}.")
+        got = f"{kind} such as {known[0]!r}" if known.len() else "no value"
+        raise InputError(argument=Argument("time", name), must="hold numbers or dates such as 2024-12-31", got=got)
     missing = (series.fill_nan(None) if series.dtype.is_float() else series).is_null()
     if missing.any():
-        where = labels_at(missing.to_numpy(), labels)
-        raise InputError(f"time {name!r} is missing {where}. Fill or drop these rows.")
+        rows, remedy = labels_of(missing.to_numpy(), labels), "Fill or drop these rows."
+        raise InputError("is missing", argument=Argument("time", name), rows=rows, remedy=remedy)
     return series

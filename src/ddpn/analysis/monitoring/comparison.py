@@ -56,7 +56,7 @@ def monitor(
     """
     for name, value in (("alpha", alpha), ("effect", effect)):
         if not is_number(value) or not 0.0 < value < 1.0:
-            raise ConfigError(f"{name} must lie between 0 and 1, got {value!r}.")
+            raise ConfigError(argument=name, must="lie between 0 and 1", got=repr(value))
     predictor, roles = folder.model.predictor_, folder.roles
     for name in ignore:
         check_column(name, [column.name for column in roles.columns], "ignore", InputError)

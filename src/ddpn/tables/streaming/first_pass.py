@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.tables.streaming.checks import RoleColumns
 from ddpn.tables.streaming.libraries import polars
@@ -81,7 +81,8 @@ def survey(
             kept.add(batch.frame, batch.first_of_all)
             bar.advance(batch.frame.height)
     if not used:
-        raise InputError(f"weight {roles.weight!r} must be positive in some row, got zero weights only.")
+        argument = Argument("weight", str(roles.weight))
+        raise InputError(argument=argument, must="be positive in some row", got="zero weights only")
     frame, numbers = kept.result()
     return Survey(parts, frame, numbers, used)
 

@@ -92,7 +92,8 @@ def read_search(given: Any) -> dict[str, Any]:
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",") if name.strip()]
     if not isinstance(given, Mapping | Sequence) or not given:
-        raise ConfigError(f"search must name one or more of {', '.join(SETTINGS)}, got {given!r:.60}.")
+        must = f"name one or more of {', '.join(SETTINGS)}"
+        raise ConfigError(argument="search", must=must, got=f"{given!r:.60}")
     check_keys(given, SETTINGS, "search")
     return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, True)
 
@@ -119,7 +120,7 @@ def check_search(plan: Plan, search: Mapping[str, Any]) -> dict[str, Any]:
     fixed = fixed_settings(plan)
     for name in search:
         if name in fixed:
-            raise ConfigError(f"{name} has a value and is in search. Leave out one of them.")
+            raise ConfigError("has a value and is in `search`", argument=name, remedy="Leave out one of them.")
     # A portfolio tries the usual members anyway, and weighs them.
     usual = [name for name in SETTINGS if name not in fixed and not (name == "mix_with" and plan.members == "auto")]
     wanted = dict(search) or dict.fromkeys(usual, True)
