@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
@@ -23,10 +23,6 @@ BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
 _PATIENCE = 0.5
 #: Characters per line where there is no terminal.
 _WIDE = 140
-EXIT_CODES = (
-    "Exit codes: 0 success; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
-    "130 stopped by Ctrl-C."
-)
 
 
 @contextmanager
@@ -128,6 +124,31 @@ def show(table: Any, to_stderr: bool = False) -> None:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDE
     console.print(table)
+
+
+def show_warnings(sentences: Sequence[str]) -> None:
+    """Print warnings to standard error."""
+    for sentence in sentences:
+        typer.echo(f"Warning: {sentence}", err=True)
+
+
+def print_step(step: str) -> None:
+    """Print a step of a long work to standard error."""
+    typer.echo(f"{step} ...", err=True)
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Print one step after the other: on one line of a terminal that disappears in the end, else a line each."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield print_step
+        return
+    with console.status("Reading") as line:
+        yield lambda step: line.update(Text(f"{step} ..."))
 
 
 def print_json(document: Any) -> None:

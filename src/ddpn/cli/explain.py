@@ -5,34 +5,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import EXIT_CODES, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
-from ddpn.cli.flags import Command
-from ddpn.cli.model import steps
+from ddpn.cli.commands import command
+from ddpn.cli.console import output_to_stderr, print_json, show, steps
+from ddpn.cli.options import option
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 Rows = Annotated[
     str | None,
-    typer.Option(
-        metavar="NUMBERS",
-        help="Explain the predictions of these rows, numbered from 1: 3, 1,5,7 or 1-10. Default: the model as a whole.",
+    option(
+        "NUMBERS",
+        "Explain the predictions of these rows, numbered from 1: 3, 1,5,7 or 1-10. Default: the model as a whole.",
     ),
 ]
-Of = Annotated[str, typer.Option(metavar="WHAT", help="With --rows: explain the mean or the spread (variance / mean).")]
+Of = Annotated[str, option("WHAT", "With --rows: explain the mean or the spread (variance / mean).")]
 Out = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "OUT",
+        "Write effects, or contributions, as CSV, TSV, Parquet, Feather or JSON, or as an image (PNG, SVG, PDF), by "
+        "the ending.",
         "-o",
         "--out",
-        metavar="OUT",
-        help="Write effects, or contributions, as CSV, TSV, Parquet, Feather or JSON, or as an image (PNG, SVG, PDF), "
-        "by the ending.",
     ),
 ]
-Most = Annotated[int, typer.Option(metavar="NUMBER", help="Number of columns to print.")]
+Most = Annotated[int, option("NUMBER", "Number of columns to print.")]
+Seed = Annotated[int, option("NUMBER", "Seed of the random draws.")]
 
 
+@command("explain")
 def explain(
     model: o.Model,
     data: o.Data,
@@ -45,7 +47,7 @@ def explain(
     weight: o.WeightOf = None,
     upper_column: o.UpperOf = None,
     censored: o.CensoredOf = None,
-    seed: Annotated[int, typer.Option(metavar="NUMBER", help="Seed of the random draws.")] = 0,
+    seed: Seed = 0,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -56,46 +58,37 @@ def explain(
 
     Example: ddpn explain bikes.model bikes.csv -o effects.png
     """
-    columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column, "censored": censored}
-    with friendly_errors("Nothing was written."):
-        found, numbers, note = _explained(model, data, columns, rows, of, out, overwrite, seed)
-        from ddpn.workflow.explaining import plain, write_explanation
-
-        if as_json:
-            print_json({"model": str(model), "data": data, **plain(found, numbers)})
-        elif numbers is None:
-            _show_model(found, note, most)
-        else:
-            _show_rows(found, numbers, most)
-        if out is not None:
-            write_explanation(found, out, numbers)
-            typer.echo(f"Explanation written to {out}", err=True)
-
-
-def _explained(
-    model: Any, data: str, columns: dict[str, str | None], rows: str | None, of: str, out: str | None,
-    overwrite: bool, seed: int,
-) -> tuple[Any, list[int] | None, str]:  # fmt: skip
     from ddpn.runtime.validation import check_choice
     from ddpn.tables.reading import read
     from ddpn.workflow.model_folder import load, roles_of_model
 
+    columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column, "censored": censored}
     check_choice("of", of, ("mean", "spread"))
     roles = roles_of_model(model, **columns)
-    with prompt_ctrl_c("Nothing was written."):
-        frame = read(data, roles.as_text)
-        roles.features(frame, report=lambda sentence: None)
-        from ddpn.workflow import explaining
+    frame = read(data, roles.as_text)
+    roles.features(frame, report=lambda sentence: None)
+    # Only now, as it imports torch.
+    from ddpn.workflow import explaining
 
-        numbers = None if rows is None else explaining.parse_rows(rows)
-        if out is not None:
-            explaining.check_explanation_file(out, overwrite, data)
-        folder = load(model, mixed_only=False, **columns)
-        with output_to_stderr(), steps() as step:
-            if numbers is None:
-                found, note = explaining.explain_table(folder, frame, seed, step)
-                return found, None, note
-            return explaining.explain_rows(folder, frame, numbers, of, seed), numbers, ""
+    numbers = None if rows is None else explaining.parse_rows(rows)
+    if out is not None:
+        explaining.check_explanation_file(out, overwrite, data)
+    folder, note = load(model, mixed_only=False, **columns), ""
+    found: Any
+    with output_to_stderr(), steps() as step:
+        if numbers is None:
+            found, note = explaining.explain_table(folder, frame, seed, step)
+        else:
+            found = explaining.explain_rows(folder, frame, numbers, of, seed)
+    if as_json:
+        print_json({"model": str(model), "data": data, **explaining.plain(found, numbers)})
+    elif numbers is None:
+        _show_model(found, note, most)
+    else:
+        _show_rows(found, numbers, most)
+    if out is not None:
+        explaining.write_explanation(found, out, numbers)
+        typer.echo(f"Explanation written to {out}", err=True)
 
 
 def _show_model(found: Any, note: str, most: int) -> None:
@@ -164,8 +157,3 @@ def _show_rows(found: Any, numbers: list[int], most: int) -> None:
         for name, cell, added in found.top(place, most):
             table.add_row(name, shown(cell), f"{added:+.3f}", f"× {math.exp(added):.3f}" if found.log else "")
         show(table)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("explain", epilog=EXIT_CODES, cls=Command)(explain)

@@ -1,7 +1,6 @@
 """What is searched: the settings of a model, their ranges and choices. Imports no torch."""
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -11,9 +10,10 @@ from typing import Any
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.networks.heads import check_likelihood
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.plan_options import read_toml
 
 #: Settings that can be searched, in the order of tables, and what each is.
 SETTINGS = {
@@ -88,7 +88,7 @@ def read_search(given: Any) -> dict[str, Any]:
     if given is None:
         return {}
     if isinstance(given, PathLike) or (isinstance(given, str) and given.strip().endswith(".toml")):
-        given = _from_file(Path(given))
+        given = read_toml(Path(given))
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",") if name.strip()]
     if not isinstance(given, Mapping | Sequence) or not given:
@@ -96,17 +96,6 @@ def read_search(given: Any) -> dict[str, Any]:
         raise ConfigError(argument="search", must=must, got=f"{given!r:.60}")
     check_keys(given, SETTINGS, "search")
     return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, True)
-
-
-def _from_file(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"File not found: {file}") from None
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{file} cannot be read as text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}") from None
 
 
 def fixed_settings(plan: Plan) -> set[str]:
