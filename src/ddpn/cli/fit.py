@@ -143,7 +143,7 @@ def tune(
     from ddpn.tables.writing import check_free
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
-    from ddpn.workflow.tuning.limits import check_limits
+    from ddpn.workflow.tuning.space import check_limits
 
     plan = plan_of(given, config)
     check_limits(plan, budget, trials, search)
