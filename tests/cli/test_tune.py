@@ -35,7 +35,7 @@ def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddp
     assert not (tiny / "model").exists()
     done = ddpn(*TUNE)
     assert done.exit_code == 0, done.output
-    assert "Continuing after " in done.stderr
+    assert "Continuing: what was scored before is read" in done.stderr
     continued = json.loads((tiny / "model" / "task.json").read_text())["tuning"]
     assert not list(tiny.glob(".model*")), "trials and locks are removed"
 
