@@ -96,7 +96,7 @@ def _warnings_as_sentences() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in printed:
             printed.add(str(message))
-            typer.echo(f"Warning: {message}", err=True)
+            _say(f"Warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -134,7 +134,12 @@ def show_warnings(sentences: Sequence[str]) -> None:
 
 def print_step(step: str) -> None:
     """Print a step of a long work to standard error."""
-    typer.echo(f"{step} ...", err=True)
+    _say(f"{step} ...")
+
+
+def _say(sentence: str) -> None:
+    """Print to standard error, above a progress bar: `typer.echo` would write into it."""
+    print(sentence, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -95,6 +95,16 @@ def _show_model(found: Any, note: str, most: int) -> None:
     if note:
         typer.echo(note)
     show(_column_table(found, most))
+    typical = found.effects.each[0]
+    if found.importance is not None:
+        typer.echo(
+            "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
+            "column are shuffled; more CRPS is worse."
+        )
+    typer.echo(
+        f"effect: from the smallest to the largest level over the values of the column, in brackets, for a typical "
+        f"row with mean {typical.mean.typical:.3g} and {typical.spread.quantity} {typical.spread.typical:.3g}."
+    )
     for one in found.interactions:
         first, second = one.names
         typer.echo(
@@ -106,27 +116,16 @@ def _show_model(found: Any, note: str, most: int) -> None:
 
 
 def _column_table(found: Any, most: int) -> "Table":
+    """The most important columns: what shuffling them changes, if that is known, and the range of their effects."""
     from rich.table import Table
 
-    importance = {} if found.importance is None else {one.name: one for one in found.importance.each}
-    headings = ["column", *(["CRPS", "mean", "spread"] if importance else [])]
-    typical = found.effects.each[0]
-    headings += [
-        f"mean (typical {typical.mean.typical:.3g})",
-        f"{typical.spread.quantity} ({typical.spread.typical:.3g})",
-    ]
-    table = Table(*headings)
-    order = (
-        [one.name for one in found.importance.by("crps")] if importance else [one.name for one in found.effects.by()]
-    )
-    known = {one.name: one for one in found.effects}
-    for name in [name for name in order if name in known][:most]:
+    known, changed = {one.name: one for one in found.effects}, ("crps", "mean", "spread")
+    importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
+    shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
+    table = Table("column", *shuffled, "mean, effect", f"{found.effects.each[0].spread.quantity}, effect")
+    for name in [name for name in importance or [one.name for one in found.effects.by()] if name in known][:most]:
         one = known[name]
-        changes = (
-            [f"{getattr(importance[name], key).mean():+.1%}" for key in ("crps", "mean", "spread")]
-            if importance
-            else []
-        )
+        changes = [f"{getattr(importance[name], key).mean():+.1%}" for key in changed] if importance else []
         table.add_row(name, *changes, _range(one, one.mean), _range(one, one.spread))
     return table
 

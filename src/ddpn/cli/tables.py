@@ -16,23 +16,23 @@ _SHOWN = 60
 
 
 def column_table(roles: "Roles") -> "Table":
-    """Every column: its role or kind, distinct values, missing values, and why it is left out."""
+    """Every column: its role or kind, distinct values, missing values, and what is to be said about some."""
     from rich.table import Table
 
-    table = Table("column", "used as", "distinct", "missing", "")
-    table.columns[2].justify = table.columns[3].justify = "right"
-    for role in ("target", "exposure", "weight", "censored"):
-        if getattr(roles, role) is not None:
-            table.add_row(getattr(roles, role), role, "", "", "", style="bold")
-    for column in roles.columns[:_SHOWN]:
-        table.add_row(*_cells(column), style="dim" if column.left_out else None)
+    named = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
+    rows = [((getattr(roles, role), role, "", "", ""), "bold") for role in named]
+    rows += [(_cells(column), "dim" if column.left_out else "") for column in roles.columns[:_SHOWN]]
     rest = len(roles.columns) - _SHOWN
-    if rest > 0:
-        table.add_row(f"and {rest} more", "", "", "", "")
+    rows += [((f"and {rest} more", "", "", "", ""), "")] if rest > 0 else []
+    width = 5 if any(cells[-1] for cells, _ in rows) else 4
+    table = Table(*("column", "used as", "distinct", "missing", "note")[:width])
+    table.columns[2].justify = table.columns[3].justify = "right"
+    for cells, style in rows:
+        table.add_row(*cells[:width], style=style or None)
     return table
 
 
-def _cells(column: "Column") -> tuple[str, ...]:
+def _cells(column: "Column") -> tuple[str, str, str, str, str]:
     note = f"becomes {', '.join(column.parts)}" if column.parts else ""
     note = f"left out: {column.left_out}" if column.left_out else note
     missing = f"{column.missing:,}" if column.missing else ""

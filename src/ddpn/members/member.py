@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 from ddpn.networks.heads import Head
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DDPNError
+from ddpn.runtime.progress import inner_bar
 from ddpn.sample import Sample
 
 if TYPE_CHECKING:
@@ -128,8 +129,12 @@ class Member(ABC):
         sequence of Member
             The fitted copies, in the order of the folds that they left out.
         """
-        number = int(fold.max()) + 1
-        return [self.copied(number - k).fit(train.rows(fold != k), None, seed) for k in range(number)]
+        number, copies = int(fold.max()) + 1, list[Member]()
+        with inner_bar(f"{self.label}, folds", number) as bar:
+            for k in range(number):
+                copies.append(self.copied(number - k).fit(train.rows(fold != k), None, seed))
+                bar.advance()
+        return copies
 
     def copied(self, left: int = 1) -> Self:
         """An unfitted copy to fit to the rows outside of a fold.
