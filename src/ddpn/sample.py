@@ -130,6 +130,8 @@ class Sample:
             columns = {name: part.tocsr().toarray() if hasattr(part, "tocsr") else part}
             if isinstance(frame, nw.DataFrame):
                 columns = {column: frame[column].to_numpy() for column in frame.columns}
+            elif hasattr(part, "arrays"):
+                columns = part.arrays()
             for column, values in columns.items():
                 array = np.asarray(values)
                 # Objects have no bytes of their own, and text has none that are the same in every process.

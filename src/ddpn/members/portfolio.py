@@ -16,6 +16,7 @@ from ddpn.members.member import Member, NotApplicableError
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
+from ddpn.tables.encoding.table import PreparedTable
 from ddpn.tables.splits import held_out_rows
 
 #: Rows that weights are chosen by at most.
@@ -111,6 +112,7 @@ class Portfolio:
         """
         if validation is not None:
             train = self._affordable(train, seed)
+        train, validation = _read_once(train, validation)
         self.folds = Folds.of(train, validation, seed)
         self._fits = None if self.elsewhere is None else self.elsewhere(self.folds, seed)
         blocks = self._scored_rows(seed)
@@ -228,3 +230,11 @@ class Portfolio:
         rng = np.random.default_rng(seed)
         drawn = [np.sort(rng.choice(len(b), n, replace=False)) for b, n in zip(blocks, sizes, strict=True)]
         return [block.rows(index) for block, index in zip(blocks, drawn, strict=True)]
+
+
+def _read_once(train: Sample, validation: Sample | None) -> tuple[Sample, Sample | None]:
+    """The same rows with their columns read and checked, which every member and fold would do again."""
+    if validation is None:
+        return train.replace(X=PreparedTable.of_all(train.X)[0]), None
+    tables = PreparedTable.of_all(train.X, validation.X)
+    return train.replace(X=tables[0]), validation.replace(X=tables[1])

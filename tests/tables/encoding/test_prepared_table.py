@@ -4,7 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn import DDPNRegressor
+from ddpn import DDPNRegressor, InputError
+from ddpn.members.reader import TableReader
+from ddpn.sample import Sample
 from ddpn.tables.encoding.table import PreparedTable, read_table
 
 
@@ -26,3 +28,31 @@ def test_predictions_are_those_of_the_data_frame(frame):
     assert found.tolist() == expected.tolist()
     some = prepared.rows(np.array([3, 1]))
     assert model.predictor_.distribution(some).mean.tolist() == pytest.approx(expected[[3, 1]].tolist())
+
+
+def test_parts_are_fitted_as_if_they_had_been_read_alone(frame):
+    frame = frame.with_columns(ward=pl.Series(["A", "B", "C"] * 30))
+    rows = np.flatnonzero(frame["ward"].to_numpy() != "B")
+    part = PreparedTable.of_all(frame)[0].rows(rows)
+    alone, prepared = TableReader(), TableReader()
+    expected, found = alone.fit(frame[rows]), prepared.fit(part)
+    assert prepared.as_dict() == alone.as_dict()
+    for column, same in zip(found, expected, strict=True):
+        assert (column.name, column.kind, set(column.levels)) == (same.name, same.kind, set(same.levels))
+    levels = [[None if code < 0 else c.levels[code] for code in c.values] for c in (found[1], expected[1])]
+    assert levels[0] == levels[1]
+    assert "B" not in levels[0]
+
+
+def test_other_tables_have_the_columns_of_the_first(frame):
+    first, second = PreparedTable.of_all(frame, frame.select(reversed(frame.columns)))
+    assert [column.name for column in second.columns] == [column.name for column in first.columns]
+    with pytest.raises(InputError, match="no 'age'"):
+        PreparedTable.of_all(frame, frame.drop("age"))
+
+
+def test_samples_of_equal_tables_have_equal_digests(frame):
+    y = np.arange(90.0)
+    digests = [Sample(PreparedTable.of_all(frame)[0], y).digest() for _ in range(2)]
+    assert digests[0] == digests[1]
+    assert digests[0] != Sample(PreparedTable.of_all(frame.with_columns(age=pl.lit(1.0)))[0], y).digest()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from ddpn.runtime.errors import InputError
@@ -69,29 +70,59 @@ def reading_once() -> Iterator[None]:
 
 
 class PreparedTable:
-    """Columns in the order and with the names of fit, as `read_table` returns them: a table that is read already.
-
-    A server that has a few rows at a time builds it once for all members, which would otherwise each read a data frame.
+    """Columns that were read and checked, in the order of fit: a table that members need not read again.
 
     Parameters
     ----------
     columns : list of Column
         The columns; the caller is responsible for their names and order, and for finite numbers.
+    is_named : bool
+        Whether the names are those of a data frame, and not x0, x1, ...
     """
 
-    def __init__(self, columns: list[Column]) -> None:
-        self.columns = columns
+    def __init__(self, columns: list[Column], is_named: bool = True) -> None:
+        self.columns, self.is_named = columns, is_named
         self.shape = len(columns[0].values), len(columns)
+
+    @classmethod
+    def of_all(cls, first: Any, *others: Any) -> "list[PreparedTable]":
+        """Read a table, and others that must have its columns, once for all that is fitted to them."""
+        reader = BaseEstimator()
+        tables = [read_table(reader, first, reset=True), *(read_table(reader, X, reset=False) for X in others)]
+        return [cls(columns, hasattr(reader, "feature_names_in_")) for columns in tables]
 
     def rows(self, index: Any) -> "PreparedTable":
         """Some of the rows: `index` is a mask, a slice or positions."""
-        return PreparedTable([column._replace(values=column.values[index]) for column in self.columns])
+        return PreparedTable([column._replace(values=column.values[index]) for column in self.columns], self.is_named)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The values and levels of every column, by which the same table is known again."""
+        values = {column.name: column.values for column in self.columns}
+        return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}
+
+    def for_fit(self, estimator: Any) -> list[Column]:
+        """The columns, with the levels that occur in them only; sets the names and number of columns of the estimator."""
+        estimator.n_features_in_ = len(self.columns)
+        if self.is_named:
+            estimator.feature_names_in_ = np.array([column.name for column in self.columns], dtype=object)
+        return [_with_own_levels(column) if column.kind == "category" else column for column in self.columns]
+
+
+def _with_own_levels(column: Column) -> Column:
+    """Without the levels of rows that were left out."""
+    codes = np.unique(column.values)
+    codes = codes[codes >= 0]
+    if len(codes) == len(column.levels):
+        return column
+    places = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
+    places[codes] = np.arange(len(codes))
+    return column._replace(values=places[column.values], levels=tuple(column.levels[code] for code in codes))
 
 
 def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
-    if isinstance(X, PreparedTable) and not reset:
-        return X.columns
+    if isinstance(X, PreparedTable):
+        return X.for_fit(estimator) if reset else X.columns
     known = None if reset else _KNOWN.get()
     if known is not None and id(X) in known:
         same, columns = known[id(X)]
@@ -255,7 +286,7 @@ def _read_series(name: str, series: nw.Series[Any]) -> Column:
 def _factorized(name: str, series: nw.Series[Any]) -> Column:
     """Text to codes by the frame's own library: a Python loop over a million rows is slow."""
     present = series.drop_nulls()
-    levels = present.unique().to_list()
+    levels = present.unique(maintain_order=True).to_list()
     codes = np.full(len(series), -1)
     places, names = _canonical(levels, canonical_level)
     if levels:
