@@ -102,7 +102,7 @@ def command(
 
         own = inspect.signature(function)
         plan = _plan_options(name) if "given" in own.parameters else {}
-        parameters = []
+        parameters: list[inspect.Parameter] = []
         for each in own.parameters.values():
             parameters += plan.values() if each.name == "given" else [each]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -102,15 +102,15 @@ def fit(
         del frame  # prepared has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_prepared(name, prepared, as_json)
-    about = {"data": name, "command": _this_command()}
+    about: dict[str, Any] = {"data": name, "command": _this_command()}
     if parts is not None:
         about["stream"] = stream_facts(prepared)
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
-    where = {"n_jobs": o.cluster_of(cluster, gpus_per_job)}
+    options = {"verbose": True, "on_step": print_step, "started": started}
     with output_to_stderr():
-        fitted = fit_into(out, prepared, about, overwrite, verbose=True, on_step=print_step, started=started, **where)
+        fitted = fit_into(out, prepared, about, overwrite, n_jobs=o.cluster_of(cluster, gpus_per_job), **options)
     _show_fitted(out, fitted, as_json)
 
 
@@ -159,10 +159,10 @@ def tune(
     from ddpn.workflow.tuning import tune as run
 
     about = {"data": data, "command": _this_command()}
-    where = {"n_jobs": o.cluster_of(cluster, gpus_per_job)}
+    n_jobs = o.cluster_of(cluster, gpus_per_job)
     limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
     with output_to_stderr(), steps() as step:
-        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, **where)
+        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, n_jobs=n_jobs)
     write_tuning(page, found.result, plan.target, found.fitted.folder.task.get("test"))
     if not as_json:
         _show_search(found.result)

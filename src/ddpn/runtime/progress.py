@@ -70,10 +70,11 @@ def _amounts(rich: Any, in_bytes: bool, total: int | None, clock: "Clock | None"
         return [*amounts, rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn()]
     if clock is None or not clock.has_limit:
         return [rich.TimeElapsedColumn()]
+    limit = clock
 
-    class Left(rich.ProgressColumn):  # type: ignore[misc, name-defined]
+    class Left(rich.ProgressColumn):
         def render(self, task: Any) -> str:
-            return f"{format_duration(round(clock.left))} left of the budget"
+            return f"{format_duration(round(limit.left))} left of the budget"
 
     return [rich.TimeElapsedColumn(), Left()]
 

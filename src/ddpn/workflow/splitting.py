@@ -116,9 +116,9 @@ def _check_undivided(plan: Plan, parts: Parts, group: np.ndarray, labels: np.nda
     divided = np.flatnonzero(lowest < highest)
     if len(divided):
         got = f"{len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)}"
-        argument, rows = Argument("split_column", str(plan.split_column)), labels_of(codes == divided[0], labels)
+        argument, where = Argument("split_column", str(plan.split_column)), labels_of(codes == divided[0], labels)
         remedy = "Correct that column, or leave out `group`."
-        raise InputError(argument=argument, must="not divide groups", got=got, rows=rows, remedy=remedy)
+        raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
 
 
 def _by_group_starts(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray) -> Split:
