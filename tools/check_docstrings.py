@@ -202,7 +202,9 @@ def parameters(thing: Rendered, source: Path = SOURCE) -> list[str]:
     own = list(lineage(thing.module, thing.node, source))
     for _, owner in own:
         if constructor := next((f for f in owner.body if isinstance(f, Function) and f.name == "__init__"), None):
-            return signature(constructor)
+            # Errors are caught rather than made: their base documents the constructor of all.
+            is_inherited = owner is not thing.node and owner.name.endswith("Error")
+            return [] if is_inherited else signature(constructor)
         if is_record(owner):
             records = [base for _, base in reversed(own) if is_record(base)]
             return list(dict.fromkeys(name for base in records for name in fields(base)))

@@ -82,6 +82,22 @@ class Child(Base):
     """Takes what the base takes, and does not document it."""
 
 
+class BaseError(Exception):
+    """An error.
+
+    Parameters
+    ----------
+    row : int
+        Where.
+    """
+
+    def __init__(self, row): ...
+
+
+class ChildError(BaseError):
+    """Its base documents the constructor of all errors."""
+
+
 @dataclass
 class Record:
     """A record.
@@ -139,6 +155,7 @@ def planted(tmp_path):
                 "ddpn.things.Child.inherited does not document 'y'.",
             ],
         ),
+        (".. autoclass:: ddpn.things.ChildError", []),
         (".. autoclass:: ddpn.things.Record", ["ddpn.things.Record does not document 'b'."]),
         (".. autoclass:: ddpn.things.Pair", ["ddpn.things.Pair does not document 'left'."]),
         (

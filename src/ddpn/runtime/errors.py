@@ -11,6 +11,15 @@ _ROWS_SHOWN = 5
 class Argument(NamedTuple):
     """An argument and the column that it names, where an error is about the cells of that column.
 
+    Parameters
+    ----------
+    name : str
+        The argument.
+    column : str
+        The column.
+
+    Examples
+    --------
     >>> str(Argument("target", "visits"))
     "target 'visits'"
     """
@@ -99,6 +108,13 @@ class TrainingError(DDPNError, RuntimeError):
 def at_rows(labels: Sequence[object]) -> str:
     """Where bad values are, by the labels of their rows.
 
+    Parameters
+    ----------
+    labels : sequence
+        What users call the rows.
+
+    Examples
+    --------
     >>> at_rows([17]), at_rows([3, 8])
     ('at row 17', 'at rows 3, 8')
     """
@@ -108,6 +124,15 @@ def at_rows(labels: Sequence[object]) -> str:
 def listed(words: Sequence[object], shown: int = 8) -> str:
     """Words with commas between them; of a long list the first ones and how many more there are.
 
+    Parameters
+    ----------
+    words : sequence
+        All of them.
+    shown : int
+        How many are shown.
+
+    Examples
+    --------
     >>> listed([1, 2, 3, 4], shown=2)
     '1, 2 and 2 more'
     """

@@ -85,7 +85,7 @@ def check_keys(
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
-    """Return `name`, or raise `error` if the table has no such column; `role` is the argument that names it."""
+    """Return `name`, or raise `error` if no column is called so; `role` is the argument that names it."""
     if name not in columns:
         role = f" (`{role}`)" if role.isidentifier() else f" ({role})" if role else ""
         hint = _did_you_mean(name, columns) or f"The columns are: {listed(columns, 20)}."
