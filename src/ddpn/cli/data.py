@@ -7,6 +7,7 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.commands import EXIT_CODES, Group, app, command
 from ddpn.cli.console import print_json, show
+from ddpn.cli.tables import table_of
 
 data = typer.Typer(cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
 app.add_typer(data, name="data")
@@ -15,15 +16,13 @@ app.add_typer(data, name="data")
 @command("list", "Nothing was changed.", to=data)
 def list_() -> None:
     """Show every data set: its rows, origin, license, and whether it is available, missing or damaged."""
-    from rich.table import Table
-
     from ddpn.paper.datasets import data_folder, dataset_status
 
-    table = Table("name", "rows", "origin", "license", "state", title=f"Data in {data_folder()}")
+    rows = []
     for status in dataset_status():
-        rows = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
-        table.add_row(status.name, rows, status.address, status.license, status.state)
-    show(table)
+        count = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
+        rows.append(((status.name, count, status.address, status.license, status.state), False))
+    show(table_of(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
 
 
 @command("get", "Nothing was changed.", to=data)
@@ -40,14 +39,10 @@ def likelihoods(as_json: o.Json = False) -> None:
 
     `ddpn diagnose` recommends one for a table.
     """
-    from rich.table import Table
-
     from ddpn.networks.heads.likelihoods import DEFAULT_LIKELIHOOD, DESCRIPTIONS
 
     if as_json:
         print_json(DESCRIPTIONS)
         return
-    table = Table("name", "suits")
-    for name, suits in DESCRIPTIONS.items():
-        table.add_row(f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name, suits)
-    show(table)
+    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in DESCRIPTIONS}
+    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in DESCRIPTIONS.items()]))

@@ -9,6 +9,7 @@ from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
 from ddpn.cli.options import option
+from ddpn.cli.tables import table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -87,12 +88,8 @@ def _show(found: Any) -> None:
 
 
 def _table(found: Any) -> "Table":
-    from rich.table import Table
-
-    table = Table("check", "result", "effect", "p", "adjusted p")
-    table.columns[3].justify = table.columns[4].justify = "right"
+    rows = []
     for each in found.findings:
         numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted))
-        table.add_row(each.name, each.outcome, each.effect, *numbers,
-                      style="bold" if each.found else None)  # fmt: skip
-    return table
+        rows.append(((each.name, each.outcome, each.effect, *numbers), each.found))
+    return table_of(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4))

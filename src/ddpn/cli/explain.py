@@ -1,5 +1,6 @@
 """ddpn explain: what drives a model, or the predictions of single rows. Arguments and printing only."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,6 +9,7 @@ from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import output_to_stderr, print_json, show, steps
 from ddpn.cli.options import option
+from ddpn.cli.tables import table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -117,17 +119,16 @@ def _show_model(found: Any, note: str, most: int) -> None:
 
 def _column_table(found: Any, most: int) -> "Table":
     """The most important columns: what shuffling them changes, if that is known, and the range of their effects."""
-    from rich.table import Table
-
     known, changed = {one.name: one for one in found.effects}, ("crps", "mean", "spread")
     importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
     shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
-    table = Table("column", *shuffled, "mean, effect", f"{found.effects.each[0].spread.quantity}, effect")
+    headings = ("column", *shuffled, "mean, effect", f"{found.effects.each[0].spread.quantity}, effect")
+    rows = []
     for name in [name for name in importance or [one.name for one in found.effects.by()] if name in known][:most]:
         one = known[name]
         changes = [f"{getattr(importance[name], key).mean():+.1%}" for key in changed] if importance else []
-        table.add_row(name, *changes, _range(one, one.mean), _range(one, one.spread))
-    return table
+        rows.append(((name, *changes, _range(one, one.mean), _range(one, one.spread)), False))
+    return table_of(headings, rows, range(1, 1 + len(shuffled)))
 
 
 def _range(one: Any, curve: Any) -> str:
@@ -140,10 +141,6 @@ def _range(one: Any, curve: Any) -> str:
 
 
 def _show_rows(found: Any, numbers: list[int], most: int) -> None:
-    import math
-
-    from rich.table import Table
-
     from ddpn.analysis.explanations.plots import shown
 
     value = math.exp if found.log else float
@@ -152,7 +149,9 @@ def _show_rows(found: Any, numbers: list[int], most: int) -> None:
             f"Row {number}: {found.quantity} {value(found.prediction[place]):.4g}; {value(found.base):.4g} without "
             "its values."
         )
-        table = Table("column", "value", f"added to {'log ' if found.log else ''}{found.quantity}", "factor")
+        headings = ("column", "value", f"added to {'log ' if found.log else ''}{found.quantity}", "factor")
+        rows = []
         for name, cell, added in found.top(place, most):
-            table.add_row(name, shown(cell), f"{added:+.3f}", f"× {math.exp(added):.3f}" if found.log else "")
-        show(table)
+            factor = f"× {math.exp(added):.3f}" if found.log else ""
+            rows.append(((name, shown(cell), f"{added:+.3f}", factor), False))
+        show(table_of(headings, rows, right=(2, 3)))

@@ -22,11 +22,9 @@ from ddpn.cli.console import (
 from ddpn.cli.context import command_start
 from ddpn.cli.model import show_scores
 from ddpn.cli.options import option
-from ddpn.cli.tables import column_table, missing_words
+from ddpn.cli.tables import column_table, missing_words, table_of
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ddpn.workflow.tuning import TuningResult
 
 Stream = Annotated[
@@ -205,18 +203,9 @@ def _show_fitted(out: Path, fitted: Any, as_json: bool) -> None:
 
 
 def _show_search(found: "TuningResult") -> None:
-    show(_search_table(found))
+    shares = {name: f"{share:.0%}" for name, share in found.importances.items()}
+    rows = [((name, was, value, shares.get(name, "")), value != was) for name, _, was, value in found.changes]
+    show(table_of(("setting", "default", "used", "importance"), rows, right=[3], title="Settings"))
     typer.echo(found.headline)
     for _, sentence in found.details:
         typer.echo(sentence)
-
-
-def _search_table(found: "TuningResult") -> "Table":
-    from rich.table import Table
-
-    table = Table("setting", "default", "used", "importance", title="Settings", title_justify="left")
-    table.columns[3].justify = "right"
-    for name, _, default, value in found.changes:
-        share = f"{found.importances[name]:.0%}" if name in found.importances else ""
-        table.add_row(name, default, value, share, style="bold" if value != default else None)
-    return table

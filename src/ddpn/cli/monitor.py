@@ -9,6 +9,7 @@ from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import output_to_stderr, print_json, show, steps
 from ddpn.cli.options import option
+from ddpn.cli.tables import table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -90,16 +91,13 @@ def _print(found: Any) -> None:
 
 
 def _table(found: Any) -> "Table":
-    from rich.table import Table
-
-    table = Table("check", "before", "now", "difference", "adjusted p", "")
-    for column in table.columns[3:5]:
-        column.justify = "right"
+    rows = []
     for check in found.shown[:_MOST]:
         p_value = "-" if check.is_ignored else f"{check.adjusted:.2g}" if check.adjusted >= 0.001 else "<0.001"
         decision = "ignored" if check.is_ignored else "drift" if check.drift else ""
-        words = check.title, check.before, check.now
-        table.add_row(*words, f"{check.effect:.3f}", p_value, decision, style="bold" if check.drift else None)
+        cells = check.title, check.before, check.now, f"{check.effect:.3f}", p_value, decision
+        rows.append((cells, check.drift))
+    table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
     if len(found.shown) > _MOST:
         table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"
     return table
