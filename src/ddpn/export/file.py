@@ -78,7 +78,7 @@ def export_onnx(
         raise ConfigError(argument="pmf_up_to", must=must, got=repr(pmf_up_to))
     target = Path(path)
     if target.exists() and not overwrite:
-        raise InputError(f"{target} already exists. Choose another name, or overwrite it.")
+        raise InputError(f"{target} already exists. Choose another name, or replace it with `overwrite=True`.")
     check_free(target, overwrite)
     source = source_of(model)
     check_size(source, request)
