@@ -7,8 +7,6 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ddpn import BoostedCountRegressor, ConfigError, InputError
-from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.member import Trees
 
 FEW = {"n_estimators": 30, "max_leaves": 4, "random_state": 0}
 FEWER = FEW | {"n_estimators": 10, "learning_rate": 0.3}
@@ -43,8 +41,8 @@ def table():
 @pytest.mark.parametrize("likelihood", ["auto", "double_poisson"])
 def test_it_is_saved_and_loaded_bit_for_bit(table, tmp_path, likelihood):
     X, y = table
-    model = BoostedCountRegressor(likelihood=likelihood, seeds=2, **FEW).fit(X, y)
-    assert isinstance(model.member_, Trees if likelihood == "auto" else JointTrees)
+    model = BoostedCountRegressor(likelihood=likelihood, **FEW).fit(X, y)
+    assert model.member_.is_mean_first == (likelihood == "auto")
     assert model.score(X, y) > 0.5
     model.fit_intervals(X, y)
     model.save(tmp_path / "model")
@@ -58,7 +56,7 @@ def test_bounded_and_censored_counts_enter_the_likelihood(table):
     X, y = table
     bounded = BoostedCountRegressor(lower=1, upper=9, **FEWER).fit(X, np.clip(y, 1, 9))
     assert bounded.predict_proba_of(X, [0, 10]).max() == 0.0
-    assert isinstance(bounded.member_, JointTrees)
+    assert not bounded.member_.is_mean_first
     censored = BoostedCountRegressor(censored_above=4, **FEW).fit(X, y)
     naive = BoostedCountRegressor(**FEW).fit(X, np.minimum(y, 4))
     # What was cut off is still predicted.
@@ -81,7 +79,6 @@ def test_the_mean_follows_monotone_constraints(table):
         ({"monotone": {"ward": 1}}, "columns of numbers, got 'ward'"),
         ({"monotone": {"wrd": 1}}, "must name columns of X, got 'wrd'"),
         ({"monotone": {"x": 2}}, "must map columns to 1 or -1"),
-        ({"seeds": 0}, "seeds must be"),
         ({"learning_rate": 0.0}, "learning_rate must be .auto. or a number in"),
         ({"max_leaves": 1}, "max_leaves must be"),
         ({"likelihood": "poison"}, "likelihood must be"),

@@ -7,7 +7,7 @@ from scipy import stats
 
 from ddpn import CountGLM, DDPNRegressor, DoubleBinomial, InputError
 from ddpn.members.constant import Constant
-from ddpn.members.member import exposure_unit
+from ddpn.members.member import Task, exposure_unit
 from ddpn.sample import Sample
 
 INTERCEPT, SLOPES = np.array([0.4, -1.5]), np.array([[0.8, -0.5], [0.0, 0.5]])
@@ -90,7 +90,7 @@ def test_totals_are_not_rescaled_and_the_constant_member_keeps_the_likelihood(ro
     sample = Sample(X, y, exposure=totals.astype(float))
     head = DDPNRegressor(likelihood="double_binomial").checked_options()[0]
     assert exposure_unit(sample, head) == 1.0
-    constant = Constant.like(head).fit(sample, None, seed=0)
+    constant = Constant.like(Task(head)).fit(sample, None, seed=0)
     assert constant.likelihood == "double_binomial"
     again = Constant.from_state(constant.state())
     assert torch.equal(again.distribution(X, totals).mean, constant.distribution(X, totals).mean)

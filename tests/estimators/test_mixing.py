@@ -131,10 +131,10 @@ def test_a_member_that_cannot_be_fitted_is_left_out_with_a_warning(quick, line, 
 
     if case == "many columns":
         monkeypatch.setattr(GLM, "max_columns", 2)
-        names, words = ["glm", "constant"], "^GLM is left out of the mixture: 3 inputs, more than the 2"
+        names, words = ["glm", "constant"], "^The mixture is fitted without GLM: 3 inputs, more than the 2"
     else:
         monkeypatch.setitem(MEMBERS, "never", Never)
-        names, words = ["never", "constant"], "^never is left out of the mixture: it is Monday"
+        names, words = ["never", "constant"], "^The mixture is fitted without never: it is Monday"
     with pytest.warns(UserWarning, match=words) as caught:
         model = quick(mix_with=names, **QUICK).fit(*line)
     assert caught[0].filename == __file__, "the warning should point to the user's call of fit"

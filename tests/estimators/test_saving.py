@@ -9,9 +9,9 @@ import pytest
 
 from ddpn import CountGLM, DDPNRegressor, InputError
 from ddpn.members import MEMBERS
-from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
-from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.networks import LargeNetworks
+from ddpn.members.trees.member import JointTrees
 
 FILES = {
     "model.json",
@@ -20,7 +20,7 @@ FILES = {
     "features.safetensors",
     "networks/networks.json",
     "networks/networks.safetensors",
-    "networks/features.safetensors",
+    "networks/encoder.json",
 }
 
 
@@ -79,8 +79,8 @@ def of_all(quick, larger) -> DDPNRegressor:
     others = [name for name in MEMBERS if name != "networks"]
     few = NetworkOptions(members=2, hidden=(8,), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LargeNetworks, "like", lambda head: LargeNetworks(head, few))
-        patch.setattr(JointTrees, "like", lambda head: JointTrees(leaves=(4,), rounds=30))
+        patch.setattr(LargeNetworks, "like", lambda task: LargeNetworks(task.head, few))
+        patch.setattr(JointTrees, "like", lambda task: JointTrees(leaves=(4,), rounds=30))
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 
@@ -124,8 +124,7 @@ def test_no_file_is_a_pickle(saved_of_all):
             dtypes = {entry["dtype"] for entry in json.loads(content[8 : 8 + length]).values()}
             usual = {"features.safetensors": {"F32", "F64", "I64", "U64"}}
             usual |= {f"{kind}/networks.safetensors": {"F32"} for kind in ("networks", "large_networks")}
-            encoder = {"F64", "I64", "U8"} if name.endswith("/features.safetensors") else {"F64", "I32", "I64"}
-            assert dtypes <= usual.get(name, encoder)
+            assert dtypes <= usual.get(name, {"F64", "I32", "I64"})
         else:
             pytest.fail(f"{name} is neither JSON nor safetensors")
 

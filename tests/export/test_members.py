@@ -11,12 +11,7 @@ from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees import choice
-from ddpn.members.trees.crosses import Cross
-from ddpn.members.trees.index import Index
-from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.mean import FoldMean
-from ddpn.members.trees.member import Trees
+from ddpn.members.trees.member import JointTrees, Trees
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError
@@ -61,8 +56,6 @@ def glm(train) -> GLM:
     return GLM().fit(train, None, seed=0)
 
 
-#: The columns of the index come last.
-_LAST = [3, 4, 5, 6, 7, 0, 1, 2]
 EXPOSURE = np.random.default_rng(3).uniform(0.2, 5.0, 30)
 
 
@@ -118,7 +111,7 @@ def test_poisson_glm_beyond_any_grid(train, new, assert_parity):
     "make",
     [
         pytest.param(lambda: Trees(rounds=12), id="trees"),
-        pytest.param(lambda: JointTrees(rounds=8, seeds=2), id="joint trees"),
+        pytest.param(lambda: JointTrees(rounds=8), id="joint trees"),
     ],
 )
 def test_trees(train, new, assert_parity, make):
@@ -135,32 +128,6 @@ def test_trees_with_a_boosted_dispersion(new, assert_parity):
     spread = np.where(X["number"].to_numpy() > 0, rng.gamma(1.0, 1.0, 900), 1.0)
     member = Trees(rounds=40, leaves=(4,)).fit(Sample(X, rng.poisson(mean * spread).astype(float)), None, seed=0)
     assert member.facts()["dispersion"] == "boosted"
-    assert_parity(Predictor({"trees": member}), new)
-
-
-def test_trees_with_crosses(new, assert_parity, monkeypatch):
-    """Of numbers, and of a category with a number; values may be missing and new."""
-    rng = np.random.default_rng(0)
-    X = rows(900, seed=0).with_columns(hour=pl.Series(rng.integers(0, 12, 900).astype(float)))
-    member, wanted = Trees(rounds=10, leaves=(4,), index=False, crosses=True), [("flag", "hour"), ("ward", "hour")]
-    places = [tuple(map(X.columns.index, pair)) for pair in wanted]
-    found = lambda rows, stumps: tuple(Cross.of(rows.matrix, *pair) for pair in places)
-    monkeypatch.setattr(choice, "_crosses", found)
-    monkeypatch.setattr(choice._Trial, "is_clearly_better", lambda *both: True)
-    hour, flag = X["hour"].to_numpy(), X["flag"].to_numpy().astype(float)
-    member.fit(Sample(X, rng.poisson(2.0 + 8.0 * ((hour > 6) == (flag > 0)))), None, seed=0)
-    assert member.facts()["crossed columns"] == [list(pair) for pair in wanted]
-    assert_parity(Predictor({"trees": member}), new)
-
-
-def test_trees_with_an_index_of_two_groups(train, new, assert_parity):
-    """The boosters of one fit are the groups of the index that those of another, with three more columns, read."""
-    plain, options = train.replace(exposure=None), {"rounds": 4, "leaves": (4,), "index": False}
-    member = Trees(**options).fit(plain, None, seed=0)
-    index = Index(tuple(fold.main for fold in member.folds[:2]))
-    more = pl.DataFrame(index.inputs(member.table.read(train.X)), schema=["i", "j", "k"])
-    wide = Trees(**options).fit(plain.replace(X=pl.concat([more, train.X], how="horizontal")[:, _LAST]), None, seed=0)
-    member.folds = [FoldMean(fold.main, index) for fold in wide.folds]
     assert_parity(Predictor({"trees": member}), new)
 
 

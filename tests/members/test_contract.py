@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ddpn.members import MEMBERS, Member
+from ddpn.members.member import Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.heads import make_head
@@ -16,7 +17,7 @@ from ddpn.sample import Sample
 
 
 def unfitted(name: str) -> Member:
-    member = MEMBERS[name].like(make_head("double_poisson"))
+    member = MEMBERS[name].like(Task(make_head("double_poisson")))
     if isinstance(member, Networks):
         member.options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=2)
     if name in ("trees", "joint_trees"):

@@ -13,8 +13,7 @@ from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.member import Trees
+from ddpn.members.trees.member import JointTrees, Trees
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 
@@ -54,7 +53,6 @@ KINDS = {
     "networks of level effects": (table, lambda: networks(categorical="effects")),
     "networks of many columns": (wide, lambda: networks(numeric="standard")),
     "trees": (table, lambda: Trees(rounds=10, leaves=(4,))),
-    "trees with an index and crosses": (table, lambda: Trees(rounds=10, leaves=(4,), index=True, crosses=True)),
     "joint trees": (table, lambda: JointTrees(make_head("negative_binomial"), rounds=5, leaves=(4,))),
     "glm": (table, lambda: GLM(make_head("negative_binomial"))),
     "constant": (table, Constant),
@@ -81,7 +79,7 @@ def test_a_copy_never_sees_its_fold(kind):
     y = sample.y.copy()
     y[inside] = other
     changed = Folds(sample.replace(y=y), None, folds.number)
-    before, after = (copies_of(each.fit(make, seed=0)) for each in (folds, changed))
+    before, after = (copies_of(each.fit(make(), seed=0)) for each in (folds, changed))
     same = [torch.equal(raw(one, sample), raw(two, sample)) for one, two in zip(before, after, strict=True)]
     assert same == [False, False, True, False, False]
 
@@ -91,7 +89,7 @@ def test_copies_predict_their_folds_as_well_as_new_rows(kind):
     make, train, new = KINDS[kind][1], table(), table(600, seed=9)
     make = (lambda: networks(epochs=30)) if kind == "networks" else make
     folds = Folds.of(train, None, seed=0)
-    copies = copies_of(folds.fit(make, seed=0))
+    copies = copies_of(folds.fit(make(), seed=0))
 
     def loss(copy: Member, sample: Sample) -> np.ndarray:
         """How much worse than the truth a copy is for each row."""
@@ -127,7 +125,7 @@ def test_effects_inside_a_copy_keep_groups_whole(monkeypatch):
 
     monkeypatch.setattr(Networks, "_encode", watched)
     group = np.repeat(np.arange(60), 4)
-    Folds.of(table().replace(group=group), None, seed=0).fit(networks, seed=0)
+    Folds.of(table().replace(group=group), None, seed=0).fit(networks(), seed=0)
     assert len(seen) == 5
     assert all(not set(own) & set(left_out) for own, left_out in seen)
 
@@ -135,7 +133,7 @@ def test_effects_inside_a_copy_keep_groups_whole(monkeypatch):
 def test_one_group_alone_cannot_be_left_out():
     sample = table(20).replace(group=np.zeros(20))
     with pytest.raises(NotApplicableError, match="two groups of rows"):
-        Folds.of(sample, None, seed=0).fit(Constant, seed=0)
+        Folds.of(sample, None, seed=0).fit(Constant(), seed=0)
 
 
 def test_validation_rows_are_held_out_where_there_are_some():
@@ -143,7 +141,7 @@ def test_validation_rows_are_held_out_where_there_are_some():
     folds = Folds.of(train, validation, seed=0)
     assert not folds.are_crossed
     assert folds.held_out == [validation]
-    member = folds.fit(PoissonGLM, seed=0)
+    member = folds.fit(PoissonGLM(), seed=0)
     assert copies_of(member) == [member]
     alone = PoissonGLM().fit(train, validation, seed=0)
     assert torch.equal(raw(member, validation), raw(alone, validation))
@@ -153,7 +151,7 @@ def test_validation_rows_are_held_out_where_there_are_some():
 def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
     sample, make = table(), KINDS[kind][1]
     folds = Folds.of(sample, None, seed=0)
-    member = folds.fit(make, seed=0)
+    member = folds.fit(make(), seed=0)
     assert isinstance(member, CrossFitted)
     assert (len(member.copies), member.label) == (5, make().label)
     y = torch.from_numpy(sample.y)
@@ -172,7 +170,7 @@ def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
 def test_it_is_saved_and_loaded(kind):
     make_sample, make = KINDS[kind]
     sample = make_sample()
-    member = Folds.of(sample, None, seed=0).fit(make, seed=0)
+    member = Folds.of(sample, None, seed=0).fit(make(), seed=0)
     again = restored(type(make()), member.state())
     assert isinstance(again, CrossFitted)
     assert again.facts() == member.facts()
@@ -184,17 +182,17 @@ def test_it_is_saved_and_loaded(kind):
 
 def test_contributions_are_the_means_of_those_of_the_copies():
     sample = table()
-    member = Folds.of(sample, None, seed=0).fit(KINDS["trees"][1], seed=0)
+    member = Folds.of(sample, None, seed=0).fit(KINDS["trees"][1](), seed=0)
     values, base = member.contributions(sample.X, sample.exposure)
     each = [copy.distribution(sample.X, sample.exposure).mean[:, 0].log().numpy() for copy in member.copies]
     assert values.shape == (ROWS, 3)
     assert values.sum(1) + base == pytest.approx(np.mean(each, axis=0))
-    assert Folds.of(sample, None, seed=0).fit(networks, seed=0).contributions(sample.X) is None
+    assert Folds.of(sample, None, seed=0).fit(networks(), seed=0).contributions(sample.X) is None
 
 
 def test_a_copy_in_another_process_is_the_same():
     folds = Folds.of(table(), None, seed=0)
     make = KINDS["trees"][1]
-    together = folds.fit(make, seed=0)
+    together = folds.fit(make(), seed=0)
     alone = folds.fit_copy(make(), 3, seed=0)
     assert torch.equal(raw(alone, folds.train), raw(together.copies[3], folds.train))

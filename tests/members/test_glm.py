@@ -6,7 +6,7 @@ import statsmodels.api as sm
 
 from ddpn import CountGLM
 from ddpn.members.glm import GLM, PoissonGLM
-from ddpn.members.member import NotApplicableError
+from ddpn.members.member import NotApplicableError, Task
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder
@@ -25,7 +25,7 @@ def raw(member: GLM, X: np.ndarray) -> np.ndarray:
 
 
 def test_it_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
-    member = GLM.like(make_head("double_poisson", beta=0.5)).fit(line, None, seed=0)
+    member = GLM.like(Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
     encoded = FeatureEncoder().fit(line.X).transform(line.X).astype(float)
     glm = CountGLM(alpha=1e-3).fit(encoded, line.y)
     dist = glm.predict_distribution(encoded).components
@@ -37,7 +37,7 @@ def test_it_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
 
 
 def test_a_parameter_that_all_rows_share_is_an_intercept(line):
-    member = GLM.like(make_head("double_poisson", gamma="shared")).fit(line, None, seed=0)
+    member = GLM.like(Task(make_head("double_poisson", gamma="shared"))).fit(line, None, seed=0)
     assert np.ptp(raw(member, line.X)[:, 1]) == 0.0
     assert np.ptp(raw(member, line.X)[:, 0]) > 0.1
 
@@ -68,12 +68,12 @@ def test_where_it_cannot_be_fitted(line, monkeypatch, case):
 
 def test_a_likelihood_without_an_exact_glm():
     with pytest.raises(NotApplicableError, match='"faithful_gaussian" has no exact GLM'):
-        GLM.like(make_head("faithful_gaussian"))
+        GLM.like(Task(make_head("faithful_gaussian")))
 
 
 def test_the_poisson_glm_is_that_of_statsmodels(mixed_sample):
     X, y, weight, exposure = mixed_sample.X, mixed_sample.y, mixed_sample.weight, mixed_sample.exposure
-    member = PoissonGLM.like(make_head("double_poisson")).fit(mixed_sample, None, seed=0)
+    member = PoissonGLM.like(Task(make_head("double_poisson"))).fit(mixed_sample, None, seed=0)
     age = X["age"].to_numpy()
     missing = np.isnan(age)
     columns = [np.ones(250), X["x"], np.where(missing, 0.0, age), missing, X["ward"] == "B", X["ward"] == "C"]

@@ -1,6 +1,7 @@
 """members="auto": a GLM, boosted trees and networks, mixed as far as they pay, within a time budget."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,18 +9,18 @@ import torch
 
 from ddpn import CountRegressor
 from ddpn.members.blending import MixtureScores, mix_members
-from ddpn.members.candidates import chosen_candidates, default_candidates
 from ddpn.members.constant import Constant
-from ddpn.members.folds import CrossFitted, copies_of
+from ddpn.members.folds import CrossFitted, Folds, copies_of
 from ddpn.members.glm import PoissonGLM
-from ddpn.members.member import NotApplicableError
+from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
-from ddpn.members.portfolio import Candidate, Portfolio
+from ddpn.members.portfolio import Candidate, Portfolio, chosen_candidates, default_candidates
 from ddpn.metrics import crps
 from ddpn.networks.heads import make_head
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
+from ddpn.tables.count_range import CountRange
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +73,8 @@ def test_a_seed_determines_the_fit_and_steps_tell_what_is_fitted(data):
     options = {"likelihood": "poisson", "hidden": (8,), "epochs": 1, "random_state": 1}
     first = CountRegressor(**options).fit(X[:100], y[:100])
     lines: list[str] = []
-    second = CountRegressor(time_budget="1000s", **options)
-    second.on_step = lines.append
-    second.fit(X[:100], y[:100])
+    second = CountRegressor(**options)
+    second.fit_members(Sample(X[:100], y[:100].astype(float)), None, CountRange(), Clock(1000.0), lines.append)
     assert first.predictor_.weights == second.predictor_.weights
     np.testing.assert_array_equal(first.predict(X[:300]), second.predict(X[:300]))
     assert [line.split(",")[0] for line in lines] == [
@@ -183,26 +183,30 @@ def sample(data) -> Sample:
     return Sample(X[:200], y[:200].astype(float))
 
 
+def candidate(name: str, kind: type[Member], **options) -> Candidate:
+    return Candidate(name, lambda clock: kind(), **options)
+
+
 def portfolio(*candidates: Candidate, seconds: float | None = None) -> Portfolio:
-    return Portfolio([Candidate("constant", Constant, baseline=True), *candidates], Clock(seconds))
+    return Portfolio([candidate("constant", Constant, baseline=True), *candidates], Clock(seconds))
 
 
 def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
     PoissonGLM().fit(sample, None, seed=0)  # kernels are loaded before the clock starts
-    found = portfolio(Candidate("slow", Slow), Candidate("refused", Refused), Candidate("glm", PoissonGLM), seconds=3.0)
-    found.fit(sample, None, seed=0)
+    found = portfolio(candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=3.0)
+    found.fit(Folds.of(sample, None, 0), seed=0)
     assert list(found.members) == ["constant", "glm"]
     assert found.weights == {"constant": 0.0, "glm": 1.0}
     assert found.left_out == {"slow": "the time is up", "refused": "it is refused"}
 
 
 def test_a_baseline_is_the_model_where_nothing_else_is_left(sample):
-    assert portfolio(Candidate("refused", Refused)).fit(sample, None, seed=0).weights == {"constant": 1.0}
+    assert portfolio(candidate("refused", Refused)).fit(Folds.of(sample, None, 0), seed=0).weights == {"constant": 1.0}
 
 
 def test_without_any_time_there_is_a_constant_distribution(sample):
-    found = portfolio(Candidate("glm", PoissonGLM), seconds=0.0)
-    assert found.fit(sample, None, seed=0).weights == {"constant": 1.0}
+    found = portfolio(candidate("glm", PoissonGLM), seconds=0.0)
+    assert found.fit(Folds.of(sample, None, 0), seed=0).weights == {"constant": 1.0}
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -216,15 +220,15 @@ def test_without_time_to_score_it_a_member_is_kept_only_if_it_is_the_first(sampl
         return add(self, member, size)
 
     monkeypatch.setattr(MixtureScores, "add", slow)
-    found = portfolio(Candidate("one", PoissonGLM), Candidate("two", PoissonGLM), seconds=100.0)
-    assert found.fit(sample, None, seed=0).weights == {"constant": 0.0, "one": 1.0}
+    found = portfolio(candidate("one", PoissonGLM), candidate("two", PoissonGLM), seconds=100.0)
+    assert found.fit(Folds.of(sample, None, 0), seed=0).weights == {"constant": 0.0, "one": 1.0}
     assert ("two" in found.left_out) is not first
 
 
 @pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (Underfitted, True)])
-def test_an_expensive_member_follows_one_that_could_learn_more(sample, first, expected):
-    found = portfolio(Candidate("first", first), Candidate("expensive", PoissonGLM, expensive=True))
-    assert ("expensive" in found.fit(sample, None, seed=0).members) == expected
+def test_a_larger_member_follows_one_that_could_learn_more(sample, first, expected):
+    found = portfolio(candidate("first", first), candidate("larger", PoissonGLM, larger_than="first"))
+    assert ("larger" in found.fit(Folds.of(sample, None, 0), seed=0).members) == expected
 
 
 def test_an_interruption_keeps_what_was_fitted(sample):
@@ -232,11 +236,11 @@ def test_an_interruption_keeps_what_was_fitted(sample):
         def fit(self, train, validation, seed):
             raise KeyboardInterrupt
 
-    found = portfolio(Candidate("glm", PoissonGLM), Candidate("stop", Interrupted), Candidate("never", Slow))
-    assert list(found.fit(sample, None, seed=0).members) == ["constant", "glm"]
+    found = portfolio(candidate("glm", PoissonGLM), candidate("stop", Interrupted), candidate("never", Slow))
+    assert list(found.fit(Folds.of(sample, None, 0), seed=0).members) == ["constant", "glm"]
     assert found.interrupted
     with pytest.raises(KeyboardInterrupt):
-        Portfolio([Candidate("stop", Interrupted)]).fit(sample, None, seed=0)
+        Portfolio([candidate("stop", Interrupted)]).fit(Folds.of(sample, None, 0), seed=0)
 
 
 def score(members: list, weights: list[float], sample: Sample) -> np.ndarray:
@@ -246,7 +250,7 @@ def score(members: list, weights: list[float], sample: Sample) -> np.ndarray:
 
 def test_validation_rows_choose_the_weights(sample):
     train, validation = sample.rows(slice(0, 150)), sample.rows(slice(150, 200))
-    found = portfolio(Candidate("glm", PoissonGLM)).fit(train, validation, seed=0)
+    found = portfolio(candidate("glm", PoissonGLM), candidate("same", PoissonGLM)).fit(Folds(train, validation), seed=0)
     assert not isinstance(found.members["glm"], CrossFitted)
     assert found.crps == pytest.approx(score([found.members["glm"]], [1.0], validation).mean())
 
@@ -254,7 +258,7 @@ def test_validation_rows_choose_the_weights(sample):
 def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(sample):
     kinds = {"glm": PoissonGLM, "flat": Constant}
     sample = sample.replace(y=np.random.default_rng(1).poisson(np.exp(1.0 + sample.X[:, 0])).astype(float))
-    found = portfolio(*(Candidate(name, kind) for name, kind in kinds.items())).fit(sample, None, seed=0)
+    found = portfolio(*(candidate(name, kind) for name, kind in kinds.items())).fit(Folds.of(sample, None, 0), seed=0)
     copies, weights = [copies_of(found.members[name]) for name in kinds], [found.weights[name] for name in kinds]
     assert weights[0] > 0.7
     rows = [score(own, weights, block) for *own, block in zip(*copies, found.folds.held_out, strict=True)]
@@ -265,9 +269,8 @@ def test_normals_beside_counts_are_weighted_as_what_is_mixed(sample):
     """Scores along the way are those of the mixture, in which Normals are rounded."""
     head, name = make_head("gaussian"), "networks"
     options = NetworkOptions(hidden=(8,), epochs=2, batch_size=50)
-    known = default_candidates(head, options, {}, sample, True, {})
-    (member,) = chosen_candidates(known, [name], head, {})
-    found = Portfolio([member, Candidate("glm", PoissonGLM)]).fit(sample, None, seed=0)
+    (member,) = chosen_candidates(Task(head, 160, options=options), [name])
+    found = Portfolio([member, candidate("glm", PoissonGLM)]).fit(Folds.of(sample, None, 0), seed=0)
     copies = [copies_of(found.members[each]) for each in (name, "glm")]
     weights = [found.weights[each] for each in (name, "glm")]
     assert min(weights) > 0.0
@@ -275,20 +278,14 @@ def test_normals_beside_counts_are_weighted_as_what_is_mixed(sample):
     assert found.crps == pytest.approx(np.concatenate(rows).mean(), rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("rows", "cross_fits", "widths", "steps"),
-    [
-        (2000, True, [(128, 128)], [2000]),
-        (20_000, False, [(32, 128, 128, 64), (128, 128, 128, 64)], [10_000, 4000]),
-    ],
-)
-def test_large_networks_are_trained_longer(rows, cross_fits, widths, steps):
-    train = Sample(np.zeros((rows, 2)), np.ones(rows))
-    candidates = default_candidates(make_head("mixed"), NetworkOptions(), {}, train, cross_fits, {"stream": None})
-    made = {each.name: each.make() for each in candidates}
-    assert next(c for c in candidates if c.name == "large_networks").expensive
-    choices = [made["large_networks"].options, *made["large_networks"].others]
-    assert [tuple(options.hidden) for options in choices] == widths
-    per_epoch = -(-rows * (4 if cross_fits else 5) // 5 // choices[0].batch_size)
-    assert [options.epochs * per_epoch for options in choices] == pytest.approx(steps, rel=0.25)
-    assert all(options.epochs > 1.5 * made["networks"].options.epochs for options in choices)
+@pytest.mark.parametrize(("rows", "widths", "steps"), [(1600, (128, 128), 2000), (20_000, (32, 128, 128, 64), 10_000)])
+def test_large_networks_are_trained_longer(rows, widths, steps):
+    task = Task(make_head("mixed"), rows)
+    made = {each.name: each for each in default_candidates(task)}
+    assert made["large_networks"].larger_than == "networks"
+    small, large = (made[name].make(Clock()).options for name in ("networks", "large_networks"))
+    assert large.hidden == widths
+    assert large.epochs * -(-rows // large.batch_size) == pytest.approx(steps, rel=0.25)
+    assert large.epochs > 1.5 * small.epochs
+    own = replace(task, options=NetworkOptions(hidden=(8,)))
+    assert "large_networks" not in [each.name for each in default_candidates(own)]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.members.candidates import default_candidates
-from ddpn.members.network_options import NetworkOptions
+from ddpn.members.member import Task
+from ddpn.members.portfolio import default_candidates
 from ddpn.members.trees import streamed
 from ddpn.members.trees.member import Trees
 from ddpn.metrics import crps
@@ -13,7 +13,7 @@ from ddpn.networks.heads import make_head
 from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
 
-ROWS, SAMPLED, OPTIONS = 10_000, 2000, {"leaves": (15,), "rounds": 40, "index": False}
+ROWS, SAMPLED, OPTIONS = 10_000, 2000, {"leaves": (15,), "rounds": 40}
 
 
 def rows_of(seed, rows):
@@ -67,9 +67,7 @@ def losses(member, test):
 
 
 def fit(train, validation, stream=None):
-    member = Trees(**OPTIONS)
-    member.stream = stream
-    return member.fit(train, validation, seed=0)
+    return Trees(**OPTIONS, stream=stream).fit(train, validation, seed=0)
 
 
 def test_scores_are_those_of_a_fit_in_memory(parts, stream):
@@ -97,11 +95,11 @@ def test_memory_and_time_bound_the_rows(parts, stream, monkeypatch):
     assert streamed.affordable_rows(stream, 4, Clock(0.05)) < 2000
 
 
-def test_the_portfolio_gives_its_stream_to_the_trees(parts, stream):
-    run = {"runtime": None, "checkpoint": None, "verbose": False, "stream": stream}
-    found = default_candidates(make_head("negative_binomial"), NetworkOptions(), {}, parts[0], False, run)
-    (trees,) = [candidate.make() for candidate in found if candidate.name == "trees"]
+def test_a_task_gives_its_stream_and_its_clock_to_the_trees(stream):
+    task = Task(make_head("negative_binomial"), 2000, Clock(9.0), stream)
+    (trees,) = [each.make(task.clock) for each in default_candidates(task) if each.name == "trees"]
     assert trees.stream is stream
+    assert trees.clock is task.clock
 
 
 def test_a_sample_of_all_rows_is_fitted_as_usual(parts, stream):

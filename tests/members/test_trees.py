@@ -10,15 +10,14 @@ from safetensors.numpy import load, save
 
 from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson
 from ddpn.members.member import NotApplicableError
-from ddpn.members.trees import boosting
-from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.member import Trees
+from ddpn.members.trees.booster import Booster
+from ddpn.members.trees.member import JointTrees, Trees
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
 FILE = "trees.safetensors"
-QUICK = {"leaves": (4,), "rounds": 60, "rate": 0.1, "seeds": 1}
+QUICK = {"leaves": (4,), "rounds": 60, "rate": 0.1}
 #: For what the number of rounds does not change.
 FEWER = QUICK | {"rounds": 15}
 
@@ -61,7 +60,7 @@ def test_the_family_follows_the_dispersion(alpha, kind):
 def test_copies_predict_the_folds_that_they_left_out_like_new_rows(fitted, wide):
     fold, y = np.arange(500) % 5, torch.from_numpy(wide.y)[:, None]
     copies = Trees(**QUICK).fit_copies(wide, fold, seed=3)
-    assert [len(copy.folds) for copy in copies] == [1] * 5  # one booster each: together they are many
+    assert [len(copy.outputs[0]) for copy in copies] == [1] * 5  # one booster each: together they are many
     outside = torch.zeros(500, dtype=torch.float64)
     for number, copy in enumerate(copies):
         own = wide.rows(fold == number)
@@ -92,18 +91,6 @@ def test_a_dispersion_that_varies_is_boosted():
     dist = member.distribution(np.array([[0.0, -1.0], [0.0, 1.0]]))
     low, high = (dist.variance / dist.mean)[:, 0].tolist()
     assert high > 5 * low
-
-
-def test_an_additive_index_finds_a_threshold_in_a_sum():
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, (3000, 12)).astype(float)
-    y = rng.poisson(np.where(X.sum(1) > 6, 8.0, 1.0)).astype(float)
-    with_index, without = (Trees(**QUICK, index=on).fit(Sample(X, y), None, seed=0) for on in (True, False))
-    assert with_index.has_index == [True]
-    new = rng.integers(0, 2, (3000, 12)).astype(float)
-    counts = torch.from_numpy(rng.poisson(np.where(new.sum(1) > 6, 8.0, 1.0)).astype(float))[:, None]
-    gain = (with_index.distribution(new).log_prob(counts) - without.distribution(new).log_prob(counts)).mean()
-    assert gain > 0.01
 
 
 @pytest.mark.parametrize("kind", [Trees, JointTrees])
@@ -146,7 +133,7 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept():
     X = rng.normal(size=(60, 600))
     y = rng.poisson(np.exp(1.0 + X[:, 71])).astype(float)
     member = Trees(rounds=10).fit(Sample(X, y), None, seed=0)
-    assert all(len(fold.main.chosen) == 500 and 71 in fold.main.chosen for fold in member.folds)
+    assert all(len(booster.chosen) == 500 and 71 in booster.chosen for booster in member.outputs[0])
     again = Trees.from_state(member.state())
     assert (again.distribution(X).mean == member.distribution(X).mean).all()
 
@@ -162,11 +149,6 @@ def test_all_outputs_of_a_head_are_boosted(name, wide):
     y, scale = torch.from_numpy(new.y)[:, None], torch.from_numpy(new.exposure)[:, None]
     constant = head(start.expand(500, 1, -1), scale)
     assert member.distribution(new.X, new.exposure).log_prob(y).mean() > constant.log_prob(y).mean() + 0.05
-
-
-def test_seeds_are_members(wide):
-    member = JointTrees(**FEWER | {"seeds": 2}).fit(wide.rows(slice(0, 120)), None, seed=0)
-    assert member.distribution(wide.X, wide.exposure).batch_shape == (500, 2)
 
 
 def test_a_shared_gamma_stays_a_constant(wide):
@@ -215,7 +197,7 @@ def test_other_files_are_refused(fitted, content):
 
 def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
     files = fitted.state()
-    for key, value in (("chosen", []), ("likelihood", "gaussian"), ("index", [1] * 5)):
+    for key, value in (("chosen", []), ("head", {"name": "gaussian", "options": {}}), ("boosters", [6, 0])):
         facts = json.loads(files["trees.json"]) | {key: value}
         with pytest.raises(InputError):
             Trees.from_state(files | {"trees.json": json.dumps(facts).encode()})
@@ -223,8 +205,8 @@ def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
 
 def test_arrays_and_text_are_the_same_trees(fitted, wide):
     matrix = fitted.table.read(wide.X)
-    booster = fitted.folds[0].main
-    again = boosting.Booster.of_arrays(booster.arrays, None, matrix.shape[1])
+    booster = fitted.outputs[0][0]
+    again = Booster.of_arrays(booster.arrays, None, matrix.shape[1])
     assert (again.raw(matrix) == booster.raw(matrix)).all()
     assert all(
         (ours == theirs).all() for ours, theirs in zip(again.arrays.values(), booster.arrays.values(), strict=True)
@@ -242,21 +224,3 @@ def test_contributions_add_up_to_the_log_mean(fitted, wide):
     # x and ward matter, a column of zeros does not.
     assert np.abs(values).mean(0)[:2].min() > 0.1
     assert (values[:, 2] == 0).all()
-
-
-def test_trees_with_the_index_see_all_columns(monkeypatch):
-    """Otherwise trees without it would hide how much it helps."""
-    drawn = []
-
-    class Watched(boosting.Growing):
-        def __init__(self, data, rows, fold, settings, **options):
-            if not options:
-                drawn.append((rows.matrix.shape[1], settings.share))
-            super().__init__(data, rows, fold, settings, **options)
-
-    monkeypatch.setattr(boosting, "Growing", Watched)
-    generator = np.random.default_rng(0)
-    X = generator.normal(size=(300, 4))
-    Trees(rounds=5, index=True).fit(Sample(X, generator.poisson(np.exp(X[:, 0])).astype(float)), None, seed=0)
-    assert {share for columns, share in drawn if columns > 4} == {1.0}
-    assert {share for columns, share in drawn if columns == 4} == {0.7, 1.0}

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn.distributions import Mixture, NegativeBinomial, Poisson
+from ddpn.distributions import NegativeBinomial, Poisson
 from ddpn.metrics import (
     coverage_curve,
     covered,
@@ -151,5 +151,3 @@ def test_what_is_refused():
         median_precision(empty)
     with pytest.raises(InputError, match="coverage must lie strictly between 0 and 1"):
         coverage_curve(dist, y, [0.5, 1.0])
-    with pytest.raises(InputError, match="y must hold non-negative integers"):
-        pit_histogram(Mixture(Poisson(torch.ones(2))), torch.tensor([0.5]))

@@ -9,6 +9,7 @@ from ddpn.distributions import Censored, NegativeBinomial
 from ddpn.estimators import CountGLM
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
+from ddpn.members.member import Task
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 
@@ -60,10 +61,10 @@ def test_a_constant_is_fitted_to_what_was_recorded():
 
 def test_the_glm_of_a_mixture_takes_the_family_that_fits():
     X, y, mean = simulated(600, 0)
-    member = GLM.like(make_head("mixed")).fit(censored(X, y), None, seed=0)
+    member = GLM.like(Task(make_head("mixed"))).fit(censored(X, y), None, seed=0)
     assert member.head.name == "negative_binomial"
     assert member.distribution(X).mean.sum().item() == pytest.approx(mean.sum(), rel=0.15)
-    plain = GLM.like(make_head("mixed")).fit(Sample(X, y), None, seed=0)
+    plain = GLM.like(Task(make_head("mixed"))).fit(Sample(X, y), None, seed=0)
     assert plain.head.name == "double_poisson"
 
 

@@ -31,8 +31,8 @@ Stream = Annotated[
     bool | None,
     option(
         None,
-        "Read Parquet files as a stream instead of into memory. Default: stream them if they would take more than half "
-        "of the free memory.",
+        "Read files as a stream instead of into memory. Default: stream them if they would take more than half of the "
+        "free memory.",
         "--stream/--no-stream",
     ),
 ]
@@ -91,17 +91,17 @@ def fit(
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
-        frame, parts, note = open_table(data, plan, stream, verbose=True)
+        frame, table, note = open_table(data, plan, stream, verbose=True)
         if note:
             typer.echo(note, err=as_json)
-        if parts is not None and cluster is not None:
+        if table is not None and cluster is not None:
             raise ConfigError("`cluster` needs a table in memory, got one that is streamed. Leave out one of the two.")
-        prepared = prepare(frame, plan) if parts is None else prepare_stream(parts, plan, verbose=True)
+        prepared = prepare(frame, plan) if table is None else prepare_stream(table, plan, verbose=True)
         del frame  # prepared has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_prepared(name, prepared, as_json)
     about: dict[str, Any] = {"data": name, "command": _this_command()}
-    if parts is not None:
+    if table is not None:
         about["stream"] = stream_facts(prepared)
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
@@ -174,7 +174,7 @@ def _this_command() -> str:
 
 def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     """How the table is used, before training."""
-    whole = f" of {prepared.stream.parts.rows:,}" if prepared.stream is not None else ""
+    whole = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{whole} rows{' sampled' if whole else ''}", err=as_json)
     show(column_table(prepared.roles), to_stderr=as_json)
     counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())

@@ -78,7 +78,7 @@ def predict(
     """
     from ddpn.analysis.member_names import member_named
     from ddpn.runtime.progress import progress_bar
-    from ddpn.tables.tables import Tables
+    from ddpn.tables.table import Table
     from ddpn.tables.writing import check_output
     from ddpn.workflow.model_folder import describe, load, roles_of_model
     from ddpn.workflow.prediction_request import Request, parse_levels
@@ -92,7 +92,7 @@ def predict(
     request.check_model(about["ood"])
     columns = {"exposure": exposure, "upper": upper_column}
     roles = roles_of_model(model, **columns)
-    tables = Tables(data, roles.as_text)
+    tables = Table(data, roles.as_text)
     tables.check(roles)
     from ddpn.workflow.streaming import predict_to
 

@@ -39,8 +39,8 @@ OneTable = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA...",
-        help=f"The table: {_FILES} Several Parquet files, a folder of them or a pattern such as 'data/*.parquet' are "
-        "one table.",
+        help=f"The table: {_FILES} Several files, a folder of them or a pattern such as 'data/*.parquet' are one "
+        "table.",
     ),
 ]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`, or by `save` in Python.")]

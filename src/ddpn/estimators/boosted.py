@@ -12,7 +12,6 @@ from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
-from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees, check_monotone
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.predictor import Predictor
@@ -39,8 +38,6 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
         takes longer; so does "auto" for bounded and censored counts, with a Double Poisson.
     head_options : dict, optional
         Options of a likelihood that is named.
-    seeds : int
-        Repetitions with other folds, which are averaged ("auto") or mixed.
     n_estimators : int
         Rounds of boosting at most; out-of-fold predictions choose how many are used.
     learning_rate : float or "auto"
@@ -66,7 +63,7 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
     feature_kinds_ : list of str
         The kind of every column: "number", "flag" or "category".
     member_ : Member
-        The fitted trees: `facts()` has the likelihood, leaves and rounds, `out_of_fold` the out-of-fold predictions.
+        The fitted trees: `facts()` has the likelihood, leaves and rounds.
 
     Examples
     --------
@@ -87,7 +84,6 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
         *,
         likelihood: str | Sequence[str] = AUTO,
         head_options: Mapping[str, Any] | None = None,
-        seeds: int = 1,
         n_estimators: int = 1500,
         learning_rate: float | str = "auto",
         max_leaves: int | str = "auto",
@@ -100,7 +96,6 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
     ) -> None:
         self.likelihood = likelihood
         self.head_options = head_options
-        self.seeds = seeds
         self.n_estimators = n_estimators
         self.learning_rate = learning_rate
         self.max_leaves = max_leaves
@@ -164,15 +159,13 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
             raise InputError(
                 f"y must hold counts that trees can be boosted from: {error}, got {rows} sample(s)."
             ) from None
-        name = "trees" if isinstance(member, Trees) else "joint_trees"
         needs_exposure = sample.exposure is not None and not counts.upper_is_total
-        self._set_fitted(reader, Predictor({name: member}, None, needs_exposure, counts=counts))
+        self._set_fitted(reader, Predictor({"trees": member}, None, needs_exposure, counts=counts))
         self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
         return self
 
     def _checked_head(self) -> Head | None:
         """The head of a likelihood that is named; None for "auto". Raises a `ConfigError` for an invalid argument."""
-        check_integer("seeds", self.seeds, 1)
         check_integer("n_estimators", self.n_estimators, 1)
         if self.learning_rate != AUTO:
             in_range = is_number(self.learning_rate) and 0.0 < self.learning_rate <= 1.0
@@ -190,21 +183,20 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
         check_likelihood(self.likelihood)
         return make_head(self.likelihood, **options)
 
-    def _member(self, head: Head | None, is_plain: bool) -> Trees | JointTrees:
-        options: dict[str, Any] = {
-            "leaves": None if self.max_leaves == AUTO else (int(self.max_leaves),),
-            "rate": None if self.learning_rate == AUTO else float(self.learning_rate),
-            "rounds": int(self.n_estimators),
-            "monotone": self.monotone,
-            "seeds": int(self.seeds),
-        }
-        return Trees(**options) if head is None and is_plain else JointTrees(head, **options)
+    def _member(self, head: Head | None, is_plain: bool) -> Trees:
+        return Trees(
+            make_head("double_poisson") if head is None and not is_plain else head,
+            leaves=None if self.max_leaves == AUTO else (int(self.max_leaves),),
+            rate=None if self.learning_rate == AUTO else float(self.learning_rate),
+            rounds=int(self.n_estimators),
+            monotone=self.monotone,
+        )
 
     @property
-    def member_(self) -> Trees | JointTrees:
+    def member_(self) -> Trees:
         """The fitted trees."""
         (member,) = self._fitted.members.values()
-        assert isinstance(member, Trees | JointTrees)
+        assert isinstance(member, Trees)
         return member
 
     def __sklearn_tags__(self) -> Tags:

@@ -1,19 +1,24 @@
 """`DDPNRegressor`: an ensemble of networks as in the paper, with scikit-learn's interface."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.estimators.fitting import fit_mixture, held_out
+from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
-from ddpn.members.candidates import NETWORKS
+from ddpn.members.folds import Folds
+from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
+from ddpn.members.portfolio import Candidate, chosen_candidates
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 from ddpn.networks.model import CountModel
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.validation import check_integer, is_number
+from ddpn.sample import Sample
+from ddpn.tables.count_range import CountRange
 from ddpn.tables.encoding import FeatureEncoder
 
 
@@ -135,20 +140,24 @@ class DDPNRegressor(NetworkRegressor):
     def _networks_per_kind(self) -> int:
         return check_integer("members", self.members, 1)
 
-    def _fit(self, checked: Checked) -> None:
-        train, validation = checked.sample, checked.validation
+    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
+        fitted_to = self.fit_members(train, validation, counts).folds.train
+        self.predictor_.profile = FeatureProfile.fit(fitted_to.X, fitted_to.weight)
+
+    def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
+        train, validation, task = checked.train, checked.validation, checked.task
         if validation is None:
             kept = held_out(train, self._validation_share(), checked.random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
         self.n_rows_ = len(train)
-        seeds = tuple(checked.random.randint(2**31 - 1, size=checked.options.members).tolist())
-        members = {NETWORKS: Networks(checked.head, checked.options, seeds=seeds, **checked.run), **checked.others}
-        for member in checked.others.values():
-            member.stream = self.stream
-        predictor = fit_mixture(members, train, validation, seeds[0], checked.counts, self._elsewhere())
-        self._set_fitted(checked.reader, predictor)
-        self._interrupted = self._networks.interrupted
-        self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
+        seeds = tuple(checked.random.randint(2**31 - 1, size=task.options.members).tolist())
+        run = {name: getattr(task, name) for name in ("runtime", "checkpoint", "verbose", "stream")}
+        given = task.head, task.options
+        networks = Candidate("networks", lambda clock: Networks(*given, seeds=seeds, clock=clock, **run))
+        # Weights are chosen by validation rows; options of the networks are theirs alone.
+        apart = replace(task, options=NetworkOptions(), checkpoint=None)
+        others = [] if validation is None else chosen_candidates(apart, self.mix_with)
+        return Folds(train, validation), [networks, *others], seeds[0]
 
     def _validation_share(self) -> float | str | None:
         share = self.validation

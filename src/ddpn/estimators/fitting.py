@@ -1,61 +1,16 @@
-"""What estimators do around the fits of members: hold out rows, merge equal ones, choose the weights of a mixture."""
+"""What estimators do around the fits of members: read their arguments, hold out rows, merge equal ones."""
 
-import time
-import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ddpn.members import choose_weights
-from ddpn.members.candidates import NETWORKS
-from ddpn.members.folds import Folds
-from ddpn.members.member import Member, NotApplicableError
-from ddpn.members.networks import Networks
-from ddpn.members.portfolio import Elsewhere
 from ddpn.networks.heads import Head
-from ddpn.predictor import Predictor
 from ddpn.sample import Sample
 from ddpn.tables.count_range import CountRange
 from ddpn.tables.splits import held_out_rows
 
 #: With fewer rows none are held out: they are needed for fitting, and would score too noisily.
 MIN_SPLIT_ROWS = 200
-
-
-def fit_mixture(
-    members: Mapping[str, Member],
-    train: Sample,
-    validation: Sample | None,
-    seed: int,
-    counts: CountRange,
-    elsewhere: Elsewhere | None = None,
-) -> Predictor:
-    """Fit every member, here or elsewhere; weights are chosen on validation rows.
-
-    An interruption leaves what is there so far.
-    """
-    fits = None if elsewhere is None else elsewhere(Folds(train, validation), seed)
-    used = {name: member for name, member in members.items() if name == NETWORKS or validation is not None}
-    fitted: dict[str, Member] = {}
-    seconds: dict[str, float] = {}
-    for name, member in members.items():
-        if name != NETWORKS and (validation is None or any(m.interrupted for m in fitted.values())):
-            continue
-        started = time.perf_counter()
-        try:
-            fitted[name] = member.fit(train, validation, seed) if fits is None else fits.fitted(name, used)
-        except NotApplicableError as error:
-            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=4)
-        except KeyboardInterrupt:
-            networks = fitted.get(NETWORKS)
-            if not isinstance(networks, Networks):
-                raise
-            networks.history.interrupted = True
-        else:
-            seconds[name] = time.perf_counter() - started if fits is None else fits.seconds[name]
-    weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)
-    return Predictor(fitted, weights, train.exposure is not None and not counts.upper_is_total, seconds, counts)
 
 
 def range_of(model: Any, head: Head, upper: Any, censored: Any) -> CountRange:

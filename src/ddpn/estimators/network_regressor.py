@@ -1,5 +1,6 @@
 """What `CountRegressor` and `DDPNRegressor` have in common: options of networks, checked rows, what was fitted."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +14,18 @@ from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.estimators.saving import plain_options
-from ddpn.members import MEMBERS
-from ddpn.members.candidates import NETWORKS
+from ddpn.members import MEMBERS, mixable
 from ddpn.members.fit_jobs import MemberFits
-from ddpn.members.folds import copies_of
-from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.folds import Folds, copies_of
+from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
 from ddpn.members.networks import Networks
-from ddpn.members.portfolio import Elsewhere
+from ddpn.members.portfolio import Candidate, Elsewhere, Portfolio
 from ddpn.members.reader import TableReader
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.networks.training import History, RowStream, Runtime
+from ddpn.predictor import Predictor
+from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.jobs import is_here
 from ddpn.runtime.validation import check_keys, is_integer
@@ -34,22 +36,13 @@ from ddpn.tables.count_range import CountRange
 
 @dataclass(frozen=True)
 class Checked:
-    """Validated options and rows of a fit; `run` are arguments of `Networks` about where and how they are trained."""
+    """Validated options and rows of a fit."""
 
-    head: Head
-    options: NetworkOptions
-    others: dict[str, Member]
+    task: Task
     counts: CountRange
-    reader: TableReader
-    sample: Sample
+    train: Sample
     validation: Sample | None
     random: np.random.RandomState
-    run: dict[str, Any]
-
-    @property
-    def needs_exposure(self) -> bool:
-        """Whether predictions need exposures."""
-        return self.sample.exposure is not None and not self.counts.upper_is_total
 
 
 class NetworkRegressor(CountPredictions, NestedOptions):
@@ -73,10 +66,6 @@ class NetworkRegressor(CountPredictions, NestedOptions):
     n_jobs: Any
     n_rows_: int
     _not_saved = ("checkpoint", "verbose", "time_budget", "n_jobs")
-    #: Called with a line on each step.
-    on_step: Callable[[str], object] = staticmethod(lambda text: None)
-    #: Training rows of a table that is larger than memory, of which those of `fit` are a sample.
-    stream: RowStream | None = None
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -128,56 +117,104 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         A fit that is interrupted (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that
         is interrupted earlier, or fails, leaves the estimator as it was.
         """
-        rows = checked_sample(X, y, sample_weight, exposure, self.fractional)
-        groups = check_groups(groups, len(rows))
-        known = None
+        counts = range_of(self, self._head(), upper, censored)
+        train = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
+        train = train.replace(group=check_groups(groups, len(train)))
+        validation = None
         if X_val is not None and y_val is not None:
             known = checked_sample(X_val, y_val, sample_weight_val, exposure_val, self.fractional, "_val")
+            validation = counts.of(known, upper_val, censored_val, "_val")
+            if (train.exposure is None) != (validation.exposure is None):
+                raise InputError("exposure and exposure_val must be given together.")
         elif X_val is not None or y_val is not None:
             raise InputError("X_val and y_val must be given together.")
-        bounds = (upper, censored), (upper_val, censored_val)
-        self._fit(self._checked(X, rows.replace(group=groups), known, *bounds))
+        self._fit_and_finish(train, validation, counts)
         if self.interrupted_:
             raise KeyboardInterrupt
         return self
 
     @abstractmethod
-    def _fit(self, checked: Checked) -> None:
-        """Fit members, and keep the predictor."""
+    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
+        """Fit members, and do what belongs to `fit` besides."""
 
-    def _checked(
-        self, X: Any, sample: Sample, validation: Sample | None, bounds: tuple[Any, Any], bounds_val: tuple[Any, Any]
-    ) -> Checked:
-        head, options, runtime, others = self.checked_options()
-        counts = range_of(self, head, *bounds)
-        sample = counts.of(sample, *bounds)
-        counts.check_known(sample)
-        head.check_targets(sample.y, sample.exposure, sample.labels)
-        if validation is not None:
-            validation = counts.of(validation, *bounds_val, "_val")
-            head.check_targets(validation.y, validation.exposure, validation.labels)
-            if (sample.exposure is None) != (validation.exposure is None):
-                raise InputError("exposure and exposure_val must be given together.")
+    def fit_members(
+        self,
+        train: Sample,
+        validation: Sample | None,
+        counts: CountRange,
+        clock: Clock = Clock(),  # noqa: B008
+        on_step: Callable[[str], object] = lambda text: None,
+        stream: RowStream | None = None,
+    ) -> Portfolio:
+        """Fit the members of the model and choose their weights; `fit` without calibration, for rows that are checked.
+
+        An interrupted fit is not raised again where there is something to keep: `interrupted_` is true then.
+
+        Parameters
+        ----------
+        train : Sample
+            Training rows, with their bounds and limits.
+        validation : Sample or None
+            Validation rows; None for a share or folds of the training rows.
+        counts : CountRange
+            The range of possible counts.
+        clock : Clock
+            The time there is.
+        on_step : callable
+            Called with a line on each step.
+        stream : RowStream, optional
+            Training rows of a table that is larger than memory, of which `train` has a sample.
+
+        Returns
+        -------
+        Portfolio
+            What was fitted, to which rows, and which rows were held out.
+        """
+        head, options, runtime = self.checked_options()
+        counts.check_known(train)
+        for sample in (train, validation):
+            if sample is not None:
+                head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
-        reader.fit(X, type(self))
-        sample = sample.rows(sample.is_used)
-        self.n_rows_ = len(sample)
-        if len(sample) <= FULL_BATCH_ROWS and sample.group is None:
-            sample = merge_equal_rows(sample)
-        run: dict[str, Any] = {"runtime": runtime, "checkpoint": self._checkpoint(), "verbose": bool(self.verbose)}
-        if not is_here(self.n_jobs):
-            # Nodes have devices and folders of their own.
-            run = {"runtime": runtime if self.device == "cpu" else None, "checkpoint": None, "verbose": False}
-        run["stream"] = self.stream
-        random = check_random_state(self.random_state)
-        return Checked(head, options, others, counts, reader, sample, validation, random, run)
+        reader.fit(train.X, type(self))
+        train = train.rows(train.is_used)
+        self.n_rows_ = len(train)
+        if len(train) <= FULL_BATCH_ROWS and train.group is None:
+            train = merge_equal_rows(train)
+        # Nodes have devices and folders of their own.
+        here = is_here(self.n_jobs)
+        task = Task(
+            head,
+            len(train),
+            stream=stream,
+            options=options,
+            runtime=runtime if here or self.device == "cpu" else None,
+            checkpoint=self._checkpoint() if here else None,
+            verbose=bool(self.verbose) and here,
+        )
+        checked = Checked(task, counts, train, validation, check_random_state(self.random_state))
+        folds, candidates, seed = self._planned(checked)
+        portfolio = Portfolio(candidates, clock, on_step, self._elsewhere(on_step)).fit(folds, seed)
+        needs_exposure = train.exposure is not None and not counts.upper_is_total
+        parts = portfolio.members, portfolio.weights, needs_exposure, portfolio.seconds, counts
+        self._set_fitted(reader, Predictor(*parts))
+        self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out
+        for name, why in portfolio.left_out.items():
+            label = MEMBERS[name].label or name
+            warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=4)
+        return portfolio
 
-    def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
+    @abstractmethod
+    def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
+        """Rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
+
+    def checked_options(self) -> tuple[Head, NetworkOptions, Runtime]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
         head, options, runtime = self._head(), self._network_options(), self._runtime()
         options.config(rows=1000, seeds=(0,))
         self._checkpoint()
-        return head, options, runtime, self._other_members(head, options)
+        self._check_mixed(head, options)
+        return head, options, runtime
 
     def _head(self) -> Head:
         check_likelihood(self.likelihood)
@@ -197,17 +234,18 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         device = "auto" if self.device != "cpu" and not is_here(self.n_jobs) else self.device
         return Runtime(device, (self.training_options or {}).get("precision", "float32"))
 
-    def _other_members(self, head: Head, options: NetworkOptions) -> dict[str, Member]:
-        """Unfitted members to mix the networks with."""
+    def _check_mixed(self, head: Head, options: NetworkOptions) -> None:
+        """Raise a `ConfigError` for members that networks cannot be mixed with."""
         if isinstance(self.mix_with, str) or not isinstance(self.mix_with, Sequence):
             must = 'be a list of names such as ["glm"]'
             raise ConfigError(argument="mix_with", must=must, got=repr(self.mix_with))
-        check_keys(self.mix_with, [name for name in MEMBERS if name != NETWORKS], "mix_with")
+        check_keys(self.mix_with, mixable(), "mix_with")
         if "glm" in self.mix_with and not options.hidden:
             must = 'not contain "glm" without hidden layers: the networks are a GLM already'
             raise ConfigError(argument="mix_with", must=must)
         try:
-            return {name: MEMBERS[name].like(head) for name in self.mix_with}
+            for name in self.mix_with:
+                MEMBERS[name].like(Task(head))
         except NotApplicableError as error:
             raise ConfigError(f"contains a member that cannot be used: {error}", argument="mix_with") from None
 
@@ -216,7 +254,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
             raise ConfigError(f"random_state must be an integer to use a checkpoint, got {self.random_state!r}.")
         return None if self.checkpoint is None else Path(self.checkpoint)
 
-    def _elsewhere(self) -> Elsewhere | None:
+    def _elsewhere(self, on_step: Callable[[str], object]) -> Elsewhere | None:
         """How members are fitted as jobs; None if they are fitted in this process."""
         if is_here(self.n_jobs):
             return None
@@ -224,26 +262,25 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         # Finished fits are kept beside the checkpoint.
         store = None if checkpoint is None else ResultStore(checkpoint.with_name(f"{checkpoint.name}.jobs"))
         about = plain_options(self, (*self._not_saved, "device"))
-        return lambda folds, seed: MemberFits(self.n_jobs, folds, seed, store, about, self.on_step)
+        return lambda folds, seed: MemberFits(self.n_jobs, folds, seed, store, about, on_step)
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
     @property
     def _copies(self) -> list[Networks]:
         """The networks: of each fold, or those of all rows alone."""
-        member = self._fitted.members.get(NETWORKS)
-        found = [] if member is None else [copy for copy in copies_of(member) if isinstance(copy, Networks)]
-        if not found:
-            raise AttributeError("there are no networks in this model")
-        return found
+        return [copy for each in self._fitted.members.values() for copy in copies_of(each) if type(copy) is Networks]
 
     @property
     def _networks(self) -> Networks:
+        if not self._copies:
+            raise AttributeError("there are no networks in this model")
         return self._copies[0]
 
     @property
     def history_(self) -> History:
         """How the training of the networks went."""
+        _ = self._networks  # or there is no history
         return History.joined([copy.history for copy in self._copies])
 
     @property
@@ -254,7 +291,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
     @property
     def head_(self) -> Head:
         """The likelihood of the networks."""
-        return self._networks.head if NETWORKS in self._fitted.members else self._head()
+        return self._copies[0].head if self._copies else self._head()
 
     @property
     def numeric_(self) -> str:

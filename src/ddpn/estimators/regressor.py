@@ -1,28 +1,24 @@
 """`CountRegressor`: the default model of `ddpn fit` with scikit-learn's interface."""
 
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-import numpy as np
-
 from ddpn.calibration.calibrate import calibrate
-from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.members import MEMBERS
-from ddpn.members.candidates import chosen_candidates, default_candidates
 from ddpn.members.folds import Folds
-from ddpn.members.network_options import SMALL_ROWS
-from ddpn.members.portfolio import Portfolio
+from ddpn.members.portfolio import Candidate, chosen_candidates, default_candidates
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
-from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.durations import parse_duration
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.validation import check_keys
 from ddpn.sample import Sample
+from ddpn.tables.count_range import CountRange
+from ddpn.tables.splits import FOLDS
 
 #: The share of a time budget that fits may take; the rest is for calibration.
 _FITS = 0.75
@@ -106,11 +102,6 @@ class CountRegressor(NetworkRegressor):
     [[0, 3], [4, 12]]
     """
 
-    #: Whether `fit` calibrates the model, too.
-    calibrates: bool = True
-    #: The rows that members of a model were fitted to, while it is not calibrated yet.
-    folds_: Folds | None = None
-
     def __init__(
         self,
         *,
@@ -163,36 +154,19 @@ class CountRegressor(NetworkRegressor):
             check_keys(self.members, MEMBERS, "members")
         return _NETWORKS
 
-    def _fit(self, checked: Checked) -> None:
+    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
         seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
-        whole = Clock(seconds)
-        clock = whole.part(_FITS * whole.left) if self.calibrates else whole
-        train, validation = checked.sample, checked.validation
-        if validation is None and len(train) > SMALL_ROWS:
-            kept = held_out(train, "auto", checked.random.randint(2**31 - 1))
-            train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
-        if validation is None:
-            _check_divisible(train)
+        clock = Clock(seconds)
+        fitted = self.fit_members(train, validation, counts, clock.part(_FITS * clock.left))
+        calibrate(self.predictor_, fitted.folds, fitted.seed, clock=clock)
+
+    def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
         seed = int(checked.random.randint(2**31 - 1))
-        built = checked.head, checked.options, checked.others
-        candidates = default_candidates(*built, train, validation is None, checked.run)
-        if self.members != "auto":
-            candidates = chosen_candidates(candidates, self.members, checked.head, checked.run)
-        portfolio = Portfolio(candidates, clock, self.on_step, self._elsewhere()).fit(train, validation, seed)
-        parts = portfolio.members, portfolio.weights, checked.needs_exposure, portfolio.seconds, checked.counts
-        self._set_fitted(checked.reader, Predictor(*parts))
-        self._interrupted, self.folds_, self.left_out_ = portfolio.interrupted, portfolio.folds, portfolio.left_out
-        for name, why in portfolio.left_out.items():
-            label = MEMBERS[name].label or name
-            warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=3)
-        if self.calibrates:
-            calibrate(self.predictor_, portfolio.folds, seed, clock=whole)
-            self.folds_ = None
-
-
-def _check_divisible(train: Sample) -> None:
-    """Raise an `InputError` where no row can be left out: equal rows count as one, as do rows of one group."""
-    if train.group is None and len(train) < 2:
-        raise InputError("X and y must have at least two different rows, to leave one out, got one sample.")
-    if train.group is not None and len(np.unique(train.group)) < 2:
-        raise InputError("groups must have at least two different values, to leave one out, got one.")
+        folds, task = Folds.of(checked.train, checked.validation, seed), checked.task
+        if folds.are_crossed:
+            # Two networks leave out each row, so that what all of them gain by being mixed is known.
+            rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)
+            task = replace(task, rows=rows, options=replace(task.options, members=2))
+        if self.members == "auto":
+            return folds, default_candidates(task, self.mix_with), seed
+        return folds, chosen_candidates(task, self.members), seed

@@ -8,7 +8,6 @@ import numpy as np
 from ddpn.export.graph import Graph, Value
 from ddpn.export.table import Table
 from ddpn.members.design import Design
-from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.table import LEVELS, TreeTable
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.categorical import CategoricalColumn
@@ -133,19 +132,7 @@ def tree_matrix(graph: Graph, table: Table, known: TreeTable) -> Value:
             targets.append([*(place.get(level, missing) for level in every), missing, missing])
         parts.append(_Placed(_looked_up(table.codes, targets), [table.names.index(name) for name in table.levels]))
     order = np.argsort(np.concatenate([part.places for part in parts]))
-    matrix = graph.concat([part.inputs for part in parts]).take(order)
-    return graph.concat([matrix, *(_cross(graph, matrix, known, cross) for cross in known.crosses)])
-
-
-def _cross(graph: Graph, matrix: Value, known: TreeTable, cross: Cross) -> Value:
-    """As `Cross.codes`. Shape: (rows, 1)."""
-    ranks, is_missing = [], []
-    for place, values in ((cross.outer, cross.outer_values), (cross.inner, cross.inner_values)):
-        x = matrix.take([place])
-        ranks.append((x >= np.array([[*values[1:], np.inf]])).cast("f").sum(1))
-        is_missing.append(x.is_nan() if known.levels[place] is None else x.equals(float(LEVELS)))
-    codes = ranks[0] * float(len(cross.inner_values)) + ranks[1]
-    return graph.where(is_missing[0] | is_missing[1], np.nan, codes)
+    return graph.concat([part.inputs for part in parts]).take(order)
 
 
 def design_matrix(graph: Graph, table: Table, design: Design) -> Value:

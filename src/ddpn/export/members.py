@@ -15,8 +15,7 @@ from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
-from ddpn.members.trees.index import Index
-from ddpn.members.trees.joint_member import JointTrees, Seed
+from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.member import Trees
 from ddpn.runtime.errors import ConfigError
 
@@ -98,80 +97,25 @@ def _constant(graph: Graph, member: Constant, rows: Rows) -> Stack:
 
 
 def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
-    matrix = tree_matrix(graph, rows.table, member.table)
-    columns = member.table.width
-    indexed = _with_indices(graph, matrix, [fold.additive for fold in member.folds], columns)
-    forest = Forest(indexed.width)
-    for fold, place in zip(member.folds, indexed.places, strict=True):
-        forest.add(fold.main, place)
-    rates = forest.sums(graph, indexed.matrix).exp()
-    log_rate = (rates.sum(1) / float(len(member.folds))).log()
+    matrix, columns = tree_matrix(graph, rows.table, member.table), member.table.width
     scale = rows.log_scale(member.unit)
-    dispersion = rows.zero + member.constant
-    if member.dispersion:
-        more = Forest(columns + 1)
-        for booster in member.dispersion:
-            more.add(booster)
-        log_mean = log_rate if scale is None else log_rate + scale
-        sums = more.sums(graph, graph.concat([matrix, log_mean]))
-        dispersion = dispersion + sums.sum(1) / float(len(member.dispersion))
-    raw = graph.concat([log_rate, dispersion]).unsqueezed(1)
-    return Stack(1, parts_of(member.head, raw, scale))
+    raw, outputs = [rows.zero + float(start) for start in member.start], list(enumerate(member.outputs))
+    if member.is_mean_first:
+        rates = _sums(graph, matrix, member.outputs[0], columns).exp()
+        raw[0], outputs = (rates.sum(1) / float(len(member.outputs[0]))).log(), outputs[1:]
+        matrix, columns = graph.concat([matrix, raw[0] if scale is None else raw[0] + scale]), columns + 1
+    for output, boosters in outputs:
+        if boosters:
+            raw[output] = raw[output] + _sums(graph, matrix, boosters, columns).sum(1) / float(len(boosters))
+    return Stack(1, parts_of(member.head, graph.concat(raw).unsqueezed(1), scale))
 
 
-class _Indexed(NamedTuple):
-    """The matrix with the inputs of every fold's index, how wide it is, and where each fold finds its own."""
-
-    matrix: Value
-    width: int
-    places: list[dict[int, int]]
-
-
-def _with_indices(graph: Graph, matrix: Value, indices: Sequence[Index | None], columns: int) -> _Indexed:
-    """As `ddpn.members.trees.index.with_index`, for all folds at once."""
+def _sums(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int) -> Value:
+    """The sum of each booster's trees. Shape: (rows, columns) -> (rows, boosters)."""
     forest = Forest(columns)
-    places: list[dict[int, int]] = []
-    order: list[list[int]] = []
-    for index in indices:
-        own: dict[int, int] = {}
-        if index is not None:
-            first = len(forest.constants)
-            for group in index.groups:
-                forest.add(group)
-            targets = [[number] for number in range(first, len(forest.constants))]
-            # Several groups are followed by their sum.
-            targets += [[number for (number,) in targets]] if len(targets) > 1 else []
-            own = {columns + j: columns + len(order) + j for j in range(len(targets))}
-            order += targets
-        places.append(own)
-    if not order:
-        return _Indexed(matrix, columns, places)
-    shares = np.zeros((len(forest.constants), len(order)))
-    for j, summed in enumerate(order):
-        shares[summed, j] = 1.0
-    inputs = forest.sums(graph, matrix).op("MatMul", graph.constant(shares))
-    return _Indexed(graph.concat([matrix, inputs]), columns + len(order), places)
-
-
-def _joint_trees(graph: Graph, member: JointTrees, rows: Rows) -> Stack:
-    matrix = tree_matrix(graph, rows.table, member.table)
-    each = [_seed(graph, seed, matrix, rows, member.table.width).unsqueezed(1) for seed in member.seeds_]
-    return Stack(len(each), parts_of(member.head, graph.concat(each), rows.log_scale(member.unit)))
-
-
-def _seed(graph: Graph, seed: Seed, matrix: Value, rows: Rows, columns: int) -> Value:
-    """Raw outputs of one seed. Shape: (rows, P)."""
-    indexed = _with_indices(graph, matrix, seed.indices, columns)
-    forest, shares = Forest(indexed.width), []
-    for fold, place in zip(seed.boosters, indexed.places, strict=True):
-        for output, booster in enumerate(fold):
-            if booster is not None:
-                forest.add(booster, place)
-                shares.append(np.eye(len(seed.start))[output] / len(seed.boosters))
-    start = rows.zero + seed.start[None]
-    if not shares:
-        return start
-    return start + forest.sums(graph, indexed.matrix).op("MatMul", graph.constant(np.array(shares)))
+    for booster in boosters:
+        forest.add(booster)
+    return forest.sums(graph, matrix)
 
 
 _KINDS: dict[type, Callable[[Graph, Any, Rows], Stack]] = {
@@ -179,5 +123,4 @@ _KINDS: dict[type, Callable[[Graph, Any, Rows], Stack]] = {
     GLM: _glm,
     Constant: _constant,
     Trees: _trees,
-    JointTrees: _joint_trees,
 }

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ddpn.export.graph import Graph, Value
-from ddpn.members.trees.boosting import Booster
-from ddpn.members.trees.model_text import tree_slices
+from ddpn.members.trees.booster import Booster, tree_slices
 from ddpn.members.trees.table import LEVELS
 from ddpn.runtime.errors import ConfigError
 
@@ -64,15 +63,13 @@ class Forest:
     #: Sets of codes of columns, each of which becomes a column: 0 for codes of the set and 1 for others.
     sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
-    def add(self, booster: Booster, columns: Mapping[int, int] | None = None) -> None:
-        """Another target: the sum of a booster's trees. `columns` says where a column of the booster's matrix is."""
+    def add(self, booster: Booster) -> None:
+        """Another target: the sum of a booster's trees."""
         self.constants.append(0.0)
         for tree in tree_slices(booster.arrays):
-            self._add(*_of_lightgbm(tree), booster.chosen, columns or {})
+            self._add(*_of_lightgbm(tree), booster.chosen)
 
-    def _add(
-        self, splits: list[Split], leaves: list[float], chosen: np.ndarray | None, columns: Mapping[int, int]
-    ) -> None:
+    def _add(self, splits: list[Split], leaves: list[float], chosen: np.ndarray | None) -> None:
         """One more tree of the last target."""
         if not splits:
             self.constants[-1] += leaves[0]
@@ -80,7 +77,7 @@ class Forest:
         placed = []
         for split in splits:
             column = split.column if chosen is None else int(chosen[split.column])
-            placed.append(self._by_number(split._replace(column=columns.get(column, column))))
+            placed.append(self._by_number(split._replace(column=column)))
         self.trees.append(Tree(placed, leaves, len(self.constants) - 1))
 
     def _by_number(self, split: Split) -> Split:

@@ -12,22 +12,27 @@ if TYPE_CHECKING:
     from ddpn.members.blending import choose_weights
     from ddpn.members.member import Member
 
-__all__ = ["MEMBERS", "Member", "choose_weights"]
+__all__ = ["MEMBERS", "Member", "choose_weights", "mixable"]
 
-#: Kinds of members by name. "networks" are what `CountRegressor` trains; `mix_with` and `compare_with` take the others.
+#: Kinds of members by name, in the order in which `members="auto"` fits those that are a part of the default model.
 MEMBERS = Registry(
     "member",
     {
-        "networks": "ddpn.members.networks:Networks",
-        "large_networks": "ddpn.members.large_networks:LargeNetworks",
-        "glm": "ddpn.members.glm:GLM",
         "constant": "ddpn.members.constant:Constant",
-        "poisson_glm": "ddpn.members.glm:PoissonGLM",
         "trees": "ddpn.members.trees.member:Trees",
-        "joint_trees": "ddpn.members.trees.joint_member:JointTrees",
+        "glm": "ddpn.members.glm:GLM",
+        "networks": "ddpn.members.networks:Networks",
+        "large_networks": "ddpn.members.networks:LargeNetworks",
+        "poisson_glm": "ddpn.members.glm:PoissonGLM",
+        "joint_trees": "ddpn.members.trees.member:JointTrees",
     },
 )
 _LAZY = {"Member": "ddpn.members.member", "choose_weights": "ddpn.members.blending"}
+
+
+def mixable() -> list[str]:
+    """Names of the members that networks can be mixed with and compared with."""
+    return [name for name in MEMBERS if name != "networks"]
 
 
 def __getattr__(name: str) -> Any:

@@ -74,18 +74,18 @@ class MixtureScores:
     """
 
     def __init__(self, blocks: Sequence[Sample]) -> None:
-        self.blocks = list(blocks)
-        self._forget()
-
-    def _forget(self) -> None:
-        rows = sum(map(len, self.blocks))
-        self.members: list[Blocks] = []
-        self.sizes: list[int | None] = []
+        self.blocks, self.members, rows = list(blocks), list[Blocks](), sum(map(len, blocks))
         self.alone, self.bonus = np.zeros((0, rows)), np.zeros((0, rows))
         self.gain = np.zeros((0, 0, rows))
 
+    @property
+    def share(self) -> np.ndarray:
+        """What each row counts as; with sum 1."""
+        weight = np.concatenate([block.weight_or_ones for block in self.blocks])
+        return weight / weight.sum()
+
     def add(self, member: Blocks, size: int | None = None) -> None:
-        """Take one more member into account.
+        """Take one more member into account. Normals are rounded, as they are in a mixture with counts.
 
         Parameters
         ----------
@@ -95,18 +95,7 @@ class MixtureScores:
             The number of distributions per row that the member has in the mixture, where fewer are given here. A
             mixture of more has a smaller CRPS, by what these differ by among each other.
         """
-        known = [*zip(self.members, self.sizes, strict=True), (member, size)]
-        kinds = {isinstance(part, CountDistribution) for each, _ in known for parts in each for part in parts}
-        if len(kinds) == 1:
-            self._add(member, size)
-            return
-        # Normals beside counts are rounded, as in the mixture, also those that were scored as Normals before.
-        self._forget()
-        for each, wanted in known:
-            self._add([list(map(discretized, parts)) for parts in each], wanted)
-
-    def _add(self, member: Blocks, size: int | None) -> None:
-        """Score a member by itself and with each of those before it, which are all of counts or all of Normals."""
+        member = [list(map(discretized, parts)) for parts in member]
         n, bonus = len(self.members), np.zeros(self.alone.shape[1])
         own = self._scored([member], [1.0])
         given = sum(part.batch_shape[-1] for part in member[0])
@@ -118,7 +107,6 @@ class MixtureScores:
             pair = np.maximum(2.0 * (own + known) - 4.0 * self._scored([member, other], [0.5, 0.5]), 0.0)
             gain[n, j] = pair - bonus - self.bonus[j]
         self.members.append(member)
-        self.sizes.append(size)
         self.alone, self.bonus = np.concatenate([self.alone, own[None]]), np.concatenate([self.bonus, bonus[None]])
         self.gain = gain
 
@@ -148,8 +136,9 @@ class MixtureScores:
         """CRPS per row of the mixture with these weights."""
         return weights @ self.each - np.einsum("i,j,ijr->r", weights, weights, self.gain)
 
-    def best(self, share: np.ndarray) -> np.ndarray:
-        """The weights with the smallest mean CRPS, rows counting by `share`: a convex problem on the simplex."""
+    def best(self) -> np.ndarray:
+        """The weights with the smallest mean CRPS: a convex problem on the simplex."""
+        share = self.share
         each, gain = self.each @ share, self.gain @ share
         both, n = gain + gain.T, len(each)
         found = minimize(
@@ -176,7 +165,7 @@ def _single(parts: Sequence[Distribution], number: int) -> list[Distribution]:
     raise IndexError(number)
 
 
-def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
+def shrunk_weights(scores: MixtureScores) -> np.ndarray:
     """The weights nearest to equal ones that are not clearly worse than the best.
 
     A few hundred rows choose weights by chance, and members that chose their epochs by the same rows look better on
@@ -184,8 +173,7 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
     standard error of the paired difference above the smallest (as in the rule of Breiman, Friedman, Olshen and Stone,
     1984, with equal weights as the simplest model).
     """
-    share = weight / weight.sum()
-    best = scores.best(share)
+    share, best = scores.share, scores.best()
     equal = np.full(len(best), 1.0 / len(best))
     lowest = scores.at(best)
     for step in range(_STEPS, 0, -1):
@@ -218,8 +206,7 @@ def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[st
     scores = MixtureScores([validation])
     for member in members.values():
         scores.add([parts_for(member, validation)])
-    weights = shrunk_weights(scores, validation.weight_or_ones)
-    return dict(zip(members, weights.tolist(), strict=True))
+    return dict(zip(members, shrunk_weights(scores).tolist(), strict=True))
 
 
 def parts_for(member: Member, sample: Sample) -> list[Distribution]:

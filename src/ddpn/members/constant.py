@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.members.member import Member, as_tensor, exposure_unit, in_units, json_to_bytes, row_scale
+from ddpn.members.member import Member, Task, as_tensor, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.networks.heads.start import mean_loss
 from ddpn.sample import Sample, row_count
@@ -34,6 +34,7 @@ class Constant(Member):
     """
 
     label = "constant distribution"
+    is_baseline = True
     likelihood: str
     raw: Tensor
     unit: float
@@ -42,8 +43,8 @@ class Constant(Member):
         self.head = head if head is not None and head.exposure_is_total else None
 
     @classmethod
-    def like(cls, head: Head) -> Self:
-        return cls(head)
+    def like(cls, task: Task) -> Self:
+        return cls(task.head)
 
     def _candidates(self) -> list[Head]:
         if self.head is not None:

@@ -15,8 +15,6 @@ from ddpn.runtime.jobs import Job, Result, Store, Where, run
 
 #: Names of the files of a job beside those of the member, whose names are prefixed.
 _FACTS, _PREFIX = "facts.json", "member/"
-#: The share of its time after which a member ends by itself, before it is ended.
-_OWN_SHARE = 0.8
 
 
 class MemberFits:
@@ -95,12 +93,10 @@ class MemberFits:
                 self._found[name] = self._member(name, member, [result for result in own if result is not None])
 
     def _job(self, name: str, member: Member, number: int | None, clock: Clock | None) -> Job:
-        # By the clock on the wall, which machines share: a job may begin later.
-        end = time.time() + clock.left if clock is not None and clock.has_limit else None
         label = member.label or name
         title = label if number is None else f"{label}, fold {number + 1}"
         identity = [name, type(member).__name__, number, *self._about]
-        return Job(title, fit_member, (member, self.seed, number, end), identity)
+        return Job(title, fit_member, (member, self.seed, number, clock or Clock()), identity)
 
     def _member(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
         """The fitted member, from the files of all of it or of one copy after the other."""
@@ -115,15 +111,13 @@ class MemberFits:
         return CrossFitted(found) if self.folds.are_crossed and not member.fits_copies_together else found[0]
 
 
-def fit_member(folds: Folds, member: Member, seed: int, number: int | None, end: Any) -> dict[str, bytes]:
-    """Fit a member, or the copy of it that leaves out a fold; its files. `end` is when its time is up."""
-    clock = Clock(None if end is None else max(0.0, end - time.time()))
+def fit_member(folds: Folds, member: Member, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
+    """Fit a member, or the copy of it that leaves out a fold, until the clock ends; its files."""
     member = deepcopy(member)  # in this process, another attempt or fold has the same one
-    member.clock = clock.part(_OWN_SHARE * clock.left) if clock.has_limit else None
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, clock.limit():
         warnings.simplefilter("always")
-        found = folds.fit(lambda: member, seed) if number is None else folds.fit_copy(member, number, seed)
+        found = folds.fit(member, seed) if number is None else folds.fit_copy(member, number, seed)
     texts = [str(each.message) for each in caught if not issubclass(each.category, DeprecationWarning | FutureWarning)]
     files = {f"{_PREFIX}{name}": content for name, content in found.state().items()}
     return files | {_FACTS: json_to_bytes({"seconds": time.perf_counter() - started, "warnings": texts})}

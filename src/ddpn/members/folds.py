@@ -14,7 +14,7 @@ weights of networks, is learned from the other rows alone. After calibration no 
 nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,10 +23,14 @@ from torch.distributions import Distribution
 
 from ddpn.members.blending import as_one
 from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.network_options import SMALL_ROWS
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
-from ddpn.tables.splits import FOLDS, fold_numbers
+from ddpn.tables.splits import FOLDS, fold_numbers, held_out_rows
 
 _PREFIX = "copy-"
+#: The share of many rows that is held out where there are no validation rows.
+_HELD_OUT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,7 @@ class Folds:
 
     @classmethod
     def of(cls, train: Sample, validation: Sample | None, seed: int) -> Self:
-        """Validation rows where there are some, else folds at random that keep groups whole.
+        """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups are kept whole.
 
         Parameters
         ----------
@@ -62,6 +66,11 @@ class Folds:
         """
         if validation is not None and len(validation):
             return cls(train, validation)
+        if len(train) > SMALL_ROWS:
+            kept = held_out_rows(len(train), _HELD_OUT, seed, train.group)
+            if kept.any() and not kept.all():
+                return cls(train.rows(~kept), train.rows(kept))
+        _check_divisible(train)
         return cls(train, None, fold_numbers(len(train), FOLDS, seed, train.group))
 
     @property
@@ -71,27 +80,26 @@ class Folds:
 
     @property
     def held_out(self) -> list[Sample]:
-        """The rows that are held out, a sample per copy of a member."""
+        """The rows that are held out, a sample per copy of a member; none where all rows are fitted to."""
         if self.number is None:
-            assert self.validation is not None
-            return [self.validation]
+            return [] if self.validation is None else [self.validation]
         return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
 
-    def fit(self, make: Callable[[], Member], seed: int) -> Member:
+    def fit(self, member: Member, seed: int) -> Member:
         """Fit a member to the training rows, or a copy of it per fold.
 
         Parameters
         ----------
-        make : callable
-            Returns an unfitted member.
+        member : Member
+            The unfitted member.
         seed : int
             Seed of all fits.
         """
         if self.number is None:
-            return make().fit(self.train, self.validation, seed)
+            return member.fit(self.train, self.validation, seed)
         if self.number.max() < 1:
             raise NotApplicableError("it needs two rows, or two groups of rows, to leave one out")
-        return CrossFitted(make().fit_copies(self.train, self.number, seed))
+        return CrossFitted(member.fit_copies(self.train, self.number, seed))
 
     def fit_copy(self, member: Member, number: int, seed: int) -> Member:
         """Fit the copy of an unfitted member that leaves out one fold, as `fit` does.
@@ -107,6 +115,14 @@ class Folds:
         """
         assert self.number is not None
         return member.copied().fit(self.train.rows(self.number != number), None, seed)
+
+
+def _check_divisible(train: Sample) -> None:
+    """Raise an `InputError` where no row can be left out: equal rows count as one, as do rows of one group."""
+    if train.group is None and len(train) < 2:
+        raise InputError("X and y must have at least two different rows, to leave one out, got one sample.")
+    if train.group is not None and len(np.unique(train.group)) < 2:
+        raise InputError("groups must have at least two different values, to leave one out, got one.")
 
 
 def copies_of(member: Member) -> Sequence[Member]:

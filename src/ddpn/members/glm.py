@@ -15,6 +15,7 @@ from ddpn.members.linear import Linear, fit_line
 from ddpn.members.member import (
     Member,
     NotApplicableError,
+    Task,
     arrays_from_bytes,
     arrays_to_bytes,
     exposure_unit,
@@ -27,7 +28,7 @@ from ddpn.networks.heads import Head, make_head
 from ddpn.sample import Sample, row_labels
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 
-_FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "features.safetensors"
+_FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
 class GLM(Member):
@@ -57,6 +58,8 @@ class GLM(Member):
     high: np.ndarray
     unit: float
     _dispersion: str = "linear"
+    #: Whether an optimum to some digits is enough.
+    _is_rough: bool = False
     #: Heads of the other families of a mixture, which censored counts may be fitted better by.
     _others: tuple[Head, ...] = ()
 
@@ -64,11 +67,13 @@ class GLM(Member):
         self.head = make_head("double_poisson") if head is None else head
 
     @classmethod
-    def like(cls, head: Head) -> Self:
+    def like(cls, task: Task) -> Self:
+        head = task.head
         if head.glm_likelihood is None:
             raise NotApplicableError(f'likelihood="{head.name}" has no exact GLM')
         # The total of all rows is an option: such a head has a GLM of its own.
         member = cls(head if head.exposure_is_total else make_head(head.glm_likelihood))
+        member._is_rough = True  # weights are chosen by its scores, for which some digits are enough
         # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
         member._dispersion = "constant" if "nothing" in head.sees else "linear"
         families = getattr(head, "families", ())
@@ -108,7 +113,7 @@ class GLM(Member):
         """
         is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
-        lines = [fit_line(head, inputs, sample, self._dispersion, self.alpha, self.is_rough) for head in heads]
+        lines = [fit_line(head, inputs, sample, self._dispersion, self.alpha, self._is_rough) for head in heads]
         best = 0
         if len(heads) > 1:
             rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
@@ -180,6 +185,7 @@ class PoissonGLM(GLM):
     """
 
     label = "Poisson GLM"
+    is_default = False
     alpha = 1e-4
     max_rows, max_columns = float("inf"), 1000
     is_clipped = False
@@ -188,5 +194,5 @@ class PoissonGLM(GLM):
         super().__init__(make_head("poisson") if head is None else head)
 
     @classmethod
-    def like(cls, head: Head) -> Self:
+    def like(cls, task: Task) -> Self:
         return cls()

@@ -4,6 +4,8 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -13,6 +15,7 @@ from safetensors.numpy import save as save_arrays
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.members.network_options import NetworkOptions
 from ddpn.networks.heads import Head
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DDPNError
@@ -20,7 +23,7 @@ from ddpn.runtime.progress import inner_bar
 from ddpn.sample import Sample
 
 if TYPE_CHECKING:
-    from ddpn.networks.training import RowStream
+    from ddpn.networks.training import RowStream, Runtime
 
 #: Logarithms to base 2: the count from which on rates are rescaled, and the largest count per unit then. Heads clamp
 #: rates at 2^23.
@@ -31,34 +34,66 @@ class NotApplicableError(DDPNError):
     """Raised by `like` or `fit` where a kind of member cannot be used; it is left out with a warning."""
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a member is made for: all that is known before its fit but the rows.
+
+    Parameters
+    ----------
+    head : Head
+        The likelihood of the networks.
+    rows : int
+        How many rows a fit has.
+    clock : Clock
+        The time of the fit: members that can end early, with what they have until then, watch it. Others are ended.
+    stream : RowStream, optional
+        All training rows of a table that is larger than memory; `fit` gets a sample of them.
+    options : NetworkOptions
+        How networks are built and trained, as far as a user has said.
+    runtime : Runtime, optional
+        Where networks are trained.
+    checkpoint : Path, optional
+        A file from which an interrupted training continues.
+    verbose : bool
+        Show progress.
+    """
+
+    head: Head
+    rows: int = 1000
+    clock: Clock = Clock()  # noqa: RUF009
+    stream: "RowStream | None" = None
+    options: NetworkOptions = NetworkOptions()  # noqa: RUF009
+    runtime: "Runtime | None" = None
+    checkpoint: Path | None = None
+    verbose: bool = False
+
+
 class Member(ABC):
     """Fits rows, predicts a distribution per row, and can be saved as files. One subclass per kind, see `MEMBERS`.
 
-    `label` is what tables and reports call it. A subclass needs `fit`, `distribution`, `state` and `from_state`.
+    A subclass needs `fit`, `distribution`, `state` and `from_state`, and a `label` for tables and reports.
     """
 
     label: ClassVar[str] = ""
+    #: Whether it is a part of the default model, `members="auto"`.
+    is_default: ClassVar[bool] = True
+    #: Whether it is there for comparison: it has no weight where there are others.
+    is_baseline: ClassVar[bool] = False
+    #: The name of a smaller member; this one is fitted if that one improved the mixture, and could learn more.
+    larger_than: ClassVar[str | None] = None
     #: Whether the fit was stopped early, with the best result so far kept.
     interrupted: bool = False
-    #: Whether `fit_copies` fits all copies together, so that they cannot be fitted in different processes.
-    fits_copies_together: ClassVar[bool] = False
     #: Whether the fit was still improving when it ended, so that a larger model may learn more.
     is_underfitted: bool = False
-    #: Limits the time of `fit`: members that can end early, with what they have until then, watch it. Others are ended.
-    clock: Clock | None = None
-    #: All training rows of a table that is larger than memory; `fit` gets a sample of them.
-    stream: "RowStream | None" = None
-    #: Whether an optimum to some digits is enough: a part of a mixture that chooses weights by its scores.
-    is_rough: bool = False
 
     @classmethod
-    def like(cls, head: Head) -> Self:
-        """An unfitted member to be mixed with networks that have this head; by default it does not depend on it.
+    def like(cls, task: Task) -> Self:
+        """An unfitted member for a task; by default it does not depend on it.
 
         Parameters
         ----------
-        head : Head
-            The head of the networks.
+        task : Task
+            The likelihood, the time, and what else is known. A `NotApplicableError` says that there is no such member.
         """
         return cls()
 
@@ -144,10 +179,12 @@ class Member(ABC):
         left : int
             How many copies are still to be fitted, among which the time is divided where that is limited.
         """
-        copy = deepcopy(self)
-        if self.clock is not None and self.clock.has_limit:
-            copy.clock = self.clock.part(self.clock.left / left)
-        return copy
+        return deepcopy(self)
+
+    @property
+    def fits_copies_together(self) -> bool:
+        """Whether `fit_copies` fits all copies at once, so that they cannot be fitted in different processes."""
+        return type(self).fit_copies is not Member.fit_copies
 
     def parts(self, X: Any, exposure: np.ndarray | None = None) -> list[Distribution]:
         """The distributions of `distribution`, as one stack per part of a member that is a mixture of several.

@@ -23,6 +23,16 @@ WIDE, _WIDE_BATCH = 500, 128
 FULL_BATCH_ROWS = 128
 #: Up to so many rows, hidden="auto" has small networks.
 SMALL_ROWS = 5000
+#: In a mixture, steps of the networks: for few rows, and for more.
+_STEPS = 500, 2000
+#: Widths and steps of the large networks: for few rows, and for more. A narrow first layer keeps a few sums of all
+#: inputs, and finds thresholds in such sums.
+_LARGE = ((128, 128), 2000), ((32, 128, 128, 64), 10_000)
+#: The share of all epochs without a better score after which a network of a mixture has stopped.
+_PATIENCE = 0.15
+#: A weaker weight decay than the default is better on some tables and worse on others: networks have one, large
+#: networks the other.
+_WEAK_DECAY = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +152,34 @@ def _checked_widths(hidden: Any) -> tuple[int, ...]:
         must = 'be "auto" or the widths of layers, such as (128, 64)'
         raise ConfigError(argument="hidden", must=must, got=repr(hidden))
     return tuple(check_integer("a width in hidden", width, 1) for width in hidden)
+
+
+def small_options(options: NetworkOptions, rows: int) -> NetworkOptions:
+    """Those of the networks of a mixture on so many rows, as far as a user has not set them: a short training."""
+    found = _with_steps(options, rows, _STEPS[rows > SMALL_ROWS])
+    return _with_weak_decay(found) if rows > SMALL_ROWS else found
+
+
+def large_options(options: NetworkOptions, rows: int) -> NetworkOptions:
+    """Those of the large networks of a mixture on so many rows."""
+    widths, steps = _LARGE[rows > SMALL_ROWS]
+    found = replace(_with_steps(options, rows, steps), numeric="steps", hidden=widths)
+    return _with_weak_decay(found) if rows <= SMALL_ROWS else found
+
+
+def _with_weak_decay(options: NetworkOptions) -> NetworkOptions:
+    is_default = options.weight_decay == NetworkOptions().weight_decay
+    return replace(options, weight_decay=_WEAK_DECAY) if is_default else options
+
+
+def _with_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
+    """The options with about so many steps, unless the number of epochs is given."""
+    if options.epochs != "auto":
+        return options
+    size = auto_batch_size(rows) if options.batch_size == "auto" else int(options.batch_size)
+    epochs = int(np.clip(steps * size // rows, 5, 300))
+    patience = max(3, round(_PATIENCE * epochs)) if options.patience is None else options.patience
+    return replace(options, batch_size=size, epochs=epochs, patience=patience)
 
 
 def auto_widths(rows: int) -> tuple[int, ...]:

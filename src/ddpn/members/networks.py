@@ -13,14 +13,15 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.members.member import Member, exposure_unit, json_to_bytes, row_scale
-from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
+from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, json_to_bytes, row_scale
+from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric, large_options, small_options
 from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.networks.backbones import MLP, Identity
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
+from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import BLOCK, Sample
@@ -29,21 +30,12 @@ from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, content_folds, h
 from ddpn.tables.encoding.screening import screened
 from ddpn.tables.splits import FOLDS, fold_numbers
 
-_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
+_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
 _LATE = 0.6
 #: Rows that are predicted together, whose hidden units stay in cache, and what their number is a multiple of: a product
 #: with a single row would be summed in another order.
 _ROWS, _MULTIPLE = 1024, 8
-
-
-class Trained(NamedTuple):
-    """Networks after a training, the encoder of their inputs, and which of these are used (None for all)."""
-
-    encoder: FeatureEncoder
-    chosen: np.ndarray | None
-    model: CountModel
-    history: History
 
 
 class Encoded(NamedTuple):
@@ -79,13 +71,14 @@ class Networks(Member):
         A file from which an interrupted training continues.
     verbose : bool
         Show progress.
+    clock : Clock
+        Training ends with it, with the best networks so far.
     stream : RowStream, optional
         Training rows of a table that is larger than memory. The rows of `fit` are a sample of it, which the encoder is
         fitted to; the networks are trained on the stream.
     """
 
     label = "networks"
-    fits_copies_together = True
     encoder: FeatureEncoder
     chosen: np.ndarray | None
     model: CountModel
@@ -100,16 +93,19 @@ class Networks(Member):
         runtime: Runtime | None = None,
         checkpoint: Path | None = None,
         verbose: bool = False,
+        clock: Clock = Clock(),  # noqa: B008
         stream: RowStream | None = None,
     ) -> None:
         self.head = make_head(DEFAULT_LIKELIHOOD) if head is None else head
         self.options, self.seeds = options, seeds
         self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
-        self.stream = stream
+        self.clock, self.stream = clock, stream
 
     @classmethod
-    def like(cls, head: Head) -> Self:
-        return cls(head)
+    def like(cls, task: Task) -> Self:
+        # The longest training continues where it was interrupted; the others take seconds.
+        checkpoint = None if _can_be_large(task) else task.checkpoint
+        return cls(task.head, small_options(task.options, task.rows), checkpoint=checkpoint, **_run(task))
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -121,12 +117,14 @@ class Networks(Member):
         seeds = self.seeds or _drawn_seeds(seed, self.options.members)
         numeric, config = self._numeric(used), self._config(used, seeds)
         if self.stream is None:
-            trained = self._train(self._encode(numeric, used, validation, seed), used, config)
+            rows = self._encode(numeric, used, validation, seed)
         else:
             chunk, config = stream_schedule(config, len(self.stream), self.stream.most_passes)
             self.n_rows = len(self.stream)
-            trained = self._train(self._streamed(numeric, used, validation, chunk), used, config)
-        return self._keep(trained)
+            rows = self._streamed(numeric, used, validation, chunk)
+        model = self._build(rows.width, config.members)
+        model.reset(config.seeds, self._start(used))
+        return self._keep(rows, model, self._run(model, rows.train, rows.validation, config))
 
     @torch.inference_mode(False)
     def fit_copies(self, train: Sample, fold: np.ndarray, seed: int) -> "list[Networks]":
@@ -155,7 +153,7 @@ class Networks(Member):
         """The networks of one copy, out of those that were trained together."""
         part = self._build(encoded.width, own.stop - own.start)
         take_networks(model, own, part)
-        return self.copied()._keep(Trained(encoded.encoder, encoded.chosen, part, history.of(own)))
+        return self.copied()._keep(encoded, part, history.of(own))
 
     def _set_rows(self, train: Sample, rows: int) -> None:
         """Remember what the networks are fitted to: as many rows, exposures of this size."""
@@ -169,12 +167,12 @@ class Networks(Member):
     def _config(self, train: Sample, seeds: tuple[int, ...]) -> TrainingConfig:
         return self.options.config(self.n_rows, seeds, self.head.validation_score, np.shape(train.X)[1])
 
-    def _keep(self, trained: Trained) -> Self:
-        if not trained.history.epochs:
+    def _keep(self, rows: Encoded, model: CountModel, history: History) -> Self:
+        if not history.epochs:
             raise KeyboardInterrupt  # nothing was learned that could be kept
         # Predictions are made in float64: the same for a row alone and among others.
-        self.encoder, self.chosen, self.history = trained.encoder, trained.chosen, trained.history
-        self.model = trained.model.double().cpu().eval()
+        self.encoder, self.chosen, self.history = rows.encoder, rows.chosen, history
+        self.model = model.double().cpu().eval()
         return self
 
     @property
@@ -256,12 +254,6 @@ class Networks(Member):
             exposure=None if exposure is None else exposure.float(),
         )
 
-    def _train(self, rows: Encoded, sample: Sample, config: TrainingConfig) -> Trained:
-        """Networks from fresh weights; they start at the distribution of a sample of the rows."""
-        model = self._build(rows.width, config.members)
-        model.reset(config.seeds, self._start(sample))
-        return Trained(rows.encoder, rows.chosen, model, self._run(model, rows.train, rows.validation, config))
-
     def _start(self, sample: Sample) -> Tensor | None:
         """The head's fit without features."""
         if not self.options.start:
@@ -274,7 +266,15 @@ class Networks(Member):
     ) -> History:
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": self.checkpoint}
-        return fit(model, rows, validation, config, **options, clock=self.clock, title=f"Training {self.label}")
+        return fit(
+            model,
+            rows,
+            validation,
+            config,
+            **options,
+            clock=self.clock,
+            title=f"Training {self.label}",
+        )
 
     def _build(self, n_in: int, members: int) -> CountModel:
         widths, activation = self.options.widths, self.options.activation
@@ -321,7 +321,7 @@ class Networks(Member):
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
         known = json.loads(files[_FACTS])
         member = cls(make_head(known["head"]["name"], **known["head"]["options"]), NetworkOptions(**known["options"]))
-        member.unit, member.n_rows = known["unit"], known["rows"]
+        member.unit, member.n_rows = float(known["unit"]), known["rows"]
         member.history = History(**known["history"])
         try:
             weights = load_tensors(files[_WEIGHTS])
@@ -346,6 +346,30 @@ class Networks(Member):
             "epochs": len(self.history.epochs),
             "best_epochs": self.history.best_epoch,
         }
+
+
+class LargeNetworks(Networks):
+    """Networks that are larger and trained longer than the default ones, for what these cannot learn in their time."""
+
+    label = "large networks"
+    larger_than = "networks"
+
+    @classmethod
+    def like(cls, task: Task) -> Self:
+        if not _can_be_large(task):
+            raise NotApplicableError("the networks have a size, an encoding or a number of epochs that was given")
+        return cls(task.head, large_options(task.options, task.rows), checkpoint=task.checkpoint, **_run(task))
+
+
+def _can_be_large(task: Task) -> bool:
+    """Whether there can be large networks: of counts, and as nobody has said how large networks are."""
+    default = NetworkOptions()
+    own = any(getattr(task.options, name) != getattr(default, name) for name in ("hidden", "numeric", "epochs"))
+    return task.head.is_count and not own
+
+
+def _run(task: Task) -> dict[str, Any]:
+    return {"runtime": task.runtime, "verbose": task.verbose, "clock": task.clock, "stream": task.stream}
 
 
 def _drawn_seeds(seed: int, number: int) -> tuple[int, ...]:

@@ -3,17 +3,20 @@
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import torch
 
+from ddpn.members import MEMBERS
 from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
 from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.folds import Folds, copies_of
-from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.member import Member, NotApplicableError, Task
+from ddpn.members.networks import Networks
 from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import PreparedTable
@@ -40,16 +43,80 @@ Elsewhere = Callable[[Folds, int], MemberFits]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A member to fit; `make` returns it unfitted.
+    """A member to fit; `make` returns it unfitted, given its time.
 
-    One that is a `baseline` has no weight where there are others. One that is `expensive` is fitted only if the one
-    before it improved the mixture, and was still improving when it ended.
+    One that is a `baseline` has no weight where there are others. One that is `larger_than` another is fitted only if
+    that one improved the mixture, and was still improving when it ended.
     """
 
     name: str
-    make: Callable[[], Member]
+    make: Callable[[Clock], Member]
     baseline: bool = False
-    expensive: bool = False
+    larger_than: str | None = None
+
+    @classmethod
+    def of(cls, name: str, task: Task) -> Self:
+        """The candidate of a name in `MEMBERS`.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        task : Task
+            What it is made for, but for the time.
+        """
+        kind = MEMBERS[name]
+        return cls(name, lambda clock: kind.like(replace(task, clock=clock)), kind.is_baseline, kind.larger_than)
+
+    @property
+    def applies(self) -> bool:
+        """Whether there is such a member for the task."""
+        try:
+            self.make(Clock())
+        except NotApplicableError:
+            return False
+        return True
+
+
+def default_candidates(task: Task, others: Sequence[str] = ()) -> list[Candidate]:
+    """What `members="auto"` fits, in the order of `MEMBERS`; with a likelihood of no counts, networks alone.
+
+    Parameters
+    ----------
+    task : Task
+        What they are made for.
+    others : sequence of str
+        Names of further members, which are fitted before the networks.
+    """
+    kinds = {name: MEMBERS[name] for name in MEMBERS}
+    names = [
+        name
+        for name, kind in kinds.items()
+        if kind.is_default and (task.head.is_count or kind.is_baseline or issubclass(kind, Networks))
+    ]
+    further = [name for name in others if name not in names]
+    first = next(place for place, name in enumerate([*names, ""]) if not name or issubclass(kinds[name], Networks))
+    found = [Candidate.of(name, task) for name in [*names[:first], *further, *names[first:]]]
+    return [candidate for candidate in found if candidate.applies]
+
+
+def chosen_candidates(task: Task, names: Sequence[str]) -> list[Candidate]:
+    """The candidates of these names, in this order, all of which have a weight; an error for one that cannot be fitted.
+
+    Parameters
+    ----------
+    task : Task
+        What they are made for.
+    names : sequence of str
+        Names in `ddpn.members.MEMBERS`.
+    """
+    found = [replace(Candidate.of(name, task), baseline=False, larger_than=None) for name in names]
+    for candidate in found:
+        if not candidate.applies:
+            raise ConfigError(
+                f"The member {candidate.name!r} cannot be fitted with this likelihood and these options of networks."
+            )
+    return found
 
 
 @dataclass
@@ -73,8 +140,8 @@ class Portfolio:
         What was fitted, its weights and how long it took, by name.
     left_out : dict
         Why candidates are not part of the model, by name.
-    folds : Folds
-        The rows that members were fitted to, and those that were held out.
+    folds, seed : Folds, int
+        The rows that members were fitted to, and those that were held out; the seed of the fits.
     crps : float
         That of the mixture so far on held-out rows.
     interrupted : bool
@@ -92,17 +159,17 @@ class Portfolio:
     crps: float = float("inf")
     interrupted: bool = False
     folds: Folds = field(init=False)
+    seed: int = field(init=False)
     _fits: MemberFits | None = None
+    _could_learn_more: list[str] = field(default_factory=list)
 
-    def fit(self, train: Sample, validation: Sample | None, seed: int) -> "Portfolio":
+    def fit(self, folds: Folds, seed: int) -> Self:
         """Fit until there is no time left, or a further member is not expected to improve the mixture.
 
         Parameters
         ----------
-        train : Sample
-            Training rows.
-        validation : Sample or None
-            Rows that choose weights. Without them members are cross-fitted, and the training rows choose.
+        folds : Folds
+            Rows to fit members to, and held-out rows that choose weights; without any, one candidate is all there is.
         seed : int
             Seed of all fits.
 
@@ -110,43 +177,43 @@ class Portfolio:
         -------
         self
         """
-        if validation is not None:
-            train = self._affordable(train, seed)
-        train, validation = _read_once(train, validation)
-        self.folds = Folds.of(train, validation, seed)
+        self.folds, self.seed = _read_once(self._affordable(folds, seed)), seed
         self._fits = None if self.elsewhere is None else self.elsewhere(self.folds, seed)
-        blocks = self._scored_rows(seed)
-        scores, weight = MixtureScores(blocks), np.concatenate([block.weight_or_ones for block in blocks])
-        goes_on = True
+        is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
+        scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
         for place, candidate in enumerate(self.candidates):
             is_last = place == len(self.candidates) - 1
-            is_enough = self.clock.left < _LEAST or (candidate.expensive and not goes_on)
-            if self.interrupted or (self.members and is_enough):
+            if self.interrupted or (self.members and self.clock.left < _LEAST):
                 break
+            if self.members and candidate.larger_than not in (None, *self._could_learn_more):
+                continue
             self.on_step(self._line(candidate))
             member = self._fitted(candidate, seed, is_last)
             if member is None:
-                goes_on = False
                 continue
             self.members[candidate.name] = member
-            if candidate.baseline:
+            if candidate.baseline or not is_weighed:
                 continue
             before = self.crps
-            if not self._weigh(candidate, member, scores, weight):
+            if not self._weigh(candidate, member, scores):
                 break
-            goes_on = member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before
+            if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
+                self._could_learn_more.append(candidate.name)
         if not self.members:
             raise KeyboardInterrupt if self.interrupted else TimeLimitError(self._nothing_fitted())
-        weights = self.weights or dict.fromkeys(self.members, 1.0 / len(self.members))
-        self.weights = dict.fromkeys(self.members, 0.0) | weights
+        mixed = [name for name in self.members if not self._is_baseline(name)] or list(self.members)
+        self.weights = dict.fromkeys(self.members, 0.0) | (self.weights or dict.fromkeys(mixed, 1.0 / len(mixed)))
         return self
+
+    def _is_baseline(self, name: str) -> bool:
+        return any(candidate.baseline for candidate in self.candidates if candidate.name == name)
 
     def _nothing_fitted(self) -> str:
         reasons = "; ".join(f"{name}: {why}" for name, why in self.left_out.items())
         return f"no model could be fitted in this time ({reasons})" if reasons else "no model could be fitted"
 
     def _line(self, candidate: Candidate) -> str:
-        label = candidate.make().label or candidate.name
+        label = candidate.make(self.clock).label or candidate.name
         known = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
         return f"Fitting {label}{known}"
 
@@ -155,18 +222,12 @@ class Portfolio:
         if candidate.baseline:
             clock = Clock()  # takes no time, and is what there is when nothing else could be fitted
         started = time.monotonic()
-
-        def make() -> Member:
-            member = candidate.make()
-            member.clock = clock.part(_OWN_SHARE * clock.left) if clock.has_limit else None
-            return member
-
         try:
             with clock.limit():
                 if self._fits is not None and not candidate.baseline:
                     member = self._fitted_elsewhere(self._fits, candidate, clock)
                 else:
-                    member = self.folds.fit(make, seed)
+                    member = self.folds.fit(candidate.make(_own_part(clock)), seed)
         except (NotApplicableError, TimeLimitError) as error:
             self.left_out[candidate.name] = str(error)
             return None
@@ -181,10 +242,11 @@ class Portfolio:
 
     def _fitted_elsewhere(self, fits: MemberFits, candidate: Candidate, clock: Clock) -> Member:
         """A member that was fitted as a job, together with all candidates that are fitted in any case."""
-        wave = {c.name: c.make() for c in self.candidates if c is candidate or not (c.expensive or c.baseline)}
+        others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
+        wave = {each.name: each.make(_own_part(clock)) for each in others}
         return fits.fitted(candidate.name, wave, clock)
 
-    def _weigh(self, candidate: Candidate, member: Member, scores: MixtureScores, weight: np.ndarray) -> bool:
+    def _weigh(self, candidate: Candidate, member: Member, scores: MixtureScores) -> bool:
         """Choose the weights of all members so far; False where there is no time to score the new one."""
         try:
             with single_thread(), torch.no_grad(), self.clock.limit():
@@ -203,23 +265,26 @@ class Portfolio:
                 self.weights = {candidate.name: 1.0}  # alone, it needs no score
             return False
         mixed = [c.name for c in self.candidates if c.name in self.members and not c.baseline]
-        chosen = shrunk_weights(scores, weight)
+        chosen = shrunk_weights(scores)
         self.weights = dict(zip(mixed, chosen.tolist(), strict=True))
-        self.crps = float(np.average(scores.at(chosen), weights=weight))
+        self.crps = float(scores.share @ scores.at(chosen))
         return True
 
-    def _affordable(self, train: Sample, seed: int) -> Sample:
-        """As many training rows as there is time to fit to."""
+    def _affordable(self, folds: Folds, seed: int) -> Folds:
+        """As many training rows as there is time to fit to, where others are held out."""
+        if folds.validation is None:
+            return folds
+        train = folds.train
         shape = tuple(getattr(train.X, "shape", ()))
         columns = max(_COLUMNS, *shape[1:2])
         most = max(_SCORED_ROWS, int(min(_FITTED_PER_SECOND * self.clock.left * _COLUMNS / columns, len(train))))
         if len(train) <= most:
-            return train
+            return folds
         text = f"Fitted to about {most:,} of {len(train):,} training rows, because the time budget is short."
         warnings.warn(text, UserWarning, stacklevel=5)  # where a user calls `fit` of an estimator
-        return train.rows(held_out_rows(len(train), most / len(train), seed, train.group))
+        return replace(folds, train=train.rows(held_out_rows(len(train), most / len(train), seed, train.group)))
 
-    def _scored_rows(self, seed: int) -> list[Any]:
+    def _scored_rows(self, seed: int) -> list[Sample]:
         """The held-out rows that weights are chosen by, a sample per copy of a member."""
         blocks = self.folds.held_out
         rows = sum(map(len, blocks))
@@ -232,9 +297,14 @@ class Portfolio:
         return [block.rows(index) for block, index in zip(blocks, drawn, strict=True)]
 
 
-def _read_once(train: Sample, validation: Sample | None) -> tuple[Sample, Sample | None]:
+def _own_part(clock: Clock) -> Clock:
+    """The time after which a member should end by itself, before it is ended."""
+    return clock.part(_OWN_SHARE * clock.left)
+
+
+def _read_once(folds: Folds) -> Folds:
     """The same rows with their columns read and checked, which every member and fold would do again."""
-    if validation is None:
-        return train.replace(X=PreparedTable.of_all(train.X)[0]), None
-    tables = PreparedTable.of_all(train.X, validation.X)
-    return train.replace(X=tables[0]), validation.replace(X=tables[1])
+    if folds.validation is None:
+        return replace(folds, train=folds.train.replace(X=PreparedTable.of_all(folds.train.X)[0]))
+    train, validation = PreparedTable.of_all(folds.train.X, folds.validation.X)
+    return replace(folds, train=folds.train.replace(X=train), validation=folds.validation.replace(X=validation))

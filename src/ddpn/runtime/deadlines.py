@@ -63,6 +63,18 @@ class Clock:
         self.started = time.monotonic() if started is None else started
         self.end = float("inf") if seconds is None else self.started + seconds
 
+    def __getstate__(self) -> dict[str, float]:
+        # By the clock on the wall, which processes and machines share.
+        now = time.monotonic() - time.time()
+        return {"started": self.started - now, "end": self.end - now}
+
+    def __setstate__(self, state: dict[str, float]) -> None:
+        now = time.monotonic() - time.time()
+        self.started, self.end = state["started"] + now, state["end"] + now
+
+    def __deepcopy__(self, memo: Any) -> "Clock":
+        return self  # what uses a clock never changes it
+
     @property
     def left(self) -> float:
         """Seconds that are left; 0 when the time is up."""

@@ -21,7 +21,7 @@ from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
-from ddpn.members.member import NotApplicableError
+from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.durations import format_duration
@@ -81,13 +81,11 @@ def fit(
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
-    if budget.for_fits is not None:
-        model.set_params(time_budget=budget.for_fits)
     on_step = _with_time(on_step, budget.clock)
     with kept_warnings() as kept:
         with progress_bar("Fitting", None, verbose, clock=budget.clock):
-            missing = ["training"] if train_model(model, prepared, checkpoint, on_step) else []
-            folds = held_out_folds(model, prepared)
+            folds = train_model(model, prepared, checkpoint, on_step, Clock(budget.for_fits))
+            missing = ["training"] if model.interrupted_ else []
             missing += ["comparisons"] if _add_comparisons(model, prepared, folds, budget, on_step) else []
         interrupts = interrupts or Interrupts()
         interrupts.hold()
@@ -251,36 +249,34 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
 
 
 def train_model(
-    model: NetworkRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]
-) -> bool:
-    """Fit the model; returns whether it was interrupted, with something to keep."""
+    model: NetworkRegressor,
+    prepared: Prepared,
+    checkpoint: Path | None,
+    on_step: Callable[[str], None],
+    clock: Clock = Clock(),  # noqa: B008
+) -> Folds:
+    """Fit the members of the model; `interrupted_` says whether Ctrl-C ended that, with something to keep.
+
+    Returns the rows that members were fitted to, and those that choose weights and calibrate.
+    """
     train, validation = prepared.train, prepared.validation
-    counts = prepared.plan.count_range
-    held_out = {"X_val": validation.X, "y_val": validation.y, "sample_weight_val": validation.weight}
-    held_out |= {f"{name}_val": value for name, value in counts.arguments(validation).items()}
     if is_cross_fitted(prepared):
-        train, held_out = prepared.known, {}
+        train, validation = prepared.known, validation.rows(slice(0, 0))
     on_step("Training")
-    model.on_step, model.stream = on_step, prepared.stream
-    if isinstance(model, CountRegressor):
-        model.calibrates = False
+    counts, known = prepared.plan.count_range, validation if len(validation) else None
     try:
-        given = counts.arguments(train) | (held_out if len(validation) else {})
-        if train.group is not None:
-            given["groups"] = train.group
-        model.fit(train.X, train.y, train.weight, **given)
+        folds = model.fit_members(train, known, counts, clock, on_step, prepared.stream).folds
     except KeyboardInterrupt:
-        if not hasattr(model, "predictor_"):
-            if checkpoint is not None:
-                checkpoint.unlink(missing_ok=True)
-            raise
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
+        raise
+    if model.interrupted_:
         on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
-    model.stream = None
     model.set_params(checkpoint=None, verbose=False, n_jobs=None)
     if isinstance(model, CountRegressor):
         model.set_params(time_budget=None)
-    return model.interrupted_
+    return folds
 
 
 def is_cross_fitted(prepared: Prepared) -> bool:
@@ -289,14 +285,6 @@ def is_cross_fitted(prepared: Prepared) -> bool:
     at_random = plan.split_column is None and plan.time is None
     is_small = at_random and len(prepared.known) <= SMALL_ROWS
     return plan.members == "auto" and (is_small or not len(prepared.validation))
-
-
-def held_out_folds(model: NetworkRegressor, prepared: Prepared) -> Folds:
-    """The rows that members were fitted to, and those that choose weights and calibrate."""
-    if isinstance(model, CountRegressor) and model.folds_ is not None:
-        folds, model.folds_ = model.folds_, None
-        return folds
-    return Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
 
 
 def _add_comparisons(
@@ -322,7 +310,8 @@ def _add_comparisons(
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
                 with budget.for_comparison.limit():
-                    member = folds.fit(lambda kind=kind: kind.like(model.head_), prepared.plan.seed)  # type: ignore[misc]
+                    task = Task(model.head_, len(folds.train), budget.for_comparison)
+                    member = folds.fit(kind.like(task), prepared.plan.seed)
         except (NotApplicableError, TimeLimitError) as error:
             warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
             continue

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.analysis.member_names import member_named
-from ddpn.members import MEMBERS
+from ddpn.members import mixable
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
 from ddpn.networks.heads.likelihoods import TOTALS
@@ -22,9 +22,8 @@ SHARES = (0.7, 0.1, 0.2)
 MIXED = ("glm",)
 #: What a model is compared with by default, beside each of its own members.
 BASELINES = ("constant", "poisson_glm", "trees")
-#: What a portfolio fits without being asked to.
+#: The member whose number `members` may be.
 NETWORKS = "networks"
-CANDIDATES = ("constant", "trees", "glm", NETWORKS, "large_networks")
 #: The shortest time budget.
 MIN_SECONDS = 10
 #: Whether distributions are recalibrated on validation rows.
@@ -114,7 +113,7 @@ class Plan:
         self._check_calibration()
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
             for kind in given:
-                check_choice(name, kind, [known for known in MEMBERS if known != "networks"])
+                check_choice(name, kind, mixable())
         if self.only is not None:
             member_named(self.only)
         self._check_model()

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.analysis.member_names import member_named
-from ddpn.members import MEMBERS
+from ddpn.members import mixable
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number
 
 _COLUMNS, _RANGE, _MODEL = "Columns of the table", "Range of the counts", "Model"
 _EVALUATION = "Split, comparison and calibration"
-_MIXED = ", ".join(name for name in MEMBERS if name != "networks")
+_MIXED = ", ".join(mixable())
 #: Commands that have an option.
 _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.explanations import Explanation, Importances
+from ddpn.analysis.leaderboard import NETWORKS
 from ddpn.analysis.report import findings, grids, page
 from ddpn.analysis.report.evidence import LEVEL, MAX_ROWS, Evidence
 from ddpn.analysis.report.explaining import effects_section
@@ -13,7 +14,6 @@ from ddpn.analysis.report.groups import Group, driving_groups, uncertainty_sente
 from ddpn.analysis.report.numbers import percent, plural
 from ddpn.analysis.report.training import reproduction, training_figures, training_sentences
 from ddpn.analysis.verdict import verdict
-from ddpn.estimators.fitting import NETWORKS
 from ddpn.members.folds import copies_of
 
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."

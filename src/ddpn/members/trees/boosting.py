@@ -1,12 +1,11 @@
 """Boosting with LightGBM: boosters that are grown round by round, all folds in step."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.members.trees.model_text import arrays_of, some_trees, text_of
-from ddpn.members.trees.saved import arrays_to_file, file_to_arrays
+from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, Fold, TreeRows, columns_of, least_in_leaf
 from ddpn.runtime.deadlines import Clock
 
@@ -14,17 +13,15 @@ from ddpn.runtime.deadlines import Clock
 Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 #: A clock without an end.
 UNLIMITED = Clock()
-_FILE = "trees.safetensors"
 _QUIET = {"verbosity": -1}
-#: Up to so many columns, trees choose from all of them.
-_FEW_COLUMNS = 7
+#: Up to so many columns, trees choose from all of them; of more, those of a mean from this share.
+_FEW_COLUMNS, _COLUMN_SHARE = 7, 0.7
 
 
 class Settings(NamedTuple):
     """How trees are boosted.
 
-    Leaves per tree, learning rate, rounds at most, rounds without gain before the end, seed, and the share of the
-    columns that trees of the mean choose from, where the library can draw them.
+    Leaves per tree, learning rate, rounds at most, rounds without gain before the end, and seed.
     """
 
     leaves: int = 31
@@ -32,60 +29,6 @@ class Settings(NamedTuple):
     rounds: int = 1500
     patience: int = 20
     seed: int = 0
-    share: float = 0.7
-
-
-class Booster:
-    """A fitted sum of trees, without the rows they were fitted to.
-
-    Parameters
-    ----------
-    text : str
-        The trees as LightGBM writes them; "" for none.
-    chosen : array of int or None
-        The columns of the matrix that it takes; None for all.
-    """
-
-    def __init__(self, text: str, chosen: np.ndarray | None) -> None:
-        import lightgbm
-
-        self._text, self.chosen = text, chosen
-        self._booster = lightgbm.Booster(model_str=text) if text else None
-        self.rounds = 0 if self._booster is None else self._booster.num_trees()
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, np.ndarray], chosen: np.ndarray | None, columns: int) -> Self:
-        """The inverse of `arrays`, for trees that read so many columns."""
-        return cls(text_of(arrays, columns) if len(arrays["leaves"]) else "", chosen)
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The trees as arrays, see `arrays_of`."""
-        return arrays_of(self._text)
-
-    def raw(self, matrix: np.ndarray) -> np.ndarray:
-        """The sum of the trees for every row of the whole matrix; for a mean, the logarithm of the rate."""
-        if self._booster is None or not len(matrix):
-            return np.zeros(len(matrix))
-        return np.asarray(self._booster.predict(columns_of(matrix, self.chosen), raw_score=True))
-
-    def split(self, groups: np.ndarray) -> "list[Booster]":
-        """The stumps by the group, 0, 1, ..., of the column that they split; the sum of all is the whole."""
-        arrays = self.arrays
-        own = groups if self.chosen is None else groups[self.chosen]
-        group = np.zeros(len(arrays["leaves"]), dtype=np.int64)
-        group[arrays["leaves"] == 2] = own[arrays["split_feature"]]  # a tree without a split is a constant
-        parts = [some_trees(arrays, group == number) for number in range(int(groups.max()) + 1)]
-        return [Booster.of_arrays(part, self.chosen, len(own)) for part in parts]
-
-    def contributions(self, matrix: np.ndarray) -> np.ndarray:
-        """SHAP values of the sum, one column per column of the matrix."""
-        values = np.zeros(matrix.shape)
-        if self._booster is not None and len(matrix):
-            # The last column is the expected value.
-            found = np.asarray(self._booster.predict(columns_of(matrix, self.chosen), pred_contrib=True))
-            values[:, slice(None) if self.chosen is None else self.chosen] = found[:, :-1]
-        return values
 
 
 class FoldData:
@@ -158,7 +101,7 @@ class Growing:
             "learning_rate": settings.rate,
             "max_delta_step": longest,
             "min_data_in_leaf": least_in_leaf(len(self.inner)),
-            **_columns_for(len(rows.rate), self.columns, 1.0 if own else settings.share),
+            **_columns_for(len(rows.rate), self.columns, 1.0 if own else _COLUMN_SHARE),
             "seed": settings.seed + fold,
             "deterministic": True,
             "force_row_wise": True,
@@ -227,66 +170,34 @@ class Growing:
         return np.asarray(self._booster.predict(inputs, num_iteration=rounds, raw_score=True))
 
 
-class MeanFit:
-    """Poisson boosting of a rate, one booster per fold, each of which predicts the rows it was not fitted to.
+def best_round(
+    step: Callable[[int], float],
+    settings: Settings,
+    clock: Clock = UNLIMITED,
+    lowest: float = np.inf,
+    keep: Callable[[], object] = lambda: None,
+) -> int:
+    """Boost until the loss falls no more; returns the number of the best round, 0 if none was better than before.
 
-    All folds grow together and end where the sum of their held-out losses is smallest: one number of rounds that all
-    rows choose is less noisy than one per fold, and no fold sees its own rows alone.
+    Parameters
+    ----------
+    step : callable
+        Does a round, given by its number from 1, and returns the out-of-fold loss; NaN or infinity ends the boosting.
+    settings : Settings
+        Rounds at most, and rounds without gain before the end.
+    clock : Clock
+        Boosting ends with it.
+    lowest : float
+        The loss before the first round.
+    keep : callable
+        Called after each round that is better than all before it.
     """
-
-    def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
-        self.rows, self.settings = rows, settings
-        self._data = FoldData(rows) if data is None else data
-        self._growing: list[Growing] = []
-        self._best = 0
-
-    def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
-        """Boost the first so many folds until the clock ends; what is there already is continued."""
-        self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
-        shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
-        best, self._best = np.inf, 0
-        for done in range(1, self.settings.rounds + 1):
-            for growing in self._growing:
-                if len(growing.curve) < done:
-                    growing.grow()
-                    growing.curve.append(growing.loss)
-            total = sum(share * growing.curve[done - 1] for share, growing in zip(shares, self._growing, strict=True))
-            if total < best:
-                best, self._best = total, done
-            finished = all(growing.is_finished for growing in self._growing)
-            if finished or done - self._best >= self.settings.patience or not clock.left:
-                break
-
-    def boosters(self) -> list[Booster]:
-        """The boosters of the folds that were run, at their best rounds."""
-        return [growing.booster(self._best) for growing in self._growing]
-
-    def whole(self, part: Fold) -> Booster:
-        """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
-        growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
-        while growing.rounds < self._best and not growing.is_finished:
-            growing.grow()
-        return growing.booster(self._best)
-
-    def held_out(self, folds: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the first so many folds, and the log rates that their boosters predict for them."""
-        some = self._growing[:folds]
-        raw = [growing.predicted(self.rows.matrix[growing.outer], self._best) for growing in some]
-        return np.concatenate([growing.outer for growing in some]), np.concatenate(raw)
-
-    def losses(self, folds: int) -> np.ndarray:
-        """Weighted Poisson losses of the held-out rows of the first so many folds, in the order of the folds."""
-        rows, raw = self.held_out(folds)
-        return self.rows.weight[rows] * (np.exp(raw) - self.rows.rate[rows] * raw)
-
-
-def boosters_to_files(boosters: Sequence[Booster]) -> dict[str, bytes]:
-    """Boosters as files; no pickle."""
-    return {_FILE: arrays_to_file([booster.arrays for booster in boosters])}
-
-
-def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
-    """The inverse, with the columns that each booster chose and how many it reads; raises an `InputError`."""
-    found = file_to_arrays(files[_FILE], _FILE, columns)
-    both = zip(found, chosen, columns, strict=True)
-    return [Booster.of_arrays(arrays, known, number) for arrays, known, number in both]
+    best = 0
+    for done in range(1, settings.rounds + 1):
+        loss = step(done)
+        if loss < lowest:
+            lowest, best = loss, done
+            keep()
+        if not np.isfinite(loss) or done - best >= settings.patience or not clock.left:
+            break
+    return best

@@ -1,15 +1,12 @@
-"""The mean of boosted trees: a booster per fold, with what `ddpn.members.trees.choice` finds best."""
+"""The mean of boosted trees: a booster per fold, with the number of leaves that predicts best out of fold."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.members.trees.boosting import UNLIMITED, Booster, MeanFit, Settings
-from ddpn.members.trees.choice import Choice, Known, boosted_stumps, choose
-from ddpn.members.trees.crosses import Cross
-from ddpn.members.trees.index import Index, with_index
-from ddpn.members.trees.table import MANY_ROWS, Fold, TreeRows
+from ddpn.members.trees.booster import Booster
+from ddpn.members.trees.boosting import UNLIMITED, FoldData, Growing, Settings, best_round
+from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, Fold, TreeRows
 from ddpn.runtime.deadlines import Clock
 
 #: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
@@ -17,54 +14,10 @@ _LEAVES = (4, 12, 31)
 #: From so many rows on, larger trees and steps: with smaller ones the boosting of all bikes ended at 1,500 rounds,
 #: before the out-of-fold loss was smallest (CRPS 16.3 instead of 15.8).
 _MORE_LEAVES, _RATE, _LARGER_RATE = (12, 31, 63), 0.05, 0.1
-#: Up to so many rows, boosting is repeated so often with other folds, which lowers the CRPS of small development tables
-#: by 0.3%.
-_FEW_ROWS, _FEW_ROWS_SEEDS = 2000, 3
-#: The share of the time left, where it is limited, for the boosting of all folds.
-_FOLDS_TIME = 0.7
-
-
-class FoldMean(NamedTuple):
-    """The booster of a fold and, where it is used, the index whose sums are its last inputs."""
-
-    main: Booster
-    additive: Index | None = None
-
-    def raw(self, matrix: np.ndarray) -> np.ndarray:
-        """Log rates."""
-        return self.main.raw(with_index(matrix, self.additive))
-
-    @property
-    def boosters(self) -> list[Booster]:
-        """The booster and those of the index."""
-        return [self.main, *(() if self.additive is None else self.additive.groups)]
-
-
-class Mean(NamedTuple):
-    """Boosters of all folds, what they predict for the rows they were not fitted to, and what was chosen for them.
-
-    `crosses` are those that were added to the columns of the rows.
-    """
-
-    folds: list[FoldMean]
-    out_of_fold: np.ndarray
-    leaves: int
-    crosses: tuple[Cross, ...]
-
-    @property
-    def has_index(self) -> bool:
-        """Whether the additive index is an input."""
-        return self.folds[0].additive is not None
-
-
-def average(folds: Sequence[FoldMean], matrix: np.ndarray) -> np.ndarray:
-    """Logarithms of the mean rate of all boosters."""
-    return np.log(np.mean([np.exp(fold.raw(matrix)) for fold in folds], axis=0))
-
-
-def leaves_for(rows: int, leaves: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Leaf counts to choose from; None is the default for so many rows."""
-    return (_MORE_LEAVES if rows >= MANY_ROWS else _LEAVES) if leaves is None else tuple(leaves)
+#: The share of the folds that the choice is made by; the others are boosted with the best choice only.
+_TRIAL_SHARE = 0.5
+#: Shares of the time left, where it is limited: for each trial, and for the boosting of all folds.
+_TRIAL_TIME, _FOLDS_TIME = 0.2, 0.7
 
 
 def rate_for(rows: int, rate: float | None = None) -> float:
@@ -72,50 +25,88 @@ def rate_for(rows: int, rate: float | None = None) -> float:
     return (_LARGER_RATE if rows >= MANY_ROWS else _RATE) if rate is None else rate
 
 
-def seeds_for(rows: int, seeds: int | None = None) -> int:
-    """Repetitions with other folds; None is the default for so many rows."""
-    return (_FEW_ROWS_SEEDS if rows <= _FEW_ROWS else 1) if seeds is None else seeds
+class MeanFit:
+    """Poisson boosting of a rate, one booster per fold, each of which predicts the rows it was not fitted to.
 
-
-def fit_mean(
-    rows: TreeRows,
-    settings: Settings,
-    leaves: Sequence[int],
-    index: bool = True,
-    clock: Clock = UNLIMITED,
-    known: Known | None = None,
-    crosses: bool = True,
-    whole: Fold | None = None,
-) -> Mean:
-    """Boost a mean in folds, with what `choose` finds best, or with what is known to be best.
-
-    With `whole`, all rows as one fold, the mean is that of one booster of all rows, unless the index is used: the folds
-    choose, and predict the rows that they leave out.
+    All folds grow together and end where the sum of their held-out losses is smallest: one number of rounds that all
+    rows choose is less noisy than one per fold, and no fold sees its own rows alone.
     """
-    if known is None:
-        chosen = choose(rows, settings, leaves, index, clock, crosses)
-    else:
-        chosen = _known(rows, settings, known, clock)
-    chosen.fit.run(len(rows.folds), clock.part(_FOLDS_TIME * clock.left))
-    out_of_fold = _in_order(chosen.fit)
-    if whole is not None and chosen.indices is None:
-        return Mean([FoldMean(chosen.fit.whole(whole))], out_of_fold, chosen.leaves, chosen.crosses)
-    pairs = zip(chosen.fit.boosters(), chosen.fold_indices(), strict=True)
-    return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves, chosen.crosses)
 
+    def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
+        self.rows, self.settings = rows, settings
+        self._data = FoldData(rows) if data is None else data
+        self._growing: list[Growing] = []
+        self._best = 0
 
-def _known(rows: TreeRows, settings: Settings, known: Known, clock: Clock) -> Choice:
-    """As `choose`, without trials."""
-    indices = None
-    if known.has_index:
-        indices, rows = boosted_stumps(rows, settings, clock)
-        settings = settings._replace(share=1.0)
-    return Choice(known.leaves, MeanFit(rows, settings._replace(leaves=known.leaves)), indices)
+    @classmethod
+    def best_of(
+        cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = UNLIMITED
+    ) -> "MeanFit":
+        """The fit with the number of leaves that predicts best, so far of the folds that each was tried on.
 
+        A trial that runs out of time is the last one.
 
-def _in_order(fit: MeanFit) -> np.ndarray:
-    """Out-of-fold log rates of all rows."""
-    order, raw = fit.held_out(len(fit.rows.folds))
-    found = np.empty(len(raw))
-    found[order] = raw
-    return found
+        Parameters
+        ----------
+        rows : TreeRows
+            Inputs, rates and folds.
+        settings : Settings
+            All but the number of leaves.
+        leaves : sequence of int or None
+            Numbers of leaves to choose from; None is the default for so many rows. Of very many columns, the first.
+        clock : Clock
+            The time there is.
+        """
+        if leaves is None:
+            leaves = _MORE_LEAVES if len(rows.rate) >= MANY_ROWS else _LEAVES
+        trials: list[MeanFit] = []
+        for size in leaves if rows.matrix.shape[1] <= MAX_COLUMNS else leaves[:1]:
+            time = clock.part(_TRIAL_TIME * clock.left)
+            trials.append(cls(rows, settings._replace(leaves=size)))
+            trials[-1].run(max(1, int(_TRIAL_SHARE * len(rows.folds))), time)
+            if not time.left:
+                break
+        return min(trials, key=lambda trial: trial.loss)
+
+    def run_all(self, clock: Clock = UNLIMITED) -> None:
+        """Boost all folds, within a share of the time."""
+        self.run(len(self.rows.folds), clock.part(_FOLDS_TIME * clock.left))
+
+    def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
+        """Boost the first so many folds until the clock ends; what is there already is continued."""
+        self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
+        shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
+
+        def step(done: int) -> float:
+            for growing in self._growing:
+                if len(growing.curve) < done:
+                    growing.grow()
+                    growing.curve.append(growing.loss)
+            return sum(share * growing.curve[done - 1] for share, growing in zip(shares, self._growing, strict=True))
+
+        self._best = best_round(step, self.settings, clock)
+
+    def boosters(self) -> list[Booster]:
+        """The boosters of the folds that were run, at their best rounds."""
+        return [growing.booster(self._best) for growing in self._growing]
+
+    def whole(self, part: Fold) -> Booster:
+        """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
+        growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
+        while growing.rounds < self._best and not growing.is_finished:
+            growing.grow()
+        return growing.booster(self._best)
+
+    @property
+    def out_of_fold(self) -> np.ndarray:
+        """Log rates that the boosters predict for the rows they were not fitted to; NaN for those of further folds."""
+        found = np.full(len(self.rows.rate), np.nan)
+        for growing in self._growing:
+            found[growing.outer] = growing.predicted(self.rows.matrix[growing.outer], self._best)
+        return found
+
+    @property
+    def loss(self) -> float:
+        """The sum of the weighted Poisson losses of the held-out rows."""
+        raw = self.out_of_fold
+        return float(np.nansum(self.rows.weight * (np.exp(raw) - self.rows.rate * raw)))

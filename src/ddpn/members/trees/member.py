@@ -1,22 +1,21 @@
-"""The trees member: a boosted mean, and a dispersion that is learned from out-of-fold means."""
+"""The trees member: boosted trees for the raw outputs of a likelihood, which may be chosen out of fold."""
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.members.member import Member, NotApplicableError, exposure_unit, in_units, json_to_bytes, row_scale
-from ddpn.members.trees.boosting import UNLIMITED, Booster, Settings, boosters_from_files, boosters_to_files
-from ddpn.members.trees.choice import Known, crossed
-from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
-from ddpn.members.trees.index import Index, index_of
-from ddpn.members.trees.mean import FoldMean, Mean, average, fit_mean, leaves_for, rate_for, seeds_for
+from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, in_units, json_to_bytes, row_scale
+from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
+from ddpn.members.trees.boosting import UNLIMITED, Settings
+from ddpn.members.trees.mean import MeanFit, rate_for
+from ddpn.members.trees.outputs import FAMILIES, OutputsFit, fit_around
 from ddpn.members.trees.table import (
     FOLDS,
-    MANY_ROWS,
     Fold,
     TreeRows,
     TreeTable,
@@ -38,32 +37,35 @@ _COPY_FOLDS = 3
 
 
 class Trees(Member):
-    """Boosted trees for the mean, read as a Negative Binomial or a Double Poisson.
+    """Boosted trees that predict a whole distribution.
 
-    Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means choose the number of leaves,
-    whether crosses of columns and an additive index of them are inputs, the likelihood, and its dispersion: a constant,
-    or boosted where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all
-    rows, as far as memory allows. Categories and missing values are split as such; exposures and weights enter the
-    likelihood.
+    By default, a mean is boosted first: Poisson boosting in five folds, whose boosters are averaged. The out-of-fold
+    means choose the number of leaves, the likelihood, a Negative Binomial or a Double Poisson, and its dispersion: a
+    constant, or boosted where that is clearly better. Of a `stream` these are found in a sample, and the mean is
+    boosted over all rows, as far as memory allows.
+
+    With a `head` all raw outputs of that likelihood are boosted in step, such as log mu and log gamma of a Double
+    Poisson: locations first, then all outputs, with the dispersion learned around out-of-fold locations. Bounded and
+    censored counts enter the likelihood.
+
+    Categories and missing values are split as such; exposures and weights enter the likelihood.
 
     Parameters
     ----------
+    head : Head, optional
+        The likelihood whose raw outputs are boosted in step. Default: the mean comes first, and chooses.
     leaves : sequence of int, optional
-        Numbers of leaves to choose from. Default: by the number of rows.
+        Numbers of leaves to choose from by Poisson boosting. Default: by the number of rows.
     rate : float, optional
-        Learning rate of the mean. Default: 0.05 below 5,000 rows, else 0.1.
+        Learning rate of the locations. Default: 0.05 below 5,000 rows, else 0.1.
     rounds : int
         Rounds of boosting at most.
     monotone : mapping of str to int, optional
-        Columns of numbers in which the mean must not fall (1) or must not rise (-1), at equal exposures.
-    seeds : int, optional
-        Repetitions with other folds, which are averaged; the first one chooses for all. Default: 3 up to 2,000 rows,
-        where it matters much which ones are left out, else 1.
-    index : bool, optional
-        Whether to try the additive index. Default: from 5,000 rows on; with fewer, what it gains is not worth its time.
-    crosses : bool, optional
-        Whether to try pairs of columns with few values, such as an hour and whether it is a working day, as one.
-        Default: from 5,000 rows on.
+        Columns of numbers in which the location must not fall (1) or must not rise (-1), at equal exposures.
+    clock : Clock
+        Boosting ends with it, with what there is until then.
+    stream : RowStream, optional
+        Training rows of a table that is larger than memory, of which the rows of `fit` are a sample.
 
     Examples
     --------
@@ -75,12 +77,14 @@ class Trees(Member):
     """
 
     label = "boosted trees"
+    #: The likelihood: that which was given, or after the fit that which was chosen.
+    head: Head
     table: TreeTable
-    folds: list[FoldMean]
-    dispersion: list[Booster]
-    likelihood: str
-    constant: float
     unit: float
+    #: A constant for every raw output, and the boosters whose average is added to it.
+    start: np.ndarray
+    outputs: list[list[Booster]]
+    used_leaves: int
 
     #: Whether this is one of several copies, each of which leaves out a fold.
     _is_copy: bool = False
@@ -89,87 +93,104 @@ class Trees(Member):
 
     def __init__(
         self,
+        head: Head | None = None,
         *,
         leaves: Sequence[int] | None = None,
         rate: float | None = None,
         rounds: int = 1500,
         monotone: Mapping[str, int] | None = None,
-        seeds: int | None = None,
-        index: bool | None = None,
-        crosses: bool | None = None,
+        clock: Clock = UNLIMITED,
+        stream: RowStream | None = None,
     ) -> None:
-        self.leaves, self.rate, self.rounds = leaves, rate, rounds
-        self.monotone, self.seeds, self.index, self.crosses = dict(monotone or {}), seeds, index, crosses
+        self.is_mean_first = head is None
+        if head is not None:
+            self.head = head
+        self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, dict(monotone or {})
+        self.clock, self.stream = clock, stream
+
+    @classmethod
+    def like(cls, task: Task) -> Self:
+        return cls(clock=task.clock, stream=task.stream)
+
+    # Fitting -----------------------------------------------------------------------------------------------------
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
-        check_recorded(train)
+        if self.is_mean_first:
+            check_recorded(train)
         used = used_rows(train, least=2)
-        self.unit = exposure_unit(used, make_head("poisson"))
+        self.unit = exposure_unit(used, make_head("poisson") if self.is_mean_first else self.head)
         used = in_units(used, self.unit)
         self.table = TreeTable()
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
-        rows = TreeRows(
-            matrix, self.table.is_category, self.table.directions(self.monotone), rate, weight / weight.mean(), []
-        )
-        means: list[Mean] = []
-        self.used_rate = rate_for(len(used), self.rate)
-        clock = self.clock or UNLIMITED
+        directions = self.table.directions(self.monotone)
+        rows = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
+        folds = folds_of(used.y, seed, used.group, _COPY_FOLDS if self._is_copy and self.is_mean_first else FOLDS)
+        rows = rows._replace(folds=with_columns(folds, rows.matrix, rows.rate, rows.weight))
+        clock, settings = self.clock, Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds)
         with tree_threads_for(matrix.size):
-            seeds = seeds_for(len(used), self.seeds)
-            for number in range(seeds):
-                inner = folds_of(used.y, seed + number, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
-                folds = with_columns(inner, rows.matrix, rate, weight)
-                settings = Settings(rate=self.used_rate, rounds=self.rounds, seed=seed + number * 1000)
-                rows = rows._replace(folds=folds)
-                time = clock.part(clock.left / (seeds - number))
-                leaves = leaves_for(len(used), self.leaves)
-                known = Known(means[0].leaves, means[0].has_index) if number else None
-                tried = (len(used) >= MANY_ROWS if each is None else each for each in (self.index, self.crosses))
-                whole = _whole(used.y, rows.matrix, rate, weight) if self._is_copy else None
-                means.append(fit_mean(rows, settings, leaves, next(tried), time, known, next(tried), whole))
-                if means[-1].crosses:
-                    self.table.crosses, rows = means[-1].crosses, crossed(rows, means[-1].crosses)
-            log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
-            found = fit_dispersion(rows, log_rate, used, seed, clock)
-        self.folds = [fold for mean in means for fold in mean.folds]
-        self.used_leaves, self.has_index = [mean.leaves for mean in means], [mean.has_index for mean in means]
-        self.likelihood, self.constant, self.dispersion = found.likelihood, found.constant, found.boosters
-        if self.stream is not None and validation is not None:
-            settings = Settings(min(self.used_leaves), rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
-            self._fit_stream(self.stream, rows, validation, settings, clock)
+            mean = MeanFit.best_of(rows, settings._replace(seed=seed), self.leaves, clock)
+            self.used_leaves = mean.settings.leaves
+            if self.is_mean_first:
+                self._fit_around(mean, used, seed, clock)
+                if self.stream is not None and validation is not None:
+                    self._fit_stream(rows, validation, seed, clock)
+            else:
+                found = OutputsFit(self.head, used, seed)
+                found.boost_all(rows, mean.settings, clock)
+                self.start, self.outputs = found.start, found.boosters()
         return self
 
+    def _fit_around(self, mean: MeanFit, used: Sample, seed: int, clock: Clock) -> None:
+        """Boost the mean, choose the likelihood around it, and learn its dispersion."""
+        mean.run_all(clock)
+        found = fit_around(mean.rows, mean.out_of_fold, used, seed, clock)
+        own = [mean.whole(_whole(mean.rows))] if self._is_copy else mean.boosters()
+        self.head, self.start, self.outputs = found.head, found.start, [own, *found.boosters()[1:]]
+
     def copied(self, left: int = 1) -> Self:
-        """A copy whose mean is one booster, unless repetitions are asked for: all copies together are many already."""
+        """A copy whose mean is one booster: all copies together are many already."""
         copy = super().copied(left)
-        copy._is_copy, copy.seeds = True, 1 if self.seeds is None else self.seeds
+        copy._is_copy, copy.clock = True, self.clock.part(self.clock.left / left)
         return copy
 
-    def _fit_stream(
-        self, stream: RowStream, sample: TreeRows, validation: Sample, settings: Settings, clock: Clock
-    ) -> None:
+    def _fit_stream(self, sample: TreeRows, validation: Sample, seed: int, clock: Clock) -> None:
         """Replace the mean by one of all rows, where that predicts validation rows better."""
-        from ddpn.members.trees.streamed import Known, fit_streamed
+        from ddpn.members.trees.streamed import fit_streamed
 
-        known = Known(self.table, self.unit, self.folds, self.likelihood, self.dispersion)
-        found = fit_streamed(stream, sample, known, validation, settings, clock)
-        if found is not None:
-            self.folds, self.constant, self.n_rows = [FoldMean(found.booster)], found.constant, found.rows
-            self.used_leaves, self.has_index = [found.leaves], [False]
+        assert self.stream is not None
+        settings = Settings(self.used_leaves, rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
+        used = in_units(validation.rows(validation.is_used), self.unit)
+        found = fit_streamed(self.stream, sample, self.table, self.unit, used, settings, clock)
+        if found is None:
+            return
+        inputs, (rate, weight) = self.table.read(used.X), rates(used)
+        before, after = self.log_rate(inputs), found.booster.raw(inputs)
+        if weight @ (np.exp(after) - rate * after) < weight @ (np.exp(before) - rate * before):
+            self.outputs[0], self.used_leaves, self.n_rows = [found.booster], found.leaves, found.rows
+            # Counts spread less around a better mean.
+            around = self.raw(used.X, used.exposure)[:, 1] - self.start[1]
+            self.start = OutputsFit(self.head, used, seed, np.stack([after, around], 1)).start
+
+    # Predicting --------------------------------------------------------------------------------------------------
+
+    def log_rate(self, matrix: np.ndarray) -> np.ndarray:
+        """Logarithms of the mean rate of all boosters, where a mean was boosted first."""
+        return np.log(np.mean([np.exp(booster.raw(matrix)) for booster in self.outputs[0]], axis=0))
 
     def raw(self, X: Any, exposure: np.ndarray | None = None) -> np.ndarray:
-        """Log rate per unit of exposure, and the logarithm of alpha or gamma. Shape: (rows, 2)."""
+        """Raw outputs. Shape: (rows, P)."""
         matrix = self.table.read(X)
+        raw = np.tile(self.start, (len(matrix), 1))
         with tree_threads_for(matrix.size):
-            log_rate = average(self.folds, matrix)
-            scale = row_scale(exposure, self.unit, len(log_rate))
-            log_mean = log_rate if scale is None else log_rate + scale.log().numpy()
-            return np.stack([log_rate, dispersion_of(self.constant, self.dispersion, matrix, log_mean)], 1)
-
-    @property
-    def head(self) -> Head:
-        """The likelihood that was chosen."""
-        return make_head(self.likelihood)
+            outputs = list(enumerate(self.outputs))
+            if self.is_mean_first:
+                outputs, raw[:, 0] = outputs[1:], self.log_rate(matrix)
+                scale = row_scale(exposure, self.unit, len(matrix))
+                matrix = np.column_stack([matrix, raw[:, 0] if scale is None else raw[:, 0] + scale.log().numpy()])
+            for output, boosters in outputs:
+                if boosters:
+                    raw[:, output] += np.mean([booster.raw(matrix) for booster in boosters], axis=0)
+        return raw
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         raw = torch.from_numpy(self.raw(X, exposure))
@@ -178,69 +199,92 @@ class Trees(Member):
             return self.head(raw.unsqueeze(1), None if scale is None else scale.unsqueeze(1))
 
     def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
-        """SHAP values of the log rate, averaged over the boosters; None with an index, which belongs to all columns.
+        """SHAP values of the log rate, averaged over the boosters, where a mean was boosted first; else None.
 
         The base has what is left: the expected log rate, the exposure, and that the mean of rates is averaged.
         """
-        if any(fold.additive is not None for fold in self.folds):
+        if not self.is_mean_first:
             return None
         matrix = self.table.read(X)
         with tree_threads_for(matrix.size):
-            each = [values for fold in self.folds if (values := fold.main.contributions(matrix)) is not None]
-        if len(each) < len(self.folds):
-            return None
-        values = self.table.by_column(np.mean(each, axis=0))
+            values = np.mean([booster.contributions(matrix) for booster in self.outputs[0]], axis=0)
         return values, np.log(self.distribution(X, exposure).mean[:, 0].numpy()) - values.sum(axis=1)
 
     # Saving ------------------------------------------------------------------------------------------------------
 
     @property
     def _boosters(self) -> list[Booster]:
-        return [booster for fold in self.folds for booster in fold.boosters] + self.dispersion
+        return [booster for output in self.outputs for booster in output]
 
     def state(self) -> dict[str, bytes]:
-        chosen = [None if each.chosen is None else each.chosen.tolist() for each in self._boosters]
         facts = {
             **self.table.as_dict(),
-            **self.facts(),
-            "constant": self.constant,
+            "head": {"name": self.head.name, "options": self.head.options},
+            "mean first": self.is_mean_first,
+            "start": self.start.tolist(),
             "unit": self.unit,
-            "chosen": chosen,
-            "index": [len(fold.boosters) - 1 for fold in self.folds],
+            "leaves": self.used_leaves,
+            "streamed rows": self.n_rows,
+            "chosen": [None if each.chosen is None else each.chosen.tolist() for each in self._boosters],
+            "boosters": list(map(len, self.outputs)),
         }
         return {**boosters_to_files(self._boosters), _FACTS: json_to_bytes(facts)}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
         known, member = json.loads(files[_FACTS]), cls()
-        member.table = TreeTable.from_dict(known)
-        member.likelihood, member.constant, member.unit = known["likelihood"], known["constant"], known["unit"]
-        if member.likelihood not in FAMILIES:
-            raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {member.likelihood!r}.")
-        member.used_leaves, member.has_index = known["leaves"], known["additive index"]
-        member.n_rows = known.get("streamed rows")
-        extra = [more for groups in known["index"] for more in (Index.width(groups), *[0] * groups)]
-        extra += [1] * (len(known["chosen"]) - len(extra))  # the log mean
-        boosters = iter(restored(files, known, member.table.width, extra))
-        member.folds = [FoldMean(next(boosters), index_of(boosters, groups)) for groups in known["index"]]
-        member.dispersion = list(boosters)
+        member.head = make_head(known["head"]["name"], **known["head"]["options"])
+        member.is_mean_first, member.table = bool(known["mean first"]), TreeTable.from_dict(known)
+        member.start, member.unit, numbers = np.array(known["start"]), known["unit"], known["boosters"]
+        if member.is_mean_first and member.head.name not in FAMILIES:
+            raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {member.head.name!r}.")
+        if not len(numbers) == len(member.start) == member.head.n_raw:
+            raise InputError(f"{_FACTS} must have one entry per raw output of {member.head.name}.")
+        member.used_leaves, member.n_rows = known["leaves"], known["streamed rows"]
+        # The log mean is an input of the other outputs.
+        more = [int(member.is_mean_first and output > 0) for output in range(len(numbers))]
+        columns = [member.table.width + own for own, number in zip(more, numbers, strict=True) for _ in range(number)]
+        boosters = iter(boosters_from_files(files, known["chosen"], columns))
+        member.outputs = [list(islice(boosters, number)) for number in numbers]
         return member
 
     def facts(self) -> dict[str, Any]:
         return {
-            "likelihood": self.likelihood,
+            "likelihood": self.head.name,
+            **({} if self.is_mean_first else {"head_options": self.head.options}),
             "leaves": self.used_leaves,
             "trees": sum(booster.rounds for booster in self._boosters),
-            "additive index": self.has_index,
-            "crossed columns": self.table.crossed_names,
-            "dispersion": "boosted" if self.dispersion else "constant",
+            "dispersion": "boosted" if any(self.outputs[1:]) else "constant",
             **({} if self.n_rows is None else {"streamed rows": self.n_rows}),
         }
 
 
-def _whole(y: np.ndarray, matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> Fold:
+class JointTrees(Trees):
+    """Boosted trees for all raw outputs of a likelihood, by default of a Double Poisson.
+
+    Parameters
+    ----------
+    head : Head, optional
+        The likelihood. Default: "double_poisson".
+    **options
+        As for `Trees`.
+    """
+
+    label = "jointly boosted trees"
+    is_default = False
+
+    def __init__(self, head: Head | None = None, **options: Any) -> None:
+        super().__init__(make_head("double_poisson") if head is None else head, **options)
+
+    @classmethod
+    def like(cls, task: Task) -> Self:
+        return cls(task.head if task.head.exposure_is_total else None, clock=task.clock)
+
+
+def _whole(rows: TreeRows) -> Fold:
     """All rows as one fold, which leaves out none."""
-    return with_columns([Fold(np.arange(len(y)), np.arange(0))], matrix, rate, weight)[0]
+    every = Fold(np.arange(len(rows.rate)), np.arange(0))
+    return with_columns([every], rows.matrix, rows.rate, rows.weight)[0]
 
 
 def check_recorded(sample: Sample) -> None:
@@ -257,15 +301,3 @@ def check_monotone(monotone: Mapping[str, int] | None) -> None:
     good = monotone is None or (isinstance(monotone, Mapping) and all(v in (1, -1) for v in monotone.values()))
     if not good:
         raise ConfigError(f'monotone must map columns to 1 or -1, such as {{"age": 1}}, got {monotone!r}.')
-
-
-def restored(files: Mapping[str, bytes], known: Mapping[str, Any], columns: int, extra: Sequence[int]) -> list[Booster]:
-    """The boosters of a file; each reads so many `extra` columns besides those of the table."""
-    chosen = [None if part is None else np.array(part, dtype=np.int64) for part in known["chosen"]]
-    if len(chosen) != len(extra):
-        raise InputError(f"{_FACTS} must name the columns of {len(extra)} boosters, got {len(chosen)}.")
-    for part, more in zip(chosen, extra, strict=True):
-        if part is not None and (part.ndim != 1 or (part < 0).any() or (part >= columns + more).any()):
-            raise InputError(f"{_FACTS} must choose columns of the table, got others.")
-    sizes = [columns + more if part is None else len(part) for part, more in zip(chosen, extra, strict=True)]
-    return boosters_from_files(files, chosen, sizes)

@@ -1,16 +1,15 @@
 """A boosted mean of all rows of a table that is larger than memory: read in chunks, kept as bins."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ddpn.members.member import in_units
-from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
-from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, most_likely, row_losses
-from ddpn.members.trees.mean import FoldMean, average
+from ddpn.members.trees.booster import Booster
+from ddpn.members.trees.boosting import FoldData, Settings
+from ddpn.members.trees.mean import MeanFit
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
-from ddpn.networks.heads import make_head
 from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
@@ -29,21 +28,10 @@ _LEAST_ROUNDS, _MANY_ROWS = 100, 1_000_000
 _CELLS_PER_SECOND = 100_000.0
 
 
-class Known(NamedTuple):
-    """What was fitted to a sample of the rows: how tables are read, the mean, and the dispersion around it."""
-
-    table: TreeTable
-    unit: float
-    folds: Sequence[FoldMean]
-    likelihood: str
-    dispersion: Sequence[Booster]
-
-
 class StreamedMean(NamedTuple):
-    """A booster of the mean, the constant of the dispersion around it, its leaves, and the rows it was fitted to."""
+    """A booster of the mean, its leaves, and the rows it was fitted to."""
 
     booster: Booster
-    constant: float
     leaves: int
     rows: int
 
@@ -57,7 +45,13 @@ def affordable_rows(stream: RowStream, columns: int, clock: Clock) -> int:
 
 
 def fit_streamed(
-    stream: RowStream, sample: TreeRows, known: Known, validation: Sample, settings: Settings, clock: Clock
+    stream: RowStream,
+    sample: TreeRows,
+    table: TreeTable,
+    unit: float,
+    validation: Sample,
+    settings: Settings,
+    clock: Clock,
 ) -> StreamedMean | None:
     """Boost a mean over the rows of a stream, with early stopping on validation rows.
 
@@ -69,10 +63,12 @@ def fit_streamed(
         The training rows.
     sample : TreeRows
         A sample of them in memory.
-    known : Known
-        What was fitted to the sample.
+    table : TreeTable
+        How tables are read.
+    unit : float
+        What exposures of the stream are divided by.
     validation : Sample
-        Rows that end the boosting.
+        Rows that end the boosting, with exposures in units.
     settings : Settings
         Leaves, learning rate, rounds at most, patience and seed.
     clock : Clock
@@ -81,52 +77,23 @@ def fit_streamed(
     Returns
     -------
     StreamedMean or None
-        None if memory and time allow no more rows than the sample has, or if the mean of the sample is better.
+        None if memory and time allow no more rows than the sample has.
     """
-    columns, used = sample.matrix.shape[1], validation.rows(validation.is_used)
+    columns = sample.matrix.shape[1]
     rows = affordable_rows(stream, columns, clock)
-    if rows <= len(sample.rate) or not used.y.any():
+    if rows <= len(sample.rate) or not validation.y.any():
         return None
-    used = in_units(used, known.unit)
-    inputs, (rate, weight) = known.table.read(used.X), rates(used)
+    inputs, (rate, weight) = table.read(validation.X), rates(validation)
     places = np.arange(len(rate))
     held_out = sample._replace(matrix=inputs, rate=rate, weight=weight / weight.mean(), folds=[Fold(places, places)])
-    chunks = _Chunks(stream, known.table, known.unit, rows, settings.seed)
     settings = settings._replace(
         leaves=settings.leaves * (2 if rows >= _MANY_ROWS else 1),
         rounds=int(min(settings.rounds, max(_LEAST_ROUNDS, CELLS / (rows * columns)))),
     )
-    growing = Growing(_StreamedData(sample, held_out, chunks), held_out, 0, settings)
-    best = _grow(growing, settings, clock)
-    log_rate, before = growing.predicted(inputs, best), average(known.folds, inputs)
-    if weight @ (np.exp(log_rate) - rate * log_rate) >= weight @ (np.exp(before) - rate * before):
-        return None
-    constant = _constant(known, inputs, log_rate, used)
-    return StreamedMean(growing.booster(best), constant, settings.leaves, rows)
-
-
-def _grow(growing: Growing, settings: Settings, clock: Clock) -> int:
-    """Boost until the validation rows gain no more; returns the best number of rounds."""
-    best, best_round = np.inf, 0
-    for done in range(1, settings.rounds + 1):
-        growing.grow()
-        if (loss := growing.loss) < best:
-            best, best_round = loss, done
-        if growing.is_finished or done - best_round >= settings.patience or not clock.left:
-            break
-    return best_round
-
-
-def _constant(known: Known, inputs: np.ndarray, log_rate: np.ndarray, used: Sample) -> float:
-    """The constant of the dispersion, fitted again: counts spread less around a better mean."""
-    head = make_head(known.likelihood)
-    log_mean = log_rate if used.exposure is None else log_rate + np.log(used.exposure)
-    varying = dispersion_of(0.0, known.dispersion, inputs, log_mean)
-
-    def losses(constant: float) -> np.ndarray:
-        return row_losses(head, log_rate, constant + varying, used.y, used.exposure)
-
-    return most_likely(losses, used.weight_or_ones, FAMILIES[known.likelihood])
+    chunks = _Chunks(stream, table, unit, rows, settings.seed)
+    fit = MeanFit(held_out, settings, _StreamedData(sample, held_out, chunks))
+    fit.run(1, clock)
+    return StreamedMean(fit.boosters()[0], settings.leaves, rows)
 
 
 class _Chunks:

@@ -7,14 +7,13 @@ import numpy as np
 
 from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
-from ddpn.members.trees.crosses import Cross, with_crosses
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 from ddpn.tables.encoding.screening import screened
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import FOLDS, fold_numbers
 
-#: Levels of a category that get a code of their own: scikit-learn's trees have 255 bins.
+#: Levels of a category that get a code of their own: trees have 255 bins.
 LEVELS = 254
 #: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not
 #: tried.
@@ -28,8 +27,6 @@ class TreeTable:
 
     reader: TableReader
     levels: list[tuple[str, ...] | None]
-    #: Further columns of the matrix, after those of the table.
-    crosses: tuple[Cross, ...] = ()
 
     def fit(self, X: Any) -> np.ndarray:
         """The matrix of a table, whose columns and levels are remembered."""
@@ -37,40 +34,21 @@ class TreeTable:
         columns = self.reader.fit(X)
         self.levels = [_frequent(column) if column.kind == "category" else None for column in columns]
         self.names = [column.name for column in columns]
-        return self.with_crosses(_matrix(columns, self.levels))
+        return _matrix(columns, self.levels)
 
     def read(self, X: Any) -> np.ndarray:
         """The matrix of another table. A level without a code is missing."""
-        return self.with_crosses(_matrix(self.reader.read(X), self.levels))
-
-    def with_crosses(self, matrix: np.ndarray) -> np.ndarray:
-        """The columns of a table followed by the crosses."""
-        return with_crosses(matrix, self.crosses)
-
-    def by_column(self, values: np.ndarray) -> np.ndarray:
-        """Contributions of the columns of a table, to which those of crosses are shared out in halves."""
-        found = values[:, : len(self.levels)].copy()
-        for cross, own in zip(self.crosses, values[:, len(self.levels) :].T, strict=True):
-            found[:, cross.outer] += own / 2.0
-            found[:, cross.inner] += own / 2.0
-        return found
-
-    @property
-    def crossed_names(self) -> list[list[str]]:
-        """The names of the columns that each cross is made of."""
-        named = getattr(self.reader, "feature_names_in_", None)
-        names = [f"x{j}" for j in range(len(self.levels))] if named is None else list(map(str, named))
-        return [[names[cross.outer], names[cross.inner]] for cross in self.crosses]
+        return _matrix(self.reader.read(X), self.levels)
 
     @property
     def width(self) -> int:
         """How many columns the matrix has."""
-        return len(self.levels) + len(self.crosses)
+        return len(self.levels)
 
     @property
     def is_category(self) -> np.ndarray:
         """Mask of the columns of the matrix that hold codes of levels."""
-        return np.array([known is not None for known in self.levels] + [False] * len(self.crosses))
+        return np.array([known is not None for known in self.levels])
 
     def directions(self, monotone: Mapping[str, int]) -> np.ndarray | None:
         """One direction per column: 1 where the mean must not fall, -1 where it must not rise, 0 for no constraint."""
@@ -88,7 +66,7 @@ class TreeTable:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {"reader": self.reader.as_dict(), "levels": self.levels, "crosses": self.crosses}
+        return {"reader": self.reader.as_dict(), "levels": self.levels}
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> Self:
@@ -98,10 +76,6 @@ class TreeTable:
         table.levels = [None if levels is None else tuple(levels) for levels in known["levels"]]
         if len(table.levels) != len(table.reader.kinds_):
             raise InputError("The levels of a saved model must be those of its columns.")
-        for entry in known.get("crosses", ()):
-            if len(entry) != 4 or not all(0 <= place < len(table.levels) for place in entry[:2]) or not all(entry[2:]):
-                raise InputError("The crosses of a saved model must be those of its columns.")
-            table.crosses += (Cross(*entry[:2], *map(tuple, entry[2:])),)
         return table
 
 
@@ -123,27 +97,15 @@ class TreeRows(NamedTuple):
     weight: np.ndarray
     folds: list[Fold]
 
-    def with_columns(self, values: np.ndarray, direction: int = 0) -> "TreeRows":
-        """The same rows with more columns of numbers, (rows,) or (rows, k), which every fold takes."""
-        matrix = np.column_stack([self.matrix, values])
-        more = np.arange(self.matrix.shape[1], matrix.shape[1])
-        folds = [f if f.chosen is None else f._replace(chosen=np.append(f.chosen, more)) for f in self.folds]
-        directions = self.directions
+    def with_column(self, values: np.ndarray) -> "TreeRows":
+        """The same rows with one more column of numbers, which every fold takes and which has no direction."""
+        last = self.matrix.shape[1]
         return self._replace(
-            matrix=matrix,
-            is_category=np.append(self.is_category, np.zeros(len(more), dtype=bool)),
-            directions=None if directions is None else np.append(directions, np.full(len(more), direction)),
-            folds=folds,
+            matrix=np.column_stack([self.matrix, values]),
+            is_category=np.append(self.is_category, False),
+            directions=None if self.directions is None else np.append(self.directions, 0),
+            folds=[f if f.chosen is None else f._replace(chosen=np.append(f.chosen, last)) for f in self.folds],
         )
-
-    @property
-    def kinds(self) -> np.ndarray:
-        """Groups of columns, numbered from 0: categories, two values, and other numbers, as far as there are any."""
-        with np.errstate(invalid="ignore"):
-            low, high = np.nanmin(self.matrix, axis=0), np.nanmax(self.matrix, axis=0)
-        is_two = ((self.matrix == low) | (self.matrix == high) | np.isnan(self.matrix)).all(axis=0)
-        kind = np.where(self.is_category, 0, np.where(is_two, 1, 2))
-        return np.unique(kind, return_inverse=True)[1].ravel()
 
 
 def used_rows(train: Sample, least: int = 1) -> Sample:

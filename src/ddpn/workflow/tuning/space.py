@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ddpn.members import MEMBERS
+from ddpn.members import mixable
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.networks.heads import check_likelihood
 from ddpn.runtime.durations import parse_duration
@@ -186,7 +186,7 @@ def model_value(name: str, value: Value) -> dict[str, Any]:
         return {"hidden": NetworkOptions(hidden=tuple(map(int, parts))).hidden}
     if name == "mix_with":
         names = () if words == _NONE else tuple(words.split("+"))
-        check_keys(names, [kind for kind in MEMBERS if kind != "networks"], "mix_with in search")
+        check_keys(names, mixable(), "mix_with in search")
         return {"mix_with": names}
     if name == "likelihood":
         family, _, components = words.partition("*")

@@ -71,7 +71,8 @@ def score_fold(fold: Prepared, settings: Settings, clock: Clock) -> Scored:
     with warnings.catch_warnings(), monitored(check_time):
         # A setting that is tried may converge badly: its score will tell.
         warnings.simplefilter("ignore")
-        if train_model(model, replace(fold, plan=plan), None, lambda step: None):
+        train_model(model, replace(fold, plan=plan), None, lambda step: None)
+        if model.interrupted_:
             raise KeyboardInterrupt
         scores = crps_of(model.predictor_, fold.test)
     check_time()  # a training that ran out of time ends with what it has
