@@ -50,7 +50,7 @@ def intervals(path: Path) -> None:
     figure, ((*axes,),) = panels(1, len(MODELS), (9.6, 3.3), sharex=True, sharey=True)
     for ax, (title, options) in zip(axes, MODELS.items(), strict=True):
         model = DDPNRegressor(**options, random_state=0).fit(hour[:, None], y)
-        low, high = (end.numpy() for end in model.predict_distribution(grid[:, None]).interval(COVERAGE))
+        low, high = (end.numpy() for end in model.predict_distribution(grid[:, None]).distribution.interval(COVERAGE))
         distribution = model.predict_distribution(later[:, None])
         held = covered(distribution, torch.from_numpy(seen), COVERAGE).double().mean().item()
         score = crps(distribution, torch.from_numpy(seen)).mean().item()

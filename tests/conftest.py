@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import socket
 import subprocess
@@ -70,28 +69,21 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Write the table of all proofs; with -k, rows of tests that did not run stay."""
     if not config.getoption("--table"):
         return
-    known = json.loads(RESULTS.read_text())["proofs"] if config.getoption("keyword") else {}
+    known = json.loads(RESULTS.read_text()) if config.getoption("keyword") else {}
+    today, load = datetime.now(UTC).date().isoformat(), f"{os.getloadavg()[0]:.1f}"
     for outcome, held in (("passed", "yes"), ("failed", "**no**"), ("error", "**no**"), ("skipped", "not tried")):
         for report in terminalreporter.stats.get(outcome, []):
-            facts = {"tried": "not tried", "found": str(report.longrepr)[-300:]} | dict(report.user_properties)
+            reason = report.longrepr[-1] if held == "not tried" else str(report.longrepr)[-300:]
+            facts = {"tried": "not tried", "found": reason} | dict(report.user_properties)
             if "claim" in facts:
-                known[report.nodeid] = facts | {"held": held, "seconds": report.duration}
-    machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
-    about = {"machine": machine, "load": os.getloadavg()[0], "date": datetime.now(UTC).date().isoformat()}
-    RESULTS.write_text(json.dumps({"about": about, "proofs": known}, indent=1) + "\n")
-    minutes = sum(each["seconds"] for each in known.values()) / 60.0
-    lines = [
-        f"{len(known)} proofs in {minutes:.0f} minutes on {machine}; load of the machine at the end, other programs "
-        f"included, {about['load']:.1f}. {about['date']}.",
-        "",
-        "| kind | claim | tried | held | found |",
-        "|---|---|---|---|---|",
-    ]
+                minutes = f"{report.duration / 60.0:.1f}"
+                known[report.nodeid] = facts | {"held": held, "minutes": minutes, "date": today, "load": load}
+    RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    columns = ("kind", "claim", "tried", "held", "found", "minutes", "load", "date")
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in known.values():
-        cells = (row[name] for name in ("kind", "claim", "tried", "held", "found"))
-        lines.append(
-            f"| {' | '.join(' '.join(cell.replace('|', '/').replace('<', '&lt;').split()) for cell in cells)} |"
-        )
+        cells = (" ".join(row[name].replace("|", "/").replace("<", "&lt;").split()) for name in columns)
+        lines.append(f"| {' | '.join(cells)} |")
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text("\n\n".join([before + BEGIN, "\n".join(lines), END + rest.partition(END)[2]]))
 

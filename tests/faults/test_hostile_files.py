@@ -421,5 +421,6 @@ def test_generated_requests(model, proved):
                 if is_post or mode == schemathesis.GenerationMode.POSITIVE:  # others have nothing that could be wrong
                     generated = operation.as_strategy(generation_mode=mode)
                     repeated(80 if is_post else 1, send, generated)
+    assert {200, 422} <= set(seen)
     statuses = ", ".join(f"{number:,} of status {status}" for status, number in sorted(seen.items()))
     proved(f"{sum(seen.values()):,} requests", statuses)

@@ -10,8 +10,9 @@ from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import print_json, show
 from ddpn.cli.options import option
-from ddpn.cli.tables import fact_table, member_words
+from ddpn.cli.tables import fact_table, folds_of, member_words
 from ddpn.storage.model_files import refuses_strange_files
+from ddpn.tables.splits import rows_words
 
 Out = Annotated[Path, option("FILE", "The ONNX file to write, such as model.onnx.", "-o", "--out")]
 Quantiles = Annotated[str, option("LEVELS", "Quantiles to add as outputs: 0.1,0.9 adds q0.1 and q0.9.")]
@@ -87,7 +88,7 @@ def _fit(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     if about["target"] is not None:
         facts.append(("Target", about["target"]))
     if "split" in fit:
-        facts.append(("Rows", ", ".join(f"{count:,} {part}" for part, count in fit["split"]["rows"].items())))
+        facts.append(("Rows", rows_words(fit["split"]["rows"], folds_of(about["members"]))))
     for name in ("data", "command", "date"):
         if name in fit:
             facts.append((name.capitalize(), str(fit[name])))

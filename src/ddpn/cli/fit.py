@@ -153,8 +153,8 @@ def tune(
         prepared = prepare(read(data, plan.category), plan)
     _show_prepared(data, prepared, as_json)
     # Only now, as they import torch: wrong options and tables are reported at once.
-    from ddpn.analysis.report import write_tuning
     from ddpn.workflow.tuning import tune as run
+    from ddpn.workflow.tuning.page import write_tuning
 
     about = {"data": data, "command": _this_command()}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
@@ -177,8 +177,7 @@ def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     whole = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{whole} rows{' sampled' if whole else ''}", err=as_json)
     show(column_table(prepared.roles), to_stderr=as_json)
-    counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
-    typer.echo(f"Rows: {counts}; split {prepared.split.how}", err=as_json)
+    typer.echo(f"Rows: {prepared.rows_words}; split {prepared.split.how}", err=as_json)
     if prepared.split.meaning:
         typer.echo(prepared.split.meaning, err=as_json)
     show_warnings([*prepared.leaks, *prepared.warnings])

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddpn.tables.count_range import CountRange
+from ddpn.tables.splits import rows_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -111,7 +112,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     members += [*_calibration_facts(about), *_range_facts(about.get("counts"), roles)]
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
-    rows = ", ".join(f"{count:,} {part}" for part, count in task["split"]["rows"].items())
+    rows = rows_words(task["split"]["rows"], folds_of(mixed))
     return [
         *members,
         compared,
@@ -127,6 +128,11 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
+
+
+def folds_of(members: Mapping[str, Mapping[str, Any]]) -> int:
+    """The number of folds that members were cross-fitted in; 0 where they were not."""
+    return max((member["facts"].get("copies", 0) for member in members.values()), default=0)
 
 
 def _interruption(task: Mapping[str, Any]) -> str:
@@ -192,7 +198,7 @@ def _calibration_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How distributions and intervals are calibrated, where they are."""
     found, facts = about.get("recalibration"), []
     if found is not None:
-        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} validation rows"
+        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
         facts.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
     if about.get("groups") is not None:
         by = about["groups"]["by"] or "ranges of the predicted mean"

@@ -10,7 +10,8 @@ from ddpn.analysis.diagnosis.reference import LARGEST, Reference
 from ddpn.members.folds import Folds
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError, as_tensor
-from ddpn.members.trees.boosting import MeanFit, Settings
+from ddpn.members.trees.boosting import Settings
+from ddpn.members.trees.mean import MeanFit
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, with_columns
 from ddpn.networks.heads import Head, make_head
 from ddpn.runtime.threads import tree_threads_for
@@ -187,8 +188,5 @@ def _boosted(reference: Reference, base: np.ndarray, number: np.ndarray, seed: i
             rows = TreeRows(matrix, table.is_category, None, rate, weight, with_columns(parts, matrix, rate, weight))
             fit = MeanFit(rows, _TREES._replace(seed=seed))
             fit.run(folds)
-            order, log_factor = fit.held_out(folds)
-            location = base.copy()
-            location[order] = base[order] * np.exp(log_factor)
-            location = reference.clipped(location)
+            location = reference.clipped(base * np.exp(np.nan_to_num(fit.out_of_fold)))
     return OutOfFold(np.where(number < folds, location, np.nan), location)

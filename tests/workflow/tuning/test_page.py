@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ddpn.analysis.gains import Gain
-from ddpn.analysis.report import write_tuning
-from ddpn.analysis.report.tuning import relative, scores_figure
 from ddpn.runtime.errors import InputError
+from ddpn.workflow.tuning.page import relative, scores_figure, write_tuning
 from ddpn.workflow.tuning.result import TrialSummary, TuningResult
 
 

@@ -12,9 +12,7 @@ from ddpn.analysis.report.figures.chart import CROSS, LINE, POINT, Bar, Chart, F
 from ddpn.analysis.report.figures.scales import Axis
 from ddpn.analysis.report.grids import Grid
 from ddpn.analysis.report.numbers import fmt, percent, plural
-from ddpn.analysis.report.page import definitions, grid_html, headline_html, page, pair, paragraphs
-from ddpn.runtime.errors import InputError
-from ddpn.storage.files import write_text
+from ddpn.analysis.report.page import definitions, grid_html, headline_html, page, pair, paragraphs, write_page
 from ddpn.workflow.tuning.result import TrialSummary, TuningResult, value_text
 
 #: The figure of scores ends at a CRPS above that of the defaults by this share; worse trials are at its upper end.
@@ -37,7 +35,6 @@ def write_tuning(
     test : mapping, optional
         Scores of the refitted model on test rows: `task["test"]` of its folder.
     """
-    place = Path(path)
     number = plural(len(found.trials), "trial")
     text = page(
         f"Settings for predicting {target}",
@@ -45,11 +42,7 @@ def write_tuning(
         _sections(found, test),
         over="Search for the settings of a count model",
     )
-    try:
-        write_text(place, text)
-    except OSError as error:
-        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
-    return place
+    return write_page(path, text)
 
 
 def _sections(found: TuningResult, test: Mapping[str, Any] | None) -> dict[str, str]:

@@ -1,6 +1,8 @@
-"""Explanations as methods of fitted estimators."""
+"""What fitted estimators show of themselves on given rows: explanations, leaderboard, verdict, report."""
 
 from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -10,13 +12,94 @@ from ddpn.analysis.explanations import contributions as contributions_of
 from ddpn.analysis.explanations import effects as effects_of
 from ddpn.analysis.explanations import importance as importance_of
 from ddpn.analysis.explanations import interactions as interactions_of
+from ddpn.analysis.leaderboard import Leaderboard
+from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
+from ddpn.analysis.verdict import Verdict
+from ddpn.estimators.calibrated import Calibrated
+from ddpn.sample import check_groups
 
 
-class Explained:
-    """Methods that explain what the columns do to the predictions."""
+class Analysed(Calibrated):
+    """Methods that score a fitted estimator against others, and explain what the columns do to its predictions."""
 
-    def _features(self, X: Any) -> Any:
-        raise NotImplementedError
+    def leaderboard(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+        groups: Any = None,
+    ) -> Leaderboard:
+        """Score the model and each of its members on a test set.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, upper, censored
+            The test set, as for `score`: rows that `fit` was not given.
+        groups : array-like, optional
+            What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
+
+        Returns
+        -------
+        Leaderboard
+            Print it, or use its `entries`; `verdict` says whether to use the model.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ddpn import CountRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, (800, 1))
+        >>> y = rng.poisson(np.exp(1 + X[:, 0]))
+        >>> model = CountRegressor(members=["glm", "constant"], random_state=0).fit(X[:400], y[:400])
+        >>> found = model.leaderboard(X[400:], y[400:])
+        >>> [entry["label"] for entry in found.entries], found.verdict.prefer
+        (['GLM', 'mixture', 'constant distribution'], 'glm')
+        """
+        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        sample = sample.replace(group=check_groups(groups, len(sample)))
+        return leaderboard_of(self._fitted, sample.rows(sample.is_used))
+
+    def verdict(self, X: Any, y: Any, **known: Any) -> Verdict:
+        """Decide with a test set whether to use the model, or a simpler one instead.
+
+        Parameters
+        ----------
+        X, y : array-like
+            The test set, as for `score`: rows that `fit` was not given.
+        **known
+            Further arguments of `leaderboard`.
+
+        Returns
+        -------
+        Verdict
+            Sentences, and `level`: "better", "unclear", "worse" or "unusable".
+        """
+        return self.leaderboard(X, y, **known).verdict
+
+    def report(self, path: str | PathLike[str], X: Any, y: Any, **options: Any) -> Path:
+        """Write a report on a test set as one HTML file: errors, calibration, what drives the predictions.
+
+        Parameters
+        ----------
+        path : path
+            The file to write, such as "report.html".
+        X, y : array-like
+            The test set, as for `score`: rows that `fit` was not given.
+        **options
+            `exposure`, `upper`, `censored`, `weight`, `baselines`, `task` and others, see
+            `ddpn.analysis.report.write_report`.
+
+        Returns
+        -------
+        Path
+            The path of the file.
+        """
+        from ddpn.analysis.report import write_report  # which has pages and figures
+
+        return write_report(path, model=self, X=self._features(X), y=y, **options)
 
     def effects(
         self,
