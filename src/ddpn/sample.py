@@ -9,8 +9,8 @@ from typing import Any, Self
 import narwhals as nw
 import numpy as np
 
-from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import at_rows, check_choice
+from ddpn.runtime.errors import Argument, InputError, at_rows
+from ddpn.runtime.validation import check_choice
 
 #: The parts of a sample that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
@@ -227,7 +227,8 @@ def check_groups(groups: Any, n: int, name: str = "groups") -> np.ndarray | None
         return None
     labels = plain_values(groups)
     if labels.shape != (n,):
-        raise InputError(f"{name} must have one label per row of X, got shape {labels.shape} for {n} rows.")
+        got = f"shape {labels.shape} for {n} rows"
+        raise InputError(argument=name, must="have one label per row of X", got=got)
     is_missing = np.array([label is None or label != label for label in labels.tolist()])
     found = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
     found[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]
@@ -258,6 +259,7 @@ class RowError(InputError):
 
     def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Any = None) -> None:
         super().__init__(f"{before} {labels_at(bad, labels)}{after}")
+        self.args = before, bad, after, labels
         self.before, self.bad, self.after, self.is_named = before, bad, after, labels is not None
 
 
@@ -273,57 +275,65 @@ def rows_named(labels: Any) -> Iterator[None]:
         raise RowError(error.before, error.bad, error.after, named) from None
 
 
+def labels_of(bad: np.ndarray, labels: Any) -> list[Any]:
+    """The labels of the rows where `bad` (a mask) is true."""
+    rows = np.flatnonzero(bad)
+    found: list[Any] = (rows if labels is None else np.asarray(labels)[rows]).tolist()
+    return found
+
+
 def labels_at(bad: np.ndarray, labels: Any) -> str:
     """Where `bad` (a mask) is true, in the words of `at_rows`."""
-    rows = np.flatnonzero(bad)
-    return at_rows((rows if labels is None else np.asarray(labels)[rows]).tolist())
+    return at_rows(labels_of(bad, labels))
 
 
 def check_counts(
-    y: Any, n: int, fractional: str = "error", name: str = "y", labels: Any = None, what: str = "counts"
+    y: Any, n: int, fractional: str = "error", name: str | Argument = "y", labels: Any = None
 ) -> np.ndarray:
     """Return `y` as float64 counts; `fractional="round"` rounds what is not an integer instead of raising."""
     check_choice("fractional", fractional, ("error", "round"))
     if y is None:
         # The middle part is the sentence scikit-learn's checks look for.
-        raise InputError(f"{name} is missing: this estimator requires y to be passed, but the target y is None.")
+        what = "is missing: this estimator requires y to be passed, but the target y is None"
+        raise InputError(what, argument=name)
     values = _column(y, name, labels)
     if len(values) != n:
         # scikit-learn's checks look for the words after the colon.
         counts = f"Found input variables with inconsistent numbers of samples: [{n}, {len(values)}]"
-        raise InputError(f"{name} must have one count per row of X, got {len(values)} for {n} rows: {counts}.")
+        got = f"{len(values)} for {n} rows: {counts}"
+        raise InputError(argument=name, must="have one count per row of X", got=got)
     if n == 0:
-        raise InputError(f"{name} must hold at least one count, got 0 sample(s).")
+        raise InputError(argument=name, must="hold at least one count", got="0 sample(s)")
     bad = ~np.isfinite(values)
     if bad.any():
         # The last sentence is what scikit-learn's checks look for.
         kind = "NaN" if np.isnan(values[bad][0]) else "infinity or a value too large for dtype('float64')"
-        where = labels_at(bad, labels)
-        raise InputError(f"{name} must be finite, got {values[bad][0]} {where}. Input {name} contains {kind}.")
+        rows, remedy = labels_of(bad, labels), f"Input {name} contains {kind}."
+        raise InputError(argument=name, must="be finite", got=str(values[bad][0]), rows=rows, remedy=remedy)
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
-    remedy = " Larger integers have no exact floating-point numbers: count in thousands or millions."
+    remedy = "Larger integers have no exact floating-point numbers: count in thousands or millions."
     _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, remedy)
     is_whole = values == np.floor(values)
     if fractional == "error":
-        remedy = f'{_looks_like(values[~is_whole])} Use fractional="round" to round them.'
+        remedy = f'{_looks_like(values[~is_whole])}Use `fractional="round"` to round them.'
         _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
 
 
 def _looks_like(fractions: np.ndarray) -> str:
-    """What values that are not integers probably are, as a sentence with a blank before it; "" if there are none."""
+    """What values that are not integers probably are, as a sentence with a blank behind it; "" if there are none."""
     if not len(fractions):
         return ""
     if (4.0 * fractions == np.floor(4.0 * fractions)).all():
-        return " Halves and quarters look like means of several counts: use the counts themselves if you have them."
+        return "Halves and quarters look like means of several counts: use the counts themselves if you have them. "
     return (
-        " Values with many decimals look like a weight or a rate, not a count: if counts were divided by a known "
-        "scale, pass the counts, and the scale as the exposure."
+        "Values with many decimals look like a weight or a rate, not a count: if counts were divided by a known "
+        "scale, pass the counts, and the scale as the exposure. "
     )
 
 
 def check_vector(
-    name: str, values: Any, n: int, zero: bool, labels: Any = None, all_zero: bool = False
+    name: str | Argument, values: Any, n: int, zero: bool, labels: Any = None, all_zero: bool = False
 ) -> np.ndarray | None:
     """Return one finite float64 per row, positive or (`zero`) not negative; a single number serves all rows.
 
@@ -335,20 +345,24 @@ def check_vector(
     try:
         numbers = plain.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}.") from None
+        raise InputError(argument=name, must="hold numbers", got=f"dtype {plain.dtype}") from None
     numbers = np.full(n, numbers) if numbers.ndim == 0 else numbers
     if numbers.shape != (n,):
-        raise InputError(f"{name} must have one value per row of X, got shape {numbers.shape} for {n} rows.")
+        got = f"shape {numbers.shape} for {n} rows"
+        raise InputError(argument=name, must="have one value per row of X", got=got)
     condition = "be finite and not negative" if zero else "be finite and positive"
     _check_all((numbers >= 0 if zero else numbers > 0) & np.isfinite(numbers), name, condition, numbers, labels)
     if zero and not all_zero and n and not numbers.any():
-        raise InputError(f"{name} must be positive in some row, got zero weights only.")
+        raise InputError(argument=name, must="be positive in some row", got="zero weights only")
     return numbers
 
 
-def _check_all(good: np.ndarray, name: str, condition: str, values: np.ndarray, labels: Any, remedy: str = "") -> None:
+def _check_all(
+    good: np.ndarray, name: str | Argument, condition: str, values: np.ndarray, labels: Any, remedy: str = ""
+) -> None:
     if not good.all():
-        raise InputError(f"{name} must {condition}, got {values[~good][0]:g} {labels_at(~good, labels)}.{remedy}")
+        rows = labels_of(~good, labels)
+        raise InputError(argument=name, must=condition, got=f"{values[~good][0]:g}", rows=rows, remedy=remedy)
 
 
 def plain_values(values: Any) -> np.ndarray:
@@ -357,23 +371,25 @@ def plain_values(values: Any) -> np.ndarray:
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
 
 
-def _column(y: Any, name: str, labels: Any) -> np.ndarray:
+def _column(y: Any, name: str | Argument, labels: Any) -> np.ndarray:
     """`y` as a float64 vector."""
     plain = plain_values(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
-        raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}{words}.")
+        raise InputError(argument=name, must="hold numbers", got=f"dtype {plain.dtype}{words}")
     if plain.ndim == 2 and plain.shape[1] == 1:
         from sklearn.utils.validation import column_or_1d
 
         plain = column_or_1d(plain, warn=True)
     if plain.ndim != 1:
         # The last words are those scikit-learn uses.
-        raise InputError(f"{name} must have one dimension, got shape {plain.shape}: {name} should be a 1d array.")
+        got = f"shape {plain.shape}: {name} should be a 1d array"
+        raise InputError(argument=name, must="have one dimension", got=got)
     if plain.dtype.kind in "OUS":
         is_text = [isinstance(v, str | bytes | complex) or not np.isscalar(v) for v in plain.tolist()]
         if any(is_text):
-            where = labels_at(np.array(is_text), labels if labels is not None and len(labels) == len(plain) else None)
-            raise InputError(f"{name} must hold numbers, got {plain.tolist()[is_text.index(True)]!r} {where}.")
+            rows = labels_of(np.array(is_text), labels if labels is not None and len(labels) == len(plain) else None)
+            got = repr(plain.tolist()[is_text.index(True)])
+            raise InputError(argument=name, must="hold numbers", got=got, rows=rows)
     return plain.astype(np.float64)

@@ -151,7 +151,11 @@ def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):
             1,
             "true or false in every row, got neither at row",
         ),
-        (["beds.csv", "--target", "patients", "--upper-column", "severity"], 1, "upper 'severity' must be .* at row"),
+        (
+            ["beds.csv", "--target", "patients", "--upper-column", "severity"],
+            1,
+            "--upper-column severity must .* at row",
+        ),
         (["beds.csv", "--target", "patients", "--likelihood", "gaussian", "--upper", "5"], 2, "a likelihood of counts"),
         (
             ["beds.csv", "--target", "patients", "--upper", "9", "--upper-column", "beds"],

@@ -5,29 +5,32 @@ import json
 import polars as pl
 import pytest
 
-from ddpn.cli.messages import with_options
+from ddpn.cli.messages import in_options
 from ddpn.networks.heads.likelihoods import DESCRIPTIONS, SHIPPED
+from ddpn.runtime.errors import Argument, InputError
 
-OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column", "use": "--use"}
+OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column", "overwrite": "--overwrite"}
 
 
 @pytest.mark.parametrize(
-    ("sentence", "given", "expected"),
+    ("error", "given", "expected"),
     [
-        ("time must be a column.", {"time"}, "--time must be a column."),
-        ("time must be a column.", set(), "time must be a column."),
-        ("Column 'time' has no use (time).", {"time"}, "Column 'time' has no use (--time)."),
-        ("y must be at most upper=3.", set(), "y must be at most --upper 3."),
-        ("Drop upper_column.", set(), "Drop --upper-column."),
-        ("Put it in `use` in time.", {"time"}, "Put it in --use in time."),
+        (InputError(argument="time", must="be a column"), {"time"}, "--time must be a column."),
+        (InputError(argument="time", must="be a column"), set(), "time must be a column."),
+        (InputError(argument=Argument("time", "a b"), must="hold dates"), {"time"}, "--time 'a b' must hold dates."),
+        (InputError(argument=Argument("time", "day"), must="hold dates"), set(), "time 'day' must hold dates."),
+        (InputError(argument="y", must="be at most `upper=3`"), set(), "y must be at most --upper 3."),
+        (InputError("Drop `upper_column` in time."), {"time"}, "Drop --upper-column in time."),
+        (InputError("Replace it with `overwrite=True`."), set(), "Replace it with --overwrite."),
+        (InputError("`ddpn fit` knows no `members`."), set(), "`ddpn fit` knows no `members`."),
     ],
 )
-def test_only_names_of_arguments_become_options(sentence, given, expected):
-    assert with_options(sentence, OPTIONS, given) == expected
+def test_arguments_become_options(error, given, expected):
+    assert in_options(error, OPTIONS, given) == expected
 
 
 def test_without_a_command_nothing_changes():
-    assert with_options("time must be a column.", {}, set()) == "time must be a column."
+    assert in_options(InputError("Drop `time`."), {}, set()) == "Drop `time`."
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,12 @@ def test_without_a_command_nothing_changes():
         (["--target", "visits", "--members", "five"], 2, "--members must be an integer, got 'five'."),
         (["--target", "visits", "--beta=x"], 2, "--beta must be a number, got 'x'."),
         (["--target", "visits", "--components", "2"], 2, "such as --likelihood double_poisson."),
+        (
+            ["--target", "visits", "--beta", "1", "--likelihood", "poisson"],
+            2,
+            "--beta is not an option of the likelihood",
+        ),
+        (["--target", "visits", "--budget", "5s"], 2, "--budget must be at least 10 seconds"),
         (["--target", "visits", "--device", "gpu"], 2, "--device must be auto, cpu, cuda"),
         (
             ["--target", "visits", "--split-column", "part"],

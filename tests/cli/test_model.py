@@ -139,7 +139,7 @@ def test_an_existing_output_is_reported_before_the_work(ddpn, files):
     (files / "model").mkdir()
     found = ddpn("fit", "visits.csv", "--target", "visits", "-o", "model")
     assert (found.exit_code, found.stdout) == (1, "")
-    assert "model already exists" in errors(found)[0]
+    assert "model already exists. Choose another name, or replace it with --overwrite." in errors(found)[0]
     again = ddpn("fit", "visits.csv", "--target", "visits", "-o", "model", "--overwrite")
     assert (again.exit_code, again.stdout) == (1, "")
     assert "not a saved model" in errors(again)[0]
@@ -170,7 +170,7 @@ def test_a_model_that_cannot_be_saved_is_kept_and_can_be_used(ddpn, files, saved
     [
         (["--beta", "2", "--likelihood", "double_poisson"], "beta must be"),
         (["--beta", "0.5"], "--beta needs a single likelihood"),
-        (["--likelihood", "poisson", "--beta", "0.5"], "--beta does not apply to the likelihood poisson"),
+        (["--likelihood", "poisson", "--beta", "0.5"], "--beta is not an option of the likelihood poisson"),
         (["--likelihood", "faithful_gaussian", "--mix-with", "glm"], "faithful_gaussian.* has no exact GLM"),
         (["--config", "linear.toml", "--mix-with", "glm"], "without hidden layers"),
         (["--config", "lr.toml"], "lr must be finite and positive, got -1"),
@@ -331,7 +331,7 @@ def test_cells_that_cannot_be_read_are_reported_and_predicted_as_missing(ddpn, f
         ([".", "visits.csv", "-o", "o.csv"], 1, r"Not a saved model \(no model\.json\)"),
         (["MODEL", "none.csv", "-o", "o.csv"], 1, r"File not found: none\.csv"),
         (["MODEL", "visits.csv", "-o", "quick.toml"], 1, "Unsupported file type"),
-        (["MODEL", "visits.csv", "-o", "text.csv"], 1, r"text\.csv already exists\. Add --overwrite"),
+        (["MODEL", "visits.csv", "-o", "text.csv"], 1, r"text\.csv already exists\. .* replace it with --overwrite\."),
         (
             ["MODEL", "visits.csv", "-o", "./visits.csv", "--overwrite"],
             1,
@@ -403,7 +403,7 @@ def test_evaluate_on_new_rows_and_on_the_table_of_fit(ddpn, files, saved, table)
     assert same["entries"] == read_task(saved)["test"]["entries"]
     missing = ddpn("evaluate", str(saved), "-", input="severity,ward\n1,A\n")
     assert missing.exit_code == 1
-    assert "No column named 'visits' (target)" in errors(missing)[0]
+    assert "No column named 'visits' (--target)" in errors(missing)[0]
 
 
 def test_show(ddpn, saved, fit):

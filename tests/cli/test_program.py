@@ -5,9 +5,10 @@ import time
 from importlib.metadata import version
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from ddpn.cli import model, program
+from ddpn.cli import program
 from ddpn.cli.context import command_start
 
 COMMANDS = [
@@ -66,7 +67,12 @@ def test_an_unknown_option_is_code_2(ddpn):
 
 def test_a_command_began_with_the_program_that_runs_it(monkeypatch):
     began = []
-    monkeypatch.setattr(model, "_fit", lambda *given: began.append(command_start()))
+
+    def planned(*_):
+        began.append(command_start())
+        raise typer.Exit
+
+    monkeypatch.setattr("ddpn.workflow.plan.plan_of", planned)
     before, words = time.monotonic(), ["fit", "visits.csv", "--target", "visits", "-o", "new"]
     assert CliRunner().invoke(program.app, words, obj=before - 3.0).exit_code == 0
     assert CliRunner().invoke(program.app, words).exit_code == 0

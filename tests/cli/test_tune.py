@@ -35,7 +35,7 @@ def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddp
     assert not (tiny / "model").exists()
     done = ddpn(*TUNE)
     assert done.exit_code == 0, done.output
-    assert "Continuing after " in done.stderr
+    assert "Continuing: what was scored before is read" in done.stderr
     continued = json.loads((tiny / "model" / "task.json").read_text())["tuning"]
     assert not list(tiny.glob(".model*")), "trials and locks are removed"
 
@@ -69,7 +69,7 @@ def test_tables_sentences_and_a_page(ddpn, tiny):
         (["--budget", "10"], 2, "budget must be a duration above 0 such as 90s, 10m or 1h30m, got '10'"),
         (["--trials", "0"], 2, "trials must be an integer of at least 1"),
         (["--search", "lrr"], 2, "Did you mean 'lr'?"),
-        (["--search", "epochs"], 2, "epochs has a value and is in search"),
+        (["--search", "epochs"], 2, "epochs has a value and is in --search"),
         (["--search", "none.toml"], 1, "File not found: none.toml"),
         (["--target", "visit"], 1, "Did you mean 'visits'?"),
         (["--page", "visits.csv", "--overwrite"], 1, "is the table visits.csv itself"),

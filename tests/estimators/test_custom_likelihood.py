@@ -73,7 +73,7 @@ def test_networks_predict_it(quick, data, tmp_path):
     mean = one.mean.item()
     counted = torch.arange(60.0, dtype=torch.float64)
     assert one.log_prob(counted).exp().numpy() == pytest.approx(stats.geom.pmf(counted + 1, 1.0 / (1.0 + mean)))
-    with pytest.raises(ConfigError, match="'beta' in the options of geometric"):
+    with pytest.raises(ConfigError, match="beta is not an option of the likelihood geometric"):
         quick(likelihood="geometric", head_options={"beta": 0.5}).fit(X, y)
     model.save(tmp_path / "model")
     again = DDPNRegressor.load(tmp_path / "model")

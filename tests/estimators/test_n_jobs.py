@@ -107,5 +107,5 @@ def test_a_copy_of_an_estimator_has_the_same_cluster():
 
 def test_other_objects_are_refused(counts):
     for kind in (CountRegressor, DDPNRegressor):
-        with pytest.raises(ConfigError, match="`n_jobs` must be a number of processes"):
+        with pytest.raises(ConfigError, match="n_jobs must be a number of processes"):
             kind(**SMALL, n_jobs="ray").fit(*counts)

@@ -334,7 +334,7 @@ OPTIONS = [
     ("likelihood", "poison", "likelihood must be one of double_poisson, .*, got 'poison'. Did you mean 'poisson'"),
     ("likelihood", None, "likelihood must be one of"),
     ("head.beta", 1.5, r"beta must .*\[0, 1\], got 1.5"),
-    ("head.betta", 0.5, "Unknown key 'betta' in the options of double_poisson. Did you mean 'beta'"),
+    ("head.betta", 0.5, "betta is not an option of the likelihood double_poisson. Did you mean 'beta'"),
     ("head.objective", "exactly", "objective must be 'exact' or 'paper', got 'exactly'"),
     ("head.gamma", "row", "gamma must be 'per_row' or 'shared', got 'row'"),
     ("head.initial_gamma", -1.0, "initial_gamma must .*positive.*, got -1"),
@@ -397,8 +397,8 @@ def test_a_bad_option_is_reported_before_training(fast, counts, monkeypatch, nam
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"likelihood": "poisson", "head_options": {"beta": 0.5}}, "'beta' in the options of poisson"),
-        ({"likelihood": "gaussian", "head_options": {"objective": "paper"}}, "'objective' in the options of gaussian"),
+        ({"likelihood": "poisson", "head_options": {"beta": 0.5}}, "beta is not an option of the likelihood poisson"),
+        ({"likelihood": "gaussian", "head_options": {"objective": "paper"}}, "objective is not an option of the like"),
         ({"mix_with": ["glm"], "likelihood": "faithful_gaussian"}, '"faithful_gaussian" has no exact GLM'),
         ({"mix_with": ["glm"], "hidden": ()}, 'mix_with must not contain "glm" without hidden layers'),
         ({"checkpoint": "state", "random_state": None}, "random_state must be an integer to use a checkpoint"),

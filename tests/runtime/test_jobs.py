@@ -129,5 +129,5 @@ def test_numbers_of_jobs_are_those_of_scikit_learn():
     assert slots(-2) == max(1, cores() - 1)
     assert [is_here(n) for n in (None, 1, 2, RayCluster("nowhere:1"))] == [True, True, False, False]
     for wrong in (0, 1.5, "ray", True):
-        with pytest.raises(ConfigError, match="`n_jobs` must be a number of processes"):
+        with pytest.raises(ConfigError, match="n_jobs must be a number of processes"):
             slots(wrong)

@@ -5,15 +5,20 @@ import io
 import pytest
 from rich import console
 
-from ddpn.runtime.progress import progress_bar
+from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.progress import inner_bar, progress_bar
 
 
-def shown(monkeypatch, is_terminal: bool, **options) -> str:
-    out = io.StringIO()
-    real = console.Console
+def screen(monkeypatch, is_terminal: bool) -> io.StringIO:
+    out, real = io.StringIO(), console.Console
     monkeypatch.setattr(
         console, "Console", lambda stderr: real(file=out, force_terminal=is_terminal, width=120, stderr=False)
     )
+    return out
+
+
+def shown(monkeypatch, is_terminal: bool, **options) -> str:
+    out = screen(monkeypatch, is_terminal)
     with progress_bar("Images", 40, **options) as bar:
         bar.advance(30)
         bar.advance(6, "loss 1.5")
@@ -34,3 +39,23 @@ def test_a_terminal_shows_how_far_it_is(monkeypatch, options, words):
 def test_nothing_is_shown_elsewhere(monkeypatch):
     assert "Images" not in shown(monkeypatch, False)
     assert shown(monkeypatch, True, shown=False) == ""
+
+
+def test_a_part_of_the_work_has_a_bar_if_the_whole_has_one(monkeypatch):
+    out = screen(monkeypatch, True)
+    with inner_bar("Folds", 3) as bar:
+        bar.advance()
+    assert out.getvalue() == ""
+    with progress_bar("Fitting", None, clock=Clock(90.0)), inner_bar("Folds", 3) as bar:
+        bar.advance(3)
+    text = out.getvalue()
+    assert "Fitting" in text
+    assert "3/3" in text
+    assert "1m30s left of the budget" in text
+
+
+def test_a_hidden_bar_hides_its_parts(monkeypatch):
+    out = screen(monkeypatch, True)
+    with progress_bar("Fitting", None, shown=False), inner_bar("Folds", 3) as bar:
+        bar.advance()
+    assert out.getvalue() == ""

@@ -63,7 +63,7 @@ def test_good_values_are_returned():
         (check_keys, (["zzz"], ["lr", "members"], "x.toml"), "'zzz' in x.toml. Known keys: lr, members"),
         (check_keys, (["zzz"], [], "x.toml"), "No keys are accepted"),
         (check_column, ("vists", ["visits"]), "No column named 'vists'. Did you mean 'visits'"),
-        (check_column, ("dayz", ["age", "ward"], "exposure"), r"'dayz' \(exposure\). The columns are: age, ward"),
+        (check_column, ("dayz", ["age", "ward"], "exposure"), r"'dayz' \(`exposure`\). The columns are: age, ward"),
     ],
 )
 def test_bad_values_are_reported(check, arguments, words):

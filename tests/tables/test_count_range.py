@@ -18,13 +18,13 @@ def sample(y=Y, **parts) -> Sample:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"lower": 5, "upper": 4}, "upper must be an integer above lower=5, got 4"),
-        ({"lower": 3, "upper": 3}, "upper must be an integer above lower=3"),
-        ({"upper": 2.5}, "upper must be an integer above lower=0, got 2.5"),
+        ({"lower": 5, "upper": 4}, "upper must be an integer above `lower=5`, got 4"),
+        ({"lower": 3, "upper": 3}, "upper must be an integer above `lower=3`"),
+        ({"upper": 2.5}, "upper must be an integer above `lower=0`, got 2.5"),
         ({"lower": -1}, "lower must be an integer of at least 0, got -1"),
         ({"lower": 0.5}, "lower must be an integer"),
-        ({"lower": 2, "censored_above": 2}, "censored_above must be an integer above lower=2, got 2"),
-        ({"upper": 5, "censored_above": 6}, "censored_above must be at most upper=5, got 6"),
+        ({"lower": 2, "censored_above": 2}, "censored_above must be an integer above `lower=2`, got 2"),
+        ({"upper": 5, "censored_above": 6}, "censored_above must be at most `upper=5`, got 6"),
         ({"upper": 5, "upper_per_row": True}, "one number for all rows or one per row, got both"),
     ],
 )
@@ -36,8 +36,8 @@ def test_a_range_without_sense_is_refused(arguments, words):
 @pytest.mark.parametrize(
     ("arguments", "given", "words"),
     [
-        ({"lower": 2}, {}, "y must be at least lower=2, got 1 at row ann"),
-        ({"upper": 4}, {}, "y must be at most upper=4, got 5 at row cy"),
+        ({"lower": 2}, {}, "y must be at least `lower=2`, got 1 at row ann"),
+        ({"upper": 4}, {}, "y must be at most `upper=4`, got 5 at row cy"),
         ({"upper_per_row": True}, {"upper": [9, 2, 9]}, "at most the upper bound of its row, got 3 at row bob"),
         ({"upper_per_row": True}, {"upper": [9, 3.5, 9]}, "upper must hold integers of at least 0, got 3.5 at row bob"),
         ({"lower": 1, "upper_per_row": True}, {"upper": [0, 3, 9]}, "integers of at least 1, got 0 at row ann"),
@@ -62,7 +62,7 @@ def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, given, wor
 
 
 def test_messages_about_validation_rows_say_so():
-    with pytest.raises(InputError, match="y_val must be at least lower=2"):
+    with pytest.raises(InputError, match="y_val must be at least `lower=2`"):
         CountRange(lower=2).of(sample(), suffix="_val")
     with pytest.raises(InputError, match="censored_val must hold True or False"):
         CountRange().of(sample(), censored=[0.5, 0, 0], suffix="_val")

@@ -207,8 +207,8 @@ def test_columns_with_bad_values(change, words):
     ("frame", "words"),
     [
         (FRAME.rename({"n": "nn"}), r"No column named 'n' \(needed by the model\)\. Did you mean 'nn'\?"),
-        (FRAME.drop("days"), r"No column named 'days' \(exposure\)"),
-        (FRAME.drop("y"), r"No column named 'y' \(target\)\. .*The columns are: extra, n"),
+        (FRAME.drop("days"), r"No column named 'days' \(`exposure`\)"),
+        (FRAME.drop("y"), r"No column named 'y' \(`target`\)\. .*The columns are: extra, n"),
     ],
 )
 def test_missing_columns(frame, words):

@@ -90,5 +90,5 @@ def test_options_and_files_name_groups(tmp_path, panel):
     assert plan_from(plan.as_dict()) == plan
     with pytest.raises(ConfigError, match="'visits' has more than one role"):
         Plan(target="visits", group=("visits",))
-    with pytest.raises(InputError, match=r"No column named 'persn' \(group\)\. Did you mean 'person'"):
+    with pytest.raises(InputError, match=r"No column named 'persn' \(`group`\)\. Did you mean 'person'"):
         prepare(panel, Plan(target="visits", group=("persn",)))

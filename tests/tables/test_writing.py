@@ -50,7 +50,7 @@ def test_outputs_are_checked_before_the_work(tmp_path):
     check_output(str(tmp_path / "new.csv"), overwrite=False)
     check_output(str(tmp_path / "t.csv"), overwrite=True)
     for name, words in {
-        "t.csv": "already exists. Add --overwrite",
+        "t.csv": "already exists. Choose another name, or replace it with `overwrite=True`",
         "t.xlsx": "Unsupported file type",
         "t.csv.zst": "cannot be compressed as .zst",
         "folder.csv": "is a folder, not a file",

@@ -1,9 +1,13 @@
 """Settings from a file and from the command, checked before any work."""
 
+from dataclasses import fields
+
 import pytest
 
+from ddpn.estimators import CountRegressor, DDPNRegressor
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.workflow.plan import BASELINES, Plan, keys, plan_from, plan_of
+from ddpn.workflow.plan import BASELINES, Plan, plan_from, plan_of
+from ddpn.workflow.plan_options import PLAN_OPTIONS
 
 
 @pytest.fixture
@@ -73,10 +77,12 @@ def test_a_plan_makes_the_regressor(model, mix_with):
     assert {name: getattr(found, name) for name in model} == model
 
 
-def test_keys_are_the_options_of_a_fit():
-    assert {"likelihood", "head_options", "training_options", "beta", "epochs", "numeric", "device", "split_column",
-            "mix_with", "compare_with", "fractional"} <= set(keys())  # fmt: skip
-    assert not {"checkpoint", "random_state", "validation", "verbose", "model", "lr"} & set(keys())
+def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
+    own = {field.name for field in fields(Plan)} - {"model"}
+    assert {option.name for option in PLAN_OPTIONS.values() if option.part == "plan"} == own
+    model = {option.name for option in PLAN_OPTIONS.values() if option.part == "model"}
+    assert model <= {*CountRegressor().get_params(), *DDPNRegressor().get_params()}
+    assert not {"checkpoint", "random_state", "validation", "verbose", "model", "lr"} & set(PLAN_OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_wrong_settings_are_reported(file, text, words):
 
 
 def test_a_target_is_needed():
-    with pytest.raises(ConfigError, match=r"target is missing.*--target"):
+    with pytest.raises(ConfigError, match=r"target is missing.*`target`"):
         plan_of({"target": None})
 
 

@@ -106,14 +106,14 @@ def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
     assert predict(small, unseen, Request(), on_finding=findings.append).columns == COLUMNS[:-1]
     assert "3 rows have an unseen level of 'ward'." in findings
     assert not any("flagged" in sentence for sentence in findings)
-    with pytest.raises(InputError, match="--ood needs a model that was fitted with validation rows"):
+    with pytest.raises(InputError, match="ood needs a model that was fitted with validation rows"):
         predict(small, table.tail(3), Request(ood=0.05))
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda table: table.drop("days"), r"No column named 'days' \(exposure\)"),
+        (lambda table: table.drop("days"), r"No column named 'days' \(`exposure`\)"),
         (lambda table: table.drop("ward"), r"No column named 'ward' \(needed by the model\)"),
         (lambda table: table.with_columns(days=pl.lit(0.0)), "exposure 'days' must be finite and positive"),
     ],
@@ -244,7 +244,7 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda table: table.drop("visits"), r"No column named 'visits' \(target\)"),
+        (lambda table: table.drop("visits"), r"No column named 'visits' \(`target`\)"),
         (lambda table: table.with_columns(weight=pl.lit(0)), "weight 'weight' must be positive in some row"),
         (lambda table: table.with_columns(visits=pl.lit(-1)), "target 'visits' must hold non-negative integers"),
     ],

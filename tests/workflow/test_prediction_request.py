@@ -29,5 +29,5 @@ def test_levels_are_numbers_with_commas():
 def test_flags_need_a_model_with_validation_rows():
     Request().check_model(has_ood=False)
     Request(ood=0.05).check_model(has_ood=True)
-    with pytest.raises(InputError, match="--ood needs a model that was fitted with validation rows"):
+    with pytest.raises(InputError, match="ood needs a model that was fitted with validation rows"):
         Request(ood=0.05).check_model(has_ood=False)

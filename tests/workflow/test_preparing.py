@@ -63,7 +63,7 @@ def test_row_numbers_are_those_of_the_file_even_after_rows_are_left_out(table, p
         ({"weight": pl.lit(0)}, {}, ["weight 'weight'", "zero weights only"]),
         ({"visits": pl.lit(0)}, {}, ["target 'visits'", "above 0 in some training row"]),
         ({"visits": pl.col("visits") + 0.25}, {}, ["non-negative integers", "at rows 1, 2, 3, 4, 5 and 295 more"]),
-        ({}, {"split_column": "part"}, ["No column named 'part' (split_column)"]),
+        ({}, {"split_column": "part"}, ["No column named 'part' (`split_column`)"]),
     ],
 )
 def test_tables_that_cannot_be_fitted(table, plan, change, options, words):

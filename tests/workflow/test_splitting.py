@@ -85,7 +85,7 @@ def test_rows_are_named_by_their_labels():
 
 @pytest.mark.parametrize("role", ["split_column", "time"])
 def test_the_column_must_be_there(role):
-    with pytest.raises(InputError, match=rf"No column named 'fild' \({role}\)\. Did you mean 'fold'\?"):
+    with pytest.raises(InputError, match=rf"No column named 'fild' \(`{role}`\)\. Did you mean 'fold'\?"):
         split_rows(frame(fold=["train"] * 30), Plan(target="y", **{role: "fild"}))
 
 

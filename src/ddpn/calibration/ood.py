@@ -147,10 +147,12 @@ def _scores(blocks: Iterable[Mixture], kind: str) -> np.ndarray:
 def check_alpha(alpha: float, n: int) -> float:
     """`alpha` as a float, if some p-value can be as small with n calibration rows."""
     if not is_number(alpha) or not 0.0 < alpha < 1.0:
-        raise ConfigError(f"alpha must lie between 0 and 1, got {alpha!r}. Use 0.05 to flag 5% of ordinary rows.")
+        remedy = "Use 0.05 to flag 5% of ordinary rows."
+        raise ConfigError(argument="alpha", must="lie between 0 and 1", got=repr(alpha), remedy=remedy)
     if alpha < 1.0 / (n + 1.0):
         smallest = f"1 / (n + 1) = {1.0 / (n + 1.0):.2g} with n = {n} calibration rows"
-        raise InputError(f"alpha must be at least {smallest}, got {alpha:g}. Calibrate with more rows, or raise alpha.")
+        must, remedy = f"be at least {smallest}", "Calibrate with more rows, or raise alpha."
+        raise InputError(argument="alpha", must=must, got=f"{alpha:g}", remedy=remedy)
     return float(alpha)
 
 

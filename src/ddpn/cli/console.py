@@ -7,14 +7,14 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import typer
 
 from ddpn.cli.context import typed_options
-from ddpn.cli.messages import with_options
+from ddpn.cli.messages import in_options
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
@@ -23,10 +23,6 @@ BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
 _PATIENCE = 0.5
 #: Characters per line where there is no terminal.
 _WIDE = 140
-EXIT_CODES = (
-    "Exit codes: 0 success; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
-    "130 stopped by Ctrl-C."
-)
 
 
 @contextmanager
@@ -36,7 +32,7 @@ def friendly_errors(after_ctrl_c: str) -> Iterator[None]:
         with _warnings_as_sentences():
             yield
     except DDPNError as error:
-        _fail(with_options(str(error), *typed_options()), MISUSE if isinstance(error, ConfigError) else BAD_INPUT)
+        _fail(in_options(error, *typed_options()), MISUSE if isinstance(error, ConfigError) else BAD_INPUT)
     except KeyboardInterrupt:
         try:
             _print_stopped(after_ctrl_c)
@@ -100,7 +96,7 @@ def _warnings_as_sentences() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in printed:
             printed.add(str(message))
-            typer.echo(f"Warning: {message}", err=True)
+            _say(f"Warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -128,6 +124,36 @@ def show(table: Any, to_stderr: bool = False) -> None:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDE
     console.print(table)
+
+
+def show_warnings(sentences: Sequence[str]) -> None:
+    """Print warnings to standard error."""
+    for sentence in sentences:
+        typer.echo(f"Warning: {sentence}", err=True)
+
+
+def print_step(step: str) -> None:
+    """Print a step of a long work to standard error."""
+    _say(f"{step} ...")
+
+
+def _say(sentence: str) -> None:
+    """Print to standard error, above a progress bar: `typer.echo` would write into it."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Print one step after the other: on one line of a terminal that disappears in the end, else a line each."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield print_step
+        return
+    with console.status("Reading") as line:
+        yield lambda step: line.update(Text(f"{step} ..."))
 
 
 def print_json(document: Any) -> None:

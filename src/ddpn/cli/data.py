@@ -1,34 +1,48 @@
-"""ddpn data: the data sets and their state, and downloads."""
+"""ddpn data and ddpn likelihoods: what there is, and downloads."""
 
 from typing import Annotated
 
 import typer
 
-from ddpn.cli.console import EXIT_CODES, friendly_errors, show
-from ddpn.cli.flags import Command, Group
+from ddpn.cli import options as o
+from ddpn.cli.commands import EXIT_CODES, Group, app, command
+from ddpn.cli.console import print_json, show
+from ddpn.cli.tables import table_of
 
 data = typer.Typer(cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
+app.add_typer(data, name="data")
 
 
-@data.command("list", epilog=EXIT_CODES, cls=Command)
+@command("list", "Nothing was changed.", to=data)
 def list_() -> None:
     """Show every data set: its rows, origin, license, and whether it is available, missing or damaged."""
-    with friendly_errors("Nothing was changed."):
-        from rich.table import Table
+    from ddpn.paper.datasets import data_folder, dataset_status
 
-        from ddpn.paper.datasets import data_folder, dataset_status
-
-        table = Table("name", "rows", "origin", "license", "state", title=f"Data in {data_folder()}")
-        for status in dataset_status():
-            rows = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
-            table.add_row(status.name, rows, status.address, status.license, status.state)
-        show(table)
+    rows = []
+    for status in dataset_status():
+        count = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
+        rows.append(((status.name, count, status.address, status.license, status.state), False))
+    show(table_of(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
 
 
-@data.command(epilog=EXIT_CODES, cls=Command)
+@command("get", "Nothing was changed.", to=data)
 def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `ddpn data list`.")]) -> None:
     """Download a data set if it is not available, or explain where to put it."""
-    with friendly_errors("Nothing was changed."):
-        from ddpn.paper.datasets import download
+    from ddpn.paper.datasets import download
 
-        typer.echo(download(name))
+    typer.echo(download(name))
+
+
+@command("likelihoods", "Nothing was changed.")
+def likelihoods(as_json: o.Json = False) -> None:
+    """List the distributions that --likelihood of `ddpn fit` accepts, and what each is for.
+
+    `ddpn diagnose` recommends one for a table.
+    """
+    from ddpn.networks.heads.likelihoods import DEFAULT_LIKELIHOOD, DESCRIPTIONS
+
+    if as_json:
+        print_json(DESCRIPTIONS)
+        return
+    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in DESCRIPTIONS}
+    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in DESCRIPTIONS.items()]))

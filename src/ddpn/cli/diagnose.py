@@ -6,88 +6,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import EXIT_CODES, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
-from ddpn.cli.flags import Command
-from ddpn.cli.model import show_warnings, steps
+from ddpn.cli.commands import command
+from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
+from ddpn.cli.options import option
+from ddpn.cli.tables import table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 MeanModel = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="Model of the mean given the features: auto (the best out of fold), glm (fastest), boosting or constant.",
+    option(
+        "NAME",
+        "Model of the mean given the features: auto (the best out of fold), glm (fastest), boosting or constant.",
     ),
 ]
-MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Larger tables are sampled at random.")]
-Seed = Annotated[
-    int | None, typer.Option(metavar="NUMBER", help="Seed of the random sample, the folds and the trees. Default: 0.")
-]
-GroupOfFolds = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMNS",
-        help="Columns that identify rows that belong together, as in `ddpn fit`: means are predicted for new groups.",
-        rich_help_panel="Columns of the table",
-    ),
-]
-HtmlOrNone = Annotated[
-    Path | None, typer.Option("-o", "--out", metavar="HTML", help="Write an HTML page with figures.")
-]
+MaxRows = Annotated[int, option("NUMBER", "Larger tables are sampled at random.")]
+Page = Annotated[Path | None, option("HTML", "Write an HTML page with figures.", "-o", "--out")]
 
 
+@command("diagnose")
 def diagnose(
     data: o.Data,
-    target: o.Target = None,
-    out: HtmlOrNone = None,
-    exposure: o.Exposure = None,
-    weight: o.Weight = None,
-    lower: o.Lower = None,
-    upper: o.Upper = None,
-    upper_column: o.UpperColumn = None,
-    censored: o.Censored = None,
-    censored_above: o.CensoredAbove = None,
-    drop: o.Drop = None,
-    use: o.Use = None,
-    category: o.Category = None,
-    missing: o.Missing = None,
-    fractional: o.Fractional = None,
-    group: GroupOfFolds = None,
+    *,
+    out: Page = None,
+    given: o.Given,
     mean_model: MeanModel = "auto",
     max_rows: MaxRows = 20_000,
-    seed: Seed = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
     Given the features: is the target over- or under-dispersed, zero-inflated, bounded, censored, heaped, heavy-tailed?
-    Means are predicted out of fold, and p-values are adjusted for the number of checks. If you pass known bounds or
-    censoring, such as --upper, they are taken into account.
+    Means are predicted out of fold, for new groups with --group, and p-values are adjusted for the number of checks. If
+    you pass known bounds or censoring, such as --upper, they are taken into account.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered -o bikes.html
     """
-    given = {"target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
-             "missing": missing, "fractional": fractional, "lower": lower, "upper": upper,
-             "upper_column": upper_column, "censored": censored, "censored_above": censored_above,
-             "group": group, "seed": seed}  # fmt: skip
-    with friendly_errors("Nothing was written."):
-        found = _diagnosed(data, given, out, overwrite, mean_model, max_rows)
-        if as_json:
-            print_json({"data": data, **found.to_dict()})
-        else:
-            _show(found)
-        if out is not None:
-            from ddpn.analysis.report.diagnosis import write_diagnosis
-
-            write_diagnosis(out, found)
-            typer.echo(f"Diagnosis written to {out}", err=True)
-
-
-def _diagnosed(
-    data: str, given: dict[str, Any], out: Path | None, overwrite: bool, mean_model: str, max_rows: int
-) -> Any:
     from ddpn.runtime.validation import check_choice, check_integer
     from ddpn.tables.reading import read
     from ddpn.tables.writing import check_free
@@ -99,10 +55,18 @@ def _diagnosed(
     plan = plan_of(given)
     if out is not None:
         check_free(out, overwrite, data)
-    with prompt_ctrl_c("Nothing was written."):
-        table = read_target(read(data, plan.category), plan)
-        with output_to_stderr(), steps() as step:
-            return diagnose_target(table, mean_model, max_rows, plan.seed, step)
+    table = read_target(read(data, plan.category), plan)
+    with output_to_stderr(), steps() as step:
+        found = diagnose_target(table, mean_model, max_rows, plan.seed, step)
+    if as_json:
+        print_json({"data": data, **found.to_dict()})
+    else:
+        _show(found)
+    if out is not None:
+        from ddpn.analysis.report.diagnosis import write_diagnosis
+
+        write_diagnosis(out, found)
+        typer.echo(f"Diagnosis written to {out}", err=True)
 
 
 def _show(found: Any) -> None:
@@ -124,17 +88,8 @@ def _show(found: Any) -> None:
 
 
 def _table(found: Any) -> "Table":
-    from rich.table import Table
-
-    table = Table("check", "result", "effect", "p", "adjusted p")
-    table.columns[3].justify = table.columns[4].justify = "right"
+    rows = []
     for each in found.findings:
         numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted))
-        table.add_row(each.name, each.outcome, each.effect, *numbers,
-                      style="bold" if each.found else None)  # fmt: skip
-    return table
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("diagnose", epilog=EXIT_CODES, cls=Command)(diagnose)
+        rows.append(((each.name, each.outcome, each.effect, *numbers), each.found))
+    return table_of(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4))

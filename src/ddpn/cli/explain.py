@@ -1,38 +1,42 @@
 """ddpn explain: what drives a model, or the predictions of single rows. Arguments and printing only."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import EXIT_CODES, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
-from ddpn.cli.flags import Command
-from ddpn.cli.model import steps
+from ddpn.cli.commands import command
+from ddpn.cli.console import output_to_stderr, print_json, show, steps
+from ddpn.cli.options import option
+from ddpn.cli.tables import table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 Rows = Annotated[
     str | None,
-    typer.Option(
-        metavar="NUMBERS",
-        help="Explain the predictions of these rows, numbered from 1: 3, 1,5,7 or 1-10. Default: the model as a whole.",
+    option(
+        "NUMBERS",
+        "Explain the predictions of these rows, numbered from 1: 3, 1,5,7 or 1-10. Default: the model as a whole.",
     ),
 ]
-Of = Annotated[str, typer.Option(metavar="WHAT", help="With --rows: explain the mean or the spread (variance / mean).")]
+Of = Annotated[str, option("WHAT", "With --rows: explain the mean or the spread (variance / mean).")]
 Out = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "OUT",
+        "Write effects, or contributions, as CSV, TSV, Parquet, Feather or JSON, or as an image (PNG, SVG, PDF), by "
+        "the ending.",
         "-o",
         "--out",
-        metavar="OUT",
-        help="Write effects, or contributions, as CSV, TSV, Parquet, Feather or JSON, or as an image (PNG, SVG, PDF), "
-        "by the ending.",
     ),
 ]
-Most = Annotated[int, typer.Option(metavar="NUMBER", help="Number of columns to print.")]
+Most = Annotated[int, option("NUMBER", "Number of columns to print.")]
+Seed = Annotated[int, option("NUMBER", "Seed of the random draws.")]
 
 
+@command("explain")
 def explain(
     model: o.Model,
     data: o.Data,
@@ -45,7 +49,7 @@ def explain(
     weight: o.WeightOf = None,
     upper_column: o.UpperOf = None,
     censored: o.CensoredOf = None,
-    seed: Annotated[int, typer.Option(metavar="NUMBER", help="Seed of the random draws.")] = 0,
+    seed: Seed = 0,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -56,52 +60,53 @@ def explain(
 
     Example: ddpn explain bikes.model bikes.csv -o effects.png
     """
-    columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column, "censored": censored}
-    with friendly_errors("Nothing was written."):
-        found, numbers, note = _explained(model, data, columns, rows, of, out, overwrite, seed)
-        from ddpn.workflow.explaining import plain, write_explanation
-
-        if as_json:
-            print_json({"model": str(model), "data": data, **plain(found, numbers)})
-        elif numbers is None:
-            _show_model(found, note, most)
-        else:
-            _show_rows(found, numbers, most)
-        if out is not None:
-            write_explanation(found, out, numbers)
-            typer.echo(f"Explanation written to {out}", err=True)
-
-
-def _explained(
-    model: Any, data: str, columns: dict[str, str | None], rows: str | None, of: str, out: str | None,
-    overwrite: bool, seed: int,
-) -> tuple[Any, list[int] | None, str]:  # fmt: skip
     from ddpn.runtime.validation import check_choice
     from ddpn.tables.reading import read
     from ddpn.workflow.model_folder import load, roles_of_model
 
+    columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column, "censored": censored}
     check_choice("of", of, ("mean", "spread"))
     roles = roles_of_model(model, **columns)
-    with prompt_ctrl_c("Nothing was written."):
-        frame = read(data, roles.as_text)
-        roles.features(frame, report=lambda sentence: None)
-        from ddpn.workflow import explaining
+    frame = read(data, roles.as_text)
+    roles.features(frame, report=lambda sentence: None)
+    # Only now, as it imports torch.
+    from ddpn.workflow import explaining
 
-        numbers = None if rows is None else explaining.parse_rows(rows)
-        if out is not None:
-            explaining.check_explanation_file(out, overwrite, data)
-        folder = load(model, mixed_only=False, **columns)
-        with output_to_stderr(), steps() as step:
-            if numbers is None:
-                found, note = explaining.explain_table(folder, frame, seed, step)
-                return found, None, note
-            return explaining.explain_rows(folder, frame, numbers, of, seed), numbers, ""
+    numbers = None if rows is None else explaining.parse_rows(rows)
+    if out is not None:
+        explaining.check_explanation_file(out, overwrite, data)
+    folder, note = load(model, mixed_only=False, **columns), ""
+    found: Any
+    with output_to_stderr(), steps() as step:
+        if numbers is None:
+            found, note = explaining.explain_table(folder, frame, seed, step)
+        else:
+            found = explaining.explain_rows(folder, frame, numbers, of, seed)
+    if as_json:
+        print_json({"model": str(model), "data": data, **explaining.plain(found, numbers)})
+    elif numbers is None:
+        _show_model(found, note, most)
+    else:
+        _show_rows(found, numbers, most)
+    if out is not None:
+        explaining.write_explanation(found, out, numbers)
+        typer.echo(f"Explanation written to {out}", err=True)
 
 
 def _show_model(found: Any, note: str, most: int) -> None:
     if note:
         typer.echo(note)
     show(_column_table(found, most))
+    typical = found.effects.each[0]
+    if found.importance is not None:
+        typer.echo(
+            "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
+            "column are shuffled; more CRPS is worse."
+        )
+    typer.echo(
+        f"effect: from the smallest to the largest level over the values of the column, in brackets, for a typical "
+        f"row with mean {typical.mean.typical:.3g} and {typical.spread.quantity} {typical.spread.typical:.3g}."
+    )
     for one in found.interactions:
         first, second = one.names
         typer.echo(
@@ -113,29 +118,17 @@ def _show_model(found: Any, note: str, most: int) -> None:
 
 
 def _column_table(found: Any, most: int) -> "Table":
-    from rich.table import Table
-
-    importance = {} if found.importance is None else {one.name: one for one in found.importance.each}
-    headings = ["column", *(["CRPS", "mean", "spread"] if importance else [])]
-    typical = found.effects.each[0]
-    headings += [
-        f"mean (typical {typical.mean.typical:.3g})",
-        f"{typical.spread.quantity} ({typical.spread.typical:.3g})",
-    ]
-    table = Table(*headings)
-    order = (
-        [one.name for one in found.importance.by("crps")] if importance else [one.name for one in found.effects.by()]
-    )
-    known = {one.name: one for one in found.effects}
-    for name in [name for name in order if name in known][:most]:
+    """The most important columns: what shuffling them changes, if that is known, and the range of their effects."""
+    known, changed = {one.name: one for one in found.effects}, ("crps", "mean", "spread")
+    importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
+    shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
+    headings = ("column", *shuffled, "mean, effect", f"{found.effects.each[0].spread.quantity}, effect")
+    rows = []
+    for name in [name for name in importance or [one.name for one in found.effects.by()] if name in known][:most]:
         one = known[name]
-        changes = (
-            [f"{getattr(importance[name], key).mean():+.1%}" for key in ("crps", "mean", "spread")]
-            if importance
-            else []
-        )
-        table.add_row(name, *changes, _range(one, one.mean), _range(one, one.spread))
-    return table
+        changes = [f"{getattr(importance[name], key).mean():+.1%}" for key in changed] if importance else []
+        rows.append(((name, *changes, _range(one, one.mean), _range(one, one.spread)), False))
+    return table_of(headings, rows, range(1, 1 + len(shuffled)))
 
 
 def _range(one: Any, curve: Any) -> str:
@@ -148,10 +141,6 @@ def _range(one: Any, curve: Any) -> str:
 
 
 def _show_rows(found: Any, numbers: list[int], most: int) -> None:
-    import math
-
-    from rich.table import Table
-
     from ddpn.analysis.plots import shown
 
     value = math.exp if found.log else float
@@ -160,12 +149,9 @@ def _show_rows(found: Any, numbers: list[int], most: int) -> None:
             f"Row {number}: {found.quantity} {value(found.prediction[place]):.4g}; {value(found.base):.4g} without "
             "its values."
         )
-        table = Table("column", "value", f"added to {'log ' if found.log else ''}{found.quantity}", "factor")
+        headings = ("column", "value", f"added to {'log ' if found.log else ''}{found.quantity}", "factor")
+        rows = []
         for name, cell, added in found.top(place, most):
-            table.add_row(name, shown(cell), f"{added:+.3f}", f"× {math.exp(added):.3f}" if found.log else "")
-        show(table)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("explain", epilog=EXIT_CODES, cls=Command)(explain)
+            factor = f"× {math.exp(added):.3f}" if found.log else ""
+            rows.append(((name, shown(cell), f"{added:+.3f}", factor), False))
+        show(table_of(headings, rows, right=(2, 3)))

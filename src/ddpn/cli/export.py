@@ -7,26 +7,26 @@ from typing import Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import EXIT_CODES, friendly_errors, print_json, prompt_ctrl_c, show
-from ddpn.cli.flags import Command
+from ddpn.cli.commands import command
+from ddpn.cli.console import print_json, show
+from ddpn.cli.options import option
 from ddpn.cli.tables import fact_table, folds_of, member_words
 from ddpn.storage.model_files import refuses_strange_files
 from ddpn.tables.splits import rows_words
 
-Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The ONNX file to write, such as model.onnx.")]
-Quantiles = Annotated[
-    str, typer.Option(metavar="LEVELS", help="Quantiles to add as outputs: 0.1,0.9 adds q0.1 and q0.9.")
-]
+Out = Annotated[Path, option("FILE", "The ONNX file to write, such as model.onnx.", "-o", "--out")]
+Quantiles = Annotated[str, option("LEVELS", "Quantiles to add as outputs: 0.1,0.9 adds q0.1 and q0.9.")]
 PmfUpTo = Annotated[
     int | None,
-    typer.Option(
-        metavar="COUNT",
-        help="The largest count whose probability is an output. Default: the 99.9% quantile of the training counts, "
-        "at least 20 and at most 1,000.",
+    option(
+        "COUNT",
+        "The largest count whose probability is an output. Default: the 99.9% quantile of the training counts, at "
+        "least 20 and at most 1,000.",
     ),
 ]
 
 
+@command("export")
 def export(
     model: o.Model,
     out: Out,
@@ -44,25 +44,21 @@ def export(
 
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """
-    with friendly_errors("Nothing was written."):
-        from ddpn.tables.writing import check_free
-        from ddpn.workflow.prediction_request import Request, parse_levels
+    from ddpn.tables.writing import check_free
+    from ddpn.workflow.prediction_request import Request, parse_levels
 
-        levels = parse_levels(quantiles)
-        Request(coverage=coverage, quantiles=levels)
-        check_free(out, overwrite)
-        with prompt_ctrl_c("Nothing was written."):
-            # Only now, as it imports torch: wrong options are reported at once.
-            from ddpn.export import export_onnx
+    levels = parse_levels(quantiles)
+    Request(coverage=coverage, quantiles=levels)
+    check_free(out, overwrite)
+    # Only now, as it imports torch: wrong options are reported at once.
+    from ddpn.export import export_onnx
 
-            about = export_onnx(
-                model, out, quantiles=levels, coverage=coverage, pmf_up_to=pmf_up_to, overwrite=overwrite
-            )
-        if as_json:
-            print_json({"file": str(out), **about})
-            return
-        show(fact_table(_interface(about)))
-        typer.echo(f"Written to {out} ({out.stat().st_size / 1e6:,.1f} MB).")
+    about = export_onnx(model, out, quantiles=levels, coverage=coverage, pmf_up_to=pmf_up_to, overwrite=overwrite)
+    if as_json:
+        print_json({"file": str(out), **about})
+        return
+    show(fact_table(_interface(about)))
+    typer.echo(f"Written to {out} ({out.stat().st_size / 1e6:,.1f} MB).")
 
 
 @refuses_strange_files
@@ -100,8 +96,3 @@ def _fit(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     if scored is not None:
         facts.append(("Test scores", f"CRPS {scored['crps']:.4g}, 90% coverage {scored['coverage']:.1%}"))
     return [*facts, ("Exported", f"by ddpn {about['ddpn']}")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command(epilog=EXIT_CODES, cls=Command)(export)

@@ -3,59 +3,54 @@
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import typer
 
-#: What ends the name of an argument at the beginning of a message.
-_VERB = r"(?= (?:must|is|needs|cannot|has|says) )"
+from ddpn.runtime.errors import Argument, DDPNError
+
+#: How texts of errors refer to arguments: `name`, or `name=value`, maybe with quotation marks.
+_REFERENCE = re.compile(r'`(\w+)(?:="?(\w+)"?)?`')
+_NUMBERS = {int: "an integer", float: "a number"}
 
 
-def with_options(sentence: str, options: Mapping[str, str], given: Collection[str]) -> str:
-    """A message about arguments of Python as one about options.
+def in_options(error: DDPNError, options: Mapping[str, str], given: Collection[str]) -> str:
+    """The sentence of an error, with the names of options (by argument) instead of those of arguments.
 
-    Names of `options` (argument to option) are replaced where they are code: in backticks, with a value as in name=3,
-    with an underscore, and at the beginning or in brackets if the option was `given` (a setting of a file keeps its
-    name).
+    An argument that was not `given` on the command line is a setting of a file, which keeps its name.
 
+    >>> from ddpn.runtime.errors import ConfigError
     >>> options = {"epochs": "--epochs", "fractional": "--fractional", "time": "--time"}
-    >>> with_options("epochs must be an integer, got 0.", options, {"epochs"})
+    >>> in_options(ConfigError(argument="epochs", must="be an integer", got="0"), options, {"epochs"})
     '--epochs must be an integer, got 0.'
-    >>> with_options('Use fractional="round", or drop `time`.', options, {})
+    >>> in_options(ConfigError('Use `fractional="round"`, or drop `time`.'), options, {})
     'Use --fractional round, or drop --time.'
-    >>> with_options("time 'my day' must hold dates.", options, {"time"})
+    >>> in_options(ConfigError(argument=Argument("time", "my day"), must="hold dates"), options, {"time"})
     "--time 'my day' must hold dates."
     """
-    if not options:
-        return sentence
-    every, code = _any(options), _any(name for name in options if "_" in name)
-    typed = _any(name for name in options if name in given)
-    sentence = re.sub(rf"`({every})`", lambda found: options[found[1]], sentence)
-    sentence = re.sub(
-        rf"(?<![\w'-])({every})=([\"']?)(\w+)\2", lambda found: f"{options[found[1]]} {found[3]}", sentence
-    )
-    sentence = re.sub(rf"^({typed}){_VERB}", lambda found: options[found[1]], sentence)
-    sentence = re.sub(
-        rf"^({typed}) '([^']*)'{_VERB}", lambda found: f"{options[found[1]]} {shlex.quote(found[2])}", sentence
-    )
-    sentence = re.sub(
-        rf"^Unknown key '({typed})' in the options of (\w+)\.( No keys are accepted\.)?",
-        lambda found: f"{options[found[1]]} does not apply to the likelihood {found[2]}.",
-        sentence,
-    )
-    sentence = re.sub(rf"\(({typed})\)", lambda found: f"({options[found[1]]})", sentence)
-    return re.sub(rf"(?<![\w'/.-])({code})(?![\w'/-])", lambda found: options[found[1]], sentence)
+    subject, argument = str(error.argument), error.argument
+    if isinstance(argument, Argument) and argument.name in given:
+        subject = f"{options[argument.name]} {shlex.quote(argument.column)}"
+    elif argument in given:
+        subject = options[str(argument)]
+
+    def reference(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if name not in options:
+            return found[0]
+        return options[name] if value in (None, "True") else f"{options[name]} {value}"
+
+    return _REFERENCE.sub(reference, error.sentence(subject))
 
 
-def _any(names: Any) -> str:
-    """A pattern that matches any of these names; none where there are none."""
-    return "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or "(?!)"
+def number_sentence(error: typer.BadParameter, arguments: Sequence[str], types: Mapping[str, Any]) -> str | None:
+    """The sentence about an option whose value is not a number; None for any other misuse.
 
-
-def number_sentence(error: typer.BadParameter, arguments: Sequence[str]) -> str | None:
-    """The sentence about an option whose value is not a number; None for any other misuse."""
-    param, message = error.param, str(error.message)
-    kind = "an integer" if "integer" in message else "a number" if "number" in message or "float" in message else None
+    `types` are those of the parameters of the command.
+    """
+    param = error.param
+    found = None if param is None else types.get(str(param.name))
+    kind = next((words for kind, words in _NUMBERS.items() if kind in (found, *get_args(found))), None)
     if param is None or kind is None:
         return None
     return f"{max(param.opts, key=len)} must be {kind}, got {_value(param.opts, arguments)!r}."

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
-from ddpn.cli.flags import Command
-from ddpn.cli.model import steps
+from ddpn.cli.commands import command
+from ddpn.cli.console import output_to_stderr, print_json, show, steps
+from ddpn.cli.options import option
+from ddpn.cli.tables import table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,19 +22,15 @@ _CODES = (
 )
 #: Checks that are printed.
 _MOST = 20
-Page = Annotated[Path | None, typer.Option("-o", "--out", metavar="HTML", help="An HTML page to write.")]
-Alpha = Annotated[float, typer.Option(metavar="SHARE", help="Probability of any false alarm.")]
+Page = Annotated[Path | None, option("HTML", "An HTML page to write.", "-o", "--out")]
+Alpha = Annotated[float, option("SHARE", "Probability of any false alarm.")]
 Effect = Annotated[
-    float,
-    typer.Option(
-        metavar="SHARE", help="The smallest difference of shares that counts as drift; half of it for coverage."
-    ),
+    float, option("SHARE", "The smallest difference of shares that counts as drift; half of it for coverage.")
 ]
-Ignore = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Columns that never count as drift, such as dates, separated by commas.")
-]
+Ignore = Annotated[str, option("COLUMNS", "Columns that never count as drift, such as dates, separated by commas.")]
 
 
+@command("monitor", codes=_CODES)
 def monitor(
     model: o.Model,
     data: o.Data,
@@ -56,31 +53,29 @@ def monitor(
 
     Example: ddpn monitor visits.model november.csv -o november.html
     """
-    with friendly_errors("Nothing was written."):
-        from ddpn.tables.reading import read
-        from ddpn.tables.writing import check_free
-        from ddpn.workflow.model_folder import load, roles_of_model
+    from ddpn.tables.reading import read
+    from ddpn.tables.writing import check_free
+    from ddpn.workflow.model_folder import load, roles_of_model
 
-        if out is not None:
-            check_free(out, overwrite, data)
-        columns = {"target": target, "exposure": exposure, "upper": upper_column, "censored": censored}
-        with prompt_ctrl_c("Nothing was written."):
-            frame = read(data, roles_of_model(model, **columns).as_text)
-            folder = load(model, mixed_only=False, **columns)
-        from ddpn.workflow.monitoring import monitor as compared
+    if out is not None:
+        check_free(out, overwrite, data)
+    columns = {"target": target, "exposure": exposure, "upper": upper_column, "censored": censored}
+    frame = read(data, roles_of_model(model, **columns).as_text)
+    folder = load(model, mixed_only=False, **columns)
+    from ddpn.workflow.monitoring import monitor as compared
 
-        with output_to_stderr(), steps() as step:
-            names = [name.strip() for name in ignore.split(",") if name.strip()]
-            found = compared(folder, frame, alpha, effect, names, step)
-        if as_json:
-            print_json({"model": str(model), "data": data, **found.as_dict()})
-        else:
-            _print(found)
-        if out is not None:
-            from ddpn.analysis.monitoring.page import write_monitoring
+    with output_to_stderr(), steps() as step:
+        names = [name.strip() for name in ignore.split(",") if name.strip()]
+        found = compared(folder, frame, alpha, effect, names, step)
+    if as_json:
+        print_json({"model": str(model), "data": data, **found.as_dict()})
+    else:
+        _print(found)
+    if out is not None:
+        from ddpn.analysis.monitoring.page import write_monitoring
 
-            write_monitoring(out, found, {"model": model.name, "data": data, "fitted": folder.task.get("date")})
-            typer.echo(f"Page written to {out}", err=True)
+        write_monitoring(out, found, {"model": model.name, "data": data, "fitted": folder.task.get("date")})
+        typer.echo(f"Page written to {out}", err=True)
     if found.drift:
         raise typer.Exit(DRIFT)
 
@@ -96,21 +91,13 @@ def _print(found: Any) -> None:
 
 
 def _table(found: Any) -> "Table":
-    from rich.table import Table
-
-    table = Table("check", "before", "now", "difference", "adjusted p", "")
-    for column in table.columns[3:5]:
-        column.justify = "right"
+    rows = []
     for check in found.shown[:_MOST]:
         p_value = "-" if check.is_ignored else f"{check.adjusted:.2g}" if check.adjusted >= 0.001 else "<0.001"
         decision = "ignored" if check.is_ignored else "drift" if check.drift else ""
-        words = check.title, check.before, check.now
-        table.add_row(*words, f"{check.effect:.3f}", p_value, decision, style="bold" if check.drift else None)
+        cells = check.title, check.before, check.now, f"{check.effect:.3f}", p_value, decision
+        rows.append((cells, check.drift))
+    table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
     if len(found.shown) > _MOST:
         table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"
     return table
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command(epilog=_CODES, cls=Command)(monitor)

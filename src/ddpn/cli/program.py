@@ -7,29 +7,16 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli import data, diagnose, explain, export, likelihoods, model, monitor, serve, tune
-from ddpn.cli.console import EXIT_CODES
-from ddpn.cli.flags import Command, Group
-from ddpn.cli.reproduce import reproduce
+from ddpn.cli import data, diagnose, explain, export, fit, model, monitor, reproduce, serve  # noqa: F401 (adds commands)
+from ddpn.cli.commands import app
 from ddpn.runtime.deadlines import program_start
 
-app = typer.Typer(
-    cls=Group,
-    epilog=EXIT_CODES,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
-diagnose.add_to(app)
-model.add_to(app)
-explain.add_to(app)
-monitor.add_to(app)
-serve.add_to(app)
-export.add_to(app)
-tune.add_to(app)
-likelihoods.add_to(app)
-app.add_typer(data.data, name="data")
-app.command(epilog=EXIT_CODES, cls=Command)(reproduce)
+#: Commands in the order of the help.
+_ORDER = (
+    "diagnose", "fit", "tune", "predict", "evaluate", "show", "report", "explain", "monitor", "serve", "export",
+    "likelihoods", "reproduce",
+)  # fmt: skip
+app.registered_commands.sort(key=lambda each: _ORDER.index(str(each.name)))
 
 
 def _version(wanted: bool) -> None:

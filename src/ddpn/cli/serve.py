@@ -1,45 +1,37 @@
 """ddpn serve: predictions over HTTP. Arguments and printing only."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import EXIT_CODES, friendly_errors
-from ddpn.cli.flags import Command
+from ddpn.cli.commands import command
+from ddpn.cli.options import option
 
-_LIMITS = "Limits"
+_limit = partial(option, panel="Limits")
 Models = Annotated[
     list[str], typer.Argument(metavar="MODEL...", help="Model folders; the first is the default. NAME=MODEL names one.")
 ]
-Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 for all networks.")]
-Port = Annotated[int, typer.Option(metavar="NUMBER", help="The port; 0 chooses a free one, which is printed.")]
+Host = Annotated[str, option("ADDRESS", "Where to listen; 0.0.0.0 for all networks.")]
+Port = Annotated[int, option("NUMBER", "The port; 0 chooses a free one, which is printed.")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="A file with the bearer token that requests must have. Default: that of DDPN_TOKEN, if set.",
-    ),
+    option("FILE", "A file with the bearer token that requests must have. Default: that of DDPN_TOKEN, if set."),
 ]
-Reload = Annotated[
-    float, typer.Option(metavar="SECONDS", help="How often to look for new versions of the models; 0 for never.")
-]
-LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info (every request), warning or error.")]
-MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Rows per request.", rich_help_panel=_LIMITS)]
-MaxBytes = Annotated[int, typer.Option(metavar="NUMBER", help="Bytes per request.", rich_help_panel=_LIMITS)]
-MaxQueue = Annotated[
-    int, typer.Option(metavar="NUMBER", help="Requests that wait; more get status 429.", rich_help_panel=_LIMITS)
-]
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Time per request.", rich_help_panel=_LIMITS)]
-BatchRows = Annotated[int, typer.Option(metavar="NUMBER", help="Rows predicted together.", rich_help_panel=_LIMITS)]
-BatchWindow = Annotated[
-    float,
-    typer.Option(metavar="MILLISECONDS", help="How long a request waits for others.", rich_help_panel=_LIMITS),
-]
+Reload = Annotated[float, option("SECONDS", "How often to look for new versions of the models; 0 for never.")]
+LogLevel = Annotated[str, option("LEVEL", "debug, info (every request), warning or error.")]
+MaxRows = Annotated[int, _limit("NUMBER", "Rows per request.")]
+MaxBytes = Annotated[int, _limit("NUMBER", "Bytes per request.")]
+MaxQueue = Annotated[int, _limit("NUMBER", "Requests that wait; more get status 429.")]
+Timeout = Annotated[float, _limit("SECONDS", "Time per request.")]
+BatchRows = Annotated[int, _limit("NUMBER", "Rows predicted together.")]
+BatchWindow = Annotated[float, _limit("MILLISECONDS", "How long a request waits for others.")]
 
 
+@command("serve", "All requests that were taken are finished.", ends_at_once=False)
 def serve(
     models: Models,
     host: Host = "127.0.0.1",
@@ -64,30 +56,24 @@ def serve(
 
     Example: ddpn serve visits.model --port 8000
     """
-    with friendly_errors("All requests that were taken are finished."):
-        from ddpn.runtime.validation import check_choice
-        from ddpn.serving.limits import Limits
+    from ddpn.runtime.validation import check_choice
+    from ddpn.serving.limits import Limits
 
-        check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
-        limits = Limits(
-            max_rows=max_rows, max_bytes=max_bytes, max_queue=max_queue, timeout=timeout, batch_rows=batch_rows,
-            batch_window=batch_window / 1000.0,
-        )  # fmt: skip
-        from ddpn.serving.catalogue import named_paths
-        from ddpn.serving.middleware import read_token
-        from ddpn.serving.server import serve as run
+    check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
+    limits = Limits(
+        max_rows=max_rows, max_bytes=max_bytes, max_queue=max_queue, timeout=timeout, batch_rows=batch_rows,
+        batch_window=batch_window / 1000.0,
+    )  # fmt: skip
+    from ddpn.serving.catalogue import named_paths
+    from ddpn.serving.middleware import read_token
+    from ddpn.serving.server import serve as run
 
-        paths, token = named_paths(models), read_token(os.environ.get("DDPN_TOKEN"), token_file)
+    paths, token = named_paths(models), read_token(os.environ.get("DDPN_TOKEN"), token_file)
 
-        def started(address: str) -> None:
-            typer.echo(f"Serving {', '.join(paths)} at {address}")
+    def started(address: str) -> None:
+        typer.echo(f"Serving {', '.join(paths)} at {address}")
 
-        run(
-            paths, host, port, limits=limits, token=token, reload_every=reload_every, log_level=log_level,
-            on_start=started, exposure=exposure, upper=upper_column,
-        )  # fmt: skip
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command(epilog=EXIT_CODES, cls=Command)(serve)
+    run(
+        paths, host, port, limits=limits, token=token, reload_every=reload_every, log_level=log_level,
+        on_start=started, exposure=exposure, upper=upper_column,
+    )  # fmt: skip

@@ -1,7 +1,7 @@
 """Tables that commands print: columns, the leaderboard, a saved model. Imports no torch."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddpn.tables.count_range import CountRange
@@ -16,22 +16,46 @@ if TYPE_CHECKING:
 _SHOWN = 60
 
 
-def column_table(roles: "Roles") -> "Table":
-    """Every column: its role or kind, distinct values, missing values, and why it is left out."""
+def table_of(
+    headings: Sequence[str],
+    rows: Iterable[tuple[Sequence[str], bool | None]],
+    right: Sequence[int] = (),
+    title: str | None = None,
+) -> "Table":
+    """A table for the terminal.
+
+    Parameters
+    ----------
+    headings : sequence of str
+        One per column.
+    rows : iterable
+        The cells of each row, and whether it stands out: True for bold, None for dim.
+    right : sequence of int
+        Columns that are aligned to the right.
+    title : str, optional
+        The line above.
+    """
     from rich.table import Table
 
-    has_notes = any(column.left_out or column.parts for column in roles.columns[:_SHOWN])
-    table = Table("column", "used as", "distinct", "missing", *([""] if has_notes else []))
-    table.columns[2].justify = table.columns[3].justify = "right"
-    for role in ("target", "exposure", "weight", "censored"):
-        if getattr(roles, role) is not None:
-            table.add_row(getattr(roles, role), role, style="bold")
-    for column in roles.columns[:_SHOWN]:
-        table.add_row(*_cells(column)[: len(table.columns)], style="dim" if column.left_out else None)
-    rest = len(roles.columns) - _SHOWN
-    if rest > 0:
-        table.add_row(f"and {rest} more")
+    table = Table(*headings, title=title, title_justify="left")
+    for number in right:
+        table.columns[number].justify = "right"
+    for cells, stands_out in rows:
+        table.add_row(*cells, style={True: "bold", False: None, None: "dim"}[stands_out])
     return table
+
+
+def column_table(roles: "Roles") -> "Table":
+    """Every column: its role or kind, distinct values, missing values, and what is to be said about some."""
+    named = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
+    rows: list[tuple[tuple[str, ...], bool | None]]
+    rows = [((getattr(roles, role), role, "", "", ""), True) for role in named]
+    rows += [(_cells(column), None if column.left_out else False) for column in roles.columns[:_SHOWN]]
+    rest = len(roles.columns) - _SHOWN
+    rows += [((f"and {rest} more", "", "", "", ""), False)] if rest > 0 else []
+    width = 5 if any(cells[-1] for cells, _ in rows) else 4
+    headings = ("column", "used as", "distinct", "missing", "note")[:width]
+    return table_of(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
 
 
 def _cells(column: "Column") -> tuple[str, ...]:
@@ -43,21 +67,17 @@ def _cells(column: "Column") -> tuple[str, ...]:
 
 def leaderboard_table(found: Mapping[str, Any]) -> "Table":
     """The mixture and every member, best first; members without a weight are there for comparison."""
-    from rich.table import Table
-
     share = f"{found['coverage']:.0%}"
     title = f"Scores on {found['rows']:,} test rows (smaller CRPS, NLL and MAE are better)"
     headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", f"{share} width", "fit, s")
-    table = Table(*headings, title=title, title_justify="left")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    rows = []
     for entry in found["entries"]:
         weight = "" if entry["weight"] is None else f"{entry['weight']:.0%}" if entry["weight"] else "-"
         scores = [number(entry[name]) for name in ("crps", "nll", "mae")]
         seconds = "" if entry["seconds"] is None else f"{entry['seconds']:.1f}"
-        row = (entry["label"], weight, *scores, f"{entry['coverage']:.1%}", number(entry["width"]), seconds)
-        table.add_row(*row, style="bold" if entry["weight"] is None else None)
-    return table
+        cells = (entry["label"], weight, *scores, f"{entry['coverage']:.1%}", number(entry["width"]), seconds)
+        rows.append((cells, entry["weight"] is None))
+    return table_of(headings, rows, range(1, len(headings)), title)
 
 
 def number(value: float | None) -> str:

@@ -240,15 +240,17 @@ class NetworkRegressor(CountEstimator):
     def _check_mixed(self, head: Head, options: NetworkOptions) -> None:
         """Raise a `ConfigError` for members that networks cannot be mixed with."""
         if isinstance(self.mix_with, str) or not isinstance(self.mix_with, Sequence):
-            raise ConfigError(f'mix_with must be a list of names such as ["glm"], got {self.mix_with!r}.')
+            must = 'be a list of names such as ["glm"]'
+            raise ConfigError(argument="mix_with", must=must, got=repr(self.mix_with))
         check_keys(self.mix_with, mixable(), "mix_with")
         if "glm" in self.mix_with and not options.hidden:
-            raise ConfigError('mix_with must not contain "glm" without hidden layers: the networks are a GLM already.')
+            must = 'not contain "glm" without hidden layers: the networks are a GLM already'
+            raise ConfigError(argument="mix_with", must=must)
         try:
             for name in self.mix_with:
                 MEMBERS[name].like(Task(head))
         except NotApplicableError as error:
-            raise ConfigError(f"mix_with contains a member that cannot be used: {error}.") from None
+            raise ConfigError(f"contains a member that cannot be used: {error}", argument="mix_with") from None
 
     def _checkpoint(self) -> Path | None:
         if self.checkpoint is not None and not is_integer(self.random_state):

@@ -74,10 +74,11 @@ def export_onnx(
     onnx()
     request = Request(coverage=coverage, quantiles=tuple(quantiles))
     if pmf_up_to is not None and not (is_integer(pmf_up_to) and 0 <= pmf_up_to <= _LARGEST_PMF):
-        raise ConfigError(f"pmf_up_to must be a count from 0 to {_LARGEST_PMF}, got {pmf_up_to!r}.")
+        must = f"be a count from 0 to {_LARGEST_PMF}"
+        raise ConfigError(argument="pmf_up_to", must=must, got=repr(pmf_up_to))
     target = Path(path)
     if target.exists() and not overwrite:
-        raise InputError(f"{target} already exists. Choose another name, or overwrite it.")
+        raise InputError(f"{target} already exists. Choose another name, or replace it with `overwrite=True`.")
     check_free(target, overwrite)
     source = source_of(model)
     check_size(source, request)

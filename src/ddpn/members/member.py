@@ -19,6 +19,7 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.networks.heads import Head
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DDPNError
+from ddpn.runtime.progress import inner_bar
 from ddpn.sample import Sample
 
 if TYPE_CHECKING:
@@ -163,8 +164,12 @@ class Member(ABC):
         sequence of Member
             The fitted copies, in the order of the folds that they left out.
         """
-        number = int(fold.max()) + 1
-        return [self.copied(number - k).fit(train.rows(fold != k), None, seed) for k in range(number)]
+        number, copies = int(fold.max()) + 1, list[Member]()
+        with inner_bar(f"{self.label}, folds", number) as bar:
+            for k in range(number):
+                copies.append(self.copied(number - k).fit(train.rows(fold != k), None, seed))
+                bar.advance()
+        return copies
 
     def copied(self, left: int = 1) -> Self:
         """An unfitted copy to fit to the rows outside of a fold.

@@ -97,7 +97,7 @@ class NetworkOptions:
         for name in ("epochs", "batch_size"):
             value = getattr(self, name)
             if value != "auto" and not (is_integer(value) and value >= 1):
-                raise ConfigError(f'{name} must be "auto" or an integer of at least 1, got {value!r}.')
+                raise ConfigError(argument=name, must='be "auto" or an integer of at least 1', got=repr(value))
 
     def with_widths(self, rows: int) -> "NetworkOptions":
         """The same options with the widths of layers that "auto" means for so many rows."""
@@ -141,14 +141,16 @@ TRAINING_OPTIONS = tuple(
 def check_training_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
     """The options as a dictionary, or an error that names the unknown one."""
     if options is not None and not isinstance(options, Mapping):
-        raise ConfigError(f'training_options must be a dictionary such as {{"lr": 0.002}}, got {options!r:.60}.')
+        must, got = 'be a dictionary such as {"lr": 0.002}', f"{options!r:.60}"
+        raise ConfigError(argument="training_options", must=must, got=got)
     check_keys(options or {}, TRAINING_OPTIONS, "training_options")
     return dict(options or {})
 
 
 def _checked_widths(hidden: Any) -> tuple[int, ...]:
     if not isinstance(hidden, Sequence | np.ndarray) or isinstance(hidden, str):
-        raise ConfigError(f'hidden must be "auto" or the widths of layers, such as (128, 64), got {hidden!r}.')
+        must = 'be "auto" or the widths of layers, such as (128, 64)'
+        raise ConfigError(argument="hidden", must=must, got=repr(hidden))
     return tuple(check_integer("a width in hidden", width, 1) for width in hidden)
 
 

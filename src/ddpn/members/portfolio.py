@@ -215,8 +215,7 @@ class Portfolio:
     def _line(self, candidate: Candidate) -> str:
         label = candidate.make(self.clock).label or candidate.name
         known = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
-        left = f", {self.clock.left:.0f}s left" if self.clock.has_limit else ""
-        return f"Fitting {label}{known}{left}"
+        return f"Fitting {label}{known}"
 
     def _fitted(self, candidate: Candidate, seed: int, is_last: bool) -> Member | None:
         clock = self.clock.part((_LAST_SHARE if is_last else _SHARE) * self.clock.left)

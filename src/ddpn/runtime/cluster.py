@@ -69,10 +69,10 @@ class RayCluster:
         for name, least in (("cpus", 1), ("retries", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
-                raise ConfigError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+                raise ConfigError(argument=name, must=f"be an integer of at least {least}", got=repr(value))
         is_number = isinstance(self.gpus, int | float)
         if not is_number or self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
-            raise ConfigError(f"`gpus` must be a share of a GPU or an integer, got {self.gpus!r}.")
+            raise ConfigError(argument="gpus", must="be a share of a GPU or an integer", got=repr(self.gpus))
 
     def connect(self) -> Any:
         """The module `ray`, connected to the cluster; a `ConfigError` if there is none or no job fits into it."""

@@ -39,7 +39,8 @@ def parse_duration(value: Any, name: str = "duration") -> float:
     elif isinstance(value, str) and value.strip() and (found := _DURATION.fullmatch(value.strip().lower())):
         seconds = sum(float(number) * _UNITS[unit] for unit, number in found.groupdict().items() if number)
     if not 0.0 < seconds < math.inf:
-        raise ConfigError(f"{name} must be a duration above 0 such as 90s, 10m or 1h30m, got {value!r:.40}.")
+        must = "be a duration above 0 such as 90s, 10m or 1h30m"
+        raise ConfigError(argument=name, must=must, got=f"{value!r:.40}")
     return seconds
 
 

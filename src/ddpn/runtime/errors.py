@@ -1,10 +1,96 @@
 """The errors that ddpn raises: whatever a user can cause is a `DDPNError` with one plain sentence."""
 
 import errno
+from collections.abc import Sequence
+from typing import NamedTuple
+
+#: Rows that a message lists before it says how many more there are.
+_ROWS_SHOWN = 5
+
+
+class Argument(NamedTuple):
+    """An argument and the column that it names, where an error is about the cells of that column.
+
+    Parameters
+    ----------
+    name : str
+        The argument.
+    column : str
+        The column.
+
+    Examples
+    --------
+    >>> str(Argument("target", "visits"))
+    "target 'visits'"
+    """
+
+    name: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.column!r}"
 
 
 class DDPNError(Exception):
-    """The base of every error that ddpn raises on purpose."""
+    """The base of every error that ddpn raises on purpose.
+
+    An error about an argument is data, which each interface renders: Python calls the argument by its name, the
+    command line by its option. Other arguments are in backticks, `name` or `name="value"`, in any of the texts.
+
+    Parameters
+    ----------
+    message : str
+        The sentence; with `argument`, what follows its name, if that is not "must ...".
+    argument : str or Argument, optional
+        The argument whose value is invalid.
+    must : str
+        What its value must do, such as "be above 0".
+    got : str
+        What it is instead.
+    rows : sequence
+        The labels of the rows where it is so.
+    remedy : str
+        What to do, in a sentence.
+
+    Examples
+    --------
+    >>> str(InputError(argument="weight", must="be positive", got="-1", rows=[3, 8], remedy="Drop these rows."))
+    'weight must be positive, got -1 at rows 3, 8. Drop these rows.'
+    >>> str(InputError("File not found: x.csv"))
+    'File not found: x.csv'
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        argument: "str | Argument | None" = None,
+        must: str = "",
+        got: str = "",
+        rows: Sequence[object] = (),
+        remedy: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message, self.argument, self.must, self.got = message, argument, must, got
+        self.rows, self.remedy = tuple(rows), remedy
+
+    def sentence(self, subject: str) -> str:
+        """What is wrong, in words.
+
+        Parameters
+        ----------
+        subject : str
+            What to call the argument.
+        """
+        if self.argument is None:
+            return self.message
+        text = f"{subject} must {self.must}" if self.must else f"{subject} {self.message}"
+        text += f", got {self.got}" if self.got else ""
+        text += f" {at_rows(self.rows)}" if self.rows else ""
+        return f"{text}. {self.remedy}".rstrip()
+
+    def __str__(self) -> str:
+        return self.sentence(str(self.argument))
 
 
 class InputError(DDPNError, ValueError):
@@ -17,6 +103,41 @@ class ConfigError(DDPNError, ValueError):
 
 class TrainingError(DDPNError, RuntimeError):
     """A training that cannot continue."""
+
+
+def at_rows(labels: Sequence[object]) -> str:
+    """Where bad values are, by the labels of their rows.
+
+    Parameters
+    ----------
+    labels : sequence
+        What users call the rows.
+
+    Examples
+    --------
+    >>> at_rows([17]), at_rows([3, 8])
+    ('at row 17', 'at rows 3, 8')
+    """
+    return f"at {'row' if len(labels) == 1 else 'rows'} {listed(labels, _ROWS_SHOWN)}"
+
+
+def listed(words: Sequence[object], shown: int = 8) -> str:
+    """Words with commas between them; of a long list the first ones and how many more there are.
+
+    Parameters
+    ----------
+    words : sequence
+        All of them.
+    shown : int
+        How many are shown.
+
+    Examples
+    --------
+    >>> listed([1, 2, 3, 4], shown=2)
+    '1, 2 and 2 more'
+    """
+    text = ", ".join(str(word) for word in words[:shown])
+    return text if len(words) <= shown else f"{text} and {len(words) - shown} more"
 
 
 def machine_error(error: OSError) -> str:

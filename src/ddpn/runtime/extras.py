@@ -31,7 +31,7 @@ def locate(name: str | os.PathLike[str], argument: str) -> str:
         return path
     package, _, folder = path.removeprefix("package:").partition("/")
     if not all(part.isidentifier() for part in package.split(".")):
-        raise ConfigError(f'{argument} must be "package:NAME/FOLDER", got "{path}".')
+        raise ConfigError(argument=argument, must='be "package:NAME/FOLDER"', got=f'"{path}"')
     try:
         return str(files(package) / folder)
     except ModuleNotFoundError:

@@ -112,7 +112,8 @@ def slots(n_jobs: Where) -> int:
     if n_jobs is None:
         return 1
     if not isinstance(n_jobs, int | np.integer) or isinstance(n_jobs, bool) or n_jobs == 0:
-        raise ConfigError(f"`n_jobs` must be a number of processes, -1 for all cores, or a RayCluster, got {n_jobs!r}.")
+        must = "be a number of processes, -1 for all cores, or a RayCluster"
+        raise ConfigError(argument="n_jobs", must=must, got=repr(n_jobs))
     return int(n_jobs) if n_jobs > 0 else max(1, cores() + 1 + int(n_jobs))
 
 

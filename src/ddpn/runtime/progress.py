@@ -1,7 +1,17 @@
-"""One progress bar for everything that takes a while."""
+"""Progress bars for everything that takes a while."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from ddpn.runtime.durations import format_duration
+
+if TYPE_CHECKING:
+    from ddpn.runtime.deadlines import Clock
+
+#: Whether the work that runs is part of one that shows a bar.
+_IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
 
 
 class ProgressBar:
@@ -21,11 +31,18 @@ class _Shown(ProgressBar):
 
 @contextmanager
 def progress_bar(
-    title: str, total: int, shown: bool = True, done: int = 0, keep: bool = False, in_bytes: bool = False
+    title: str,
+    total: int | None,
+    shown: bool = True,
+    done: int = 0,
+    keep: bool = False,
+    in_bytes: bool = False,
+    clock: "Clock | None" = None,
 ) -> Iterator[ProgressBar]:
     """A bar with the time left on standard error, where that is a terminal or a notebook; elsewhere nothing.
 
-    `keep` leaves the finished bar on the screen. `in_bytes` shows amounts and speed as for a download.
+    `keep` leaves the finished bar on the screen. `in_bytes` shows amounts and speed as for a download. Without `total`
+    there is the time since the start and, where `clock` has a limit, what is left of that.
     """
     if not shown:
         yield ProgressBar()
@@ -34,11 +51,42 @@ def progress_bar(
     from rich.console import Console
 
     console = Console(stderr=True)
-    amounts = [rich.DownloadColumn(), rich.TransferSpeedColumn()] if in_bytes else [rich.MofNCompleteColumn()]
     fields = ("description", "fields[text]")
     title_column, text_column = (rich.TextColumn(f"{{task.{name}}}", markup=False) for name in fields)
-    columns = [title_column, rich.BarColumn(), *amounts, rich.TimeElapsedColumn()]
-    columns += [rich.TextColumn("left"), rich.TimeRemainingColumn(), text_column]
+    columns = [title_column, rich.BarColumn(), *_amounts(rich, in_bytes, total, clock), text_column]
     disabled = not (console.is_terminal or console.is_jupyter)
-    with rich.Progress(*columns, console=console, transient=not keep, disable=disabled) as bar:
-        yield _Shown(bar, bar.add_task(title, total=total, completed=done, text=""))
+    token = _IS_SHOWN.set(True)
+    try:
+        with rich.Progress(*columns, console=console, transient=not keep, disable=disabled) as bar:
+            yield _Shown(bar, bar.add_task(title, total=total, completed=done, text=""))
+    finally:
+        _IS_SHOWN.reset(token)
+
+
+def _amounts(rich: Any, in_bytes: bool, total: int | None, clock: "Clock | None") -> list[Any]:
+    """The columns of how far it is, and of the time."""
+    if total is not None:
+        amounts = [rich.DownloadColumn(), rich.TransferSpeedColumn()] if in_bytes else [rich.MofNCompleteColumn()]
+        return [*amounts, rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn()]
+    if clock is None or not clock.has_limit:
+        return [rich.TimeElapsedColumn()]
+    limit = clock
+
+    class Left(rich.ProgressColumn):
+        def render(self, task: Any) -> str:
+            return f"{format_duration(round(limit.left))} left of the budget"
+
+    return [rich.TimeElapsedColumn(), Left()]
+
+
+def inner_bar(title: str, total: int) -> Any:
+    """A bar for a part of the work, which is shown if the work shows one itself.
+
+    Parameters
+    ----------
+    title : str
+        What the part is.
+    total : int
+        Its steps.
+    """
+    return progress_bar(title, total, shown=_IS_SHOWN.get())

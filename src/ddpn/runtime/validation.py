@@ -1,16 +1,16 @@
-"""Checks of plain values and names that every package shares, and the words of their messages. Imports no torch."""
+"""Checks of plain values and names that every package shares. Imports no torch."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
-from ddpn.runtime.errors import ConfigError, DDPNError
+from ddpn.runtime.errors import Argument, ConfigError, DDPNError
+from ddpn.runtime.errors import at_rows as at_rows
+from ddpn.runtime.errors import listed as listed
 
 #: The largest count: beyond it float64 skips integers.
 LARGEST_COUNT = 2**53
-#: Rows and names that a message lists before it says how many more there are.
-_ROWS_SHOWN, _NAMES_SHOWN = 5, 8
 
 
 def is_integer(value: Any) -> TypeGuard[int]:
@@ -28,14 +28,14 @@ def is_count(value: Any) -> bool:
     return is_number(value) and bool(0 <= value <= LARGEST_COUNT) and float(value).is_integer()
 
 
-def check_integer(name: str, value: Any, minimum: int = 0, error: type[DDPNError] = ConfigError) -> int:
+def check_integer(name: str | Argument, value: Any, minimum: int = 0, error: type[DDPNError] = ConfigError) -> int:
     """Return `value` as an int, or raise `error` if it is not an integer of at least `minimum`.
 
     >>> check_integer("size", 8, minimum=1)
     8
     """
     if not is_integer(value) or value < minimum:
-        raise error(f"{name} must be an integer of at least {minimum}, got {value!r:.40}.")
+        raise error(argument=name, must=f"be an integer of at least {minimum}", got=f"{value!r:.40}")
     return int(value)
 
 
@@ -44,7 +44,7 @@ def check_number(
 ) -> float:
     """Return `value` as a float, or raise `error` if it is no number or `holds` is false."""
     if not is_number(value) or holds is False:
-        raise error(f"{name} must be {condition}, got {value!r:.40}.")
+        raise error(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
     return float(value)
 
 
@@ -56,8 +56,8 @@ def check_choice(name: str, value: Any, choices: Iterable[str], error: type[DDPN
     """
     known = list(choices)
     if value not in known:
-        listed = " or ".join(repr(c) for c in known) if len(known) < 3 else f"one of {', '.join(known)}"
-        raise error(f"{name} must be {listed}, got {value!r}.{_did_you_mean(value, known)}")
+        words = " or ".join(repr(c) for c in known) if len(known) < 3 else f"one of {', '.join(known)}"
+        raise error(argument=name, must=f"be {words}", got=repr(value), remedy=_did_you_mean(value, known))
     return value
 
 
@@ -77,19 +77,19 @@ def check_keys(
     keys, known = list(keys), list(known)
     for key in keys:
         if key not in known:
-            hint = f"{_did_you_mean(key, known)} Known keys: {', '.join(known)}." if known else " No keys are accepted."
-            raise error(f"Unknown key {key!r} in {where}.{hint}")
+            hint = f"{_did_you_mean(key, known)} Known keys: {', '.join(known)}." if known else "No keys are accepted."
+            raise error(f"Unknown key {key!r} in {where}. {hint.strip()}")
     for key in required:
         if key not in keys:
             raise error(f"Missing key {key!r} in {where}.")
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
-    """Return `name`, or raise `error` if the table has no column of this name."""
+    """Return `name`, or raise `error` if no column is called so; `role` is the argument that names it."""
     if name not in columns:
-        role = f" ({role})" if role else ""
-        hint = _did_you_mean(name, columns) or f" The columns are: {listed(columns, 20)}."
-        raise error(f"No column named {name!r}{role}.{hint}")
+        role = f" (`{role}`)" if role.isidentifier() else f" ({role})" if role else ""
+        hint = _did_you_mean(name, columns) or f"The columns are: {listed(columns, 20)}."
+        raise error(f"No column named {name!r}{role}. {hint}")
     return name
 
 
@@ -102,23 +102,4 @@ def suggestion(word: Any, known: Iterable[str]) -> str | None:
 
 def _did_you_mean(word: Any, known: Iterable[str]) -> str:
     found = suggestion(word, known)
-    return f" Did you mean {found!r}?" if found else ""
-
-
-def listed(words: Sequence[object], shown: int = _NAMES_SHOWN) -> str:
-    """Words with commas between them; of a long list the first ones and how many more there are.
-
-    >>> listed([1, 2, 3, 4], shown=2)
-    '1, 2 and 2 more'
-    """
-    text = ", ".join(str(word) for word in words[:shown])
-    return text if len(words) <= shown else f"{text} and {len(words) - shown} more"
-
-
-def at_rows(labels: Sequence[object]) -> str:
-    """Where bad values are, by the labels of their rows.
-
-    >>> at_rows([17]), at_rows([3, 8])
-    ('at row 17', 'at rows 3, 8')
-    """
-    return f"at {'row' if len(labels) == 1 else 'rows'} {listed(labels, _ROWS_SHOWN)}"
+    return f"Did you mean {found!r}?" if found else ""

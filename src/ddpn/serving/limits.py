@@ -40,4 +40,4 @@ class Limits:
         for name, value in vars(self).items():
             least = 0 if name == "batch_window" else 1e-3 if name == "timeout" else 1
             if not math.isfinite(value) or value < least:
-                raise ConfigError(f"{name} must be at least {least:g}, got {value:g}.")
+                raise ConfigError(argument=name, must=f"be at least {least:g}", got=f"{value:g}")

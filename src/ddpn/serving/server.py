@@ -29,7 +29,7 @@ def listen(host: str, port: int) -> socket.socket:
         The port, from 0 to 65535.
     """
     if not 0 <= port <= 65_535:
-        raise ConfigError(f"port must be a number from 0 to 65535, got {port}.")
+        raise ConfigError(argument="port", must="be a number from 0 to 65535", got=str(port))
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)

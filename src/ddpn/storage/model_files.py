@@ -52,7 +52,7 @@ def check_destination(path: Path, overwrite: bool) -> None:
     """Raise an `InputError` if a model cannot be saved to `path`."""
     recover(path)
     if path.exists() and not overwrite:
-        raise InputError(f"{path} already exists. Choose another name, or overwrite it.")
+        raise InputError(f"{path} already exists. Choose another name, or replace it with `overwrite=True`.")
     if path.exists() and not (path / MANIFEST).is_file():
         raise InputError(f"{path} exists and is not a saved model, so it is not overwritten. Choose another name.")
     check_writable(path)

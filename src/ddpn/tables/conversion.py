@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import Argument, InputError
 from ddpn.tables.cells import cleaned, is_text, looks_missing, missing_numbers, polars
 from ddpn.tables.dates import YEAR_FIRST, DateFormat, about_dates, find_date_format, local_times, parse_dates
 from ddpn.tables.numbers import (
@@ -30,7 +30,7 @@ class Converted(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str) -> Converted:
+def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str | Argument) -> Converted:
     """Float64, null where missing; `what` names the column in errors."""
     library = polars()
     notes: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
     elif series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null):
         numbers, odd = _finite(series.cast(library.Float64))
     else:
-        raise InputError(f"{what} must hold numbers, got {series.dtype}.")
+        raise InputError(argument=what, must="hold numbers", got=str(series.dtype))
     return Converted(_without(numbers, missing_numbers(missing)).alias(series.name), odd, notes)
 
 
@@ -85,7 +85,7 @@ def _flags_as_numbers(text: Any) -> Any:
     return (lower == "true").cast(library.Float64)
 
 
-def to_booleans(series: Any, missing: Sequence[str], what: str) -> Converted:
+def to_booleans(series: Any, missing: Sequence[str], what: str | Argument) -> Converted:
     """Booleans; also from 1 and 0, and from words."""
     library = polars()
     if series.dtype == library.Boolean:
@@ -96,7 +96,7 @@ def to_booleans(series: Any, missing: Sequence[str], what: str) -> Converted:
         odd = library.concat([odd, numbers.filter(~known & numbers.is_not_null()).cast(library.String)])
         return Converted(numbers.set(~known, None).cast(library.Boolean), odd)
     if not is_text(series):
-        raise InputError(f"{what} must hold booleans, got {series.dtype}.")
+        raise InputError(argument=what, must="hold booleans", got=str(series.dtype))
     text = cleaned(series, missing)
     lower = text.str.to_lowercase()
     word = library.when(lower.is_in(TRUE)).then(True).when(lower.is_in(FALSE)).then(False)

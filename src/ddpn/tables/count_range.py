@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import Argument, ConfigError, InputError
 from ddpn.runtime.validation import check_integer, is_integer
-from ddpn.sample import Sample, check_vector, labels_at, plain_values
+from ddpn.sample import Sample, check_vector, labels_of, plain_values
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,13 @@ class CountRange:
         for name in ("upper", "censored_above"):
             value = getattr(self, name)
             if value is not None and not (is_integer(value) and value > self.lower):
-                raise ConfigError(f"{name} must be an integer above lower={self.lower}, got {value!r}.")
+                must = f"be an integer above `lower={self.lower}`"
+                raise ConfigError(argument=name, must=must, got=repr(value))
         if self.upper is not None and self.upper_per_row:
-            raise ConfigError("upper must be one number for all rows or one per row, got both.")
+            raise ConfigError(argument="upper", must="be one number for all rows or one per row", got="both")
         if self.upper is not None and self.censored_above is not None and self.censored_above > self.upper:
-            raise ConfigError(f"censored_above must be at most upper={self.upper}, got {self.censored_above}.")
+            must = f"be at most `upper={self.upper}`"
+            raise ConfigError(argument="censored_above", must=must, got=str(self.censored_above))
 
     @property
     def is_plain(self) -> bool:
@@ -79,11 +81,18 @@ class CountRange:
         least = max(self.lower, int(self.upper_is_total))  # a share of nothing has no distribution
         bad = (values != np.floor(values)) | (values < least)
         if bad.any():
-            where = labels_at(bad, labels)
-            raise InputError(f"upper must hold integers of at least {least}, got {values[bad][0]:g} {where}.")
+            must, rows = f"hold integers of at least {least}", labels_of(bad, labels)
+            raise InputError(argument="upper", must=must, got=f"{values[bad][0]:g}", rows=rows)
         return lower, values
 
-    def of(self, sample: Sample, upper: Any = None, censored: Any = None, suffix: str = "", name: str = "y") -> Sample:
+    def of(
+        self,
+        sample: Sample,
+        upper: Any = None,
+        censored: Any = None,
+        suffix: str = "",
+        name: str | Argument | None = None,
+    ) -> Sample:
         """A sample with these bounds and limits; raises an `InputError` for counts outside them.
 
         Parameters
@@ -96,15 +105,15 @@ class CountRange:
             Rows whose count stands for that many or more.
         suffix : str
             What messages append to the names of arguments, such as "_val".
-        name : str
-            What messages call the counts.
+        name : str or Argument, optional
+            What messages call the counts. Default: y with the suffix.
         """
-        name += suffix
+        name = name or f"y{suffix}"
         low, high = self.bounds(len(sample), upper, sample.labels)
         y, limit = sample.y, None
-        _check_at(name, y, y >= self.lower, f"at least lower={self.lower}", sample.labels)
+        _check_at(name, y, y >= self.lower, f"at least `lower={self.lower}`", sample.labels)
         if high is not None:
-            must = f"at most upper={self.upper}" if self.upper is not None else "at most the upper bound of its row"
+            must = f"at most `upper={self.upper}`" if self.upper is not None else "at most the upper bound of its row"
             _check_at(name, y, y <= high, must, sample.labels)
         if self.censored_above is not None:
             limit = np.full(len(sample), float(self.censored_above))
@@ -137,9 +146,10 @@ class CountRange:
         return asdict(self)
 
 
-def _check_at(name: str, y: np.ndarray, good: np.ndarray, condition: str, labels: Any) -> None:
+def _check_at(name: str | Argument, y: np.ndarray, good: np.ndarray, condition: str, labels: Any) -> None:
     if not good.all():
-        raise InputError(f"{name} must be {condition}, got {y[~good][0]:g} {labels_at(~good, labels)}.")
+        rows = labels_of(~good, labels)
+        raise InputError(argument=name, must=f"be {condition}", got=f"{y[~good][0]:g}", rows=rows)
 
 
 def _as_mask(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
@@ -149,6 +159,6 @@ def _as_mask(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
         raise InputError(f"{name} must have one value per row of X, got shape {plain.shape} for {n} rows.")
     is_flag = np.array([value in (0, 1) for value in plain.tolist()])
     if not is_flag.all():
-        got = f"{plain[~is_flag].tolist()[0]!r} {labels_at(~is_flag, labels)}"
-        raise InputError(f"{name} must hold True or False, got {got}.")
+        got, rows = repr(plain[~is_flag].tolist()[0]), labels_of(~is_flag, labels)
+        raise InputError(argument=name, must="hold True or False", got=got, rows=rows)
     return plain.astype(bool)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column
-from ddpn.sample import Sample, check_counts, check_vector, labels_at
+from ddpn.sample import Sample, check_counts, check_vector, labels_of
 from ddpn.tables.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
 from ddpn.tables.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
 from ddpn.tables.count_range import CountRange
@@ -19,6 +19,8 @@ from ddpn.tables.row_groups import group_labels_of
 
 #: What the cells of each kind are called.
 WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "text"}
+#: What users call the column of a role, where that is not the name of the role.
+_ARGUMENTS = {"upper": "upper_column"}
 #: Sentences about columns that are reported one by one.
 _SENTENCES = 20
 
@@ -181,19 +183,20 @@ class Roles:
             With the numbers of the rows in the file, from 1, as labels.
         """
         if self.target is None:
-            raise InputError("The model was saved in Python and does not know its target. Name it with --target.")
+            raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")
         check_column(self.target, frame.columns, "target", InputError)
         labels = (first or 0) + np.arange(1, frame.height + 1)
         y = self._numbers(frame, self.target, "target", labels)
         known = ~np.isnan(y)
         if not known.any():
-            raise InputError(f"target {self.target!r} must have values, got missing values only.")
+            argument = Argument("target", self.target)
+            raise InputError(argument=argument, must="have values", got="missing values only")
         if not known.all():
             frame, y, labels = frame.filter(known), y[known], labels[known]
         X = self.features(frame, report)
         sample = Sample(
             X,
-            check_counts(y, frame.height, fractional, f"target {self.target!r}", labels),
+            check_counts(y, frame.height, fractional, Argument("target", self.target), labels),
             self._vector(frame, "weight", labels, first is not None) if self.weight in frame.columns else None,
             None if self.exposure is None else self._vector(frame, "exposure", labels),
             labels,
@@ -202,7 +205,7 @@ class Roles:
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
         upper = None if self.upper is None else self._vector(frame, "upper", labels)
-        return counts.of(sample, upper, self._censored_rows(frame, labels), name=f"target {self.target!r}")
+        return counts.of(sample, upper, self._censored_rows(frame, labels), name=Argument("target", self.target))
 
     def has_target(self, frame: Any, first: int = 0) -> np.ndarray:
         """A mask of the rows whose target is known; `first` as for `exposures`."""
@@ -236,21 +239,24 @@ class Roles:
         """Which counts stand for that many or more; None where the table does not say."""
         if self.censored is None or self.censored not in frame.columns:
             return None
-        values, odd, _ = to_booleans(frame[self.censored], self.missing, f"censored {self.censored!r}")
+        argument = Argument("censored", self.censored)
+        values, odd, _ = to_booleans(frame[self.censored], self.missing, argument)
         if len(odd) or values.null_count():
-            where = labels_at(values.is_null().to_numpy(), labels)
-            raise InputError(f"censored {self.censored!r} must say true or false in every row, got neither {where}.")
+            rows = labels_of(values.is_null().to_numpy(), labels)
+            raise InputError(argument=argument, must="say true or false in every row", got="neither", rows=rows)
         return values.to_numpy().astype(bool)
 
     def _vector(self, frame: Any, role: str, labels: np.ndarray, all_zero: bool = False) -> np.ndarray | None:
-        name = check_column(getattr(self, role), frame.columns, role, InputError)
-        values = self._numbers(frame, name, role, labels)
-        what, zero = f"{role} {name!r}", role != "exposure"
-        return check_vector(what, values, frame.height, zero, labels, all_zero=all_zero or role == "upper")
+        argument = _ARGUMENTS.get(role, role)
+        name = check_column(getattr(self, role), frame.columns, argument, InputError)
+        values, zero = self._numbers(frame, name, argument, labels), role != "exposure"
+        return check_vector(
+            Argument(argument, name), values, frame.height, zero, labels, all_zero=all_zero or role == "upper"
+        )
 
     def _numbers(self, frame: Any, name: str, role: str, labels: np.ndarray) -> np.ndarray:
         """The column of a role as float64 with NaN where missing; any other cell must be a number."""
-        series, what = frame[name], f"{role} {name!r}"
+        series, what = frame[name], Argument(role, name)
         if series.dtype.is_float():
             # Infinity is left to the check of the role, which names its row.
             series = series.fill_nan(None)
@@ -261,8 +267,8 @@ class Roles:
             text = cleaned(series, self.missing)
             bad = numbers.is_null() & ~looks_missing(text)
             if bad.any():
-                where = labels_at(bad.to_numpy(), labels)
-                raise InputError(f"{what} must hold numbers, got {text.filter(bad)[0]!r} {where}.")
+                got, rows = repr(text.filter(bad)[0]), labels_of(bad.to_numpy(), labels)
+                raise InputError(argument=what, must="hold numbers", got=got, rows=rows)
         return numbers.to_numpy().astype(np.float64)
 
 

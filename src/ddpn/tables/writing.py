@@ -18,7 +18,7 @@ def check_free(path: Path, overwrite: bool, source: str = STDIN) -> None:
     if source != STDIN and path.exists() and Path(source).exists() and path.samefile(source):
         raise InputError(f"{path} is the table {source} itself, which is not overwritten. Choose another name.")
     if path.exists() and not overwrite:
-        raise InputError(f"{path} already exists. Add --overwrite, or choose another name.")
+        raise InputError(f"{path} already exists. Choose another name, or replace it with `overwrite=True`.")
     check_writable(path)
 
 

@@ -54,7 +54,7 @@ def explain_rows(folder: ModelFolder, frame: Any, rows: list[int], of: str = "me
     roles = folder.roles
     most = frame.height
     if bad := [row for row in rows if not 1 <= row <= most]:
-        raise InputError(f"rows must be numbers from 1 to {most:,}, got {bad[0]}.")
+        raise InputError(argument="rows", must=f"be numbers from 1 to {most:,}", got=str(bad[0]))
     X, index = roles.features(frame), np.array(rows) - 1
     known = {"exposure": roles.exposures(frame), "upper": roles.uppers(frame)}
     own: dict[str, Any] = {name: None if values is None else values[index] for name, values in known.items()}
@@ -72,7 +72,7 @@ def parse_rows(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise ConfigError(f"rows must be numbers such as 3, 1,5,7 or 1-10, got {text!r}.")
+            raise ConfigError(argument="rows", must="be numbers such as 3, 1,5,7 or 1-10", got=repr(text))
         found += range(int(first), int(last or first) + 1)
     return list(dict.fromkeys(found))
 

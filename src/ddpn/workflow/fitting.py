@@ -24,8 +24,10 @@ from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.durations import format_duration
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
+from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread
 from ddpn.storage.files import check_space, folder_lock
 from ddpn.storage.model_files import check_destination
@@ -79,10 +81,12 @@ def fit(
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
+    on_step = _with_time(on_step, budget.clock)
     with kept_warnings() as kept:
-        folds = train_model(model, prepared, checkpoint, on_step, Clock(budget.for_fits))
-        missing = ["training"] if model.interrupted_ else []
-        missing += ["comparisons"] if _add_comparisons(model, prepared, folds, budget, on_step) else []
+        with progress_bar("Fitting", None, verbose, clock=budget.clock):
+            folds = train_model(model, prepared, checkpoint, on_step, Clock(budget.for_fits))
+            missing = ["training"] if model.interrupted_ else []
+            missing += ["comparisons"] if _add_comparisons(model, prepared, folds, budget, on_step) else []
         interrupts = interrupts or Interrupts()
         interrupts.hold()
         finish = Finish(model.predictor_, prepared, interrupts, on_step)
@@ -106,6 +110,13 @@ def fit(
     }
     # As it will be read again: lists instead of tuples.
     return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), bool(missing))
+
+
+def _with_time(on_step: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
+    """Steps with what is left of the time budget, if there is one."""
+    if not clock.has_limit:
+        return on_step
+    return lambda step: on_step(f"{step}, {format_duration(round(clock.left))} left of the budget")
 
 
 def fit_into(

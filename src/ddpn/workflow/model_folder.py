@@ -88,9 +88,9 @@ def roles_of_model(path: Path, **columns: str | None) -> Roles:
     given: dict[str, Any] = {name: value for name, value in columns.items() if value is not None}
     roles = replace(Roles.from_dict(_task(path, manifest)["roles"]), **given)
     if manifest["needs_exposure"] and roles.exposure is None:
-        raise InputError(f"{path} was fitted with exposures: name their column with --exposure.")
+        raise InputError(f"{path} was fitted with exposures: name their column with `exposure`.")
     if manifest.get("counts", {}).get("upper_per_row") and roles.upper is None:
-        raise InputError(f"{path} was fitted with an upper bound per row: name its column with --upper-column.")
+        raise InputError(f"{path} was fitted with an upper bound per row: name its column with `upper_column`.")
     return roles
 
 
@@ -116,7 +116,7 @@ def _loaded(path: Path, mixed_only: bool, **columns: str | None) -> ModelFolder:
     task = {**_task(path, manifest), "roles": roles_of_model(path, **columns).as_dict()}
     from ddpn import estimators
 
-    kind = check_choice("The class of the saved model", manifest["estimator"]["class"], estimators.__all__)
+    kind = check_choice("the class of the saved model", manifest["estimator"]["class"], estimators.__all__)
     model = getattr(estimators, kind).load(path, mixed_only)
     seen = None if mixed_only else _seen_rows(path, manifest)
     return ModelFolder(model, json.loads(json.dumps(task)), seen)

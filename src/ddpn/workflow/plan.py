@@ -1,8 +1,7 @@
 """What a user wants of a fit: roles of columns, the split, and how the model is built. Imports no torch."""
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
 from ddpn.networks.heads.likelihoods import TOTALS
 from ddpn.runtime.durations import parse_duration
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_keys, is_integer, is_number
 from ddpn.tables.count_range import CountRange
+from ddpn.workflow.plan_options import PLAN_OPTIONS, read_toml
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -26,18 +26,8 @@ BASELINES = ("constant", "poisson_glm", "trees")
 NETWORKS = "networks"
 #: The shortest time budget.
 MIN_SECONDS = 10
-#: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
-MODEL_OPTIONS = (
-    "likelihood", "head_options", "members", "hidden", "numeric", "epochs", "mix_with", "time_budget",
-    "training_options", "lower", "upper", "censored_above", "fractional", "device",
-)  # fmt: skip
 #: Whether distributions are recalibrated on validation rows.
 RECALIBRATE = ("auto", "off")
-_NAMES = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time")
-_LISTS = ("drop", "use", "category", "missing", "group", "compare_with", "mix_with")
-_TABLES = ("head_options", "training_options")
-#: Options of a likelihood that have an option of the command line.
-_HEAD_OPTIONS = ("beta", "components")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +103,12 @@ class Plan:
         if self.split_column is not None and self.time is not None:
             raise ConfigError("Give either `split_column` or `time`, not both.")
         if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
-            raise ConfigError(f"seed must be an integer from 0 to 2^32 - 1, got {self.seed!r}.")
+            raise ConfigError(argument="seed", must="be an integer from 0 to 2^32 - 1", got=repr(self.seed))
         shares = tuple(self.shares)
         good = len(shares) == 3 and all(is_number(share) and share >= 0 for share in shares)
         if not good or abs(sum(shares) - 1) > 1e-9 or not (shares[0] > 0 and shares[2] > 0):
-            what = "shares must be three numbers that sum to 1 (training, validation, test), the first and last above 0"
-            raise ConfigError(f"{what}, got {list(shares)}.")
+            must = "be three numbers that sum to 1 (training, validation, test), the first and last above 0"
+            raise ConfigError(argument="shares", must=must, got=str(list(shares)))
         self._check_roles()
         self._check_calibration()
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
@@ -168,10 +158,10 @@ class Plan:
         check_choice("recalibrate", self.recalibrate, RECALIBRATE)
         groups = self.interval_groups
         if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
-            what = "a column, or a number of at least 2 ranges of the predicted mean"
-            raise ConfigError(f"interval_groups must be {what}, got {groups!r}.")
+            must = "be a column, or a number of at least 2 ranges of the predicted mean"
+            raise ConfigError(argument="interval_groups", must=must, got=repr(groups))
         if groups == self.target:
-            raise ConfigError("interval_groups must not be the target, which is unknown in prediction.")
+            raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
@@ -184,10 +174,11 @@ class Plan:
         if self.members != "auto":
             own["members"] = self.members
             if self.model.get("time_budget") is not None:
-                raise ConfigError('`time_budget` needs `members` to be "auto", which fits what there is time for.')
+                what = "needs a mixture that fits what there is time for"
+                raise ConfigError(what, argument="time_budget", remedy="Leave out `members`.")
         if self.seconds is not None and self.seconds < MIN_SECONDS:
-            must = f"at least {MIN_SECONDS} seconds, which loading and saving take"
-            raise ConfigError(f"`time_budget` must be {must}, got {self.model['time_budget']!r}.")
+            must = f"be at least {MIN_SECONDS} seconds, which loading and saving take"
+            raise ConfigError(argument="time_budget", must=must, got=repr(self.model["time_budget"]))
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
     def check_with_torch(self) -> None:
@@ -228,69 +219,27 @@ class Plan:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
 
-def keys() -> list[str]:
-    """All keys that a settings file may have."""
-    return [*(f.name for f in fields(Plan) if f.name != "model"), *MODEL_OPTIONS, *_HEAD_OPTIONS]
-
-
 def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
     """The plan of a settings file (TOML); what else is `given` takes precedence, and None counts as not given."""
-    settings = {} if file is None else _read(file)
-    _check_settings(settings, str(file))
+    settings = {} if file is None else read_toml(file)
+    for key in settings:
+        if key in TRAINING_OPTIONS:
+            raise ConfigError(f"Unknown key {key!r} in {file}. Put it into the table [training_options].")
+    check_keys(settings, PLAN_OPTIONS, str(file))
     settings |= {name: value for name, value in given.items() if value is not None}
     if "target" not in settings:
-        raise ConfigError("target is missing: name the column of counts with --target.")
-    own = {f.name for f in fields(Plan)}
-    plain = {name: _checked(name, value) for name, value in settings.items()}
-    for name in _HEAD_OPTIONS:
-        if name in plain:
-            plain["head_options"] = {**plain.get("head_options", {}), name: plain.pop(name)}
-    model = {name: value for name, value in plain.items() if name not in own}
-    return Plan(**{name: value for name, value in plain.items() if name in own}, model=model)
+        raise ConfigError("The target is missing: name the column of counts with `target`.")
+    parts: dict[str, dict[str, Any]] = {"plan": {}, "model": {}, "head": {}}
+    for name, value in settings.items():
+        parts[PLAN_OPTIONS[name].part][name] = PLAN_OPTIONS[name].read(value)
+    if parts["head"]:
+        parts["model"]["head_options"] = {**parts["model"].get("head_options", {}), **parts["head"]}
+    return Plan(**parts["plan"], model=parts["model"])
 
 
 def plan_from(plain: Mapping[str, Any]) -> Plan:
     """The plan that `as_dict` wrote."""
     return Plan(**{name: _tuple(value) for name, value in plain.items()})
-
-
-def _check_settings(settings: Mapping[str, Any], where: str) -> None:
-    for key in settings:
-        if key in TRAINING_OPTIONS:
-            raise ConfigError(f"Unknown key {key!r} in {where}. Put it into the table [training_options].")
-    check_keys(settings, keys(), where)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"File not found: {file}") from None
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{file} cannot be read as text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}") from None
-
-
-def _checked(name: str, value: Any) -> Any:
-    if name in _NAMES and not isinstance(value, str):
-        raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
-    if name == "only":
-        if not isinstance(value, str):
-            raise ConfigError(f"only must be the name of a member, got {value!r}.")
-        return member_named(value)
-    if name in _TABLES and not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be a table of options, got {value!r}.")
-    if name in _LISTS or (name == "likelihood" and isinstance(value, str) and "," in value):
-        words = value.split(",") if isinstance(value, str) else value
-        if name == "missing" and isinstance(words, list | tuple):
-            words = [str(word) if is_number(word) else word for word in words]
-        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-            raise ConfigError(f'{name} must be a list of names such as ["one", "two"], got {value!r}.')
-        return tuple(word.strip() for word in words if word.strip())
-    if name in ("interval_groups", "epochs") and isinstance(value, str) and value.isdecimal():
-        return int(value)
-    return _tuple(value)
 
 
 def _tuple(value: Any) -> Any:

@@ -65,7 +65,8 @@ def check_request(predictor: Predictor, request: Request) -> None:
     """Raise an error for an unknown member, or a level that is too small for the calibration rows, before the work."""
     if request.member is not None and request.member not in predictor.members:
         member_named(request.member, predictor.members)
-        raise ConfigError(f"`member` must be a name such as {next(iter(predictor.members))}, got {request.member!r}.")
+        must = f"be a name such as {next(iter(predictor.members))}"
+        raise ConfigError(argument="member", must=must, got=repr(request.member))
     if request.ood is not None:
         request.check_model(predictor.ood is not None)
         predictor.calibrated_ood.is_ood(np.ones(1), request.ood)

@@ -40,18 +40,18 @@ class Request:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.coverage < 1.0:
-            raise ConfigError(f"coverage must lie between 0 and 1, got {self.coverage:g}.")
+            raise ConfigError(argument="coverage", must="lie between 0 and 1", got=f"{self.coverage:g}")
         for level in self.quantiles:
             if not 0.0 < level < 1.0:
-                raise ConfigError(f"quantiles must lie between 0 and 1, got {level:g}.")
+                raise ConfigError(argument="quantiles", must="lie between 0 and 1", got=f"{level:g}")
         if self.pmf is not None and not 0 <= self.pmf <= 10_000:
-            raise ConfigError(f"pmf must be a count from 0 to 10000, got {self.pmf}.")
+            raise ConfigError(argument="pmf", must="be a count from 0 to 10000", got=str(self.pmf))
 
     def check_model(self, has_ood: bool) -> None:
         """Raise an `InputError` if a model has no out-of-distribution scores to flag rows by, but should."""
         if self.ood is not None and not has_ood:
             reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
-            raise InputError(f"--ood needs a model that was fitted with validation rows; {reason}.")
+            raise InputError(f"needs a model that was fitted with validation rows; {reason}", argument="ood")
 
 
 def quantile_name(level: float) -> str:
@@ -72,4 +72,5 @@ def parse_levels(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(word) for word in text.split(",") if word.strip())
     except ValueError:
-        raise ConfigError(f"quantiles must be numbers separated by commas such as 0.1,0.5,0.9, got {text!r}.") from None
+        must = "be numbers separated by commas such as 0.1,0.5,0.9"
+        raise ConfigError(argument="quantiles", must=must, got=repr(text)) from None

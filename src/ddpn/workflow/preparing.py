@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.tables.dates import DAY
@@ -116,7 +116,8 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
             f"Left out of the mixture, because there are no validation rows to choose its weights: {names}."
         )
     if not sample.y[split.rows.train].any():
-        raise InputError(f"target {plan.target!r} must be above 0 in some training row, got zeros only.")
+        argument = Argument("target", plan.target)
+        raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
     leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])

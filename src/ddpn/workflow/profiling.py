@@ -55,7 +55,7 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
     roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *known)
     if not roles.used:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
-        raise InputError(f"No column is left to predict from ({why}). Keep some with --use.")
+        raise InputError(f"No column is left to predict from ({why}). Keep some with `use`.")
     return roles
 
 

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
-from ddpn.sample import labels_at
+from ddpn.sample import labels_of
 from ddpn.tables.cells import polars
 from ddpn.tables.row_groups import group_words, meaning_of
 from ddpn.tables.splits import group_codes, random_parts
@@ -67,9 +67,9 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
 def _check_groups(plan: Plan, group: np.ndarray) -> None:
     number = len(np.unique(group))
     if number < MIN_GROUPS:
-        names = listed([repr(name) for name in plan.group])
-        remedy = "Choose a column with more values, or leave out --group."
-        raise InputError(f"group {names} must have at least {MIN_GROUPS} different values, got {number}. {remedy}")
+        argument, must = Argument("group", ",".join(plan.group)), f"have at least {MIN_GROUPS} different values"
+        remedy = "Choose a column with more values, or leave out `group`."
+        raise InputError(argument=argument, must=must, got=str(number), remedy=remedy)
 
 
 def _without_few(parts: SplitRows) -> SplitRows:
@@ -84,8 +84,8 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | N
     found = parts_of_column(frame, name, labels)
     parts = SplitRows(*(np.flatnonzero(found == part) for part in PARTS))
     if not (len(parts.train) and len(parts.test)):
-        got = listed(sorted(set(found.tolist())))
-        raise InputError(f"split_column {name!r} must mark both train and test rows, got {got} only.")
+        got = f"{listed(sorted(set(found.tolist())))} only"
+        raise InputError(argument=Argument("split_column", name), must="mark both train and test rows", got=got)
     if group is not None:
         _check_undivided(plan, parts, group, labels)
     if not len(parts.validation) and len(parts.train) >= MIN_VALIDATED:
@@ -104,8 +104,8 @@ def parts_of_column(frame: Any, name: str, labels: np.ndarray) -> np.ndarray:
     if unknown.any():
         first = frame[name].filter(unknown)[0]
         what = "an empty cell" if first is None or not str(first).strip() else repr(first)
-        got = f"got {what} {labels_at(unknown, labels)}"
-        raise InputError(f"split_column {name!r} must hold train, validation or test in every row, {got}.")
+        must, rows = "hold train, validation or test in every row", labels_of(unknown, labels)
+        raise InputError(argument=Argument("split_column", name), must=must, got=what, rows=rows)
     return np.array([part_of[word] for word in words])
 
 
@@ -120,10 +120,10 @@ def _check_undivided(plan: Plan, parts: SplitRows, group: np.ndarray, labels: np
     np.maximum.at(highest, codes, part_of)
     divided = np.flatnonzero(lowest < highest)
     if len(divided):
-        where = labels_at(codes == divided[0], labels)
-        got = f"got {len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)} {where}"
-        must = f"split_column {plan.split_column!r} must not divide groups"
-        raise InputError(f"{must}, {got}. Correct that column, or leave out --group.")
+        got = f"{len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)}"
+        argument, where = Argument("split_column", str(plan.split_column)), labels_of(codes == divided[0], labels)
+        remedy = "Correct that column, or leave out `group`."
+        raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
 
 
 def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> Split:
@@ -158,12 +158,13 @@ def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | Non
 
 
 def _raise_few_times(plan: Plan, times: int, rows: int, groups: int | None) -> NoReturn:
+    argument = Argument("time", str(plan.time))
     if groups is None:
-        got = f"got {times} different times in {rows} rows"
-        raise InputError(f"time {plan.time!r} must have enough distinct values for three parts, {got}.")
-    got = f"got {times} different first times of {groups:,} groups"
-    remedy = "Use --time alone to test on later rows of known groups, or --group alone to test on new groups."
-    raise InputError(f"time {plan.time!r} must have groups that begin at different times, {got}. {remedy}")
+        got = f"{times} different times in {rows} rows"
+        raise InputError(argument=argument, must="have enough distinct values for three parts", got=got)
+    must, got = "have groups that begin at different times", f"{times} different first times of {groups:,} groups"
+    remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
+    raise InputError(argument=argument, must=must, got=got, remedy=remedy)
 
 
 def times_of(frame: Any, name: str, labels: np.ndarray, of_text: bool = False) -> Any:
@@ -173,10 +174,10 @@ def times_of(frame: Any, name: str, labels: np.ndarray, of_text: bool = False) -
     if not (series.dtype.is_temporal() or series.dtype.is_numeric() or is_text):
         known = series.drop_nulls()
         kind = {polars().Boolean: "booleans", polars().String: "text"}.get(series.dtype, "values")
-        got = f"got {kind} such as {known[0]!r}" if known.len() else "got no value"
-        raise InputError(f"time {name!r} must hold numbers or dates such as 2024-12-31, {got}.")
+        got = f"{kind} such as {known[0]!r}" if known.len() else "no value"
+        raise InputError(argument=Argument("time", name), must="hold numbers or dates such as 2024-12-31", got=got)
     missing = (series.fill_nan(None) if series.dtype.is_float() else series).is_null()
     if missing.any():
-        where = labels_at(missing.to_numpy(), labels)
-        raise InputError(f"time {name!r} is missing {where}. Fill or drop these rows.")
+        rows, remedy = labels_of(missing.to_numpy(), labels), "Fill or drop these rows."
+        raise InputError("is missing", argument=Argument("time", name), rows=rows, remedy=remedy)
     return series

@@ -207,9 +207,9 @@ def test_flags_of_censored_counts_and_a_lower_bound(simulated):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"upper": 3}, InputError, "y must be at most upper=3"),
+        ({"upper": 3}, InputError, "y must be at most `upper=3`"),
         ({"upper": [3]}, InputError, "upper"),
-        ({"lower": 1}, InputError, "y must be at least lower=1"),
+        ({"lower": 1}, InputError, "y must be at least `lower=1`"),
         ({"upper": 90, "exposure": np.ones(2000)}, ConfigError, "either `exposure` or an upper bound"),
         ({"censored": np.ones(2000, dtype=bool)}, InputError, "known exactly"),
         ({"censored_above": 0}, ConfigError, "censored_above must be"),

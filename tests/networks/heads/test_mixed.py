@@ -52,7 +52,7 @@ def test_components_start_apart_with_equal_weights():
         ("mixed", {"components": 2}, "components needs a single likelihood"),
         ("mixed", {"beta": 0.5}, "beta needs a single likelihood"),
         ("mixed", {"family": 1}, "Did you mean 'families'"),
-        ("double_poisson", {"components": 2, "beta": 0.5}, "components cannot be combined with beta"),
+        ("double_poisson", {"components": 2, "beta": 0.5}, "components cannot be combined with `beta`"),
         ("poisson", {"components": 0}, "components must be"),
         ("gaussian", {"components": 2}, "counts.*'gaussian'"),
     ],

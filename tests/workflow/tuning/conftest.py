@@ -1,20 +1,16 @@
 """A small table, a plan that fits it in a tenth of a second, and trials without a fit."""
 
-import time
-from types import SimpleNamespace
-
 import numpy as np
 import polars as pl
 import pytest
 
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.tuning import search as search_module
+from ddpn.workflow.tuning import trials as trials_module
 from ddpn.workflow.tuning.folds import folds_of
-from ddpn.workflow.tuning.limits import Limit
 from ddpn.workflow.tuning.search import Search
-from ddpn.workflow.tuning.space import Choices, Range
-from ddpn.workflow.tuning.study import Study
+from ddpn.workflow.tuning.space import Choices, Limit, Range
+from ddpn.workflow.tuning.trials import Scored
 
 #: One small network.
 QUICK = {
@@ -49,13 +45,13 @@ def no_fits(monkeypatch):
     """Trials are not fitted: their CRPS is smallest near lr = 0.02; every call's settings are kept."""
     calls = []
 
-    def run_fold(fold, settings, on_epoch):
+    def score_fold(fold, settings, clock):
         calls.append(dict(settings))
         rng = np.random.default_rng(len(fold.test.y))
         worse = abs(np.log(settings["lr"] / 0.02)) + 0.1 * (settings["hidden"] == "8")
-        return SimpleNamespace(scores=1 + worse + 0.1 * rng.random(len(fold.test)), seconds=0.01)
+        return Scored(1 + worse + 0.1 * rng.random(len(fold.test)), 0.01)
 
-    monkeypatch.setattr(search_module, "run_fold", run_fold)
+    monkeypatch.setattr(trials_module, "score_fold", score_fold)
     return calls
 
 
@@ -63,9 +59,9 @@ def no_fits(monkeypatch):
 def run(tmp_path, folds):
     """Runs a search in a folder, and returns it with its trials."""
 
-    def go(folder="study", trials=None, seconds=None, seed=0, on_step=lambda text: None):
-        study = Study(tmp_path / folder, SPACE, seed)
-        found = Search(list(folds), study, DEFAULTS, 96, Limit(seconds, trials), on_step, time.monotonic())
+    def go(folder="study", trials=None, seconds=None, seed=0, **options):
+        more = {"rows": 96, "seed": seed, "folder": tmp_path / folder, **options}
+        found = Search(list(folds), SPACE, DEFAULTS, Limit(seconds, trials), **more)
         found.run()
         return found
 

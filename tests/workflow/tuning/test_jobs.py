@@ -7,42 +7,18 @@ import pytest
 from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.jobs import run as run_jobs
 from ddpn.workflow.tuning import search as module
-from ddpn.workflow.tuning.limits import Limit
-from ddpn.workflow.tuning.search import Search
-from ddpn.workflow.tuning.study import Study
+from ddpn.workflow.tuning import trials as trials_module
 
 
 @pytest.fixture
-def jobs(tmp_path, folds, monkeypatch):
+def jobs(run, monkeypatch):
     """Runs a search as if so many jobs ran at once; they run in this process."""
-    from ddpn.workflow.tuning.space import Choices, Range
-
-    space = {"lr": Range(0.001, 0.1), "hidden": Choices(("8", "16", "32"))}
-
-    monkeypatch.setattr(module, "is_here", lambda n_jobs: False)
     monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run_jobs(jobs, shared, None, store))
-
-    def go(folder, n_jobs, trials=None, seconds=None):
-        study = Study(tmp_path / folder, space, 0)
-        limit = Limit(seconds, trials)
-        found = Search(
-            list(folds), study, {"lr": 0.01, "hidden": "16"}, 96, limit, lambda _: None, time.monotonic(), n_jobs
-        )
-        found.run()
-        return found
-
-    return go
+    return lambda folder, n_jobs, **limits: run(folder, n_jobs=n_jobs, **limits)
 
 
 def outcome(search):
-    return [(t.settings, t.means, t.dropped) for t in search.study.trials]
-
-
-def test_one_job_at_a_time_is_the_search_without_jobs(run, jobs, no_fits, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "is_here", lambda n_jobs: True)
-        alone = outcome(run("b", trials=10))
-    assert outcome(jobs("a", 1, trials=10)) == alone
+    return [(trial.settings, trial.means, trial.dropped) for trial in search.trials]
 
 
 def test_several_at_once_do_not_depend_on_a_kill(jobs, no_fits, monkeypatch):
@@ -50,7 +26,7 @@ def test_several_at_once_do_not_depend_on_a_kill(jobs, no_fits, monkeypatch):
     assert len(whole) == 9
     assert len({str(settings) for settings, _, _ in whole}) > 6
     assert whole[0][0] == {"lr": 0.01, "hidden": "16"}
-    fitted, calls = module.run_fold, []
+    fitted, calls = trials_module.score_fold, []
 
     def interrupt(*arguments):
         if len(calls) == 8:
@@ -58,10 +34,10 @@ def test_several_at_once_do_not_depend_on_a_kill(jobs, no_fits, monkeypatch):
         calls.append(arguments)
         return fitted(*arguments)
 
-    monkeypatch.setattr(module, "run_fold", interrupt)
+    monkeypatch.setattr(trials_module, "score_fold", interrupt)
     with pytest.raises(KeyboardInterrupt):
         jobs("b", 3, trials=9)
-    monkeypatch.setattr(module, "run_fold", fitted)
+    monkeypatch.setattr(trials_module, "score_fold", fitted)
     no_fits.clear()
     again = jobs("b", 1, trials=9)  # on fewer machines
     assert outcome(again) == whole
@@ -69,18 +45,17 @@ def test_several_at_once_do_not_depend_on_a_kill(jobs, no_fits, monkeypatch):
 
 
 def test_a_failing_trial_is_dropped_and_the_budget_is_kept(jobs, no_fits, monkeypatch):
-    fitted = module.run_fold
+    fitted = trials_module.score_fold
 
-    def fail(fold, settings, on_epoch):
+    def fail(fold, settings, clock):
         if settings["hidden"] == "32":
             raise TrainingError("loss must stay finite")
         time.sleep(0.02)
-        return fitted(fold, settings, on_epoch)
+        return fitted(fold, settings, clock)
 
-    monkeypatch.setattr(module, "run_fold", fail)
+    monkeypatch.setattr(trials_module, "score_fold", fail)
     monkeypatch.setattr(module, "_REFIT_SECONDS", 0.5)
-    began = time.monotonic()
     found = jobs("a", 3, seconds=2.5)
-    assert time.monotonic() - began < 2.5
-    assert any(trial.dropped == "failed: loss must stay finite" for trial in found.study.trials)
-    assert len(found.study.trials) > 3
+    assert found.trials[-1].elapsed < 2.5
+    assert any(trial.dropped == "failed: loss must stay finite" for trial in found.trials)
+    assert len(found.trials) > 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn.workflow.tuning.result import by_chance, summarize
-from ddpn.workflow.tuning.study import Trial
+from ddpn.workflow.tuning.search import Trial
 
 ROWS = 400
 
@@ -13,11 +13,11 @@ def result_of(gains, seed=0):
     """Trials that are better than the defaults by so many standard errors of the paired difference."""
     rng = np.random.default_rng(seed)
     first = 2.0 + rng.random(ROWS)
-    trials = [Trial({"lr": 0.0}, first, [2.5], number=0)]
+    trials = [Trial({"lr": 0.0}, 0, first, [2.5])]
     for number, gain in enumerate(gains, start=1):
         noise = rng.normal(size=ROWS)
         noise = (noise - noise.mean()) / noise.std(ddof=1)
-        trials.append(Trial({"lr": float(number)}, first - 0.1 * (noise + gain / np.sqrt(ROWS)), [2.5], number=number))
+        trials.append(Trial({"lr": float(number)}, number, first - 0.1 * (noise + gain / np.sqrt(ROWS)), [2.5]))
     return summarize(trials, {"lr": 0.0}, np.ones(ROWS), {"lr": "all"}, "the validation rows", False)
 
 

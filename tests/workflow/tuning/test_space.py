@@ -34,7 +34,7 @@ def test_everything_is_searched_around_its_default():
 def test_what_has_a_value_is_not_searched():
     plan = Plan(target="y", model={"epochs": 3, "head_options": {"components": 2}, "likelihood": "poisson"})
     assert set(check_search(plan, {})) == set(SETTINGS) - {"epochs", "likelihood", "mix_with"}
-    with pytest.raises(ConfigError, match="epochs has a value and is in search"):
+    with pytest.raises(ConfigError, match="epochs has a value and is in `search`"):
         check_search(plan, {"epochs": True})
     everything = {"hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "mix_with": (),
                   "training_options": {"lr": 0.1, "weight_decay": 0.1, "batch_size": 32}}  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.files import folder_lock
 from ddpn.workflow.model_folder import load, read_task
-from ddpn.workflow.tuning import limits, tune
+from ddpn.workflow.tuning import space, tune
 from ddpn.workflow.tuning.tuning import storage_of
 
 
@@ -80,7 +80,7 @@ def test_bad_input(prepared, tmp_path, monkeypatch):
     (tmp_path / "taken").mkdir()
     with pytest.raises(InputError, match="already exists"):
         tune(tmp_path / "taken", prepared, trials=1)
-    monkeypatch.setattr(limits, "find_spec", lambda name: None)
+    monkeypatch.setattr(space, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'ddpn\[tune\]'"):
         tune(tmp_path / "m", prepared, trials=1)
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]

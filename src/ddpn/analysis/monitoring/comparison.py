@@ -60,7 +60,7 @@ def compare(
     """
     for name, value in (("alpha", alpha), ("effect", effect)):
         if not is_number(value) or not 0.0 < value < 1.0:
-            raise ConfigError(f"{name} must lie between 0 and 1, got {value!r}.")
+            raise ConfigError(argument=name, must="lie between 0 and 1", got=repr(value))
     profile, rows = predictor.profile, row_count(X)
     if profile is None:
         raise InputError("The model has no summary of its training rows to compare with. Fit it again with ddpn fit.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpn.networks.heads.likelihoods import DEFAULT_LIKELIHOOD, HEADS, SHIPPED
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import check_choice, check_integer, check_keys
+from ddpn.runtime.validation import check_choice, check_integer, listed, suggestion
 
 if TYPE_CHECKING:
     from ddpn.networks.heads.double_binomial import DoubleBinomialHead
@@ -93,11 +93,16 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     components = options.pop("components", 1)
     if likelihood == "mixed" and (components != 1 or not options.keys() <= {"families"}):
         _refuse_options_of_one(options, components)
-    check_keys(options, head.option_defaults(), f"the options of {likelihood}")
+    for name in options:
+        if name not in (known := list(head.option_defaults())):
+            close = suggestion(name, known)
+            remedy = f"Did you mean {close!r}?" if close else f"Its options are: {listed(known)}." if known else ""
+            raise ConfigError(f"is not an option of the likelihood {likelihood}", argument=name, remedy=remedy)
     if check_integer("components", components, 1) == 1:
         return head(**options)
     if options:
-        raise ConfigError(f"components cannot be combined with {next(iter(options))}. Leave one of them out.")
+        what = f"cannot be combined with `{next(iter(options))}`"
+        raise ConfigError(what, argument="components", remedy="Leave one of them out.")
     return HEADS["mixed"](families=(likelihood,) * components)
 
 
@@ -106,14 +111,13 @@ def _refuse_options_of_one(options: Mapping[str, Any], components: Any) -> None:
     single = {"components", *HEADS["double_poisson"].option_defaults()}
     given = ["components"] * (components != 1) + [name for name in options if name in single]
     if given:
-        raise ConfigError(
-            f'{given[0]} needs a single likelihood, got mixed. Name one, such as likelihood="double_poisson".'
-        )
+        remedy = 'Name one, such as `likelihood="double_poisson"`.'
+        raise ConfigError("needs a single likelihood", argument=given[0], got="mixed", remedy=remedy)
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:
     """The names of a likelihood, one or several; raises a `ConfigError` for an unknown one. Imports no torch."""
     names = (likelihood,) if isinstance(likelihood, str) or not isinstance(likelihood, Sequence) else tuple(likelihood)
     if not names:
-        raise ConfigError("likelihood must name at least one distribution, got an empty list.")
+        raise ConfigError(argument="likelihood", must="name at least one distribution", got="an empty list")
     return tuple(check_choice("likelihood", name, HEADS) for name in names)

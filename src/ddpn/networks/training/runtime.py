@@ -122,7 +122,9 @@ def pick_device(device: torch.device | str) -> torch.device:
     try:
         found = torch.device(device)
     except RuntimeError as error:
-        raise ConfigError(f"device must be auto, cpu, cuda or another device of torch, got {str(device)!r}.") from error
+        must = "be auto, cpu, cuda or another device of torch"
+        raise ConfigError(argument="device", must=must, got=repr(str(device))) from error
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device must be auto or cpu, as torch finds no CUDA GPU here, got {str(device)!r}.")
+        must = "be auto or cpu, as torch finds no CUDA GPU here"
+        raise ConfigError(argument="device", must=must, got=repr(str(device)))
     return found

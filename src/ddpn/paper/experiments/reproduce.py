@@ -34,7 +34,8 @@ def processes(jobs: int | None, device: str) -> int:
     """The number of runs at the same time: `jobs`, else one per core on a CPU and one on a GPU or under torchrun."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         if jobs not in (None, 1):
-            raise ConfigError(f"jobs must be 1 under torchrun, whose processes share every run, got {jobs}.")
+            must = "be 1 under torchrun, whose processes share every run"
+            raise ConfigError(argument="jobs", must=must, got=str(jobs))
         return 1
     return jobs or (cores() if pick_device(device).type == "cpu" else 1)
 

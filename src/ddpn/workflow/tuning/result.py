@@ -214,4 +214,6 @@ def _summary(trial: Any, defaults: np.ndarray, weight: np.ndarray) -> TrialSumma
         crps = float(np.average(trial.scores, weights=weight[:rows]))
         found = gain_of(defaults[:rows] - trial.scores, weight[:rows])
         gain, error = found.mean, found.error
-    return TrialSummary(trial.number, trial.settings, crps, gain, error, trial.seconds, trial.elapsed, trial.dropped)
+    return TrialSummary(
+        trial.number, trial.settings, crps, gain, error, sum(trial.fold_seconds), trial.elapsed, trial.dropped
+    )

@@ -1,20 +1,24 @@
-"""What is searched: the settings of a model, their ranges and choices. Imports no torch."""
+"""What is searched, and for how long: the settings of a model, their ranges and choices. Imports no torch."""
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ddpn.members import mixable
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.networks.heads import check_likelihood
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.plan_options import read_toml
 
+#: What a search may take by default.
+BUDGET = "10m"
 #: Settings that can be searched, in the order of tables, and what each is.
 SETTINGS = {
     "lr": "learning rate",
@@ -88,24 +92,14 @@ def read_search(given: Any) -> dict[str, Any]:
     if given is None:
         return {}
     if isinstance(given, PathLike) or (isinstance(given, str) and given.strip().endswith(".toml")):
-        given = _from_file(Path(given))
+        given = read_toml(Path(given))
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",") if name.strip()]
     if not isinstance(given, Mapping | Sequence) or not given:
-        raise ConfigError(f"search must name one or more of {', '.join(SETTINGS)}, got {given!r:.60}.")
+        must = f"name one or more of {', '.join(SETTINGS)}"
+        raise ConfigError(argument="search", must=must, got=f"{given!r:.60}")
     check_keys(given, SETTINGS, "search")
     return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, True)
-
-
-def _from_file(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"File not found: {file}") from None
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{file} cannot be read as text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}") from None
 
 
 def fixed_settings(plan: Plan) -> set[str]:
@@ -119,7 +113,7 @@ def check_search(plan: Plan, search: Mapping[str, Any]) -> dict[str, Any]:
     fixed = fixed_settings(plan)
     for name in search:
         if name in fixed:
-            raise ConfigError(f"{name} has a value and is in search. Leave out one of them.")
+            raise ConfigError("has a value and is in `search`", argument=name, remedy="Leave out one of them.")
     # A portfolio tries the usual members anyway, and weighs them.
     usual = [name for name in SETTINGS if name not in fixed and not (name == "mix_with" and plan.members == "auto")]
     wanted = dict(search) or dict.fromkeys(usual, True)
@@ -226,3 +220,30 @@ def default_settings(plan: Plan, names: Iterable[str]) -> Settings:
         model = plan.regressor()
         known |= {"likelihood": model.likelihood, "mix_with": tuple(model.mix_with)}
     return {name: text_of(name, known[name]) for name in names}
+
+
+class Limit(NamedTuple):
+    """When a search ends: after so many seconds, refit included, or so many trials; None for no limit."""
+
+    seconds: float | None = None
+    trials: int | None = None
+
+
+def check_limits(
+    plan: Plan, budget: str | float | None, trials: int | None, search: Any
+) -> tuple[Limit, dict[str, Any]]:
+    """The limit, and the settings to search with what the user said about each; a `ConfigError` for a bad value.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to fit.
+    budget, trials, search
+        As for `tune`.
+    """
+    number = None if trials is None else check_integer("trials", trials, 1)
+    seconds = None if budget is None else parse_duration(budget, "budget")
+    wanted = check_search(plan, read_search(search))
+    if find_spec("optuna") is None:
+        raise ConfigError("ddpn[tune] is not installed: pip install 'ddpn[tune]'")
+    return Limit(parse_duration(BUDGET) if seconds is None and number is None else seconds, number), wanted

@@ -3,7 +3,7 @@
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, Self
 
@@ -15,6 +15,7 @@ from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_byte
 from ddpn.metrics import crps
 from ddpn.networks.training.monitoring import EpochReport, monitored
 from ddpn.predictor import Predictor
+from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 from ddpn.workflow.fitting import train_model
@@ -23,35 +24,31 @@ from ddpn.workflow.tuning.folds import trial_plan
 from ddpn.workflow.tuning.space import Settings, with_settings
 
 
-class Fold(NamedTuple):
-    """A trial's outcome on one fold: CRPS per scored row, and how long it took."""
-
-    scores: np.ndarray
-    seconds: float
-
-
 class Scored(NamedTuple):
-    """How a trial scores on a fold: CRPS per row, seconds, scores of networks by step, and why it was dropped."""
+    """How settings score on a fold: CRPS per row, and how long it took."""
 
     scores: np.ndarray
     seconds: float
-    networks: dict[int, float]
-    dropped: str
 
     def to_files(self) -> dict[str, bytes]:
         """As files, for another process."""
-        facts = {"seconds": self.seconds, "networks": [*self.networks.items()], "dropped": self.dropped}
-        return {"scores": arrays_to_bytes(crps=self.scores), "facts": json_to_bytes(facts)}
+        return {"scores": arrays_to_bytes(crps=self.scores), "seconds": json_to_bytes(self.seconds)}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> Self:
         """What `to_files` wrote."""
-        facts = json.loads(files["facts"])
-        networks = {int(step): float(value) for step, value in facts["networks"]}
-        return cls(arrays_from_bytes(files["scores"])["crps"], facts["seconds"], networks, facts["dropped"])
+        return cls(arrays_from_bytes(files["scores"])["crps"], json.loads(files["seconds"]))
 
 
-def run_fold(fold: Prepared, settings: Settings, on_epoch: Callable[[EpochReport], object]) -> Fold:
+def fold_job(folds: list[Prepared], number: int, settings: Settings, end: float | None) -> dict[str, bytes]:
+    """Score settings on one of the folds, as a job; `end` is when the time is up, as `time.time` counts."""
+    # By the clock on the wall, which machines share: a job may begin later.
+    clock = Clock(None if end is None else max(0.0, end - time.time()))
+    with clock.limit():
+        return score_fold(folds[number], settings, clock).to_files()
+
+
+def score_fold(fold: Prepared, settings: Settings, clock: Clock) -> Scored:
     """Fit the training rows of a fold and score its test rows.
 
     Parameters
@@ -60,20 +57,26 @@ def run_fold(fold: Prepared, settings: Settings, on_epoch: Callable[[EpochReport
         One of `folds_of`.
     settings : dict
         Settings by name; the others are those of the fold's plan.
-    on_epoch : callable
-        Called after every epoch of a training; what it raises ends the trial.
+    clock : Clock
+        Ends the fit with a `TimeLimitError`.
     """
+
+    def check_time(report: EpochReport | None = None) -> None:
+        if not clock.left:
+            raise TimeLimitError("the time is up")
+
     started = time.monotonic()
     plan = trial_plan(with_settings(fold.plan, settings))
     model = plan.regressor()
-    with warnings.catch_warnings(), monitored(on_epoch):
+    with warnings.catch_warnings(), monitored(check_time):
         # A setting that is tried may converge badly: its score will tell.
         warnings.simplefilter("ignore")
         train_model(model, replace(fold, plan=plan), None, lambda step: None)
         if model.interrupted_:
             raise KeyboardInterrupt
         scores = crps_of(model.predictor_, fold.test)
-    return Fold(scores, time.monotonic() - started)
+    check_time()  # a training that ran out of time ends with what it has
+    return Scored(scores, time.monotonic() - started)
 
 
 @torch.no_grad()

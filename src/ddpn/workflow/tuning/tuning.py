@@ -17,11 +17,9 @@ from ddpn.workflow.fitting import Fitted, fit_into
 from ddpn.workflow.plan import MIN_SECONDS, Plan
 from ddpn.workflow.preparing import Prepared, identity
 from ddpn.workflow.tuning.folds import folds_of, folds_text
-from ddpn.workflow.tuning.limits import check_limits
 from ddpn.workflow.tuning.result import TuningResult, summarize
 from ddpn.workflow.tuning.search import Search
-from ddpn.workflow.tuning.space import default_settings, make_space, with_settings
-from ddpn.workflow.tuning.study import Study
+from ddpn.workflow.tuning.space import check_limits, default_settings, make_space, with_settings
 
 #: How the folder of trials ends.
 _FOLDER = ".tuning"
@@ -118,16 +116,18 @@ def tune(
         rows, defaults = len(prepared.train), default_settings(prepared.plan, wanted)
         space = make_space(wanted, defaults, rows)
         folder = storage_of(place, prepared, {name: str(values) for name, values in space.items()})
-        study = Study(folder, space, prepared.plan.seed)
-        run = Search(folds_of(prepared), study, defaults, rows, limit, on_step, started, n_jobs)
+        options: dict[str, Any] = {"on_step": on_step, "n_jobs": n_jobs}
+        seed = prepared.plan.seed
+        run = Search(
+            folds_of(prepared), space, defaults, limit, rows=rows, seed=seed, folder=folder, started=started, **options
+        )
         run.run()
         result = _result(run, folds_text(prepared, len(run.folds)))
         plan = with_settings(prepared.plan, result.best) if result.is_tuned else prepared.plan
         chosen = replace(prepared, plan=_in_time(plan, run.total_left))
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
         known = {**(about or {}), "tuning": result.as_dict()}
-        options = {"verbose": verbose, "on_step": on_step, "n_jobs": n_jobs}
-        fitted = fit_into(place, chosen, known, overwrite, **options)
+        fitted = fit_into(place, chosen, known, overwrite, verbose=verbose, **options)
         if not fitted.interrupted:
             for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}{_FOLDER}"):
                 shutil.rmtree(old)
@@ -149,7 +149,6 @@ def storage_of(path: Path, prepared: Prepared, space: Mapping[str, str]) -> Path
 
 
 def _result(run: Search, scored_on: str) -> TuningResult:
-    study = run.study
-    found = summarize(study.trials, run.defaults, run.weight, study.space, scored_on, run.stopped)
+    found = summarize(run.trials, run.defaults, run.weight, run.space, scored_on, run.stopped)
     relative = [None if trial.gain is None else -trial.gain for trial in found.trials]
-    return replace(found, importances=study.importances(relative))
+    return replace(found, importances=run.importances(relative))

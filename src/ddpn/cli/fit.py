@@ -1,0 +1,210 @@
+"""ddpn fit and ddpn tune: models from tables. Arguments and printing only."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ddpn.cli import options as o
+from ddpn.cli.commands import command
+from ddpn.cli.console import (
+    INTERRUPTED,
+    output_to_stderr,
+    print_json,
+    print_step,
+    prompt_ctrl_c,
+    show,
+    show_warnings,
+    steps,
+)
+from ddpn.cli.context import command_start
+from ddpn.cli.model import show_scores
+from ddpn.cli.options import option
+from ddpn.cli.tables import column_table, missing_words, table_of
+
+if TYPE_CHECKING:
+    from ddpn.workflow.tuning import TuningResult
+
+Stream = Annotated[
+    bool | None,
+    option(
+        None,
+        "Read files as a stream instead of into memory. Default: stream them if they would take more than half of the "
+        "free memory.",
+        "--stream/--no-stream",
+    ),
+]
+Budget = Annotated[
+    str | None,
+    option(
+        "DURATION",
+        "Total time, such as 90s, 10m or 1h, including the final fit. Default: 10m, or none with --trials.",
+    ),
+]
+Trials = Annotated[int | None, option("NUMBER", "Number of trials, including the one with the defaults.")]
+SearchOf = Annotated[
+    str | None,
+    option(
+        "NAMES",
+        "Settings to search, separated by commas: lr, weight_decay, hidden, batch_size, epochs, numeric, likelihood, "
+        "mix_with; or a TOML file with ranges and choices. Default: all that are not fixed by an option.",
+    ),
+]
+Page = Annotated[Path | None, option("HTML", "The HTML page about the search. Default: MODEL.tuning.html.")]
+
+
+@command("fit", "Nothing was saved.", ends_at_once=False)
+def fit(
+    data: o.OneTable,
+    out: o.NewModel,
+    *,
+    given: o.Given,
+    config: o.Config = None,
+    cluster: o.Cluster = None,
+    gpus_per_job: o.GpusPerJob = None,
+    stream: Stream = None,
+    overwrite: o.Overwrite = False,
+    as_json: o.Json = False,
+) -> None:
+    """Fit a model to a table and compare it with simpler models.
+
+    Boosted trees, a GLM and networks are fitted one after the other and mixed, with weights that minimise the CRPS of
+    held-out rows, each only if it improves the mixture. --budget limits the time, --only fits one member alone.
+
+    Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
+    testing; with up to 5,000 rows, training and validation rows are cross-fitted instead. The split is random unless
+    --split-column or --time is given; --group keeps rows of one person or shop together. Ctrl-C ends the current step
+    and saves what was fitted so far; the same command with --overwrite then continues.
+
+    Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
+    """
+    from ddpn.runtime.errors import ConfigError
+    from ddpn.storage.model_files import check_destination
+    from ddpn.workflow.large_tables import open_table, prepare_stream, stream_facts
+    from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.preparing import prepare
+
+    started = command_start()  # a time budget includes the imports
+    plan = plan_of(given, config)
+    check_destination(out, overwrite)
+    plan.check_with_torch()
+    with prompt_ctrl_c("Nothing was saved."):
+        frame, table, note = open_table(data, plan, stream, verbose=True)
+        if note:
+            typer.echo(note, err=as_json)
+        if table is not None and cluster is not None:
+            raise ConfigError("`cluster` needs a table in memory, got one that is streamed. Leave out one of the two.")
+        prepared = prepare(frame, plan) if table is None else prepare_stream(table, plan, verbose=True)
+        del frame  # prepared has copies of what it needs
+    name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
+    _show_prepared(name, prepared, as_json)
+    about: dict[str, Any] = {"data": name, "command": _this_command()}
+    if table is not None:
+        about["stream"] = stream_facts(prepared)
+    # Only now, as it imports torch: wrong options and tables are reported at once.
+    from ddpn.workflow.fitting import fit_into
+
+    options = {"verbose": True, "on_step": print_step, "started": started}
+    with output_to_stderr():
+        fitted = fit_into(out, prepared, about, overwrite, n_jobs=o.cluster_of(cluster, gpus_per_job), **options)
+    _show_fitted(out, fitted, as_json)
+
+
+@command("tune", "Finished trials are kept: the same command continues.", ends_at_once=False)
+def tune(
+    data: o.Data,
+    out: o.NewModel,
+    *,
+    budget: Budget = None,
+    trials: Trials = None,
+    search: SearchOf = None,
+    page: Page = None,
+    given: o.Given,
+    config: o.Config = None,
+    cluster: o.Cluster = None,
+    gpus_per_job: o.GpusPerJob = None,
+    overwrite: o.Overwrite = False,
+    as_json: o.Json = False,
+) -> None:
+    """Search for good settings of a model, and fit it with the best ones, as `ddpn fit` does.
+
+    Trials are scored by the CRPS of held-out training and validation rows, never of test rows. The
+    first trial has the default settings. The page shows the best settings, whether their gain is more than noise, and
+    which settings mattered. After Ctrl-C or a crash, the same command continues.
+
+    Example: ddpn tune bikes.csv --target rentals --drop casual,registered -o bikes.model --budget 30m
+    """
+    from ddpn.storage.model_files import check_destination
+    from ddpn.tables.reading import read
+    from ddpn.tables.writing import check_free
+    from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.preparing import prepare
+    from ddpn.workflow.tuning.space import check_limits
+
+    plan = plan_of(given, config)
+    check_limits(plan, budget, trials, search)
+    check_destination(out, overwrite)
+    page = page or out.with_name(f"{out.name}.tuning.html")
+    check_free(page, overwrite, data)
+    plan.check_with_torch()
+    with prompt_ctrl_c("Nothing was saved."):
+        prepared = prepare(read(data, plan.category), plan)
+    _show_prepared(data, prepared, as_json)
+    # Only now, as they import torch: wrong options and tables are reported at once.
+    from ddpn.workflow.tuning import tune as run
+    from ddpn.workflow.tuning.page import write_tuning
+
+    about = {"data": data, "command": _this_command()}
+    n_jobs = o.cluster_of(cluster, gpus_per_job)
+    limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
+    with output_to_stderr(), steps() as step:
+        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, n_jobs=n_jobs)
+    write_tuning(page, found.result, plan.target, found.fitted.folder.task.get("test"))
+    if not as_json:
+        _show_search(found.result)
+    typer.echo(f"Page on the search written to {page}", err=True)
+    _show_fitted(out, found.fitted, as_json)
+
+
+def _this_command() -> str:
+    return shlex.join(["ddpn", *sys.argv[1:]])
+
+
+def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
+    """How the table is used, before training."""
+    whole = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
+    typer.echo(f"{data}: {len(prepared.sample):,}{whole} rows{' sampled' if whole else ''}", err=as_json)
+    show(column_table(prepared.roles), to_stderr=as_json)
+    typer.echo(f"Rows: {prepared.rows_words}; split {prepared.split.how}", err=as_json)
+    if prepared.split.meaning:
+        typer.echo(prepared.split.meaning, err=as_json)
+    show_warnings([*prepared.leaks, *prepared.warnings])
+
+
+def _show_fitted(out: Path, fitted: Any, as_json: bool) -> None:
+    """The scores of a model that was saved, what to do next, and what Ctrl-C left of it."""
+    task = fitted.folder.task
+    if as_json:
+        print_json({"model": str(out), **task})
+    else:
+        if "test" in task:
+            show_scores(task["test"], out, task)
+        typer.echo(f"Saved in {out}. Next: ddpn predict {out} NEW.csv -o predictions.csv")
+    if fitted.interrupted:
+        kept = "The best epochs so far are" if "training" in fitted.missing else "The fitted model is"
+        lacks = missing_words(fitted.missing)
+        rest = "continues" if fitted.can_continue else "starts again"
+        saved = f"{kept} saved in {out}{f', {lacks}' if lacks else ''}"
+        typer.echo(f"Stopped. {saved}; the same command with --overwrite {rest}.", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _show_search(found: "TuningResult") -> None:
+    shares = {name: f"{share:.0%}" for name, share in found.importances.items()}
+    rows = [((name, was, value, shares.get(name, "")), value != was) for name, _, was, value in found.changes]
+    show(table_of(("setting", "default", "used", "importance"), rows, right=[3], title="Settings"))
+    typer.echo(found.headline)
+    for _, sentence in found.details:
+        typer.echo(sentence)

@@ -1,0 +1,47 @@
+"""Errors carry data: the argument, the condition, what was got, the rows, the remedy."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from ddpn.members.member import NotApplicableError
+from ddpn.runtime.deadlines import TimeLimitError
+from ddpn.runtime.errors import Argument, ConfigError, DDPNError, InputError, TrainingError
+from ddpn.sample import RowError, rows_named
+
+ERRORS = [
+    InputError("File not found: x.csv"),
+    InputError(argument="weight", must="be positive", got="-1", rows=[3, 8], remedy="Drop these rows."),
+    ConfigError(argument=Argument("time", "my day"), must="hold dates"),
+    ConfigError("is missing", argument=Argument("time", "my day"), rows=[4], remedy="Fill or drop these rows."),
+    TrainingError("The loss is not finite."),
+    TimeLimitError("the time is up"),
+    NotApplicableError("it has no count above 0 to fit"),
+    RowError("X must be finite, got NaN", np.array([False, True]), labels=np.array([7, 9])),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=str)
+def test_errors_survive_another_process(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert [again.argument, again.got, again.rows, again.remedy] == [
+        error.argument, error.got, error.rows, error.remedy
+    ]  # fmt: skip
+
+
+def test_rows_are_named_after_another_process():
+    error = pickle.loads(pickle.dumps(RowError("X must be finite, got NaN", np.array([False, True]))))
+    with pytest.raises(RowError, match="at row 9"), rows_named([7, 9]):
+        raise error
+
+
+def test_an_interface_chooses_the_name_of_an_argument():
+    error = ConfigError(argument="epochs", must="be at least 1", got="0")
+    assert error.sentence("--epochs") == "--epochs must be at least 1, got 0."
+
+
+def test_without_an_argument_the_message_is_the_sentence():
+    assert DDPNError("No rows.").sentence("--epochs") == "No rows."
