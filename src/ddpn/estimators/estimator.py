@@ -406,7 +406,7 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
 
 def _points(found: Prediction, statistic: str) -> Tensor:
     """The mean, or the median or mode of the counts that Gaussians are rounded to."""
-    return point(found if statistic == "mean" else discretized(found), statistic)
+    return point(found if statistic == "mean" else discretized(found.distribution), statistic)
 
 
 def _options(value: Any) -> Mapping[str, Any]:

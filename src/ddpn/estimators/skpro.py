@@ -167,7 +167,7 @@ class CountRegressorSkpro(BaseProbaRegressor):
         return self
 
     def _predict_proba(self, X: Any) -> SkproDistribution:
-        dist = self.estimator_.predict_distribution(_named(X))
+        dist = self.estimator_.predict_distribution(_named(X)).distribution
         return SkproDistribution(dist, index=X.index, columns=self._get_columns(method="predict"))
 
     @classmethod

@@ -104,8 +104,8 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    rows = {"labels": labels, "ids": ids, "groups": groups, "interval_groups": interval_groups}
-    about = {"baselines": baselines, "leak": leak, "meaning": meaning, "progress": step}
+    rows: dict[str, Any] = {"labels": labels, "ids": ids, "groups": groups, "interval_groups": interval_groups}
+    about: dict[str, Any] = {"baselines": baselines, "leak": leak, "meaning": meaning, "progress": step}
     evidence = gather(model, X, y, exposure, weight, upper, censored, **rows, **about)
     names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
     found = explanation_of(model, evidence, step, names)
