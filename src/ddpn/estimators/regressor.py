@@ -162,7 +162,7 @@ class CountRegressor(NetworkRegressor):
 
     def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
         seed = int(checked.random.randint(2**31 - 1))
-        folds, task = Folds.of(checked.train, checked.validation, seed), checked.task
+        folds, task = Folds.of(checked.train, checked.validation, seed), replace(checked.task, is_rough=True)
         if folds.are_crossed:
             # Two networks leave out each row, so that what all of them gain by being mixed is known.
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)
