@@ -38,7 +38,8 @@ from ddpn.members.trees.streamed import _Chunks, _StreamedData
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.networks.training import Runtime
 from ddpn.sample import Sample
-from ddpn.workflow.parts import Parts, part_content
+from ddpn.tables.streaming import sampled_rows
+from ddpn.workflow.parts import OutputParts, part_content
 from ddpn.workflow.plan import Plan
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
@@ -72,9 +73,9 @@ def sample_of(rows: int, columns: int) -> Sample:
 def check_pass(folder: Path, columns: int) -> Row:
     """The first pass over a folder, which has so many columns."""
     plan = Plan(target="y", model={})
-    parts = large_tables.open_table([str(folder)], plan, stream=True).parts
-    seconds, _ = measured(lambda: large_tables.survey(parts, large_tables.role_columns(plan), 0))
-    return Row(what="check of all rows", rows=parts.rows, columns=columns, members="", seconds=seconds, per=parts.rows)
+    table = large_tables.open_table([str(folder)], plan, stream=True).table
+    seconds, _ = measured(lambda: large_tables.checked_rows(table, plan, sampled_rows(table, 0)))
+    return Row(what="check of all rows", rows=table.rows, columns=columns, members="", seconds=seconds, per=table.rows)
 
 
 class Stream:
@@ -170,7 +171,7 @@ def driver(folder: Path, blocks: int = 200) -> Row:
     """What is done for each block by the program that controls a cluster: a part is written, and the manifest."""
     content = part_content(pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9))), "out.parquet")
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
-    with Parts(folder / "out.parquet", {}).opened() as parts:
+    with OutputParts(folder / "out.parquet", {}).opened() as parts:
         seconds, _ = measured(
             lambda: [parts.add(content, BLOCK_ROWS, ["a"] * 9, findings=findings) for _ in range(blocks)]
         )

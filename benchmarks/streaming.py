@@ -73,15 +73,14 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
     from ddpn.workflow.preparing import prepare
 
     import lightgbm  # noqa: F401  isort: skip
-    import pyarrow.parquet  # noqa: F401  isort: skip
 
     torch.set_num_threads(1)
     training = _time_networks()
     before = _resident()
     started, cpu = time.perf_counter(), time.process_time()
     plan = Plan(target="y", model=model, compare_with=())
-    frame, parts, _ = open_table([str(folder)], plan, stream=stream)
-    prepared = prepare(frame, plan) if parts is None else prepare_stream(parts, plan)
+    frame, table, _ = open_table([str(folder)], plan, stream=stream)
+    prepared = prepare(frame, plan) if table is None else prepare_stream(table, plan)
     del frame
     read = time.process_time() - cpu
     fitted = fitting.fit(prepared, {}, on_step=lambda step: print(f"  {step}", file=sys.stderr))

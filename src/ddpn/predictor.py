@@ -9,12 +9,11 @@ from typing import Any, Self
 import numpy as np
 from safetensors import SafetensorError
 
-from ddpn.calibration.flags import OODFlags
 from ddpn.calibration.groups import IntervalGroups, grouping
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels
 from ddpn.calibration.levels import CalibratedLevels
-from ddpn.calibration.ood import OODScores
+from ddpn.calibration.ood import OODFlags, OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.calibration.saving import SavedCalibration

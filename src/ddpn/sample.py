@@ -305,9 +305,21 @@ def check_counts(
     _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, remedy)
     is_whole = values == np.floor(values)
     if fractional == "error":
-        remedy = ' Use fractional="round" to round them.'
+        remedy = f'{_looks_like(values[~is_whole])} Use fractional="round" to round them.'
         _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
+
+
+def _looks_like(fractions: np.ndarray) -> str:
+    """What values that are not integers probably are, as a sentence with a blank before it; "" if there are none."""
+    if not len(fractions):
+        return ""
+    if (4.0 * fractions == np.floor(4.0 * fractions)).all():
+        return " Halves and quarters look like means of several counts: use the counts themselves if you have them."
+    return (
+        " Values with many decimals look like a weight or a rate, not a count: if counts were divided by a known "
+        "scale, pass the counts, and the scale as the exposure."
+    )
 
 
 def check_vector(

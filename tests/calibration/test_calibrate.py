@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.calibration import calibrate as module
-from ddpn.calibration.calibrate import Wanted, calibrate, held_out
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate, held_out
 from ddpn.calibration.intervals import level_needed
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Recalibrated
@@ -83,7 +83,7 @@ def test_intervals_are_calibrated_with_those_maps(crossed, calibrated):
 def test_members_are_recalibrated_where_the_mixture_is(calibrated):
     assert set(calibrated.recalibrations) == set(calibrated.intervals) == {MIXTURE, *WEIGHTS}
     plain = Predictor(calibrated.members, WEIGHTS)
-    calibrate(plain, Folds.of(counts(600, seed=0), None, seed=0), seed=0, wanted=Wanted(recalibrate=False))
+    calibrate(plain, Folds.of(counts(600, seed=0), None, seed=0), seed=0, wanted=CalibrationOptions(recalibrate=False))
     assert plain.recalibrations == {}
     assert set(plain.intervals) == {MIXTURE, *WEIGHTS}
 
@@ -117,7 +117,7 @@ def test_groups_of_intervals_follow_their_rows():
     train, new = sample.rows(slice(0, 1500)), sample.rows(slice(1500, None))
     for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
         predictor = fitted(folds)
-        calibrate(predictor, folds, seed=0, wanted=Wanted(groups="shop"))
+        calibrate(predictor, folds, seed=0, wanted=CalibrationOptions(groups="shop"))
         low, high = predictor.interval(predictor.distribution(new.X), 0.9, labels=new.interval_groups)
         inside = (low.numpy() <= new.y) & (new.y <= high.numpy())
         assert inside[new.interval_groups == "calm"].mean() == pytest.approx(0.9, abs=0.06)

@@ -12,13 +12,13 @@ from ddpn.calibration.columns import (
     NEW,
     UNSEEN,
     USUAL,
+    UpperTail,
+    counted,
     fit_column,
+    mean_excess,
 )  # fmt: skip
 from ddpn.calibration.profile import with_absent
-from ddpn.calibration.tails import UpperTail, counted, mean_excess
 from ddpn.tables.encoding.table import Column
-
-WHOLE = slice(None)
 
 
 def fitted(values, kind="number", levels=(), counts=None):
@@ -28,7 +28,7 @@ def fitted(values, kind="number", levels=(), counts=None):
 
 
 def measured(profile, values, levels=()):
-    return profile.cells(Column("c", profile.kind, np.asarray(values), levels), WHOLE)
+    return profile.cells(Column("c", profile.kind, np.asarray(values), levels))
 
 
 def shares(values) -> float:

@@ -9,7 +9,7 @@ import time
 import pytest
 import requests
 
-from ddpn.paper.experiments import catalogue, inputs, runner
+from ddpn.paper.experiments import catalogue, runner
 
 TINY = {
     "title": "A test",
@@ -29,7 +29,7 @@ def tiny(monkeypatch):
     real = catalogue.read
     monkeypatch.setattr(catalogue, "read", lambda name: TINY if name == "tiny" else real(name))
     monkeypatch.setattr(catalogue, "names", lambda: ["tiny"])
-    monkeypatch.setattr(inputs, "TEST_ROWS", 100)
+    monkeypatch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 100)
 
 
 def on_cpu(ddpn, *arguments):
@@ -83,13 +83,6 @@ def test_misuse_is_one_sentence_and_code_2(tiny, ddpn, tmp_path, arguments, sent
     assert found.stderr.startswith(f"Error: {sentence}")
     assert found.stderr.count("\n") == 1
     assert not (tmp_path / "results").exists()
-
-
-def test_an_unknown_key_of_a_file_is_one_sentence_and_code_2(ddpn, monkeypatch, tiny):
-    monkeypatch.setitem(TINY, "metods", [])
-    found = ddpn("reproduce", "all")
-    assert found.exit_code == 2
-    assert "Error: Unknown key 'metods' in tiny.toml." in found.stderr
 
 
 def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):

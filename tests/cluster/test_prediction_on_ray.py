@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.tables import table_blocks
-from ddpn.tables.tables import Tables
+from ddpn.tables import table as table_module
+from ddpn.tables.table import Table
 from ddpn.workflow.cluster_blocks import ClusterBlocks, _Actor, predict_on_cluster
 from ddpn.workflow.model_folder import load
 from ddpn.workflow.prediction_request import Request
@@ -27,11 +27,11 @@ REQUEST = Request(quantiles=(0.2,), keep=True)
 DRIVER = f"""
 import os, signal, sys
 from ddpn.runtime.cluster import RayCluster
-from ddpn.tables import table_blocks
+from ddpn.tables import table as table_module
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.cluster_blocks import predict_on_cluster
 
-table_blocks.ROWS = {ROWS}
+table_module.ROWS = {ROWS}
 calls = []
 
 def done(rows):
@@ -69,8 +69,8 @@ def days(tmp_path_factory):
 
 @pytest.fixture
 def tables(model, days, monkeypatch):
-    monkeypatch.setattr(table_blocks, "ROWS", ROWS)
-    return Tables([str(days)])
+    monkeypatch.setattr(table_module, "ROWS", ROWS)
+    return Table([str(days)])
 
 
 def test_the_driver_and_then_a_worker_are_killed(nodes, cluster, model, days, tables, tmp_path):
@@ -110,8 +110,8 @@ def test_an_actor_returns_errors_that_name_the_file_and_the_row(cluster, model, 
     bad = bad.with_columns(pl.when(pl.int_range(ROWS) == 41).then(-1.0).otherwise("days").alias("days"))
     files = [str(days / "00.parquet"), str(tmp_path / "bad.parquet")]
     bad.write_parquet(files[1])
-    places = Tables(files).places()
-    blocks = ClusterBlocks(cluster, model, {"exposure": "days"}, Tables(files), REQUEST, str(tmp_path / "out.csv"))
+    places = Table(files).places()
+    blocks = ClusterBlocks(cluster, model, {"exposure": "days"}, Table(files), REQUEST, str(tmp_path / "out.csv"))
     actor = _Actor(places, *blocks._work)
 
     def found(number):

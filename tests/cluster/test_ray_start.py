@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from ddpn.paper.experiments.catalogue import select
-from ddpn.paper.experiments.inputs import rows_of
 from ddpn.paper.experiments.results import folder_of, state_of
+from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runner import execute
 from ddpn.storage.tensor_files import read
 

@@ -20,7 +20,7 @@ FILES = {
     "features.safetensors",
     "networks/networks.json",
     "networks/networks.safetensors",
-    "networks/features.safetensors",
+    "networks/encoder.json",
 }
 
 
@@ -124,8 +124,7 @@ def test_no_file_is_a_pickle(saved_of_all):
             dtypes = {entry["dtype"] for entry in json.loads(content[8 : 8 + length]).values()}
             usual = {"features.safetensors": {"F32", "F64", "I64", "U64"}}
             usual |= {f"{kind}/networks.safetensors": {"F32"} for kind in ("networks", "large_networks")}
-            encoder = {"F64", "I64", "U8"} if name.endswith("/features.safetensors") else {"F64", "I32", "I64"}
-            assert dtypes <= usual.get(name, encoder)
+            assert dtypes <= usual.get(name, {"F64", "I32", "I64"})
         else:
             pytest.fail(f"{name} is neither JSON nor safetensors")
 

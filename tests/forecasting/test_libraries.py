@@ -13,7 +13,6 @@ ADAPTERS = [
     ("darts", "DoublePoissonLikelihood", "darts.utils.likelihood_models.torch", {}),
     ("pytorch_forecasting", "DoublePoissonDistributionLoss", "pytorch_forecasting.metrics", {}),
     ("pyro", "DoublePoisson", "pyro.distributions.torch_distribution", {"mu": 1.0, "gamma": 1.0}),
-    ("numpyro", "DoublePoisson", "numpyro.distributions", {"mu": 1.0, "gamma": 1.0}),
 ]
 
 
@@ -30,7 +29,7 @@ def test_a_missing_library_is_reported_with_its_extra(monkeypatch, name, kind, m
 
 
 def test_importing_the_package_imports_no_library():
-    names = {"torch", "gluonts", "darts", "pyro", "jax", "numpyro", "lightning"}
+    names = {"torch", "gluonts", "darts", "pyro", "lightning"}
     check = f"import sys, ddpn.forecasting; print({names} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

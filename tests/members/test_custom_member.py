@@ -64,13 +64,13 @@ class Neighbours(Member):
 
     def state(self):
         arrays = arrays_to_bytes(inputs=self.inputs, rates=self.rates)
-        return {"rows.safetensors": arrays, "encoder.safetensors": encoder_bytes(self.encoder)}
+        return {"rows.safetensors": arrays, "encoder.json": encoder_bytes(self.encoder)}
 
     @classmethod
     def from_state(cls, files):
         member, arrays = cls(), arrays_from_bytes(files["rows.safetensors"])
         member.inputs, member.rates = arrays["inputs"], arrays["rates"]
-        member.encoder = encoder_from_bytes(files["encoder.safetensors"], "encoder.safetensors")
+        member.encoder = encoder_from_bytes(files["encoder.json"], "encoder.json")
         return member
 
 

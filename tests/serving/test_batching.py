@@ -7,6 +7,7 @@ import pytest
 
 from ddpn.serving.batching import Batcher
 from ddpn.serving.limits import Limits
+from ddpn.serving.metrics import Metrics
 from ddpn.serving.problems import RequestError
 from ddpn.serving.schemas import Row, Wanted
 
@@ -35,7 +36,7 @@ def run(scenario, **limits):
     """The scenario with a batcher that runs."""
 
     async def main():
-        batcher = Batcher(Limits(**limits))
+        batcher = Batcher(Limits(**limits), Metrics())
         batcher.start()
         try:
             return await scenario(batcher)
@@ -134,7 +135,7 @@ def test_what_is_queued_is_finished_at_the_end():
     model = Echo()
 
     async def main():
-        batcher = Batcher(Limits(batch_window=0.05))
+        batcher = Batcher(Limits(batch_window=0.05), Metrics())
         batcher.start()
         jobs = [asyncio.create_task(batcher.submit(model, rows(1), Wanted())) for _ in range(3)]
         await asyncio.sleep(0)

@@ -83,7 +83,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=12,
 )
-names = st.sampled_from([*PredictOptions.model_fields, "rows", "model"]) | st.text(max_size=5)
+names = st.sampled_from([*PredictOptions.model_fields, "rows"]) | st.text(max_size=5)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

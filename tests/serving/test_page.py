@@ -27,9 +27,11 @@ FACTS = f"""(() => {{
     const text = id => document.getElementById(id).textContent, all = where => [...document.querySelectorAll(where)];
     const style = getComputedStyle(document.body), isNameless = each => !each.labels?.length && !each.ariaLabel;
     return JSON.stringify({{inner: innerWidth, scroll: document.documentElement.scrollWidth, far: {FAR},
-        headline: text("headline"), flag: text("flag"), card: text("card"), fields: all(".field").length,
+        headline: text("headline"), flag: text("flag"), about: text("about"), fields: all(".field").length,
         bars: all("#distribution .bar").length, lines: all("#distribution .line").length,
-        curves: all("#curves svg").length, contributions: all("#contributions rect").length,
+        curves: all("#curves svg").length, changes: all("#contributions .size").map(each => each.textContent),
+        last: all("#distribution .bar title").at(-1).textContent, row: state.row,
+        cut: all("#fields, .field, #contributions span").filter(e => e.scrollHeight > e.clientHeight + 1).length,
         ink: style.color, page: style.backgroundColor, why: all(".why").map(each => each.textContent),
         nameless: all("input, select, button").filter(each => isNameless(each) && !each.textContent).length}});
 }})()"""
@@ -177,10 +179,19 @@ def test_the_page_shows_everything_and_nothing_is_too_wide(seen, name, width):
     assert found["fields"] == 7
     assert found["bars"] > 3
     assert found["lines"] == 2
-    assert found["contributions"] == 6
+    assert len(found["changes"]) == 6
+    assert all(re.fullmatch(r"[+−][\d.,]+%|no change", words) for words in found["changes"])
+    assert found["cut"] == 0
     assert found["curves"] == 7
-    assert "Intervals are calibrated on" in found["card"]
+    assert "Intervals are calibrated on" in found["about"]
     assert found["nameless"] == 0
+
+
+def test_the_axis_ends_where_hardly_any_mass_is_left(seen, client):
+    body = {"rows": [seen["desktop"]["row"]], "quantiles": [0.998, 0.9995]}
+    (expected,) = client.post("/predict", json=body).json()["predictions"]
+    last = int(re.match(r"P\((\d+)\)", seen["desktop"]["last"])[1])
+    assert expected["q0.998"] <= last <= expected["q0.9995"]
 
 
 def test_the_prediction_follows_the_form(seen):

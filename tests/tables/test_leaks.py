@@ -84,7 +84,10 @@ def test_a_column_that_nearly_is_the_target():
     r = np.corrcoef(noisy, y)[0, 1]
     certain, (warning,) = find_leaks(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
     assert not certain
-    assert warning.startswith(f"Column noisy predicts the target nearly without error (correlation {r:.2f}).")
+    found = re.match(
+        r"Column noisy predicts the target nearly without error \(R² (0\.\d\d) by its values alone\)\.", warning
+    )
+    assert float(found[1]) == pytest.approx(r**2, abs=0.02)
     assert warning.endswith(
         "Is it known before the count? If not, use --drop noisy; if so, --use noisy ends this question."
     )

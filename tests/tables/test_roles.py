@@ -107,10 +107,16 @@ def test_roles_are_read_in_the_number_formats_of_fit():
     assert (sample.y.tolist(), sample.exposure.tolist(), sample.weight.tolist()) == ([1234, 7], [1000.5, 2], [1, 2])
     with pytest.raises(InputError, match=r"weight 'w' must hold numbers, got '\$2' at row 2"):
         roles.sample(frame)
-    with pytest.raises(InputError, match="target 'y' is missing at row 1"):
-        roles.sample(frame.with_columns(y=pl.Series(["n/a", "3"])))
-    with pytest.raises(InputError, match="target 'y' is missing at row 2"):
-        replace(roles, missing=("-999",)).sample(frame.with_columns(y=pl.Series([3, -999])))
+
+
+def test_rows_without_a_target_are_left_out():
+    roles = Roles("y", None, None, (Column("n", "number"),), missing=("-999",))
+    for y in (["n/a", "3", "5"], [-999, 3, 5], [None, 3.0, 5.0], [float("nan"), 3.0, 5.0]):
+        sample = roles.sample(pl.DataFrame({"n": [1, 2, 3], "y": y}))
+        assert (sample.y.tolist(), sample.labels.tolist(), sample.X["n"].to_list()) == ([3, 5], [2, 3], [2, 3])
+    assert roles.without_target(0) == []
+    assert roles.without_target(1) == ["1 row without a value of 'y' was left out."]
+    assert roles.without_target(1200) == ["1,200 rows without a value of 'y' were left out."]
 
 
 def test_columns_that_were_no_text_in_fit_may_be_any_text_later():
@@ -164,8 +170,7 @@ def test_fractions_are_rounded_on_request_and_text_may_hold_numbers():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([1, None, 2, None], ["target 'y' is missing at rows 2, 4", "Fill or drop"]),
-        ([1.0, np.nan], ["missing at row 2"]),
+        ([None, np.nan], ["target 'y' must have values", "missing values only"]),
         ([1.0, np.inf], ["must be finite", "at row 2"]),
         ([1, -2, 3, -1], ["non-negative integers", "got -2 at rows 2, 4"]),
         ([0.5] * 7, ["non-negative integers", "got 0.5 at rows 1, 2, 3, 4, 5 and 2 more", "fractional"]),

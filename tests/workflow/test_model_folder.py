@@ -6,6 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from ddpn import DDPNRegressor
@@ -13,6 +16,8 @@ from ddpn.members.constant import Constant
 from ddpn.runtime.errors import InputError
 from ddpn.storage.model_files import MANIFEST, check_destination, write_model
 from ddpn.workflow.model_folder import CHECKPOINT, TASK, describe, load, read_task
+from ddpn.workflow.prediction import predict
+from ddpn.workflow.prediction_request import Request
 
 
 def files(path: Path) -> set[str]:
@@ -23,6 +28,43 @@ def files(path: Path) -> set[str]:
 def saved(fitted, tmp_path) -> Path:
     fitted.folder.save(tmp_path / "model")
     return tmp_path / "model"
+
+
+def as_text(table: pl.DataFrame) -> pd.DataFrame:
+    """The table as pandas reads a file whose cells all stay text."""
+    return table.with_columns(pl.all().cast(pl.String)).with_columns(pl.col("age").fill_null("NA")).to_pandas()
+
+
+FRAMES = {
+    "polars": lambda table: table,
+    "pandas": lambda table: table.to_pandas(),
+    "pandas with dates as objects": lambda table: table.to_pandas(date_as_object=True),
+    "text": as_text,
+    "without the target": lambda table: table.drop("visits", "patient"),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_model_of_the_command_line_takes_the_columns_of_the_file_in_python(fitted, saved, table, kind):
+    expected = predict(fitted.folder, table, Request(ood=0.05))
+    model, X, days = DDPNRegressor.load(saved), FRAMES[kind](table), table["days"].to_numpy()
+    np.testing.assert_allclose(model.predict(X, days), expected["mean"], rtol=1e-12)
+    assert (model.predict_interval(X, 0.9, days)[:, 1] == expected["upper"].to_numpy()).all()
+    np.testing.assert_allclose(model.ood_pvalue(X, days), expected["ood_pvalue"])
+    assert model.crps(X, table["visits"].to_numpy(), exposure=days) > 0.0
+    with pytest.raises(InputError, match="admitted"):
+        model.predict(X[[name for name in X.columns if name != "admitted"]], days)
+
+
+def test_reasons_of_a_loaded_model_name_dates(saved, table):
+    later = table.head(1).with_columns(admitted=pl.date(2031, 1, 2))
+    ((reason,),) = DDPNRegressor.load(saved).ood_reasons(later, later["days"].to_numpy())
+    assert "2031-01-02" in reason
+
+
+def test_a_loaded_model_that_is_fitted_again_takes_its_new_columns(saved):
+    again = DDPNRegressor.load(saved).fit(pl.DataFrame({"severity": [0.0, 1.0] * 20}), [1, 2] * 20)
+    assert again.predict(pl.DataFrame({"severity": [0.5]})).shape == (1,)
 
 
 def test_what_is_saved_is_loaded(fitted, prepared, tmp_path):

@@ -162,6 +162,16 @@ def test_rows_of_weight_zero_are_not_scored(folder, new):
     assert rows_to_score(folder, some).sample.labels.tolist() == list(range(2, 51, 2))
 
 
+def test_rows_without_a_target_are_not_scored_and_counted(folder, new, table):
+    some = new.with_columns(visits=pl.when(pl.int_range(pl.len()) % 10 != 3).then("visits"))
+    sample, note, _ = rows_to_score(folder, some)
+    assert note == "5 rows without a value of 'visits' were left out."
+    assert (len(sample), 4 in sample.labels) == (45, False)
+    assert evaluate(folder, some)["note"] == note
+    mixed = pl.concat([table.head(1), some])
+    assert rows_to_score(folder, mixed).note.startswith(note)
+
+
 def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, tmp_path):
     folder.save(tmp_path / "model")
     again = load(tmp_path / "model")

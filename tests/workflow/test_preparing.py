@@ -34,6 +34,19 @@ def test_rows_of_weight_zero_are_left_out_with_a_warning(table, plan):
     assert found.warnings[0] == "100 rows of weight 0 are left out."
 
 
+def test_rows_without_a_target_are_left_out_with_a_warning(table, plan):
+    missing = pl.int_range(pl.len()) % 25 == 3
+    found = prepare(table.with_columns(visits=pl.when(~missing).then("visits")), plan())
+    assert found.warnings[0] == "12 rows without a value of 'visits' were left out."
+    kept = table.filter(~missing)
+    assert found.sample.y.tolist() == kept["visits"].to_list()
+    assert found.sample.X["severity"].to_list() == kept["severity"].to_list()
+    assert 4 not in found.sample.labels
+    assert sum(found.counts.values()) == 288
+    with pytest.raises(InputError, match="target 'visits' must have values"):
+        prepare(table.with_columns(visits=pl.lit(None)), plan())
+
+
 def test_row_numbers_are_those_of_the_file_even_after_rows_are_left_out(table, plan):
     parts = ["train"] * 199 + ["tset"] + ["test"] * 100
     some = table.with_columns(weight=pl.Series(np.arange(300) % 2), part=pl.Series(parts))

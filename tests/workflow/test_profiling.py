@@ -57,6 +57,40 @@ def test_useless_columns_are_left_out_with_a_reason():
     }
 
 
+def left_out(name: str, values: np.ndarray) -> str:
+    frame = pl.DataFrame({name: values, "x": np.arange(len(values)) % 7, "y": np.arange(len(values)) % 5})
+    return roles_of(frame, Plan(target="y")).columns[0].left_out
+
+
+@pytest.mark.parametrize("rows", [60, 300, 5000])
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+def test_row_numbers_of_a_table_that_was_filtered_are_recognised(rows, share):
+    found = []
+    for seed in range(20):
+        kept = np.flatnonzero(np.random.default_rng(seed).random(int(3 * rows / share)) < share)[:rows]
+        found.append(left_out("id", kept))
+    # At 5% of the rows, 60 of them have three steps of 1 on average.
+    assert sum("like row numbers" in each for each in found) >= (16 if rows * share < 10 else 20)
+
+
+INCREASING = {
+    "years": ("y1", np.delete(np.arange(1900, 2020), [3, 50])),
+    "periods": ("day", np.delete(np.arange(300), [3, 50])),
+    "days": ("d", np.delete(np.arange(18_000, 18_500), [3, 50])),
+    "seconds": ("d", np.cumsum(np.random.default_rng(0).integers(1, 4000, 200))),
+    "doses": ("dose", np.arange(0, 500, 5)),
+    "sizes": ("size", np.unique(np.exp(np.random.default_rng(0).normal(4, 1.5, 200)).astype(int))),
+    "fractions": ("v", np.sort(np.random.default_rng(0).random(100))),
+    "not sorted": ("v", np.random.default_rng(0).permutation(np.delete(np.arange(200), [3, 50]))),
+    "repeated": ("v", np.sort(np.random.default_rng(0).integers(0, 300, 200))),
+}
+
+
+@pytest.mark.parametrize(("name", "values"), INCREASING.values(), ids=INCREASING.keys())
+def test_other_increasing_columns_are_kept(name, values):
+    assert left_out(name, values) == ""
+
+
 def test_drop_use_and_category_take_precedence():
     found = columns(drop=("number",), use=("id", "row"), category=("code",))
     assert found["number"].left_out == "dropped as asked"

@@ -11,10 +11,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables import table_blocks
-from ddpn.tables.tables import Tables
+from ddpn.tables import table as table_module
+from ddpn.tables.table import Table
 from ddpn.workflow import prediction
-from ddpn.workflow.parts import Parts, part_content
+from ddpn.workflow.parts import OutputParts, part_content
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.streaming import predict_to
@@ -30,9 +30,9 @@ def saved(fitted, tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     """Blocks of about 40 rows, and all text as if it were long."""
-    monkeypatch.setattr(table_blocks, "ROWS", 40)
-    monkeypatch.setattr(table_blocks, "SMALL", 0)
-    monkeypatch.setattr(table_blocks, "_SMALLEST", 1)
+    monkeypatch.setattr(table_module, "ROWS", 40)
+    monkeypatch.setattr(table_module, "SMALL", 0)
+    monkeypatch.setattr(table_module, "_SMALLEST", 1)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def text(table, tmp_path) -> Path:
 
 def run(folder, saved, sources, out, request=None, **more) -> list[str]:
     findings: list[str] = []
-    tables = Tables([str(source) for source in sources], folder.roles.as_text)
+    tables = Table([str(source) for source in sources], folder.roles.as_text)
     predict_to(folder, saved, tables, request or Request(), str(out), on_finding=findings.append, **more)
     return findings
 
@@ -54,9 +54,9 @@ def run(folder, saved, sources, out, request=None, **more) -> list[str]:
 def test_parts_change_nothing(fitted, saved, table, text, tmp_path, name):
     folder, out, request = fitted.folder, tmp_path / name, Request(keep=True, quantiles=(0.2,), ood=0.05)
     findings: list[str] = []
-    whole = predict(folder, table_blocks.read(str(text), folder.roles.as_text), request, on_finding=findings.append)
+    whole = predict(folder, table_module.read(str(text), folder.roles.as_text), request, on_finding=findings.append)
     assert run(folder, saved, [text], out, request) == findings
-    found = pl.read_parquet(out) if name.endswith("parquet") else table_blocks.read(str(out), ["ward"])
+    found = pl.read_parquet(out) if name.endswith("parquet") else table_module.read(str(out), ["ward"])
     assert_frame_equal(found, whole.select(found.columns), check_dtypes=False, rel_tol=1e-9)
     assert found.columns == whole.columns
     assert [path.name for path in sorted(tmp_path.iterdir())] == sorted(["new.csv", name])
@@ -74,34 +74,35 @@ def test_files_folders_and_patterns_come_in_order(fitted, saved, table, tmp_path
         run(folder, saved, sources, out)
         assert_frame_equal(pl.read_parquet(out), expected, rel_tol=1e-9)
     with pytest.raises(InputError, match="No file matches"):
-        Tables([str(inside / "*.csv")])
+        Table([str(inside / "*.csv")])
     table.head(5).drop("ward").write_parquet(inside / "3.parquet")
-    with pytest.raises(InputError, match=r"same columns, got 'ward' in only one of .*0.parquet and .*3.parquet"):
-        Tables([str(inside)])
+    with pytest.raises(InputError, match=r"3.parquet must have the columns of .*0.parquet, got a table without 'ward'"):
+        Table([str(inside)])
 
 
 def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):
     rows = [f"{i},{i},x{i},," for i in range(60)] + [f"{i},{i}.5,{i},7,true" for i in range(60)]
     path = tmp_path / "mixed.csv"
     path.write_text("a,b,c,d,e\n" + "\n".join(rows) + "\n")
-    whole = table_blocks.read(str(path))
-    table = table_blocks.open_table(str(path), ())
-    assert isinstance(table, table_blocks.TextTable)
-    blocks = list(table.blocks())
+    whole = table_module.read(str(path))
+    table = Table([str(path)])
+    places = table.places()
+    blocks = [table.block(place) for place in places]
     assert len(blocks) > 2
-    assert_frame_equal(pl.concat(block.frame for block in blocks), whole)
+    assert_frame_equal(pl.concat(blocks), whole)
     assert (table.rows, table.schema) == (120, dict(whole.schema))
     other = pickle.loads(pickle.dumps(table))
-    for block, extent in zip(blocks[::-1], table.extents()[::-1], strict=True):
-        assert_frame_equal(other.block(extent).frame, block.frame)
-        assert (extent.start, extent.rows) == (block.start, block.frame.height)
+    for block, place in zip(blocks[::-1], places[::-1], strict=True):
+        assert_frame_equal(other.block(place), block)
+        assert place.rows == block.height
+        assert place.first == place.start == block["a"][0] + 60 * (place.first >= 60)
 
 
 def test_quoted_cells_with_line_ends_stay_whole(tmp_path):
     path = tmp_path / "quoted.csv"
     path.write_text("a,b\n" + "".join(f'{i},"one\n""two"", {i}"\n' for i in range(300)))
-    table = table_blocks.open_table(str(path), ())
-    frames = [block.frame for block in table.blocks()]
+    table = Table([str(path)])
+    frames = [table.block(place) for place in table.places()]
     assert len(frames) > 2
     assert pl.concat(frames)["b"].to_list() == [f'one\n"two", {i}' for i in range(300)]
 
@@ -136,15 +137,15 @@ def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp
 def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
     target = tmp_path / "o.csv"
     part = part_content(pl.DataFrame({"mean": [1.0, 2.0]}), str(target)), 2, ["mean"]
-    with Parts(target, {"request": 1}).opened() as parts:
+    with OutputParts(target, {"request": 1}).opened() as parts:
         parts.add(*part, next=[0, 5, 2])
         parts.add(*part, next=[0, 9, 4])
-    with Parts(target, {"request": 1}).opened() as parts:
+    with OutputParts(target, {"request": 1}).opened() as parts:
         assert [part["next"] for part in parts.done] == [[0, 5, 2], [0, 9, 4]]
     (tmp_path / "o.csv.parts" / "part-000001").write_text("damaged")
-    with Parts(target, {"request": 1}).opened() as parts:
+    with OutputParts(target, {"request": 1}).opened() as parts:
         assert [part["next"] for part in parts.done] == [[0, 5, 2]]
-    with Parts(target, {"request": 2}).opened() as parts:
+    with OutputParts(target, {"request": 2}).opened() as parts:
         assert parts.done == []
         parts.add(*part, next=[0, 5, 2])
         assert parts.join() == 2
@@ -159,7 +160,7 @@ def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
     ],
 )
 def test_damaged_text_is_one_error_and_leaves_nothing(fitted, saved, text, tmp_path, monkeypatch, damage, words):
-    monkeypatch.setattr(table_blocks, "_LONGEST_CELL", 2000)
+    monkeypatch.setattr(table_module, "_LONGEST_CELL", 2000)
     text.write_text("\n".join(damage(text.read_text().splitlines())) + "\n")
     with pytest.raises(InputError, match=rf"new.csv.*({words})"):
         run(fitted.folder, saved, [text], tmp_path / "out.csv")
@@ -192,13 +193,13 @@ SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 from ddpn.workflow import prediction
-from ddpn.tables import table_blocks
+from ddpn.tables import table as table_module
 from ddpn.workflow.model_folder import load
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.streaming import predict_to
-from ddpn.tables.tables import Tables
+from ddpn.tables.table import Table
 
-table_blocks.ROWS, table_blocks.SMALL, table_blocks._SMALLEST = 40, 0, 1
+table_module.ROWS, table_module.SMALL, table_module._SMALLEST = 40, 0, 1
 folder, (model, source, out, last) = load(Path(sys.argv[1]), mixed_only=True), sys.argv[1:]
 real, calls = prediction.prediction_table, []
 
@@ -209,7 +210,7 @@ def counted(*arguments, **options):
     return real(*arguments, **options)
 
 prediction.prediction_table = counted
-predict_to(folder, Path(model), Tables([source], folder.roles.as_text), Request(), out)
+predict_to(folder, Path(model), Table([source], folder.roles.as_text), Request(), out)
 """
 
 

@@ -25,7 +25,7 @@ _CALIBRATED = ("intervals", "groups", "recalibrations", "ood")
 _MIXTURE = "mixture"
 
 
-class Wanted(NamedTuple):
+class CalibrationOptions(NamedTuple):
     """What is calibrated besides intervals of all rows: the distributions, and intervals by group.
 
     `time_columns` are columns of X that hold times, in which new rows are expected to differ.
@@ -56,7 +56,9 @@ def held_out(predictor: Any, folds: Folds, seed: int) -> HeldOut:
     return HeldOut.of_folds(copies, folds.train, folds.number)
 
 
-def calibrate(predictor: Any, folds: Folds, seed: int, wanted: Wanted | None = None, clock: Clock | None = None) -> int:
+def calibrate(
+    predictor: Any, folds: Folds, seed: int, wanted: CalibrationOptions | None = None, clock: Clock | None = None
+) -> int:
     """Calibrate distributions, intervals and out-of-distribution flags with as many rows as there is time for.
 
     Parameters
@@ -68,7 +70,7 @@ def calibrate(predictor: Any, folds: Folds, seed: int, wanted: Wanted | None = N
         The rows that its members were fitted to, and those that were held out.
     seed : int
         Seed of the choice of rows.
-    wanted : Wanted, optional
+    wanted : CalibrationOptions, optional
         What is calibrated.
     clock : Clock, optional
         The time there is.
@@ -78,7 +80,7 @@ def calibrate(predictor: Any, folds: Folds, seed: int, wanted: Wanted | None = N
     int
         The number of rows that were used.
     """
-    wanted, clock = wanted or Wanted(), clock or Clock()
+    wanted, clock = wanted or CalibrationOptions(), clock or Clock()
     rows = held_out(predictor, folds, seed)
     features = _profile(predictor, folds, wanted.time_columns, clock)
 
@@ -100,7 +102,7 @@ def calibrate(predictor: Any, folds: Folds, seed: int, wanted: Wanted | None = N
         return with_rows(clock, len(rows), work)
 
 
-def _calibrate(predictor: Any, rows: HeldOut, wanted: Wanted, is_rough: bool, seed: int) -> None:
+def _calibrate(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, is_rough: bool, seed: int) -> None:
     """Calibrate distributions and intervals by these rows; if that is to be rough, intervals of the mixture."""
     if wanted.recalibrate and not is_rough and len(rows) >= MIN_ROWS:
         predictor.recalibrate(rows, seed=seed)

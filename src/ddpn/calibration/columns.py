@@ -1,18 +1,17 @@
-"""What the training rows show about one column, as a summary: how unusual each of its later values is.
+"""Surprises: -log of the probability that a row like the training rows has a value at least as unusual.
 
-A surprise is -log of a tail probability: the probability that a row like the training rows has a value at least as
-unusual. That of a number follows from its rank, that of a level from its frequency, that of a level or a missing value
-that never occurred from Good-Turing estimates.
+The surprise of a number follows from its rank and, beyond the training range, from an exponential tail; that of a level
+from its frequency; that of a level or a missing value that never occurred from Good-Turing estimates. What the training
+rows show about a column is kept as a summary, not as rows.
 """
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri
 
-from ddpn.calibration.tails import Counted, beyond, counted, mean_excess, tail_edges
 from ddpn.tables.encoding.table import Column
 
 #: What a cell is: as usual, missing in a column that sometimes is, missing in one that never was, a level or value that
@@ -27,6 +26,17 @@ FEW_VALUES, MAX_LEVELS = 32, 100_000
 _CODED_SHARE, _MAX_CODED = 0.01, 20
 _NONE = np.empty(0)
 _NO_KEYS = np.empty(0, dtype=np.uint64)
+#: Order statistics that are kept of a tail: three per doubling of the rank.
+_PER_DOUBLING = 3
+#: The share of the values whose mean excess is the scale of a tail, and the least number of them.
+_EXCESS_SHARE, _EXCESS_ROWS = 0.02, 10
+#: A tail in which all values are equal has no scale of its own: it gets this share of the range of the column.
+_LEAST_SCALE = 1e-3
+#: Surprises beyond this are all the same; it keeps sums finite.
+LARGEST = 1e6
+
+
+# One column -----------------------------------------------------------------------------------------------------------
 
 
 class Cells(NamedTuple):
@@ -72,57 +82,46 @@ class ColumnProfile(NamedTuple):
         own = np.count_nonzero(self.coded) if self.kind == "category" else 1
         return int(own) + self._missing_coded
 
-    def cells(self, column: Column, part: slice) -> Cells:
-        """The cells of some rows of a column that was read as this kind."""
-        values = column.values[part]
-        if self.kind == "category":
-            surprise, state, inputs = self._levels(values, column.levels)
-            missing = values < 0
-        else:
-            surprise, state, inputs = self._numbers(values.astype(np.float64))
-            missing = np.isnan(values)
-        surprise = np.where(missing, self.absent[0], surprise + self.absent[1])
-        state[missing] = MISSING if self.rows[1] else NEVER_MISSING
-        if self._missing_coded:
-            share = self.missing_share
-            inputs[:, -1] = (missing - share) / np.sqrt(share * (1.0 - share))
-        return Cells(surprise, state, inputs)
-
-    def _levels(self, codes: np.ndarray, levels: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        place = self.place(hashed(levels))
-        known = place >= 0
-        surprise, state = np.zeros(len(levels) + 1), np.full(len(levels) + 1, USUAL, dtype=np.int8)
+    def cells(self, column: Column) -> Cells:
+        """The cells of a column that was read as this kind."""
+        values, is_category = column.values, self.kind == "category"
+        missing = values < 0 if is_category else np.isnan(values)
+        surprise, state = np.zeros(len(values)), np.full(len(values), USUAL, dtype=np.int8)
+        inputs = np.zeros((len(values), self.width))
+        if len(self.edges):
+            surprise = np.interp(values, self.edges, self.surprise)
+            inputs[:, 0] = np.where(missing, 0.0, np.interp(values, self.edges, self.normal))
         if len(self.keys):
-            surprise[:-1] = np.where(known, self.key_surprise[place], self.unseen[0])
-            state[:-1][~known] = UNSEEN
-        inputs = np.zeros((len(levels) + 1, self.width))
-        for j, key in enumerate(np.flatnonzero(self.coded)):
-            share = self.coded[key]
-            inputs[:-1, j] = ((place == key) - share) / np.sqrt(share * (1.0 - share))
-        # The last entry serves code -1, a missing value.
-        return surprise[codes], state[codes], inputs[codes]
-
-    def _numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        state, inputs = np.full(len(x), USUAL, dtype=np.int8), np.zeros((len(x), self.width))
-        if not len(self.edges):
-            return np.zeros(len(x)), state, inputs
-        surprise = np.interp(x, self.edges, self.surprise)
-        inputs[:, 0] = np.interp(x, self.edges, self.normal)
-        inputs[np.isnan(x), 0] = 0.0
-        if len(self.keys):
-            place = self.place(np.ascontiguousarray(x + 0.0).view(np.uint64))
+            place = self.places(column, values)
             surprise = np.where(place >= 0, self.key_surprise[place], self.unseen[0])
             state[place < 0] = UNSEEN
+            for j, key in enumerate(np.flatnonzero(self.coded) if is_category else ()):
+                inputs[:, j] = np.where(missing, 0.0, _standardised(place == key, self.coded[key]))
+        if len(self.edges):
+            self._set_beyond(values, surprise, state)
+        if self._missing_coded:
+            inputs[:, -1] = _standardised(missing, self.missing_share)
+        state[missing] = MISSING if self.rows[1] else NEVER_MISSING
+        return Cells(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
+
+    def _set_beyond(self, x: np.ndarray, surprise: np.ndarray, state: np.ndarray) -> None:
+        """Set surprises and states of numbers outside of the training range."""
         outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
-        for where, edge, sign, scale, kind in (
-            (x > self.edges[-1], self.edges[-1], 1.0, self.scales[1], ABOVE),
-            (x < self.edges[0], self.edges[0], -1.0, self.scales[0], BELOW),
+        least = self.unseen[0] if len(self.keys) else 0.0
+        for sign, edge, scale, kind in (
+            (1.0, self.edges[-1], self.scales[1], ABOVE),
+            (-1.0, self.edges[0], self.scales[0], BELOW),
         ):
-            if where.any():
-                further = outside + beyond(sign * x[where], sign * edge, scale)
-                surprise[where] = np.maximum(further, self.unseen[0] if len(self.keys) else 0.0)
-                state[where] = kind
-        return surprise, state, inputs
+            where = sign * x > sign * edge
+            surprise[where] = np.maximum(outside + beyond(sign * x[where], sign * edge, scale), least)
+            state[where] = kind
+
+    def places(self, column: Column, values: np.ndarray) -> np.ndarray:
+        """The position of each of some values of a column in `keys`, -1 where there is none."""
+        if column.kind == "category":
+            # The last entry serves code -1, a missing value.
+            return np.append(self.place(hashed(column.levels)), -1)[values]
+        return self.place(np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64))
 
     def place(self, keys: np.ndarray) -> np.ndarray:
         """Positions in `keys`, -1 where there is none."""
@@ -130,6 +129,11 @@ class ColumnProfile(NamedTuple):
             return np.full(len(keys), -1)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[place] == keys, place, -1)
+
+
+def _standardised(is_so: np.ndarray, share: float) -> np.ndarray:
+    """An indicator that is true for such a share of rows, with mean 0 and variance 1."""
+    return (is_so - share) / np.sqrt(share * (1.0 - share))
 
 
 def hashed(levels: Sequence[str]) -> np.ndarray:
@@ -191,3 +195,94 @@ def _level_fields(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]
         "coded": np.where(is_coded, shares, 0.0),
         "unseen": np.array([-np.log(probability) + (NEW if single else NEVER), probability]),
     }
+
+
+def key_shares(profile: ColumnProfile) -> np.ndarray:
+    """The share of each level or value (`keys`) among the training values that were not missing.
+
+    The surprise of a level is -log of the share of all levels that are as rare, so that shares are its differences.
+
+    >>> known = ColumnProfile("category", np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
+    ...                       key_surprise=-np.log([0.4, 1.0, 0.4]))
+    >>> key_shares(known).round(3).tolist()
+    [0.2, 0.6, 0.2]
+    """
+    as_rare = np.exp(-profile.key_surprise).round(12)
+    level, place, number = np.unique(as_rare, return_inverse=True, return_counts=True)
+    return (np.diff(level, prepend=0.0) / number)[place]
+
+
+# Tails of numbers -----------------------------------------------------------------------------------------------------
+
+
+class Counted(NamedTuple):
+    """Distinct values in ascending order and how often each occurred."""
+
+    values: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def total(self) -> float:
+        return float(self.counts.sum())
+
+
+def counted(x: np.ndarray, counts: np.ndarray) -> Counted:
+    """The distinct values of x, which has no NaN; a row counts `counts` times."""
+    order = np.argsort(x) if (counts != 1.0).any() else None
+    values = np.sort(x + 0.0) if order is None else x[order] + 0.0
+    first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    each = np.diff(np.r_[first, len(values)]) if order is None else np.add.reduceat(counts[order], first)
+    return Counted(values[first], each.astype(np.float64))
+
+
+def mean_excess(column: Counted) -> float:
+    """How far the largest values lie above where they begin, on average: the scale of an exponential tail."""
+    values, counts = column
+    above = np.cumsum(counts[::-1])[::-1]
+    wanted = max(_EXCESS_SHARE * column.total, min(_EXCESS_ROWS, column.total / 4.0))
+    start = int(np.flatnonzero(above >= wanted)[-1])
+    # Halves, so that values of both signs near the largest float do not overflow.
+    part = 0.5 * values[start:] - 0.5 * values[start]
+    width = 0.5 * values[-1] - 0.5 * values[0]
+    excess = float(np.average(part, weights=counts[start:]))
+    floor = _LEAST_SCALE * (width if width > 0.0 else max(abs(values[0]), 1.0))
+    largest = np.finfo(float).max / 4.0
+    return 2.0 * min(max(excess, floor, np.finfo(float).tiny), largest)
+
+
+def tail_edges(column: Counted) -> np.ndarray:
+    """Values at ranks that double towards the middle from both ends: indices into the distinct values."""
+    half = max(1.0, column.total / 2.0)
+    ranks = 2.0 ** (np.arange(int(_PER_DOUBLING * np.log2(half)) + 1) / _PER_DOUBLING)
+    upto = np.cumsum(column.counts)
+    low = np.searchsorted(upto, ranks)
+    high = np.searchsorted(upto, column.total - ranks, side="right")
+    last = len(column.values) - 1
+    return np.unique(np.r_[0, np.minimum(low, last), np.minimum(high, last), last])
+
+
+def beyond(x: np.ndarray, edge: float, scale: float) -> np.ndarray:
+    """Surprise of values above `edge` on top of that of being above: by an exponential tail."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.nan_to_num(np.clip((x - edge) / scale, 0.0, LARGEST), nan=0.0)
+
+
+class UpperTail(NamedTuple):
+    """-log P(S >= s) of a score, from scores of training rows; linear beyond the largest of them."""
+
+    edges: np.ndarray
+    surprise: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def fit(cls, scores: np.ndarray, least_scale: float = 0.0) -> Self:
+        column = counted(scores, np.ones(len(scores)))
+        kept = tail_edges(column)
+        as_high = np.cumsum(column.counts[::-1])[::-1]
+        surprise = -np.log(as_high / (column.total + 1.0))
+        return cls(column.values[kept], surprise[kept], np.array([max(mean_excess(column), least_scale)]))
+
+    def of(self, scores: np.ndarray) -> np.ndarray:
+        """The surprise of each score."""
+        inside = np.interp(scores, self.edges, self.surprise)
+        return inside + beyond(scores, self.edges[-1], self.scale[0])

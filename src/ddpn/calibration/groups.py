@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
@@ -21,33 +21,6 @@ def column_of(X: Any, name: str) -> Any:
     if not isinstance(frame, nw.DataFrame):
         return None
     return frame[check_column(name, frame.columns, "groups", InputError)].to_native()
-
-
-class GroupLevels(NamedTuple):
-    """The levels that the rows of each group need: those of group i from start[i] to start[i + 1]."""
-
-    needed: np.ndarray
-    weight: np.ndarray
-    start: np.ndarray
-    new: np.ndarray
-
-    @classmethod
-    def of(cls, rows: NeededLevels, codes: np.ndarray, number: int, weight: np.ndarray | None) -> Self:
-        """From the levels of calibration rows and their groups; rows of weight 0 are left out."""
-        used = np.ones(len(codes), dtype=bool) if weight is None else weight > 0
-        each = []
-        for code in range(number):
-            part = used & (codes == code)
-            each.append(IntervalLevels.of_rows(rows.rows(part), None if weight is None else weight[part]))
-        start = np.cumsum([0, *(len(one.needed) for one in each)])
-        needed, weights, new = (np.concatenate([getattr(one, k) for one in each]) for k in ("needed", "weight", "new"))
-        return cls(needed, weights, start, new)
-
-    def group(self, code: int) -> IntervalLevels:
-        """The levels of one group alone."""
-        part = slice(self.start[code], self.start[code + 1])
-        rows = np.array([self.start[code + 1] - self.start[code]])
-        return IntervalLevels(self.needed[part], self.weight[part], rows, self.new[code : code + 1])
 
 
 @dataclass
@@ -75,7 +48,7 @@ class IntervalGroups:
     names: tuple[str, ...]
     edges: np.ndarray
     prior_rows: float
-    levels: dict[str, GroupLevels] = field(default_factory=dict)
+    levels: dict[str, list[IntervalLevels]] = field(default_factory=dict)
     _known: dict[tuple[str, float], np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -115,8 +88,8 @@ class IntervalGroups:
     @property
     def rows(self) -> dict[str, int]:
         """The number of calibration rows of each group."""
-        start = next(iter(self.levels.values())).start
-        return dict(zip(self.names, np.diff(start).tolist(), strict=True))
+        first = next(iter(self.levels.values()))
+        return {name: len(one.needed) for name, one in zip(self.names, first, strict=True)}
 
     def codes(self, labels: np.ndarray | None, mean: Any) -> np.ndarray:
         """The position of each row's group, -1 for a group that calibration did not have."""
@@ -149,7 +122,9 @@ class IntervalGroups:
 
     def add(self, name: str, rows: NeededLevels, codes: np.ndarray, weight: np.ndarray | None) -> None:
         """The levels of the mixture or of a member."""
-        self.levels[name] = GroupLevels.of(rows, codes, len(self.names), weight)
+        masks = [codes == code for code in range(len(self.names))]
+        weights = [None if weight is None else weight[mask] for mask in masks]
+        self.levels[name] = [IntervalLevels.of_rows(rows.rows(m), w) for m, w in zip(masks, weights, strict=True)]
 
     def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
         """The level of each row's interval. Shape: (rows,).
@@ -167,8 +142,7 @@ class IntervalGroups:
         """
         key = of, coverage
         if key not in self._known:
-            own = (self.levels[of].group(code) for code in range(len(self.names)))
-            found = [one.shrunk_towards(whole, self.prior_rows).at(coverage) for one in own]
+            found = [one.shrunk_towards(whole, self.prior_rows).at(coverage) for one in self.levels[of]]
             # The last, at -1, is that of rows in no group.
             self._known[key] = np.array([*found, whole.at(coverage)])
         return self._known[key][codes]
@@ -176,8 +150,12 @@ class IntervalGroups:
     # Saving ------------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a file of arrays keeps, by name."""
-        parts = {f"groups.{name}.{k}": v for name, each in self.levels.items() for k, v in each._asdict().items()}
+        """What a file of arrays keeps, by name: the levels of one group after the other."""
+        parts = {
+            f"groups.{name}.{part}": np.concatenate([getattr(one, part) for one in each])
+            for name, each in self.levels.items()
+            for part in IntervalLevels._fields
+        }
         return {"groups.edges": self.edges, **parts}
 
     def facts(self) -> dict[str, Any]:
@@ -187,7 +165,12 @@ class IntervalGroups:
     @classmethod
     def from_saved(cls, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Self:
         """The inverse of `arrays` and `facts`."""
-        levels = {n: GroupLevels(*(arrays[f"groups.{n}.{k}"] for k in GroupLevels._fields)) for n in facts["of"]}
+        levels = {}
+        for name in facts["of"]:
+            needed, weight, rows, new = (arrays[f"groups.{name}.{part}"] for part in IntervalLevels._fields)
+            ends, size = np.cumsum(rows)[:-1], len(rows)
+            parts = np.split(needed, ends), np.split(weight, ends), np.split(rows, size), np.split(new, size)
+            levels[name] = [IntervalLevels(*one) for one in zip(*parts, strict=True)]
         return cls(facts["by"], tuple(facts["names"]), arrays["groups.edges"], facts["prior_rows"], levels)
 
 

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.calibration.columns import NEVER, NEW, STATES, Cells, ColumnProfile, fit_column
+from ddpn.calibration.columns import LARGEST, NEVER, NEW, STATES, Cells, ColumnProfile, UpperTail, fit_column
 from ddpn.calibration.joint import Joint
-from ddpn.calibration.tails import LARGEST, UpperTail
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.members.reader import TableReader
 from ddpn.tables.encoding.kinds import WITH_NUMBERS
@@ -18,7 +17,7 @@ from ddpn.tables.encoding.table import Column
 _CHUNK = 4096
 #: Rows that are set aside, at most; cells for the joint distribution, at most; the fewest rows for either.
 _MOST_APART, _JOINT_CELLS, _FEWEST_ROWS = 5000, 3_000_000, 40
-_TAILS = ("largest", "sum", "distance", "residual")
+_TAILS = ("largest", "distance", "residual")
 _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
 
@@ -36,10 +35,10 @@ class Measured(NamedTuple):
 class FeatureProfile:
     """What is ordinary in every column of the training rows, and in all of them together.
 
-    The score of a row is the largest of four surprises, each -log of a tail probability: that of its most unusual cell,
-    that of the sum over its cells, and, in an encoding by normal scores and levels, that of its distance from the mean
-    and that of the column that the others predict worst. No training row is kept: the summary has some quantiles and
-    the range of numbers, hashes and frequencies of levels, shares of missing values, and principal directions.
+    The score of a row is the largest of three surprises, each -log of a tail probability: that of its most unusual
+    cell and, in an encoding by normal scores and levels, that of its distance from the mean and that of the column that
+    the others predict worst. No training row is kept: the summary has some quantiles and the range of numbers, hashes
+    and frequencies of levels, shares of missing values, and principal directions.
 
     Parameters
     ----------
@@ -59,7 +58,7 @@ class FeatureProfile:
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> profile = FeatureProfile.fit(X)
     >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
-    [0.0, 31.9, 31.1]
+    [0.0, 26.1, 25.5]
     """
 
     def __init__(
@@ -126,21 +125,20 @@ class FeatureProfile:
         n, width = len(counts), sum(self.columns[j].width for j in self.scored)
         apart = np.sort(np.random.default_rng(0).permutation(n)[: min(n // 4, _MOST_APART)])
         if n < _FEWEST_ROWS:
-            largest, _ = _largest_and_sum(self._of_scored(next(self._chunks(table))))
+            largest = _largest(next(self._scored_cells(table)))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         rest = np.setdiff1d(np.arange(n), apart)
-        without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, ())
-        sums = [_largest_and_sum(self._of_scored(cells)) for cells in without._chunks(_rows(table, apart))]
-        largest, total = (np.concatenate(each) for each in zip(*sums, strict=True))
+        without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, (), self.ignored)
+        largest = np.concatenate([_largest(cells) for cells in without._scored_cells(_rows(table, apart))])
         size = min(len(rest), max(_JOINT_CELLS // max(width, 1), 1000))
         known = np.sort(np.random.default_rng(1).choice(rest, size, replace=False))
         inputs, others = (
-            np.concatenate([_inputs(self._of_scored(cells)) for cells in self._chunks(_rows(table, rows))])
+            np.concatenate([_inputs(cells) for cells in self._scored_cells(_rows(table, rows))])
             for rows in (known, apart)
         )
         self.joint = Joint.fit(inputs)
-        tails = map(UpperTail.fit, (total, *self.joint.distances(others)))
+        tails = map(UpperTail.fit, self.joint.distances(others))
         self.tails = (UpperTail.fit(largest, least_scale=1.0), *tails)
 
     # Scoring -----------------------------------------------------------------------------------------------------
@@ -154,8 +152,8 @@ class FeatureProfile:
             Rows with the columns of `fit`.
         """
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
-        for cells in self._chunks(self.reader.read(X)):
-            scores.append(self._score(self._of_scored(cells)))
+        for _, cells in self.chunks(self.reader.read(X)):
+            scores.append(self._score([cells[j] for j in self.scored]))
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
@@ -165,22 +163,23 @@ class FeatureProfile:
         if self.joint is None:
             return [""] * len(table[0].values)
         owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
-        inputs = (_inputs(self._of_scored(cells)) for cells in self._chunks(table))
+        inputs = (_inputs(cells) for cells in self._scored_cells(table))
         return [name for each in inputs for name in owner[self.joint.worst(each)].tolist()]
 
-    def _of_scored(self, cells: list[Cells]) -> list[Cells]:
-        return [cells[j] for j in self.scored] if self.ignored else cells
-
-    def _chunks(self, table: list[Column]) -> Iterator[list[Cells]]:
+    def chunks(self, table: list[Column]) -> Iterator[tuple[list[Column], list[Cells]]]:
+        """Some rows of a table at a time, with their cells, of all columns."""
         for start in range(0, len(table[0].values), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            yield [own.cells(column, part) for own, column in zip(self.columns, table, strict=True)]
+            some = _rows(table, slice(start, start + _CHUNK))
+            yield some, [own.cells(column) for own, column in zip(self.columns, some, strict=True)]
+
+    def _scored_cells(self, table: list[Column]) -> Iterator[list[Cells]]:
+        """The cells of some rows at a time, of the columns that count."""
+        return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
 
     def _score(self, cells: list[Cells]) -> np.ndarray:
-        largest, total = _largest_and_sum(cells)
-        found = self.tails[0].of(largest)
+        found = self.tails[0].of(_largest(cells))
         if self.joint is not None:
-            for tail, scores in zip(self.tails[1:], (total, *self.joint.distances(_inputs(cells))), strict=True):
+            for tail, scores in zip(self.tails[1:], self.joint.distances(_inputs(cells)), strict=True):
                 found = np.maximum(found, tail.of(scores))
         return np.clip(found, 0.0, LARGEST)
 
@@ -216,14 +215,14 @@ class FeatureProfile:
             UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
             for name in (_TAILS if about["joint"] else _TAILS[:1])
         )
-        return cls(TableReader.from_dict(about), columns, joint, tails, about.get("ignored", ()))
+        return cls(TableReader.from_dict(about), columns, joint, tails, about["ignored"])
 
 
 def _fit_columns(table: list[Column], counts: np.ndarray) -> list[ColumnProfile]:
     return with_absent([fit_column(column, counts) for column in table])
 
 
-def _rows(table: list[Column], rows: np.ndarray) -> list[Column]:
+def _rows(table: list[Column], rows: np.ndarray | slice) -> list[Column]:
     return [column._replace(values=column.values[rows]) for column in table]
 
 
@@ -246,12 +245,9 @@ def with_absent(columns: list[ColumnProfile]) -> list[ColumnProfile]:
     return filled
 
 
-def _largest_and_sum(cells: list[Cells]) -> tuple[np.ndarray, np.ndarray]:
-    largest, total = cells[0].surprise.copy(), np.zeros(len(cells[0].surprise))
-    for each in cells:
-        np.maximum(largest, each.surprise, out=largest)
-        total += each.surprise
-    return largest, total
+def _largest(cells: list[Cells]) -> np.ndarray:
+    """The surprise of the most unusual cell of each row."""
+    return np.maximum.reduce([each.surprise for each in cells])
 
 
 def _inputs(cells: list[Cells]) -> np.ndarray:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ddpn.calibration.columns import ABOVE, BELOW, NEVER_MISSING, STATES, UNSEEN, USUAL, Cells, ColumnProfile
-from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.runtime.validation import listed
 from ddpn.tables.encoding.table import Column
@@ -22,8 +21,6 @@ _MOST, _MOST_SENTENCES = 3, 10
 _DEVIATIONS = 4.0
 #: The probability of a sentence about numbers outside the training range where all rows are alike.
 _CHANCE = 1e-3
-#: Rows that are worked on at a time: all cells of them are in memory at once.
-_ROWS = 1024
 
 
 def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> list[list[str]]:
@@ -31,14 +28,10 @@ def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> l
 
     `days` are columns of days since 1970, which are shown as dates.
     """
-    table = profile.reader.read(X)
     found: list[list[str]] = []
-    for start in range(0, len(table[0].values), _ROWS):
-        part = slice(start, start + _ROWS)
-        some = [table[j]._replace(values=table[j].values[part]) for j in profile.scored]
-        columns = [profile.columns[j] for j in profile.scored]
-        cells = [own.cells(each, slice(None)) for own, each in zip(columns, some, strict=True)]
-        found += _reasons(columns, some, cells, days)
+    for table, cells in profile.chunks(profile.reader.read(X)):
+        columns, some, own = ([each[j] for j in profile.scored] for each in (profile.columns, table, cells))
+        found += _reasons(columns, some, own, days)
     return found
 
 
@@ -55,14 +48,9 @@ def _reasons(
     ]
 
 
-def combination_reasons(profile: FeatureProfile, X: Any) -> list[str]:
-    """The reason of rows whose values are unusual only together."""
-    return [f"{COMBINATION}, mostly {name!r}" if name else COMBINATION for name in profile.misfits(X)]
-
-
 def _words(column: Column, cells: Cells, row: int, edges: np.ndarray, is_day: bool) -> str:
     name, state, value = column.name, cells.state[row], column.values[row]
-    shown_as = _date if is_day else "{:.6g}".format
+    shown_as = shown_day if is_day else "{:.6g}".format
     is_category = column.kind == "category"
     if value < 0 if is_category else np.isnan(value):
         return f"missing {name!r}"
@@ -74,21 +62,12 @@ def _words(column: Column, cells: Cells, row: int, edges: np.ndarray, is_day: bo
     return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
 
 
-def _date(days: float) -> str:
+def shown_day(days: float) -> str:
     """A day since 1970 as a date, as a number where no calendar has it."""
     try:
         return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
     except OverflowError:
         return f"{days:.6g}"
-
-
-def flag_reasons(profile: FeatureProfile, ood: OODScores, X: Any) -> list[str]:
-    """Reasons of flagged rows that no single column explains: by which score a row is flagged."""
-    # Half of alpha: the two scores share it.
-    limit = np.quantile(ood.features, 1.0 - ood.alpha / 2.0)
-    is_combination = profile.measure(X).score >= limit
-    both = zip(is_combination, combination_reasons(profile, X), strict=True)
-    return [reason if by_features else DISAGREEMENT for by_features, reason in both]
 
 
 class TableSummary:

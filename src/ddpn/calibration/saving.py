@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from ddpn.calibration.groups import IntervalGroups
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.ood import OODScores
@@ -45,23 +43,17 @@ class SavedCalibration(NamedTuple):
     def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Self:
         """The inverse of `state`."""
         arrays = arrays_from_bytes(files[_FILE])
-        levels = {name: _levels_from(arrays, name) for name in manifest["intervals"]}
+        levels = {
+            name: IntervalLevels(*(arrays[f"intervals.{name}.{part}"] for part in IntervalLevels._fields))
+            for name in manifest["intervals"]
+        }
         recalibrations = {
             name: Recalibration.from_saved(arrays[f"recalibration.{name}"], facts)
             for name, facts in manifest["recalibration"].items()
         }
         groups = IntervalGroups.from_saved(arrays, manifest["groups"]) if "groups" in manifest else None
-        ood = _ood_from(arrays, manifest["ood"]) if "ood" in manifest else None
+        ood = None
+        if "ood" in manifest:
+            about = manifest["ood"]
+            ood = OODScores(arrays["ood"], about["kind"], about["alpha"], arrays["ood.features"], arrays["ood.order"])
         return cls(levels, groups, recalibrations, ood, FeatureProfile.from_state(files))
-
-
-def _levels_from(arrays: Mapping[str, np.ndarray], name: str) -> IntervalLevels:
-    """Levels of a saved model; those saved before new rows had a weight of their own count a new row once."""
-    needed, weight, rows = (arrays[f"intervals.{name}.{part}"] for part in ("needed", "weight", "rows"))
-    return IntervalLevels(needed, weight, rows, arrays.get(f"intervals.{name}.new", np.ones(1)))
-
-
-def _ood_from(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> OODScores:
-    """The calibration of a saved model; without features where it was saved before there were any."""
-    both = (arrays[f"ood.{name}"] for name in ("features", "order")) if "ood.features" in arrays else ()
-    return OODScores(arrays["ood"], known["kind"], known["alpha"], *both)

@@ -109,17 +109,17 @@ def _fit(
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
-        frame, parts, note = open_table(sources, plan, stream, verbose=True)
+        frame, table, note = open_table(sources, plan, stream, verbose=True)
         if note:
             typer.echo(note, err=as_json)
-        if parts is not None and where[0] is not None:
+        if table is not None and where[0] is not None:
             raise ConfigError("--cluster needs a table in memory, got one that is streamed. Leave out one of the two.")
-        prepared = prepare(frame, plan) if parts is None else prepare_stream(parts, plan, verbose=True)
+        prepared = prepare(frame, plan) if table is None else prepare_stream(table, plan, verbose=True)
         del frame  # prepared has copies of what it needs
     data = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1:,} more files"
     show_prepared(data, prepared, as_json)
     about: dict[str, Any] = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
-    if parts is not None:
+    if table is not None:
         about["stream"] = stream_facts(prepared)
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
@@ -148,7 +148,7 @@ def _print_step(step: str) -> None:
 
 def show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     """How the table is used, before training."""
-    whole = f" of {prepared.stream.parts.rows:,}" if prepared.stream is not None else ""
+    whole = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{whole} rows{' sampled' if whole else ''}", err=as_json)
     show(column_table(prepared.roles), to_stderr=as_json)
     counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
@@ -219,7 +219,7 @@ def predict(
     with friendly_errors(_KEPT):
         from ddpn.analysis.member_names import member_named
         from ddpn.runtime.progress import progress_bar
-        from ddpn.tables.tables import Tables
+        from ddpn.tables.table import Table
         from ddpn.tables.writing import check_output
         from ddpn.workflow.model_folder import describe, load, roles_of_model
         from ddpn.workflow.prediction_request import Request, parse_levels
@@ -235,7 +235,7 @@ def predict(
         columns = {"exposure": exposure, "upper": upper_column}
         roles = roles_of_model(model, **columns)
         with prompt_ctrl_c(_KEPT):
-            tables = Tables(data, roles.as_text)
+            tables = Table(data, roles.as_text)
             tables.check(roles)
             from ddpn.workflow.streaming import predict_to
 

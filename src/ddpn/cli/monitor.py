@@ -67,7 +67,7 @@ def monitor(
         with prompt_ctrl_c("Nothing was written."):
             frame = read(data, roles_of_model(model, **columns).as_text)
             folder = load(model, mixed_only=False, **columns)
-        from ddpn.analysis.monitoring import monitor as compared
+        from ddpn.workflow.monitoring import monitor as compared
 
         with output_to_stderr(), steps() as step:
             names = [name.strip() for name in ignore.split(",") if name.strip()]

@@ -39,15 +39,15 @@ OneTable = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA...",
-        help=f"The table: {_FILES} Several Parquet files, a folder of them or a pattern such as 'data/*.parquet' are "
-        "one table.",
+        help=f"The table: {_FILES} Several files, a folder of them or a pattern such as 'data/*.parquet' are one "
+        "table.",
     ),
 ]
 Stream = Annotated[
     bool | None,
     _option(
-        "Read Parquet files as a stream instead of into memory. Default: stream them if they would take more than half "
-        "of the free memory.",
+        "Read files as a stream instead of into memory. Default: stream them if they would take more than half of the "
+        "free memory.",
         "--stream/--no-stream",
     ),
 ]

@@ -13,13 +13,19 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import is_integer, is_number
 from ddpn.sample import Sample
+from ddpn.tables.roles import Roles
 
 
 class Calibrated:
     """Methods that calibrate the predictor of an estimator with rows that it was not trained on."""
 
+    _roles: Roles | None
+
     @property
     def _fitted(self) -> Predictor:
+        raise NotImplementedError
+
+    def _features(self, X: Any) -> Any:
         raise NotImplementedError
 
     def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
@@ -207,7 +213,7 @@ class Calibrated:
         [False, True, True]
         """
         with single_thread():
-            self._fitted.calibrate_ood(X, exposure, kind, alpha, features, upper)
+            self._fitted.calibrate_ood(self._features(X), exposure, kind, alpha, features, upper)
         return self
 
     def ood_pvalue(self, X: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
@@ -225,7 +231,7 @@ class Calibrated:
             sets, has a p-value of alpha or less: for any model, score and n. The smallest is 1 / (n + 1).
         """
         with single_thread():
-            return self._fitted.ood_pvalue(X, exposure, upper)
+            return self._fitted.ood_pvalue(self._features(X), exposure, upper)
 
     def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None, upper: Any = None) -> np.ndarray:
         """Flag rows that are out-of-distribution: those with a small p-value.
@@ -269,7 +275,8 @@ class Calibrated:
         [[], ["'x1' above the training range: 50 > 4"]]
         """
         flagged = None if self._fitted.ood is None else self.is_ood(X, exposure=exposure, upper=upper)
-        return self._fitted.ood_reasons(X, flagged)
+        days = () if self._roles is None else self._roles.days
+        return self._fitted.ood_reasons(self._features(X), flagged, days)
 
 
 def _check_rows(**numbers: Any) -> None:

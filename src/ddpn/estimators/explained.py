@@ -15,6 +15,9 @@ from ddpn.analysis.explanations import interactions as interactions_of
 class Explained:
     """Methods that explain what the columns do to the predictions."""
 
+    def _features(self, X: Any) -> Any:
+        raise NotImplementedError
+
     def effects(
         self,
         X: Any,
@@ -50,7 +53,7 @@ class Explained:
         ([0.0, 1.0, 2.0], [1.0, 2.1, 4.2])
         """
         check_is_fitted(self)
-        return effects_of(self, X, exposure, upper, columns, **options)
+        return effects_of(self, self._features(X), exposure, upper, columns, **options)
 
     def interactions(
         self, X: Any, exposure: Any = None, upper: Any = None, columns: Iterable[str] | None = None, **options: Any
@@ -72,7 +75,7 @@ class Explained:
             Those above noise, the strongest first.
         """
         check_is_fitted(self)
-        return interactions_of(self, X, exposure, upper, columns, **options)
+        return interactions_of(self, self._features(X), exposure, upper, columns, **options)
 
     def importance(
         self,
@@ -101,7 +104,7 @@ class Explained:
         Importances
         """
         check_is_fitted(self)
-        return importance_of(self, X, y, sample_weight, exposure, upper, censored, columns, **options)
+        return importance_of(self, self._features(X), y, sample_weight, exposure, upper, censored, columns, **options)
 
     def contributions(
         self, X: Any, exposure: Any = None, upper: Any = None, background: Any = None, of: str = "mean", **options: Any
@@ -126,4 +129,5 @@ class Explained:
             They add up: base + the sum of a row's values = its prediction, on the log scale.
         """
         check_is_fitted(self)
-        return contributions_of(self, X, exposure, upper, background, of=of, **options)
+        others = None if background is None else self._features(background)
+        return contributions_of(self, self._features(X), exposure, upper, others, of=of, **options)

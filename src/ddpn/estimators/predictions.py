@@ -35,7 +35,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
-        self.feature_kinds_, self.predictor_ = reader.kinds_, predictor
+        self.feature_kinds_, self.predictor_, self._roles = reader.kinds_, predictor, None
 
     @property
     def _fitted(self) -> Predictor:
@@ -47,7 +47,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         parts = []
         with torch.no_grad():
             # Members choose their threads themselves.
-            for block in self._fitted.blocks(X, exposure, upper=upper):
+            for block in self._fitted.blocks(self._features(X), exposure, upper=upper):
                 with single_thread():
                     parts.append(f(block).double())
         return torch.cat(parts).numpy()
@@ -72,7 +72,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
             With batch shape (rows,), and with `aleatoric` and `epistemic` variance. It is a `Recalibrated`, whose
             `base` is the mixture, where `fit_recalibration` is in use.
         """
-        return self._fitted.distribution(X, exposure, upper=upper)
+        return self._fitted.distribution(self._features(X), exposure, upper=upper)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
         """Predict one number per row.
@@ -224,7 +224,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
     # Scores ------------------------------------------------------------------------------------------------------
 
     def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
-        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        sample = checked_sample(self._features(X), y, sample_weight, exposure, self.fractional)
         return self._fitted.counts.of(sample, upper, censored)
 
     def score(

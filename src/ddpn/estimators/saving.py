@@ -1,15 +1,18 @@
 """Saving and loading of fitted estimators, without pickle."""
 
+import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import narwhals as nw
 import numpy as np
 
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
-from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.tables.roles import Roles
 
 
 class Saved:
@@ -17,13 +20,28 @@ class Saved:
 
     predictor_: Predictor
     feature_kinds_: list[str] | None
+    feature_names_in_: np.ndarray
     n_features_in_: int
     #: Arguments that a saved model does not keep.
     _not_saved: ClassVar[tuple[str, ...]] = ()
+    #: How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
+    _roles: Roles | None = None
 
     @property
     def _fitted(self) -> Predictor:
         raise NotImplementedError
+
+    def _features(self, X: Any) -> Any:
+        """X as the members take it: models of `ddpn fit` read data frames with the columns of the file."""
+        frame = nw.from_native(X, pass_through=True)
+        if self._roles is None or not isinstance(frame, nw.DataFrame):
+            return X
+        written = [column.name for column in self._roles.used]
+        if not set(written) <= set(frame.columns) and set(self.feature_names_in_) <= set(frame.columns):
+            return X  # dates have become numbers already
+        # What is neither text nor number in pandas, such as a column of dates and None, is read as text.
+        objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
+        return self._roles.features(frame.with_columns(*objects).to_polars())
 
     def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Files and JSON values that the estimator keeps besides its predictor."""
@@ -64,6 +82,9 @@ class Saved:
     def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
         """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
 
+        A model of `ddpn fit` takes data frames with the columns of the file that it was fitted to: dates, numbers and
+        missing values as they are written there. Other columns are ignored.
+
         Parameters
         ----------
         path : path
@@ -83,6 +104,8 @@ class Saved:
         model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
         if known["features"] is not None:
             model.feature_names_in_ = np.array(known["features"], dtype=object)
+        if TASK in files:
+            model._roles = Roles.from_dict(json.loads(files[TASK])["roles"])
         model._restore_extra(files, known["extra"])
         return model
 

@@ -1,4 +1,7 @@
-"""All distributions that are mixed, one stack per family: how far their counts reach, and their pmf on a grid."""
+"""All distributions that are mixed, one stack per family: how far their counts reach, and their pmf on a grid.
+
+A Poisson is a Double Poisson whose gamma is 1.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +22,7 @@ _STEPS, _NEGATIVE_BINOMIAL_STEPS = 4, 8
 _LEAST_DEPTH = 4.0
 #: Counts below this have log h(y) from a table, others by Stirling's series.
 _TABLE = 32
-FAMILIES = ("poisson", "double_poisson", "negative_binomial")
+FAMILIES = ("double_poisson", "negative_binomial")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Family:
 
     name: str
     log_mu: Value
-    log_shape: Value | None
+    log_shape: Value
     weight: Value
     outer: np.ndarray
     positive: np.ndarray
@@ -42,7 +45,7 @@ class Family:
         """C."""
         return len(self.outer)
 
-    def of(self, log_mu: Value, log_shape: Value | None, weight: Value) -> "Family":
+    def of(self, log_mu: Value, log_shape: Value, weight: Value) -> "Family":
         """The same stack with other rows."""
         return Family(self.name, log_mu, log_shape, weight, self.outer, self.positive)
 
@@ -55,12 +58,11 @@ def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value)
         if not own:
             continue
         weights = [ones * np.ones((1, len(outer))) if p.weight is None else p.weight for p, outer in own]
-        shapes = [piece.log_shape for piece, _ in own if piece.log_shape is not None]
         found.append(
             Family(
                 name,
                 graph.concat([piece.log_mu for piece, _ in own]),
-                graph.concat(shapes) if shapes else None,
+                graph.concat([piece.log_shape for piece, _ in own]),
                 graph.concat(weights),
                 np.concatenate([outer for _, outer in own]),
                 np.concatenate([np.full(len(outer), piece.positive) for piece, outer in own]),
@@ -82,7 +84,7 @@ def ends(family: Family, share: np.ndarray, depth: float) -> Value:
 def _double_poisson_end(family: Family, depths: Value) -> Value:
     """As `ddpn.distributions.double_poisson.weights.upper_end`."""
     log_mu = family.log_mu
-    mu, target = log_mu.exp(), depths if family.log_shape is None else depths / family.log_shape.exp()
+    mu, target = log_mu.exp(), depths / family.log_shape.exp()
     s = mu.sqrt() + (target * 0.5).sqrt()
     for _ in range(_STEPS):
         log_ratio = s.log() * 2.0 - log_mu
@@ -92,7 +94,6 @@ def _double_poisson_end(family: Family, depths: Value) -> Value:
 
 def _negative_binomial_end(family: Family, depths: Value) -> Value:
     """Where the unit deviance reaches the depth, by Newton's method from above: it is convex."""
-    assert family.log_shape is not None
     mu, alpha = family.log_mu.exp(), family.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
     tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()
@@ -116,7 +117,6 @@ class Far(NamedTuple):
 
 def far_double_poisson(graph: Graph, family: Family) -> Far:
     """By the expansion in 1 / (gamma mu), see `ddpn.distributions.double_poisson.series`."""
-    assert family.log_shape is not None
     gamma, log_k = family.log_shape.exp(), family.log_shape + family.log_mu
     k = log_k.exp()
     good = k >= MIN_K
@@ -139,7 +139,6 @@ class Grid(NamedTuple):
     y: Value
     log_y: Value
     log_h: Value
-    log_factorial: Value
 
 
 def grid_of(graph: Graph, count: Value) -> Grid:
@@ -155,7 +154,14 @@ def grid_of(graph: Graph, count: Value) -> Grid:
     table = graph.constant(LOG_H[:_TABLE])
     small = table.take(graph.where(place < _TABLE, place, _TABLE - 1), axis=0)
     log_h = graph.where(y < float(_TABLE), small, series)
-    return Grid(y, log_y, log_h, y * log_y - y - log_h)
+    return Grid(y, log_y, log_h)
+
+
+def moments_on(grid: Grid, pmf: Value, axis: int) -> tuple[Value, Value]:
+    """Mean and variance of probabilities on the grid, which is the last axis; that axis is kept."""
+    mean = (pmf * grid.y).sum(axis)
+    gap = grid.y - mean
+    return mean, (pmf * gap * gap).sum(axis)
 
 
 class Tabulated(NamedTuple):
@@ -168,25 +174,16 @@ class Tabulated(NamedTuple):
 
 def tabulate(graph: Graph, family: Family, grid: Grid, far: Far | None, is_far: Value | None) -> Tabulated:
     """The pmf on the grid, and exact moments."""
-    log_mu = family.log_mu.unsqueezed(2)
-    mu = family.log_mu.exp()
-    if family.name == "poisson":
-        pmf = (log_mu * grid.y - log_mu.exp() - grid.log_factorial).exp()
-        found = Tabulated(pmf, mu, mu)
-    elif family.name == "double_poisson":
-        assert far is not None
-        assert is_far is not None
+    if far is not None and is_far is not None and family.name == "double_poisson":
         found = _double_poisson(graph, family, grid, far, is_far)
     else:
-        assert family.log_shape is not None
-        alpha = family.log_shape.exp()
-        found = Tabulated(_negative_binomial(graph, log_mu, alpha.unsqueezed(2), grid), mu, mu + alpha * mu * mu)
+        mu, alpha = family.log_mu.exp(), family.log_shape.exp()
+        found = Tabulated(_negative_binomial(graph, family, grid), mu, mu + alpha * mu * mu)
     return _without_zeros(graph, found, grid, family.positive) if family.positive.any() else found
 
 
 def _double_poisson(graph: Graph, family: Family, grid: Grid, far: Far, is_far: Value) -> Tabulated:
     """Normalised by the sum over the grid, or by its series where it reaches beyond."""
-    assert family.log_shape is not None
     log_mu, gamma = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
     deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
     log_weight = grid.log_h - gamma * deviance
@@ -194,15 +191,13 @@ def _double_poisson(graph: Graph, family: Family, grid: Grid, far: Far, is_far: 
     weight = (log_weight - top).exp()
     beyond = is_far.unsqueezed(2)
     pmf = weight * graph.where(beyond, (top + far.log_factor.unsqueezed(2)).exp(), 1.0 / weight.sum(2))
-    mean = (pmf * grid.y).sum(2)
-    gap = grid.y - mean
-    variance = (pmf * gap * gap).sum(2)
-    mean, variance = mean.reshaped(-1, family.size), variance.reshaped(-1, family.size)
+    mean, variance = (each.reshaped(-1, family.size) for each in moments_on(grid, pmf, 2))
     return Tabulated(pmf, graph.where(is_far, far.mean, mean), graph.where(is_far, far.variance, variance))
 
 
-def _negative_binomial(graph: Graph, log_mu: Value, alpha: Value, grid: Grid) -> Value:
+def _negative_binomial(graph: Graph, family: Family, grid: Grid) -> Value:
     """By the ratios p(y) / p(y - 1), which need no log-gamma function."""
+    log_mu, alpha = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
     rise = alpha * log_mu.exp()
     at_zero = -log1p(graph, rise) / alpha
     before = (grid.y - 1.0).clip(0.0, np.inf)

@@ -139,9 +139,9 @@ class Value:
         """Elements at positions along an axis; a single position removes the axis."""
         return self.op("Gather", index if isinstance(index, Value) else self.graph.constant(index), axis=axis)
 
-    def at(self, start: int, end: int) -> "Value":
-        """The columns from `start` up to `end` of a matrix."""
-        return self.op("Slice", *(self.graph.constant([x]) for x in (start, end, 1)))
+    def at(self, start: int, end: int = 2**62, axis: int = 1) -> "Value":
+        """The columns from `start` up to `end` of a matrix, or elements along another axis."""
+        return self.op("Slice", *(self.graph.constant([x]) for x in (start, end, axis)))
 
 
 class Graph:

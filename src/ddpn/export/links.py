@@ -1,7 +1,9 @@
-"""From raw outputs of a head to the Poissons, Double Poissons and Negative Binomials that it mixes, as nodes."""
+"""From raw outputs of a head to the Double Poissons and Negative Binomials that it mixes, as nodes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 import torch
@@ -24,11 +26,11 @@ class Piece:
     Parameters
     ----------
     family : str
-        "poisson", "double_poisson" or "negative_binomial".
+        "double_poisson" or "negative_binomial".
     log_mu : Value
         Logarithm of the location, exposure included.
-    log_shape : Value or None
-        Logarithm of gamma or alpha; None for a Poisson.
+    log_shape : Value
+        Logarithm of gamma or alpha.
     weight : Value or None
         The share of each in the distribution of its head; None is 1.
     positive : bool
@@ -37,7 +39,7 @@ class Piece:
 
     family: str
     log_mu: Value
-    log_shape: Value | None = None
+    log_shape: Value
     weight: Value | None = None
     positive: bool = False
 
@@ -81,7 +83,8 @@ def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> Parts:
 
 
 def _poisson(raw: list[Value], log_scale: Value | None) -> Piece:
-    return Piece("poisson", _log_mean(raw[0], log_scale))
+    log_mu = _log_mean(raw[0], log_scale)
+    return Piece("double_poisson", log_mu, log_mu * 0.0)
 
 
 def _double_poisson(raw: list[Value], log_scale: Value | None) -> Piece:
@@ -132,10 +135,8 @@ def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None) -> 
     for j, own in enumerate(HEADS[family]() for family in head.families):
         found.append(_parts(own, raw[start : start + own.n_raw], log_scale).scaled(weights.take(j, axis=2)))
         start += own.n_raw
-    zero = None
-    for each in (parts.zero for parts in found if parts.zero is not None):
-        zero = each if zero is None else zero + each
-    return Parts(tuple(piece for parts in found for piece in parts.pieces), zero)
+    own = [parts.zero for parts in found if parts.zero is not None]
+    return Parts(tuple(piece for parts in found for piece in parts.pieces), reduce(add, own) if own else None)
 
 
 def _log_mean(raw: Value, log_scale: Value | None) -> Value:

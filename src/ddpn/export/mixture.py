@@ -1,6 +1,8 @@
 """The mixture of all distributions: moments, quantiles and probabilities of every row, a block of rows at a time."""
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from ddpn.export.families import (
     families_of,
     far_double_poisson,
     grid_of,
+    moments_on,
     tabulate,
 )
 from ddpn.export.graph import Graph, Value
@@ -140,8 +143,7 @@ class _Packed:
     def _add_family(self, graph: Graph, family: Family, end: Value) -> None:
         self._add(f"{family.name} log_mu", family.log_mu, family.size)
         self._add(f"{family.name} weight", family.weight, family.size)
-        if family.log_shape is not None:
-            self._add(f"{family.name} log_shape", family.log_shape, family.size)
+        self._add(f"{family.name} log_shape", family.log_shape, family.size)
         if family.name == "double_poisson":
             far = far_double_poisson(graph, family)
             for name, value in far._asdict().items():
@@ -155,7 +157,7 @@ class _Packed:
         cut = graph.ops("Split", matrix, sizes, kinds=["f"] * len(self._parts), axis=1)
         own = {name: value for (name, _, _), value in zip(self._parts, cut, strict=True)}
         families = [
-            each.of(own[f"{each.name} log_mu"], own.get(f"{each.name} log_shape"), own[f"{each.name} weight"])
+            each.of(*(own[f"{each.name} {part}"] for part in ("log_mu", "log_shape", "weight")))
             for each in self.families
         ]
         is_far = own["is_far"] > 0.5 if "is_far" in own else None
@@ -196,21 +198,18 @@ def _block(graph: Graph, mixture: Mixture, row: _Row) -> Value:
 
 def _plain(graph: Graph, share: np.ndarray, row: _Row, tables: list[Tabulated]) -> tuple[Value, Moments]:
     """The pmf of the mixture, (R, K), and its moments, where all counts are possible."""
-    total = mean = variance = None
-    weighted = [(family, table, family.weight) for family, table in zip(row.families, tables, strict=True)]
-    for family, table, weight in weighted:
-        own = (weight * share[family.outer][None]).unsqueezed(1).op("MatMul", table.pmf)
-        total = own if total is None else total + own
-        part = (weight * table.mean).op("MatMul", graph.constant(np.eye(len(share))[family.outer]))
-        mean = part if mean is None else mean + part
-    assert total is not None
-    assert mean is not None
-    for family, table, weight in weighted:
+    weighted = [(family.weight * share[family.outer][None]).unsqueezed(1) for family in row.families]
+    pmf = reduce(add, (weight.op("MatMul", table.pmf) for weight, table in zip(weighted, tables, strict=True)))
+    pmf = pmf.op("Squeeze", graph.constant([1]))
+    # A matrix per family adds up the distributions of each component.
+    onto = [graph.constant(np.eye(len(share))[family.outer]) for family in row.families]
+    own = list(zip(row.families, tables, onto, strict=True))
+    mean = reduce(add, ((family.weight * table.mean).op("MatMul", sums) for family, table, sums in own))
+    parts = []
+    for family, table, sums in own:
         gap = table.mean - mean.take(family.outer)
-        part = (weight * (table.variance + gap * gap)).op("MatMul", graph.constant(np.eye(len(share))[family.outer]))
-        variance = part if variance is None else variance + part
-    assert variance is not None
-    pmf = total.op("Squeeze", graph.constant([1]))
+        parts.append((family.weight * (table.variance + gap * gap)).op("MatMul", sums))
+    variance = reduce(add, parts)
     if row.zero is not None:
         pmf = _with_zeros(graph, pmf, (row.zero * share[None]).sum(1))
         variance = variance + row.zero * mean * mean
@@ -219,8 +218,7 @@ def _plain(graph: Graph, share: np.ndarray, row: _Row, tables: list[Tabulated]) 
 
 def _with_zeros(graph: Graph, pmf: Value, zero: Value) -> Value:
     """The pmf with more mass on 0. Shape: pmf (..., K), zero (..., 1)."""
-    rest = pmf.op("Slice", *(graph.constant([x]) for x in (1, 2**62, -1)))
-    return graph.concat([pmf.take([0], axis=-1) + zero, rest], axis=-1)
+    return graph.concat([pmf.take([0], axis=-1) + zero, pmf.at(1, axis=-1)], axis=-1)
 
 
 def _moments(share: np.ndarray, mean: Value, variance: Value) -> Moments:
@@ -237,12 +235,9 @@ def _truncated(
 ) -> tuple[Value, Moments]:
     """The same where some counts are impossible: every component given that its count is possible."""
     share = mixture.share
-    total = None
-    for family, table in zip(row.families, tables, strict=True):
-        onto = graph.constant(np.eye(len(share))[:, family.outer])
-        own = onto.op("MatMul", table.pmf * family.weight.unsqueezed(2))
-        total = own if total is None else total + own
-    assert total is not None
+    onto = (graph.constant(np.eye(len(share))[:, family.outer]) for family in row.families)
+    own = (table.pmf * family.weight.unsqueezed(2) for family, table in zip(row.families, tables, strict=True))
+    total = reduce(add, (matrix.op("MatMul", pmf) for matrix, pmf in zip(onto, own, strict=True)))
     if row.zero is not None:
         total = _with_zeros(graph, total, row.zero.unsqueezed(2))
     inside = grid.y >= float(mixture.bounds.lower)
@@ -250,10 +245,7 @@ def _truncated(
         inside = inside & (grid.y <= (upper.unsqueezed(2) if isinstance(upper, Value) else upper))
     each = graph.where(inside, total, 0.0)
     each = each / each.sum(2)
-    mean = (each * grid.y).sum(2)
-    gap = grid.y - mean
-    variance = (each * gap * gap).sum(2)
-    moments = _moments(share, mean.reshaped(-1, len(share)), variance.reshaped(-1, len(share)))
+    moments = _moments(share, *(value.reshaped(-1, len(share)) for value in moments_on(grid, each, 2)))
     pmf = graph.constant(share[None, None]).op("MatMul", each).op("Squeeze", graph.constant([1]))
     return pmf, moments
 
@@ -263,17 +255,10 @@ def _recalibrated(
 ) -> tuple[Value, Moments]:
     """The pmf and the moments of the recalibrated distribution; longer windows than `LONGEST` stay as they are."""
     at, value = change.at.numpy(), change.value.numpy()
-    mapped: Value | None = None
-    for start, width, slope in zip(at, np.diff(at), np.diff(value) / np.diff(at), strict=False):
-        part = (cdf - float(start)).clip(0.0, float(width)) * float(slope)
-        mapped = part if mapped is None else mapped + part
-    assert mapped is not None
-    before = mapped.op("Slice", *(graph.constant([x]) for x in (0, -1, 1)))
-    first, rest = mapped.take([0]), mapped.op("Slice", *(graph.constant([x]) for x in (1, 2**62, 1))) - before
-    own = graph.concat([first, rest])
-    mean = (own * grid.y).sum(1)
-    gap = grid.y - mean
-    variance = (own * gap * gap).sum(1)
+    lines = zip(at.tolist(), np.diff(at).tolist(), (np.diff(value) / np.diff(at)).tolist(), strict=False)
+    mapped = reduce(add, ((cdf - start).clip(0.0, width) * slope for start, width, slope in lines))
+    own = graph.concat([mapped.take([0]), mapped.at(1) - mapped.at(0, -1)])
+    mean, variance = moments_on(grid, own, 1)
     is_positive = moments.variance > 0.0
     ratio = graph.where(is_positive, moments.epistemic / graph.where(is_positive, moments.variance, 1.0), 0.0)
     epistemic = variance * ratio

@@ -1,8 +1,8 @@
 """The Double Poisson for libraries of time series forecasting and of probabilistic programming.
 
 One class per library, each with an extra of the same name: `DoublePoissonOutput` for GluonTS, `DoublePoissonLikelihood`
-for darts, `DoublePoissonDistributionLoss` for PyTorch Forecasting, `ddpn.forecasting.pyro.DoublePoisson` for Pyro and
-`ddpn.forecasting.numpyro.DoublePoisson` for NumPyro. Importing this package imports none of these libraries.
+for darts, `DoublePoissonDistributionLoss` for PyTorch Forecasting and `ddpn.forecasting.pyro.DoublePoisson` for Pyro.
+Importing this package imports none of these libraries.
 """
 
 from importlib import import_module

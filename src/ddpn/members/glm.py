@@ -28,7 +28,7 @@ from ddpn.networks.heads import Head, make_head
 from ddpn.sample import Sample, row_labels
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 
-_FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "features.safetensors"
+_FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
 class GLM(Member):

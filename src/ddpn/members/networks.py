@@ -30,7 +30,7 @@ from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, content_folds, h
 from ddpn.tables.encoding.screening import screened
 from ddpn.tables.splits import FOLDS, fold_numbers
 
-_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
+_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
 _LATE = 0.6
 #: Rows that are predicted together, whose hidden units stay in cache, and what their number is a multiple of: a product
@@ -321,7 +321,7 @@ class Networks(Member):
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
         known = json.loads(files[_FACTS])
         member = cls(make_head(known["head"]["name"], **known["head"]["options"]), NetworkOptions(**known["options"]))
-        member.unit, member.n_rows = known["unit"], known["rows"]
+        member.unit, member.n_rows = float(known["unit"]), known["rows"]
         member.history = History(**known["history"])
         try:
             weights = load_tensors(files[_WEIGHTS])

@@ -50,11 +50,6 @@ class Projection(Linear):
         sighted = torch.tensor([what != "nothing" for what in sees], dtype=torch.float32)
         self.register_buffer("_sighted", sighted, persistent=False)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether every raw output depends on the features, with their gradient."""
-        return not (self._any_detached or self._any_blind)
-
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight * cast(Tensor, self._sighted) if self._any_blind else self.weight
         rows = x.transpose(0, 1)

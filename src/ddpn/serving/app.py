@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
@@ -12,11 +12,12 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from ddpn.serving import schemas
+from ddpn.serving.about import about
 from ddpn.serving.batching import Batcher
 from ddpn.serving.catalogue import Catalogue
 from ddpn.serving.explaining import explain
@@ -24,7 +25,6 @@ from ddpn.serving.limits import Limits
 from ddpn.serving.metrics import Metrics
 from ddpn.serving.middleware import Middleware
 from ddpn.serving.model import ServedModel
-from ddpn.serving.model_card import model_card
 from ddpn.serving.problems import REFUSALS, RequestError, busy, refusal
 
 #: Rows from which on answers are written in a thread, as other requests would wait for them.
@@ -57,22 +57,11 @@ class Service:
         self, paths: Mapping[str, str | PathLike[str]], limits: Limits, reload_every: float, **columns: str | None
     ) -> None:
         self.limits, self.metrics, self._reload_every = limits, Metrics(), reload_every
-        self.catalogue = Catalogue(paths, self._on_reload, **columns)
-        for model in self.catalogue:
-            self.metrics.model(model.name, model.version)
-        self.batcher = Batcher(limits, self.metrics.batch)
-        self.metrics.waiting(lambda: self.batcher.waiting)
+        self.catalogue = Catalogue(paths, self.metrics, **columns)
+        self.batcher = Batcher(limits, self.metrics)
         self._explaining = 0
         self._explainer = ThreadPoolExecutor(1, thread_name_prefix="explain")
         self.is_ready = False
-        #: Called after a new version of a model was loaded.
-        self.on_version: Callable[[], None] = lambda: None
-
-    def _on_reload(self, name: str, succeeded: bool) -> None:
-        self.metrics.reload(name, succeeded)
-        if succeeded:
-            self.metrics.model(name, self.catalogue[name].version)
-            self.on_version()
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
@@ -89,17 +78,16 @@ class Service:
         await self.batcher.stop()
         self._explainer.shutdown(wait=True)
 
-    async def predict(self, model: ServedModel, request: Request, given: Any) -> Response:
+    async def predict(self, model: ServedModel, given: Any) -> Response:
         """Predict the rows of a request (`schemas.PredictOptions`)."""
-        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
         answers = await self.batcher.submit(model, given.rows, given.wanted)
-        self.metrics.rows(model.name, answers)
-        about = {"model": model.name, "version": model.version, "coverage": given.coverage, "predictions": answers}
-        return await asyncio.to_thread(_json, about) if len(answers) >= _LARGE_ANSWER else _json(about)
+        self.metrics.rows.labels(model.name).inc(len(answers))
+        self.metrics.ood.labels(model.name).inc(sum(bool(answer.get("ood")) for answer in answers))
+        found = {"model": model.name, "version": model.version, "coverage": given.coverage, "predictions": answers}
+        return await asyncio.to_thread(_json, found) if len(answers) >= _LARGE_ANSWER else _json(found)
 
-    async def explain(self, model: ServedModel, request: Request, given: Any) -> Response:
+    async def explain(self, model: ServedModel, given: Any) -> Response:
         """Explain the predictions of the rows of a request (`schemas.ExplainOptions`)."""
-        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
         if self._explaining >= _MOST_EXPLAINED:
             raise busy(f"{_MOST_EXPLAINED} requests to explain rows are waiting already. Try again in a second.", 429)
         self._explaining += 1
@@ -112,24 +100,24 @@ class Service:
             self._explaining -= 1
         return await asyncio.to_thread(_json, {"model": model.name, "version": model.version, **found})
 
-    async def models(self, request: Request) -> Response:
+    async def models(self) -> Response:
         """All models."""
         known = [{"name": m.name, "version": m.version, "target": m.folder.roles.target} for m in self.catalogue]
         return _json({"models": known})
 
-    async def livez(self, request: Request) -> Response:
+    async def livez(self) -> Response:
         """Whether the process answers, and predictions end."""
         if self.batcher.is_stuck:
             raise RequestError("A prediction does not end.", 503)
         return _json({"status": "alive"})
 
-    async def readyz(self, request: Request) -> Response:
+    async def readyz(self) -> Response:
         """Whether models are loaded and predictions are made."""
         if not self.is_ready:
             raise busy("The server is starting or stopping.")
         return _json({"status": "ready", "models": {model.name: model.version for model in self.catalogue}})
 
-    async def show_metrics(self, request: Request) -> Response:
+    async def show_metrics(self) -> Response:
         """Metrics for Prometheus."""
         content, kind = self.metrics.text()
         return Response(content, headers={"content-type": kind})
@@ -141,12 +129,12 @@ def _json(found: dict[str, Any]) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    found = refusal(error)
-    return Response(found.body(), found.status, media_type="application/json", headers=found.headers)
+    body = getattr(request.scope.get("endpoint"), "__annotations__", {}).get("given")
+    return refusal(error, body).response()
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return await _refused(request, RequestError("The server failed. Its log has the details.", 500))
+    return RequestError("The server failed. Its log has the details.", 500).response()
 
 
 def api(service: Service, needs_token: bool) -> FastAPI:
@@ -175,58 +163,53 @@ def api(service: Service, needs_token: bool) -> FastAPI:
     for error in (RequestValidationError, HTTPException, RequestError):
         found.add_exception_handler(error, _refused)
     found.add_exception_handler(Exception, _failed)
-    predicted, explained = service.limits.max_rows, service.limits.explain_rows
-    _add_posts(found, models, service.predict, schemas.PredictOptions, predicted, schemas.Predictions)
-    _add_posts(found, models, service.explain, schemas.ExplainOptions, explained, schemas.Explanations)
-    for path, model in [("/model", models[0]), *((f"/models/{model.name}", model) for model in models)]:
-        _add_get(found, path, _card(model), schemas.ModelCard)
-    _add_get(found, "/models", service.models, dict[str, Any])
-    _add_get(found, "/livez", service.livez, dict[str, Any])
-    _add_get(found, "/readyz", service.readyz, dict[str, Any])
-    _add_get(found, "/metrics", service.show_metrics, None, PlainTextResponse)
+    for model in models:
+        _add_model(found, service, model)
+    found.get("/models", summary="All models")(service.models)
+    found.get("/livez", summary="Whether the process answers")(service.livez)
+    found.get("/readyz", summary="Whether models are loaded and predictions are made")(service.readyz)
+    found.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(service.show_metrics)
     for path, (name, kind) in _PAGE.items():
-        found.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(_file(name, kind))
+        found.get(path, include_in_schema=False)(_file(name, kind))
     return found
 
 
-def _add_posts(app: FastAPI, models: Sequence[ServedModel], act: Any, options: Any, most: int, answer: Any) -> None:
-    """Add the paths of what requests with rows ask for, /predict for example: of all models, and of each."""
-    by_name, word = {model.name: model for model in models}, act.__name__
+def _add_model(app: FastAPI, service: Service, model: ServedModel) -> None:
+    """Add the paths of one model below /models/NAME, and those of the default model."""
+    actions = (
+        (service.predict, schemas.PredictOptions, service.limits.max_rows, schemas.Predictions),
+        (service.explain, schemas.ExplainOptions, service.limits.explain_rows, schemas.Explanations),
+    )
 
-    def endpoint(body: Any) -> Callable[..., Any]:
-        async def answered(request: Request, given: body) -> Response:
-            return await act(by_name[given.model], request, given)
+    async def show() -> Response:
+        return _json(about(model))
 
-        return answered
-
-    own = {name: schemas.request_model(options, name, model.Row, most) for name, model in by_name.items()}
-    others = [(each.name, schemas.request_model(options, each.name, each.Row, most, True)) for each in models[1:]]
-    every = schemas.any_request([(models[0].name, own[models[0].name]), *others])
-    for path, body in {f"/{word}": every, **{f"/models/{name}/{word}": own[name] for name in own}}.items():
-        app.post(path, response_model=answer, summary=f"{word.capitalize()} rows")(endpoint(body))
-
-
-def _card(model: ServedModel) -> Callable[[Request], Any]:
-    async def card(request: Request) -> Response:
-        """The model card: columns, scores, calibration and limits."""
-        return _json(model_card(model))
-
-    return card
+    is_default = model is next(iter(service.catalogue))
+    starts = (f"/models/{model.name}", *([""] if is_default else []))
+    for act, options, most, answer in actions:
+        body, word = schemas.request_model(options, model.name, model.Row, most), act.__name__
+        for start in starts:
+            summary = f"{word.capitalize()} rows"
+            app.post(f"{start}/{word}", response_model=answer, summary=summary)(_endpoint(model, act, body))
+    for start in starts:
+        summary = "The model: columns, scores, calibration and limits"
+        app.get(start or "/model", response_model=schemas.AboutModel, summary=summary)(show)
 
 
-def _add_get(
-    app: FastAPI, path: str, endpoint: Callable[[Request], Any], answer: Any, kind: type[Response] = JSONResponse
-) -> None:
-    """Add an endpoint for GET, and for HEAD, which the document does not list."""
-    summary = (endpoint.__doc__ or "").rstrip(".")
-    app.get(path, response_model=answer, response_class=kind, summary=summary)(endpoint)
-    app.head(path, include_in_schema=False)(endpoint)
+def _endpoint(model: ServedModel, act: Callable[[ServedModel, Any], Any], body: Any) -> Callable[..., Any]:
+    """What answers requests whose body has the type `body`, which `_refused` reads from the annotation."""
+
+    async def answered(request: Request, given: body) -> Response:
+        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
+        return await act(model, given)
+
+    return answered
 
 
-def _file(name: str, kind: str) -> Callable[[Request], Any]:
+def _file(name: str, kind: str) -> Callable[[], Any]:
     content = (files("ddpn.serving") / "page" / name).read_bytes()
 
-    async def page(request: Request) -> Response:
+    async def page() -> Response:
         return Response(content, media_type=kind)
 
     return page
@@ -267,5 +250,5 @@ def create_app(
     def replace() -> None:
         found.app = api(service, token is not None)
 
-    service.on_version = replace
+    service.catalogue.on_version = replace
     return found

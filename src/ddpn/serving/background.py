@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddpn.calibration.columns import ColumnProfile, hashed
-from ddpn.calibration.shares import key_shares
+from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding.table import Column

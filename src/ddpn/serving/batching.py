@@ -2,34 +2,28 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from ddpn.serving.limits import Limits
+from ddpn.serving.metrics import Metrics
+from ddpn.serving.model import ServedModel
 from ddpn.serving.problems import busy
 from ddpn.serving.schemas import Row, Wanted
-
-
-class Predicts(Protocol):
-    """What a batch is predicted by."""
-
-    def predict(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
-        """An answer, or the error, of each request."""
 
 
 @dataclass(eq=False)
 class Job:
     """A request that waits: its model, as it was when the rows were read, and where the answer goes."""
 
-    model: Predicts
+    model: ServedModel
     rows: Sequence[Row]
     wanted: Wanted
     answer: asyncio.Future[list[dict[str, Any]]]
-    arrived: float = field(default_factory=perf_counter)
 
 
 class Batcher:
@@ -39,13 +33,14 @@ class Batcher:
     ----------
     limits : Limits
         The length of the queue, the rows of a batch and the window.
-    on_batch : callable
-        Called after every batch with its requests, its rows and the seconds it took.
+    metrics : Metrics
+        Counts batches, and shows the length of the queue.
     """
 
-    def __init__(self, limits: Limits, on_batch: Callable[[int, int, float], None] = lambda *_: None) -> None:
-        self._limits, self._on_batch = limits, on_batch
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+        self._limits, self._metrics = limits, metrics
         self._queue: deque[Job] = deque()
+        metrics.waiting.set_function(lambda: len(self._queue))
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
         self._task: asyncio.Task[None] | None = None
@@ -55,11 +50,6 @@ class Batcher:
     def is_stuck(self) -> bool:
         """Whether a batch has been predicted for much longer than requests wait: only a new process helps."""
         return self._started is not None and perf_counter() - self._started > 2.0 * self._limits.timeout
-
-    @property
-    def waiting(self) -> int:
-        """Requests in the queue."""
-        return len(self._queue)
 
     def start(self) -> None:
         """Begin to predict; needs a running event loop."""
@@ -75,7 +65,7 @@ class Batcher:
                 await self._task
         self._thread.shutdown(wait=True)
 
-    async def submit(self, model: Predicts, rows: Sequence[Row], wanted: Wanted) -> list[dict[str, Any]]:
+    async def submit(self, model: ServedModel, rows: Sequence[Row], wanted: Wanted) -> list[dict[str, Any]]:
         """The answer to a request, once its batch is predicted.
 
         Parameters
@@ -95,7 +85,6 @@ class Batcher:
         return await job.answer
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
             if self._limits.batch_window and sum(len(job.rows) for job in self._queue) < self._limits.batch_rows:
@@ -105,13 +94,15 @@ class Batcher:
                 self._wake.clear()
             if jobs:
                 start = self._started = perf_counter()
-                requests = [(job.rows, job.wanted) for job in jobs]
                 # Finished also where the server is told to stop meanwhile: its requests were taken.
-                await asyncio.shield(self._finished(loop, jobs, requests))
+                await asyncio.shield(self._finished(jobs))
                 self._started = None
-                self._on_batch(len(jobs), sum(len(job.rows) for job in jobs), perf_counter() - start)
+                self._metrics.batch.observe(sum(len(job.rows) for job in jobs))
+                self._metrics.batch_seconds.observe(perf_counter() - start)
 
-    async def _finished(self, loop: Any, jobs: list[Job], requests: list[tuple[Sequence[Row], Wanted]]) -> None:
+    async def _finished(self, jobs: list[Job]) -> None:
+        requests, loop = [(job.rows, job.wanted) for job in jobs], asyncio.get_running_loop()
+        found: list[Any]
         try:
             found = await loop.run_in_executor(self._thread, jobs[0].model.predict, requests)
         except Exception as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.runtime.errors import ConfigError, DDPNError
+from ddpn.serving.metrics import Metrics
 from ddpn.serving.model import ServedModel
 from ddpn.storage.model_files import MANIFEST
 
@@ -46,41 +47,27 @@ class Catalogue:
     ----------
     paths : mapping of str to path
         Model folders by name.
-    on_reload : callable
-        Called with the name of a model and whether its new version could be loaded.
+    metrics : Metrics
+        Counts new versions.
     **columns
         Columns (exposure, upper) that models saved in Python do not know.
     """
 
-    def __init__(
-        self,
-        paths: Mapping[str, str | PathLike[str]],
-        on_reload: Callable[[str, bool], None] = lambda *_: None,
-        **columns: str | None,
-    ) -> None:
+    def __init__(self, paths: Mapping[str, str | PathLike[str]], metrics: Metrics, **columns: str | None) -> None:
         if not paths:
             raise ConfigError("A server needs at least one model.")
-        self._columns, self.on_reload = columns, on_reload
+        self._columns, self._metrics = columns, metrics
         known = {name: Path(path) for name, path in paths.items()}
         self._seen = {name: _signature(path) for name, path in known.items()}
         self._models = {name: ServedModel(name, path, **columns) for name, path in known.items()}
         self._failed: dict[str, Any] = {}
+        for model in self:
+            metrics.model.labels(model.name).info({"version": model.version})
+        #: Called after a new version of a model was loaded.
+        self.on_version: Callable[[], None] = lambda: None
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
-
-    @property
-    def names(self) -> list[str]:
-        """The names, that of the default first."""
-        return list(self._models)
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        """The version of each model."""
-        return tuple(model.version for model in self)
-
-    def __getitem__(self, name: str) -> ServedModel:
-        return self._models[name]
 
     async def watch(self, every: float) -> None:
         """Load new versions as they appear, until cancelled.
@@ -105,11 +92,13 @@ class Catalogue:
         except (DDPNError, OSError, ValueError, KeyError) as error:
             if self._failed.get(name) != now:  # tried again each time, as it may be half written, but reported once
                 self._failed[name] = now
-                self.on_reload(name, False)
+                self._metrics.reloads.labels(name, "failed").inc()
                 _LOG.error("reload failed", extra={"fields": {"model": name, "error": str(error)}})
             return
         self._models[name], self._seen[name] = new, now
-        self.on_reload(name, True)
+        self._metrics.reloads.labels(name, "loaded").inc()
+        self._metrics.model.labels(name).info({"version": new.version})
+        self.on_version()
         _LOG.info("reloaded", extra={"fields": {"model": name, "version": new.version}})
 
 

@@ -32,6 +32,9 @@ _MISSING = ", or null where it is missing"
 _BOOLEAN, _LEVEL = f"true or false{_MISSING}", f"text (or a number, true or false){_MISSING}"
 #: Levels of a column that a model offers, most frequent first.
 _MOST_LEVELS = 200
+#: Points of a column of numbers or dates, and levels that are points of a category.
+_POINTS, _LEVELS = 21, 12
+_FLAGS: dict[str, Any] = {"example": False, "points": (False, True)}
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class ServedColumn:
     `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored"; a cell has the type
     `annotation`, which `description` puts into words. `parts` are the names of the model's columns that it becomes, and
     `values` turns a cell into a value per part: a float (NaN where missing), or the name of a level (None where
-    missing). `example` is a typical cell; `levels`, `range`, `integers` and `days` are those of the training rows.
+    missing). `example` is a typical cell, and `points` are cells from all over the training rows; `levels`, `range`,
+    `integers` and `days` are those of the training rows.
     """
 
     name: str
@@ -52,6 +56,7 @@ class ServedColumn:
     parts: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     example: Any = None
+    points: tuple[Any, ...] = ()
     range: tuple[float, float] | None = None
     integers: bool = False
     days: tuple[str, str] | None = None
@@ -91,11 +96,11 @@ def _feature(
     name, parts, about = column.name, tuple(column.inputs), dict[str, Any]()
     if column.kind == "number":
         absent, whole = frozenset(missing_numbers(missing)), column.number.integers
-        about = {"range": _range(profiles[name]), "example": _typical(profiles[name], whole), "integers": whole}
+        about = {"range": _range(profiles[name]), "integers": whole, **_numbers(profiles[name], whole)}
         words = f"a finite number{_MISSING}"
         return ServedColumn(name, "number", _Number | None, words, lambda cell: (_float(cell, absent),), parts, **about)
     if column.kind == "boolean":
-        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (_float(cell),), parts, example=False)
+        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (_float(cell),), parts, **_FLAGS)
     if column.kind == "date":
         words, zone = f"a date such as 2024-12-31 or 2024-12-31T18:30:00{_MISSING}", column.date.zone
         about = _days(next((profiles[part] for part in parts if part.endswith(f" {DAY}")), None))
@@ -104,10 +109,10 @@ def _feature(
         )
     if column.level_kind == "boolean":  # its levels are true and false
         read = lambda cell: None if cell is None else str(cell).lower()  # noqa: E731
-        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (read(cell),), parts, example=False)
+        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (read(cell),), parts, **_FLAGS)
     read, known = _level_reader(column.level_kind, missing), levels[name]
-    first = next(iter(known), None)
-    return ServedColumn(name, "category", _Level, _LEVEL, lambda cell: (read(cell),), parts, known, example=first)
+    about = {"levels": known, "example": next(iter(known), None), "points": known[:_LEVELS]}
+    return ServedColumn(name, "category", _Level, _LEVEL, lambda cell: (read(cell),), parts, **about)
 
 
 def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
@@ -122,18 +127,12 @@ def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
         found.append(ServedColumn(roles.upper, "upper", kind, words, lambda cell: (float(cell),), example=first))
     if roles.groups is not None:
         groups = () if predictor.groups is None else predictor.groups.names
-        about: dict[str, Any] = {"levels": groups, "example": next(iter(groups), None)}
+        about: dict[str, Any] = {"levels": groups, "example": next(iter(groups), None), "points": groups[:_LEVELS]}
         found.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, lambda cell: (_group(cell),), **about))
     return found
 
 
-def example_row(columns: Sequence[ServedColumn]) -> dict[str, Any]:
-    """A row that a model accepts: typical values, the most frequent levels, exposure 1."""
-    # Of a column that is a feature and has a role, too, the feature comes first and is typical.
-    return {column.name: column.example for column in reversed(columns) if column.is_required}
-
-
-def row_model(name: str, columns: Iterable[ServedColumn], example: dict[str, Any]) -> type[Row]:
+def row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
     """The pydantic model of a row: fields c0, c1, ..., whose aliases are the names of the columns.
 
     Parameters
@@ -142,8 +141,6 @@ def row_model(name: str, columns: Iterable[ServedColumn], example: dict[str, Any
         The name of the served model.
     columns : iterable of ServedColumn
         All columns. A column that is a feature and has a role, too, must satisfy the role, which is named later.
-    example : dict
-        A row that is accepted.
     """
     known = {column.name: column for column in columns}
     fields: dict[str, Any] = {}
@@ -151,9 +148,7 @@ def row_model(name: str, columns: Iterable[ServedColumn], example: dict[str, Any
         default = ... if column.is_required else None
         about = Field(default, alias=column.name, description=column.description)
         fields[f"c{number}"] = (column.annotation, about)
-    found: type[Row] = create_model(f"Row_{name}", __base__=Row, **fields)
-    found.model_config["json_schema_extra"] = {"examples": [example]}
-    return found
+    return create_model(f"Row_{name}", __base__=Row, **fields)
 
 
 # Cells -----------------------------------------------------------------------------------------------------------
@@ -224,22 +219,25 @@ def _range(profile: ColumnProfile | None) -> tuple[float, float] | None:
     return None if profile is None or not len(profile.edges) else (float(profile.edges[0]), float(profile.edges[-1]))
 
 
-def _typical(profile: ColumnProfile | None, integers: bool) -> float:
-    """A typical value."""
+def _numbers(profile: ColumnProfile | None, integers: bool) -> dict[str, Any]:
+    """A typical number and points: the values of the training where these are few, else numbers over their range."""
     if profile is None or not len(profile.edges):
-        return 1.0
+        return {"example": 1.0}
     typical = float(np.interp(0.0, profile.normal, profile.edges))
-    if len(profile.keys):  # few values: the nearest of them
-        known = profile.keys.view(np.float64)
-        typical = float(known[np.abs(known - typical).argmin()])
-    return round(typical) if integers else float(f"{typical:.4g}")
+    if len(profile.keys):
+        known = np.sort(profile.keys.view(np.float64))
+        return {"example": float(known[np.abs(known - typical).argmin()]), "points": tuple(known.tolist())}
+    spread = np.linspace(profile.edges[0], profile.edges[-1], _POINTS).tolist()
+    example, *points = (float(round(value) if integers else f"{value:.4g}") for value in (typical, *spread))
+    return {"example": example, "points": tuple(sorted(set(points)))}
 
 
 def _days(profile: ColumnProfile | None) -> dict[str, Any]:
-    """The first and the last day of the training, and a typical one."""
+    """A typical day, the first and the last of the training, and some between them."""
     ends = _range(profile)
     if profile is None or ends is None:
         return {"example": "2024-12-31"}
     typical = float(np.interp(0.0, profile.normal, profile.edges))
-    first, last, middle = ((date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in (*ends, typical))
-    return {"days": (first, last), "example": middle}
+    numbers = (typical, *np.linspace(*ends, _POINTS).tolist())
+    example, *points = ((date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in numbers)
+    return {"days": (points[0], points[-1]), "example": example, "points": tuple(dict.fromkeys(points))}

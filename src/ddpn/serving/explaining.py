@@ -1,7 +1,6 @@
 """Explanations of rows: what each column adds to a prediction, and how the prediction changes with each column."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from ddpn.tables.encoding.table import Column, PreparedTable
 
 #: Predictions per explained row, about; typical rows that it is compared with, at least and at most.
 _PREDICTIONS, _LEAST, _MOST = 4000, 4, 32
-#: Points of a curve, levels of a category, and columns that have a curve.
-_POINTS, _LEVELS, _CURVES = 21, 12, 30
+#: Columns that have a curve.
+_CURVES = 30
 
 
 class PreparedInputs(ExplainedInputs):
@@ -131,26 +130,10 @@ def _curves(model: ServedModel, row: Mapping[str, Any], order: Sequence[str]) ->
 
 def _points(column: ServedColumn, now: Any) -> list[Any]:
     """Values of a column to try, in their order, with the present one among them."""
-    if column.kind in ("category", "group"):
-        return list(dict.fromkeys([*column.levels[:_LEVELS], *([] if now is None else [now])])) or [now]
-    if column.kind == "boolean":
-        return [False, True]
-    if column.kind == "date":
-        return _days(column, now)
-    if column.kind in ("exposure", "upper"):
+    if column.kind == "exposure":
         shares = 2.0 ** np.linspace(-1.0, 1.0, 9) * min(float(now), 1e300)
-        return (
-            sorted({float(f"{value:.4g}") for value in shares} | {float(now)}) if column.kind == "exposure" else [now]
-        )
-    low, high = column.range or (0.0 if now is None else now, 1.0 if now is None else now)
-    values = np.linspace(low, high, _POINTS)
-    spread = set(values.round().tolist() if column.integers else [float(f"{v:.6g}") for v in values])
-    return sorted(spread | (set() if now is None else {float(now)}))
-
-
-def _days(column: ServedColumn, now: Any) -> list[Any]:
-    if column.days is None:
-        return [now]
-    first, last = (date.fromisoformat(day) for day in column.days)
-    spread = [first + (last - first) * share for share in np.linspace(0.0, 1.0, _POINTS).tolist()]
-    return sorted({*(day.isoformat() for day in spread), *([] if now is None else [now[:10]])})
+        return sorted({*(float(f"{value:.4g}") for value in shares), float(now)})
+    if column.kind in ("number", "date"):
+        present = now[:10] if isinstance(now, str) else now
+        return sorted({*column.points, present} - {None}) or [now]
+    return list(dict.fromkeys([*column.points, *([] if now is None else [now])])) or [now]

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,18 +19,9 @@ class JsonLines(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             # Not the message, which may have values of rows: where it happened is in the frames.
             line["error"] = record.exc_info[0].__name__
-            line["at"] = _frames(record)
+            frames = traceback.extract_tb(record.exc_info[2])[-8:]
+            line["at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         return json.dumps(line)
-
-
-def _frames(record: logging.LogRecord) -> list[str]:
-    trace = record.exc_info[2] if record.exc_info else None
-    found = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        found.append(f"{code.co_filename}:{trace.tb_lineno} {code.co_name}")
-        trace = trace.tb_next
-    return found[-8:]
 
 
 def configure(level: str) -> None:

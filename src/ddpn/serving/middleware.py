@@ -28,6 +28,7 @@ _HEADERS = [
         b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 ]
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -81,7 +82,10 @@ class Middleware:
             await self.app(scope, receive, send)
             return
         start, status, request = perf_counter(), 0, uuid4().hex[:16]
-        known = scope["ddpn"] = {}
+        known: dict[str, Any] = {}
+        method = scope["method"] if scope["method"] in _METHODS else "other"  # clients may invent some
+        # HEAD is answered as GET: the server leaves out the body.
+        scope = {**scope, "ddpn": known, "method": "GET" if method == "HEAD" else scope["method"]}
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -99,9 +103,10 @@ class Middleware:
         finally:
             seconds = perf_counter() - start
         if refused is not None and not status:  # nothing was sent yet
-            await _send(sending, refused)
-        facts = {"path": _path(scope, status), "method": _method(scope)}
-        self._metrics.request(**facts, status=status, seconds=seconds)
+            await refused.response()(scope, receive, sending)
+        facts = {"path": _path(scope, status), "method": method}
+        self._metrics.requests.labels(**facts, status=str(status)).inc()
+        self._metrics.seconds.labels(facts["path"]).observe(seconds)
         if _LOG.isEnabledFor(logging.INFO):
             times = {"status": status, "ms": round(1000 * seconds, 2)}
             _LOG.info("request", extra={"fields": {"request": request, **facts, **known, **times}})
@@ -173,18 +178,3 @@ def _path(scope: MutableMapping[str, Any], status: int) -> str:
     if status == 401:
         return "unauthorized"
     return getattr(scope.get("route"), "path", "unmatched")
-
-
-def _method(scope: MutableMapping[str, Any]) -> str:
-    """The method of a request; clients may invent others."""
-    return (
-        scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
-    )
-
-
-async def _send(send: Send, error: RequestError) -> None:
-    body, known = error.body(), {"content-type": "application/json", **error.headers}
-    headers = [(name.lower().encode(), value.encode()) for name, value in known.items()]
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.serving.answers import answers
-from ddpn.serving.columns import example_row, row_model, served_columns
+from ddpn.serving.columns import row_model, served_columns
 from ddpn.serving.problems import REFUSALS, refusal
 from ddpn.serving.schemas import Row, Wanted
 from ddpn.storage.model_files import read_manifest, read_unchanged
@@ -16,6 +16,9 @@ from ddpn.tables.encoding.kinds import WITH_NUMBERS
 from ddpn.tables.encoding.table import Column, PreparedTable
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.prediction_table import predict_rows
+
+#: Changes of cells that make a row of typical values ordinary, at most, and cells of the rows that are tried for each.
+_CHANGES, _TRIED = 12, 50_000
 
 
 class Inputs(NamedTuple):
@@ -49,14 +52,13 @@ class ServedModel:
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
         self.name, self.path = name, path
-        folder, self.about, checksum = read_unchanged(
+        folder, self.saved, checksum = read_unchanged(
             path, lambda: (load(path, mixed_only=True, **columns), describe(path), read_manifest(path)["checksum"])
         )
         self.folder, self.predictor = folder, folder.model.predictor_
         self.version = str(checksum)[:12]
         self.columns = served_columns(folder)
-        self.example = example_row(self.columns)
-        self.Row = row_model(name, self.columns, self.example)
+        self.Row = row_model(name, self.columns)
         self._field = {field.alias: name for name, field in self.Row.model_fields.items()}
         profile = self.predictor.profile
         kinds = (folder.model.feature_kinds_ if profile is None else profile.reader.kinds_) or []
@@ -65,7 +67,31 @@ class ServedModel:
             part: "category" if kind == WITH_NUMBERS else kind for part, kind in zip(names, kinds, strict=True)
         }
         self._days = folder.roles.days
+        self.example = self._ordinary_row()
+        self.Row.model_config["json_schema_extra"] = {"examples": [self.example]}
         self.warm_up()
+
+    def _ordinary_row(self) -> dict[str, Any]:
+        """A row that could occur, although a folder has no row of the training.
+
+        Typical values of each column need not go together, such as a month with a season. From them on, the one change
+        of a cell is made that makes the row most like the training rows, again and again.
+        """
+        # Of a column that is a feature and has a role, too, the feature comes first and is typical.
+        row = {column.name: column.example for column in reversed(self.columns) if column.is_required}
+        profile = self.predictor.profile
+        if profile is None:
+            return row
+        # A column with a role must also satisfy the role: its cell stays.
+        roles = {column.name for column in self.columns if not column.parts}
+        cells = [(column.name, cell) for column in self.columns if column.name not in roles for cell in column.points]
+        rng = np.random.default_rng(0)
+        for _ in range(_CHANGES):
+            some = rng.permutation(len(cells))[: _TRIED // len(self.columns)]
+            tried = [row, *({**row, cells[i][0]: cells[i][1]} for i in some)]
+            scores = profile.measure(self.inputs([self.Row.model_validate(each) for each in tried]).table).score
+            row = tried[int(scores.argmin())]
+        return row
 
     def warm_up(self) -> None:
         """Predict a typical row, twice: the first prediction of a process imports and caches much."""

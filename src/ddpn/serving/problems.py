@@ -2,21 +2,23 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.sample import RowError
+from ddpn.serving.schemas import Described, row_of
 
 #: Problems that one answer lists.
 _MOST = 20
 #: Errors by which a model refuses rows that are valid, such as levels that a GLM does not know.
 REFUSALS = (DDPNError, ValueError, ArithmeticError)
-#: What the place of an error starts with where a request may be for several models, followed by the name of one.
-TAG = "model "
-_OBJECT = 'The body must be an object such as {"rows": [{...}]}.'
+#: The longest name of a column that answers repeat.
+_LONGEST = 60
 #: What answers say about paths and methods.
 _STATUSES = {404: "There is nothing at this path.", 405: "This path has another method."}
 #: Why a body cannot be read, by the error of the parser.
@@ -56,10 +58,12 @@ class RequestError(InputError):
         more = len(found) - _MOST
         super().__init__(found[0].message + (f" {more:,} more problems are not listed." if more > 0 else ""))
 
-    def body(self) -> bytes:
+    def response(self) -> Response:
         """JSON: a message, and every problem with its row and column."""
         details = [{name: value for name, value in p._asdict().items() if value is not None} for p in self.problems]
-        return json.dumps({"message": str(self), "problems": details}).encode()
+        # ASCII, as names of columns may have characters that UTF-8 has not.
+        content = json.dumps({"message": str(self), "problems": details})
+        return Response(content, self.status, self.headers, "application/json")
 
 
 def busy(message: str, status: int = 503) -> RequestError:
@@ -67,18 +71,20 @@ def busy(message: str, status: int = 503) -> RequestError:
     return RequestError(message, status, {"Retry-After": "1"})
 
 
-def refusal(error: Exception) -> RequestError:
+def refusal(error: Exception, body: type[Described] | None = None) -> RequestError:
     """The answer to an error: of a request that is invalid, or of rows that a model refuses.
 
     Parameters
     ----------
     error : Exception
         What FastAPI or a model raised.
+    body : type, optional
+        What the body of the request must be.
     """
     if isinstance(error, RequestError):
         return error
-    if isinstance(error, RequestValidationError):
-        return _invalid(error)
+    if isinstance(error, RequestValidationError) and body is not None:
+        return _invalid(error, body)
     if isinstance(error, HTTPException):
         if error.status_code == 400:  # raised by FastAPI where a body cannot be parsed
             kind = next(kind for kind in (*_UNREADABLE, Exception) if isinstance(error.__cause__, kind))
@@ -91,26 +97,48 @@ def refusal(error: Exception) -> RequestError:
     return RequestError(str(error) if known else "The model cannot predict these rows. Check their values.")
 
 
-def _invalid(error: RequestValidationError) -> RequestError:
+def _invalid(error: RequestValidationError, body: type[Described]) -> RequestError:
     cause = error.__cause__
     if isinstance(cause, json.JSONDecodeError):
         return RequestError(f"The body must be JSON: {cause.msg} at line {cause.lineno}, column {cause.colno}.")
-    return RequestError([_problem(each) for each in error.errors()])
+    first: dict[Any, Problem] = {}
+    for each in error.errors():
+        place = each["loc"][1:]  # after "body"
+        value = place[:3] if place[:1] == ("rows",) else place[:1]
+        first.setdefault(value, _problem(each["type"], value, each["input"], body))
+    return RequestError(list(first.values()))
 
 
-def _problem(error: dict[str, Any]) -> Problem:
-    """A sentence about an error of `ddpn.serving.schemas.Described`: a subject, and what is wrong with it."""
-    place = error["loc"][1:]  # after "body"
-    if str(*place[:1]).startswith(TAG):
-        place = place[1:]
-    row, column = (*place[1:3], None, None)[:2] if place[:1] == ("rows",) else (None, None)
-    if error["type"] not in ("value", "fields"):
-        return Problem(error["msg"] if error["type"] == "model" else _OBJECT)
-    subject = place if error["type"] == "value" else place[:-1]
-    return Problem(f"{_words(subject)} {error['msg']}", row, column)
+def _problem(kind: str, place: Sequence[Any], got: Any, body: type[Described]) -> Problem:
+    """A sentence about an error of pydantic at a place within the body: a field, a row, or a cell of a row."""
+    owner, subject, row = body, "The body", None
+    if place[:1] == ("rows",) and len(place) > 1:
+        owner, row, place = row_of(body), place[1], place[2:]
+        subject = f"rows[{row}]"
+    if not place:
+        return Problem(f"{subject} must be {owner.is_called}, got {shown(got)}.", row)
+    name, known = str(place[0]), owner.descriptions()
+    if kind == "missing":
+        remedy = " Send null if the value is missing." if "null" in known[name] else ""
+        words = f"{subject} has no {owner.field_word} {name!r}.{remedy}"
+    elif kind == "extra_forbidden":
+        name = name[:_LONGEST]
+        near = get_close_matches(name, known, 1)
+        hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
+        words = f"{subject} has an unknown {owner.field_word} {name!r}. {hint}"
+    else:
+        words = f"{name if row is None else f'{subject}[{name!r}]'} must be {known[name]}, got {shown(got)}."
+    return Problem(words, row, None if row is None else name)
 
 
-def _words(place: Sequence[str | int]) -> str:
-    """The place of a value in a request, such as rows[0]['age']."""
-    first, *rest = place or ("The body",)
-    return str(first) + "".join(f"[{part!r}]" for part in rest)
+def shown(value: Any) -> str:
+    """A value for a message: its type, and the value itself where that is short."""
+    if value is None:
+        return "null"
+    if isinstance(value, list):
+        return f"a list of {len(value):,}"
+    if isinstance(value, dict | bytes):
+        return "an object" if isinstance(value, dict) else "bytes"
+    words = str(value).lower() if isinstance(value, bool) else repr(value)
+    words = words if len(words) <= 40 else words[:37] + "..."
+    return f"text {words}" if isinstance(value, str) else words

@@ -1,87 +1,29 @@
 """Requests and answers as pydantic models, from which FastAPI checks bodies and writes the OpenAPI document."""
 
-from collections.abc import Sequence
-from difflib import get_close_matches
-from functools import reduce
-from operator import or_
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    create_model,
-    model_validator,
-)
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
-
-from ddpn.serving.problems import TAG
 
 #: Outputs per row; those of the first tuple are the default.
 DEFAULT_OUTPUTS = ("mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev", "ood_pvalue", "ood")
 OUTPUTS = (*DEFAULT_OUTPUTS, "ood_reasons", "distribution", "members")
 #: The most quantiles, and the largest count of `pmf`, per request.
 MOST_QUANTILES, MOST_COUNTS = 99, 1000
-#: The longest name of a column that answers repeat.
-_LONGEST = 60
 
 
 class Described(BaseModel):
-    """A model whose errors are sentences: each field must be what its description says.
-
-    Errors have the type "value" (the sentence is about the value at their place) or "fields" (it is about the object
-    that the field is missing from, or should not have).
-    """
+    """A model whose fields must each be what their description says; see `ddpn.serving.problems`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     #: What the object itself must be, and what its fields are called.
     is_called: ClassVar[str] = 'an object such as {"rows": [{...}]}'
     field_word: ClassVar[str] = "field"
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _describe(cls, given: Any, validated: Any) -> Any:
-        try:
-            return validated(given)
-        except ValidationError as error:
-            first: dict[Any, InitErrorDetails] = {}
-            for each in error.errors(include_url=False):
-                known = each["type"] in ("value", "fields")
-                first.setdefault(each["loc"] if known else each["loc"][:1], cls._sentence(each))
-            raise ValidationError.from_exception_data(cls.__name__, list(first.values())) from None
-
-    @classmethod
-    def _sentence(cls, error: Any) -> InitErrorDetails:
-        kind, place, found = error["type"], error["loc"], error["input"]
-        if kind in ("value", "fields"):
-            words = error["msg"]
-        elif not place:
-            kind, words = "value", f"must be {cls.is_called}, got {shown(found)}."
-        elif kind == "missing":
-            kind, words = "fields", f"has no {cls.field_word} {place[0]!r}.{cls._remedy(place[0])}"
-        elif kind == "extra_forbidden":
-            name, place = str(place[0])[:_LONGEST], (str(place[0])[:_LONGEST],)
-            near = get_close_matches(name, cls._fields(), 1)
-            hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-            kind, words = "fields", f"has an unknown {cls.field_word} {name!r}. {hint}"
-        else:
-            kind, place = "value", place[:1]
-            words = f"must be {cls._fields()[place[0]]}, got {shown(found)}."
-        return InitErrorDetails(type=PydanticCustomError(kind, "{words}", {"words": words}), loc=place, input=found)
-
-    @classmethod
-    def _fields(cls) -> dict[str, str]:
+    def descriptions(cls) -> dict[str, str]:
         """The description of each field, by its name in JSON."""
         return {field.alias or name: field.description or "" for name, field in cls.model_fields.items()}
-
-    @classmethod
-    def _remedy(cls, name: str) -> str:
-        return " Send null if the value is missing." if "null" in cls._fields()[name] else ""
 
 
 class Row(Described):
@@ -89,19 +31,6 @@ class Row(Described):
 
     is_called: ClassVar[str] = "an object with a value per column"
     field_word: ClassVar[str] = "column"
-
-
-def shown(value: Any) -> str:
-    """A value for a message: its type, and the value itself where that is short."""
-    if value is None:
-        return "null"
-    if isinstance(value, list):
-        return f"a list of {len(value):,}"
-    if isinstance(value, dict | bytes):
-        return "an object" if isinstance(value, dict) else "bytes"
-    words = str(value).lower() if isinstance(value, bool) else repr(value)
-    words = words if len(words) <= 40 else words[:37] + "..."
-    return f"text {words}" if isinstance(value, str) else words
 
 
 def integer(least: int, most: int) -> Any:
@@ -159,7 +88,7 @@ class ExplainOptions(Described):
     )
 
 
-def request_model(base: type[Described], name: str, row: type[Row], most: int, needs_name: bool = False) -> Any:
+def request_model(base: type[Described], name: str, row: type[Row], most: int) -> Any:
     """The model of requests to one served model.
 
     Parameters
@@ -172,37 +101,15 @@ def request_model(base: type[Described], name: str, row: type[Row], most: int, n
         Its rows.
     most : int
         The most rows.
-    needs_name : bool
-        Whether a request must name the served model.
     """
     words = f"a list of 1 to {most:,} rows, each an object with a value per column"
-    fields: dict[str, Any] = {
-        "rows": (list[row], Field(min_length=1, max_length=most, description=words)),  # type: ignore[valid-type]
-        "model": (Literal[name], Field(... if needs_name else name, description=f"the name {name!r}")),
-    }
-    title = f"{base.__name__.removesuffix('Options')}_{name}{'_by_name' if needs_name else ''}"
-    return create_model(title, __base__=base, **fields)
+    rows: Any = (list[row], Field(min_length=1, max_length=most, description=words))  # type: ignore[valid-type]
+    return create_model(f"{base.__name__.removesuffix('Options')}_{name}", __base__=base, rows=rows)
 
 
-def any_request(models: Sequence[tuple[str, Any]]) -> Any:
-    """A request to one of several served models by its field `model`, to the first by default.
-
-    Parameters
-    ----------
-    models : sequence of tuple
-        Name and model of requests, of each served model.
-    """
-    if len(models) == 1:
-        return models[0][1]
-    names, default = [name for name, _ in models], models[0][0]
-
-    def tag(given: Any) -> str | None:
-        name = given.get("model", default) if isinstance(given, dict) else default
-        return f"{TAG}{name}" if name in names else None
-
-    words = f"model must be one of {', '.join(names)}."
-    choice = Discriminator(tag, custom_error_type="model", custom_error_message=words)
-    return Annotated[reduce(or_, (Annotated[each, Tag(f"{TAG}{name}")] for name, each in models)), choice]
+def row_of(request: type[BaseModel]) -> type[Row]:
+    """The model of the rows of a model of requests."""
+    return get_args(request.model_fields["rows"].annotation)[0]
 
 
 # Answers ---------------------------------------------------------------------------------------------------------
@@ -245,7 +152,7 @@ class Explanations(TypedDict):
     rows: list[dict[str, Any]]
 
 
-class ModelCard(TypedDict):
+class AboutModel(TypedDict):
     """What a model is, what it was fitted to, its scores, calibration and limits, and its columns."""
 
     name: str

@@ -1,6 +1,5 @@
 """Run the server: the socket, the signals and the process."""
 
-import asyncio
 import gc
 import signal
 import socket
@@ -95,17 +94,9 @@ def _run(app: Any, found: socket.socket, host: str, limits: Limits, on_start: Ca
         h11_max_incomplete_event_size=65_536,
     )
     server = uvicorn.Server(config)
-
-    async def run() -> None:
-        serving = asyncio.create_task(server.serve(sockets=[found]))
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.01)
-        if server.started:
-            on_start(address)
-        await serving
-
     with _sigterm_stops(server):
-        asyncio.run(run())
+        on_start(address)  # connections wait in the socket until the server takes them
+        server.run(sockets=[found])
 
 
 @contextmanager

@@ -9,6 +9,9 @@ import numpy as np
 #: The constants of splitmix64, whose last steps spread every bit over all others.
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
+#: In place of a missing text: no text of a file.
+MISSING_TEXT = "\0"
+
 
 def hashed(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
     """A hash per row of the codes of its cells, in the order of the columns. Shape: (rows,), uint64."""
@@ -22,11 +25,18 @@ def column_codes(series: Any) -> np.ndarray:
     """A code per cell of a column of text, numbers or booleans. Numbers count as float32: nine digits agree."""
     if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
         return number_codes(series.cast(float).to_numpy().astype(np.float64))
-    text = series.fill_null("\0")  # no text of a file
+    text = series.fill_null(MISSING_TEXT)
     levels = text.unique().to_list()
-    digests = b"".join(hashlib.blake2b(level.encode(), digest_size=8).digest() for level in levels)
     places = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
-    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)[places]
+    return text_codes(levels)[places]
+
+
+def text_codes(levels: Sequence[str]) -> np.ndarray:
+    """A code per text."""
+    digests = b"".join(
+        hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest() for level in levels
+    )
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
 def number_codes(values: np.ndarray) -> np.ndarray:

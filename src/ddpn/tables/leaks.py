@@ -1,6 +1,8 @@
 """Find target leaks: columns that are made of the count, and columns that predict it so well that they may be.
 
-The former are leaks. The latter may be honest: whether they are known before the count is a question to the user.
+The former are leaks: copies, functions, parts and flags of the count, also with gaps. The latter may be honest: a
+strong predictor leaves different counts for the same value, or has different values for the same count. Whether it is
+known before the count is a question to the user.
 """
 
 import shlex
@@ -11,14 +13,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.runtime.validation import listed
-from ddpn.tables.made_of_target import gaps_made_of_target, made_of_target
 
-#: A column above this correlation is asked about; several together above that R^2. They are leaks if they leave less
-#: than this share of the range of the target.
-LEAK, _TOGETHER, _EXACT = 0.95, 0.999, 1e-6
+#: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
+_REPEATS, _DIGITS = 10, 9
+#: An exact line through the counts misses them by no more than this share of their range, and this part of a count.
+_OF_RANGE, _OF_COUNT = 1e-6, 0.01
+#: Counts below the values of a column that Poisson counts would have at least, where there are none: e^-12 by chance.
+_EXPECTED = 12.0
+#: Functions of a count that are leaks.
+_SHAPES = (
+    lambda y: y,
+    np.sqrt,
+    np.log1p,
+    lambda y: np.log(np.maximum(y, 0.5)),
+    lambda y: 1.0 / (1.0 + y),
+    np.square,
+)
+#: Several columns are asked about if they have this R^2 together, and are leaks if they leave less than this share of
+#: the range of the target.
+_TOGETHER, _EXACT = 0.999, 1e-6
 #: Columns that are tried together, at most and per row.
 _MAX_COLUMNS, _COLUMNS_PER_ROW = 200, 0.1
-#: So is a column of which any function has an R^2 above this.
+#: A column is asked about if any function of it has an R^2 above this.
 _SHARE = 0.9
 #: But a predictor may be that strong where counts are large. It then leaves the noise of Poisson counts or more, a leak
 #: less than this share of it.
@@ -75,7 +91,7 @@ def find_leaks(
             certain.append(sentence)
         elif sentence := _first(_nearly(name, X[name], target) for target in targets):
             questions.append(sentence)
-    columns = {name: _numbers(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
+    columns = {name: _filled(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
     for target in targets:
         if found := _together(columns, target.values):
             (certain if found.is_exact else questions).append(_together_sentence(found, target, dates))
@@ -115,17 +131,13 @@ def _leak(name: str, way: str) -> str:
 
 def _nearly(name: str, series: Any, target: _Target) -> str:
     """The question about a column that predicts the target nearly without error; "" if it does not."""
-    is_number = series.dtype.is_numeric()
-    codes, y = _numbers(series) if is_number else _level_codes(series), target.values
-    found = _left_over(codes, target, is_number)
-    r = float(_unit(codes) @ _unit(y)) if is_number else 0.0
-    how = f"predicts {target.name} nearly without error"
-    if abs(r) > LEAK and found.noise < _NOISE:
-        return f"Column {name} {how} (correlation {r:.2f}). {_question([name])}"
+    values, y = _filled(series), target.values
+    found = _left_over(values, target, series.dtype.is_numeric())
     if found.share > _SHARE and found.noise < _NOISE:
-        return f"Column {name} {how} (R² {found.share:.2f} by its values alone). {_question([name])}"
+        how = f"predicts {target.name} nearly without error (R² {found.share:.2f} by its values alone)"
+        return f"Column {name} {how}. {_question([name])}"
     # Ranges of integers: the ends of ranges of rates say nothing.
-    if (target.unit == 1.0).all() and found.share > _GROUP_SHARE and _are_ranges(codes, y):
+    if (target.unit == 1.0).all() and found.share > _GROUP_SHARE and _are_ranges(values, y):
         return f"Each value of column {name} stands for a range of counts. {_question([name])}"
     return ""
 
@@ -147,17 +159,17 @@ def _distinct_rows(X: Any, y: np.ndarray) -> np.ndarray:
     return np.random.default_rng(_SEED).permutation(rows)[:_MAX_ROWS].astype(np.int64)
 
 
-def _numbers(series: Any) -> np.ndarray:
-    """The values as float64; missing ones are a value of their own, below all others."""
-    values = series.cast(float).to_numpy().astype(np.float64)
+def _values(series: Any) -> np.ndarray:
+    """The values as float64, NaN where they are missing; levels and flags as numbers of their own."""
+    return (series if series.dtype.is_numeric() else series.rank("dense")).cast(float).to_numpy().astype(np.float64)
+
+
+def _filled(series: Any) -> np.ndarray:
+    """The same; missing values are a value of their own, below all others."""
+    values = _values(series)
     known = values[~np.isnan(values)]
     low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
     return np.where(np.isnan(values), low - (high - low) - 1.0, values)
-
-
-def _level_codes(series: Any) -> np.ndarray:
-    """An integer per level; missing values are a level of their own."""
-    return series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
 
 
 class _LeftOver(NamedTuple):
@@ -283,3 +295,109 @@ def _unit(values: np.ndarray) -> np.ndarray:
     moved = values - values.mean()
     length = np.linalg.norm(moved)
     return moved / length if length > 0 else moved
+
+
+# Columns that are made of the target --------------------------------------------------------------------------------
+
+
+def made_of_target(series: Any, y: np.ndarray, is_count: bool = True) -> str:
+    """How a column is made of the target, as words that follow its name; "" where it may be a predictor.
+
+    Parameters
+    ----------
+    series : polars Series
+        The column.
+    y : array
+        The counts, or rates.
+    is_count : bool
+        Whether `y` are counts, of which a column may be a part or a flag.
+
+    Examples
+    --------
+    >>> import polars
+    >>> y = np.random.default_rng(0).poisson(3.0, 400)
+    >>> made_of_target(polars.Series(2 * y + 1), y), made_of_target(polars.Series(y > 0), y)
+    ('is {target} times a factor plus a constant', 'says whether {target} is 0')
+    """
+    values, is_number = _values(series), series.dtype.is_numeric()
+    known = ~np.isnan(values)
+    gaps = "" if known.all() else ", with missing values"
+    if is_count and (way := gaps_made_of_target(series, y)):
+        return way
+    if known.sum() < _MIN_ROWS or not np.ptp(values[known]) or not np.ptp(y[known]):
+        return ""
+    x, counts = values[known], y[known]
+    if is_number and (x == counts).all():
+        return f"is {{target}} itself{gaps}"
+    if is_number and _is_line(x, counts):
+        return f"is {{target}} times a factor plus a constant{gaps}"
+    if (is_number and any(_is_line(x, shape(counts)) for shape in _SHAPES)) or _is_one_to_one(x, counts):
+        return f"is a function of {{target}}{gaps}"
+    if is_count and len(np.unique(x)) == 2:
+        return {True: "says whether {target} is 0", False: "is set only where {target} is above 0", None: ""}[
+            _tells_zeros(x == x.max(), counts)
+        ]
+    return f"is a part of {{target}}{gaps}" if is_count and is_number and _is_part(x, counts) else ""
+
+
+def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
+    """Whether the column is an exact line of the target, or of a function of it."""
+    centred, moved = x - x.mean(), made - made.mean()
+    length = float(centred @ centred)
+    if not np.isfinite(length) or not length:
+        return False
+    left = np.abs(moved - centred * (centred @ moved) / length).max()
+    return bool(left <= min(_OF_RANGE * np.ptp(made), _OF_COUNT))
+
+
+def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether rows of the same count, of which there are enough, have the same value, and the other way round."""
+    scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-300))))
+    values, place = np.unique(np.round(x * scale) / scale, return_inverse=True)
+    counts, count = np.unique(y, return_inverse=True)
+    if len(values) != len(counts) or len(y) - len(counts) < _REPEATS:
+        return False
+    return len(np.unique(place * len(counts) + count)) == len(counts)
+
+
+def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether the count is never below the column, although it is as low so often that a Poisson count would be.
+
+    A count of mean m is k - 1 with k / m of the probability of k.
+    """
+    if (x < 0).any() or (x != np.floor(x)).any() or (x > y).any():
+        return False
+    _, place, number = np.unique(x, return_inverse=True, return_counts=True)
+    mean = (np.bincount(place, weights=y) / number)[place]
+    at_bound = (x == y) & (x > y.min())
+    return bool((x[at_bound] / mean[at_bound]).sum() >= _EXPECTED)
+
+
+def gaps_made_of_target(series: Any, y: np.ndarray) -> str:
+    """How the missing values of a column are made of the counts, as words that follow its name; "" if they are not.
+
+    Parameters
+    ----------
+    series : polars Series
+        The column.
+    y : array
+        The counts.
+    """
+    is_known = ~np.isnan(_values(series))
+    if is_known.all() or not is_known.any():
+        return ""
+    found = _tells_zeros(is_known, y)
+    if found is None:
+        return ""
+    is_low = y[is_known].mean() < y[~is_known].mean()
+    what, other = ("known", "missing") if is_low else ("missing", "known")
+    return f"is {what} just where {{target}} is 0" if found else f"is {other} only where {{target}} is above 0"
+
+
+def _tells_zeros(is_set: np.ndarray, y: np.ndarray) -> bool | None:
+    """Whether one of two values has the zeros and the other has all other counts; None if both may have zeros.
+
+    False if the first has other counts, too.
+    """
+    flag = is_set if y[is_set].mean() > y[~is_set].mean() else ~is_set
+    return not y[~flag].any() if _is_part(flag.astype(float), y) else None

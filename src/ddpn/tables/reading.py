@@ -1,9 +1,12 @@
 """Tables from files: CSV, TSV, Excel, JSON lines, Parquet, Feather, compressed text, and CSV from standard input."""
 
+import glob
 import io
+import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ BINARY = {".parquet": "read_parquet", ".pq": "read_parquet", ".feather": "read_i
 JSON = {".jsonl": "read_ndjson", ".ndjson": "read_ndjson", ".json": "read_json"}
 EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
 COMPRESSED = (".gz", ".zst")
+#: Endings of Parquet files.
+PARQUET = (".parquet", ".pq")
 
 
 def ending(path: str, to_write: bool = False) -> str:
@@ -35,6 +40,59 @@ def ending(path: str, to_write: bool = False) -> str:
     raise InputError(f"Unsupported file type: {path}. Supported: {supported}.")
 
 
+def is_pattern(source: str) -> bool:
+    """Whether a path has wildcards; a file of that very name is no pattern."""
+    return glob.has_magic(source) and not os.path.exists(source)
+
+
+def find_files(sources: Sequence[str], endings: Sequence[str] = (*PARQUET, *TEXT)) -> list[Path]:
+    """The files that paths, folders and patterns such as 'data/*.parquet' stand for, each in the order of their names.
+
+    Parameters
+    ----------
+    sources : sequence of str
+        Files, folders (the files directly inside that have one of the endings, but for hidden ones), or patterns.
+    endings : sequence of str
+        Endings of files in folders, in lower case.
+
+    Examples
+    --------
+    >>> find_files(["january.csv", "-"])
+    [PosixPath('january.csv'), PosixPath('-')]
+    """
+    found: list[Path] = []
+    for source in sources:
+        if os.path.isdir(source):
+            paths = [path for path in Path(source).iterdir() if _is_table(path, endings)]
+        elif is_pattern(source):
+            paths = [Path(path) for path in glob.glob(source, recursive=True)]
+        else:
+            paths = [Path(source)]
+        if not paths and os.path.isdir(source):
+            raise InputError(f"{source} is a folder without a file that ends in {' or '.join(endings)}.")
+        if not paths:
+            raise InputError(f"No file matches {source}")
+        found += sorted(paths)
+    return found
+
+
+def _is_table(path: Path, endings: Sequence[str]) -> bool:
+    return path.suffix.lower() in endings and not path.name.startswith((".", "_")) and path.is_file()
+
+
+@contextmanager
+def unreadable(name: str, how: str) -> Iterator[None]:
+    """Within this, errors of polars and of the file system say that a file cannot be read, and why."""
+    library = polars()
+    try:
+        yield
+    except (library.exceptions.PolarsError, library.exceptions.PanicException, OSError) as error:
+        reason = str(error).split("\n")[0]
+        if "utf-8" in reason:
+            reason = "it is not UTF-8 text"
+        raise InputError(f"{name} cannot be read {how}: {reason}.") from None
+
+
 def read(source: str, as_text: Iterable[str] = ()) -> Any:
     """The table of a file as a polars frame; the columns `as_text` keep their digits as they are written.
 
@@ -45,13 +103,8 @@ def read(source: str, as_text: Iterable[str] = ()) -> Any:
     name = "standard input" if source == STDIN else source
     kind = ".csv" if source == STDIN else ending(source)
     content = sys.stdin.buffer.read() if source == STDIN else _content(Path(source))
-    try:
+    with unreadable(name, f"as a {kind[1:]} file"):
         frame = _frame(library, content, kind, set(as_text), name)
-    except (library.exceptions.PolarsError, library.exceptions.PanicException, OSError) as error:
-        reason = str(error).split("\n")[0]
-        if "utf-8" in reason:
-            reason = "it is not UTF-8 text"
-        raise InputError(f"{name} cannot be read as a {kind[1:]} file: {reason}.") from None
     if frame.height == 0 or frame.width == 0:
         raise InputError(f"{name} is an empty table: {frame.height} rows and {frame.width} columns.")
     return frame

@@ -117,13 +117,10 @@ class Roles:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Roles":
-        columns = tuple(Column.from_dict(column) for column in plain["columns"])
-        formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
-        missing = tuple(plain.get("missing", MISSING))
-        target, exposure, weight = (plain[role] for role in ("target", "exposure", "weight"))
-        groups, upper, censored = (plain.get(role) for role in ("groups", "upper", "censored"))
-        group = tuple(plain.get("group", ()))
-        return cls(target, exposure, weight, columns, missing, formats, groups, upper, censored, group)
+        read = dict(plain)
+        read["columns"] = tuple(Column.from_dict(column) for column in plain["columns"])
+        read["formats"] = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
+        return cls(**read | {name: tuple(plain[name]) for name in ("missing", "group") if name in plain})
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
@@ -158,35 +155,64 @@ class Roles:
         fractional: str = "error",
         report: Callable[[str], None] | None = None,
         counts: CountRange | None = None,
+        first: int | None = None,
     ) -> Sample:
-        """Features, counts, weights and exposures of a table that has the target; labels are the file's rows from 1.
+        """Features, counts, weights and exposures of the rows whose target is known.
 
         A table without the weight column counts every row once, one without the column of censored counts has none,
         and one without the columns of groups has no groups.
-        `counts` is the range of possible counts.
+
+        Parameters
+        ----------
+        frame : polars DataFrame
+            A table that has the target.
+        fractional : {"error", "round"}
+            What to do with counts that are not integers.
+        report : callable, optional
+            Takes a sentence about each column with cells that cannot be read. Default: a warning.
+        counts : CountRange, optional
+            The range of possible counts.
+        first : int, optional
+            For a block of a file, the number of rows before it. Default: the table is whole.
+
+        Returns
+        -------
+        Sample
+            With the numbers of the rows in the file, from 1, as labels.
         """
         if self.target is None:
             raise InputError("The model was saved in Python and does not know its target. Name it with --target.")
-        labels = np.arange(1, frame.height + 1)
         check_column(self.target, frame.columns, "target", InputError)
-        y = self._numbers(frame, self.target, "target")
-        missing = np.isnan(y)
-        if missing.any():
-            raise InputError(
-                f"target {self.target!r} is missing {labels_at(missing, labels)}. Fill or drop these rows."
-            )
+        labels = (first or 0) + np.arange(1, frame.height + 1)
+        y = self._numbers(frame, self.target, "target", labels)
+        known = ~np.isnan(y)
+        if not known.any():
+            raise InputError(f"target {self.target!r} must have values, got missing values only.")
+        if not known.all():
+            frame, y, labels = frame.filter(known), y[known], labels[known]
         X = self.features(frame, report)
         sample = Sample(
             X,
             check_counts(y, frame.height, fractional, f"target {self.target!r}", labels),
-            self._vector(frame, "weight", labels) if self.weight in frame.columns else None,
-            self.exposures(frame),
+            self._vector(frame, "weight", labels, first is not None) if self.weight in frame.columns else None,
+            None if self.exposure is None else self._vector(frame, "exposure", labels),
             labels,
             self.group_labels(frame),
             group=group_labels_of(frame, self.group, self.missing, X),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
-        return counts.of(sample, self.uppers(frame), self.censored_rows(frame), name=f"target {self.target!r}")
+        upper = None if self.upper is None else self._vector(frame, "upper", labels)
+        return counts.of(sample, upper, self._censored_rows(frame, labels), name=f"target {self.target!r}")
+
+    def has_target(self, frame: Any, first: int = 0) -> np.ndarray:
+        """A mask of the rows whose target is known; `first` as for `exposures`."""
+        name = check_column(str(self.target), frame.columns, "target", InputError)
+        return ~np.isnan(self._numbers(frame, name, "target", first + np.arange(1, frame.height + 1)))
+
+    def without_target(self, rows: int) -> list[str]:
+        """The sentence about so many rows that `sample` left out, if there are any."""
+        were = "1 row {} was" if rows == 1 else f"{rows:,} rows {{}} were"
+        return [f"{were.format(f'without a value of {self.target!r}')} left out."] if rows else []
 
     def group_labels(self, frame: Any) -> np.ndarray | None:
         """The name of each row's group; None where intervals are not calibrated by a column."""
@@ -206,24 +232,23 @@ class Roles:
         labels = first + np.arange(1, frame.height + 1)
         return None if self.upper is None else self._vector(frame, "upper", labels)
 
-    def censored_rows(self, frame: Any) -> np.ndarray | None:
+    def _censored_rows(self, frame: Any, labels: np.ndarray) -> np.ndarray | None:
         """Which counts stand for that many or more; None where the table does not say."""
         if self.censored is None or self.censored not in frame.columns:
             return None
-        series, labels = frame[self.censored], np.arange(1, frame.height + 1)
-        values, odd, _ = to_booleans(series, self.missing, f"censored {self.censored!r}")
+        values, odd, _ = to_booleans(frame[self.censored], self.missing, f"censored {self.censored!r}")
         if len(odd) or values.null_count():
             where = labels_at(values.is_null().to_numpy(), labels)
             raise InputError(f"censored {self.censored!r} must say true or false in every row, got neither {where}.")
         return values.to_numpy().astype(bool)
 
-    def _vector(self, frame: Any, role: str, labels: np.ndarray) -> np.ndarray | None:
+    def _vector(self, frame: Any, role: str, labels: np.ndarray, all_zero: bool = False) -> np.ndarray | None:
         name = check_column(getattr(self, role), frame.columns, role, InputError)
         values = self._numbers(frame, name, role, labels)
         what, zero = f"{role} {name!r}", role != "exposure"
-        return check_vector(what, values, frame.height, zero, labels, all_zero=role == "upper")
+        return check_vector(what, values, frame.height, zero, labels, all_zero=all_zero or role == "upper")
 
-    def _numbers(self, frame: Any, name: str, role: str, labels: np.ndarray | None = None) -> np.ndarray:
+    def _numbers(self, frame: Any, name: str, role: str, labels: np.ndarray) -> np.ndarray:
         """The column of a role as float64 with NaN where missing; any other cell must be a number."""
         series, what = frame[name], f"{role} {name!r}"
         if series.dtype.is_float():
@@ -236,8 +261,8 @@ class Roles:
             text = cleaned(series, self.missing)
             bad = numbers.is_null() & ~looks_missing(text)
             if bad.any():
-                rows = labels_at(bad.to_numpy(), np.arange(1, frame.height + 1) if labels is None else labels)
-                raise InputError(f"{what} must hold numbers, got {text.filter(bad)[0]!r} {rows}.")
+                where = labels_at(bad.to_numpy(), labels)
+                raise InputError(f"{what} must hold numbers, got {text.filter(bad)[0]!r} {where}.")
         return numbers.to_numpy().astype(np.float64)
 
 

@@ -2,7 +2,6 @@
 
 import codecs
 import gzip
-import math
 import warnings
 import zlib
 from typing import Any
@@ -20,8 +19,13 @@ _DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(\.[0-9]{3})*$"
 #: Its comma may be a decimal sign or a thousands separator.
 _UNSURE = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
-#: What polars says about a row that is longer than the first one.
-_TOO_LONG = "more fields"
+
+
+class LongRowError(InputError):
+    """A row of the table `name` has more fields than its header."""
+
+    def __init__(self, name: str, row: str = "a row") -> None:
+        super().__init__(f"{name} cannot be read as a table: {row} has more fields than the header.")
 
 
 def read_delimited(content: bytes, separator: str | None, name: str, as_text: set[str]) -> Any:
@@ -33,9 +37,8 @@ def read_delimited(content: bytes, separator: str | None, name: str, as_text: se
     options: dict[str, Any] = {"has_header": False, "infer_schema": False, "separator": separator}
     try:
         cells = library.read_csv(content, **options)
-    except library.exceptions.ComputeError as error:
-        if _TOO_LONG not in str(error):
-            raise
+    except library.exceptions.ComputeError:
+        library.read_csv(content, truncate_ragged_lines=True, **options)  # raises if long rows are not the reason
         cells = _with_trailing_separators(library, content, options, name)
     return typed(without_empty_rows(_named(cells, name), name), as_text, separator == ";")
 
@@ -49,7 +52,7 @@ def _with_trailing_separators(library: Any, content: bytes, options: dict[str, A
     except library.exceptions.ComputeError:
         cells = None
     if cells is None or cells[:, -1].drop_nulls().str.strip_chars().ne("").any():
-        raise InputError(f"{name} cannot be read as a table: a row has more fields than the header.")
+        raise LongRowError(name)
     return cells[:, :-1]
 
 
@@ -140,36 +143,35 @@ def typed(frame: Any, as_text: set[str], decimal_commas: bool = False) -> Any:
 
     With `decimal_commas`, 3,14 is a number if some column has such numbers, and 1.234 is then an integer.
     """
-    if not decimal_commas:
-        frame = _with_plain_numbers(frame, as_text)
-    text = {series.name: series for series in frame.iter_columns() if series.dtype == polars().String}
-    commas = decimal_commas and any(_has_decimal_commas(text[name]) for name in text if name not in as_text)
-    return frame.with_columns(_typed(series, name in as_text, commas) for name, series in text.items())
-
-
-def _with_plain_numbers(frame: Any, as_text: set[str]) -> Any:
-    """Columns of plain numbers, all at once: a table may have thousands, and every call of polars takes its time."""
     library = polars()
     names = [name for name, dtype in frame.schema.items() if dtype == library.String and name not in as_text]
-    if not names:
+    if decimal_commas and any(_has_decimal_commas(frame[name]) for name in names):
+        frame = frame.with_columns(_with_points(frame[name]) for name in names)
+    frame = _with_numbers(frame, names)
+    rest = [series for series in frame.iter_columns() if series.dtype == library.String]
+    return frame.with_columns(_typed(series, series.name in as_text) for series in rest)
+
+
+def _with_numbers(frame: Any, names: list[str]) -> Any:
+    """Columns of plain numbers, all at once: a table may have thousands, and every call of polars takes its time."""
+    library = polars()
+    if not names or not frame.height:
         return frame
     cells = library.col(names).str.strip_chars()
     text = frame.select(library.when(~cells.is_in(MISSING)).then(cells))
-    codes = dict(zip(names, text.select(library.all().str.contains("^0[0-9]+$").any()).row(0), strict=True))
-    missing = dict(zip(names, text.null_count().row(0), strict=True))
-    found = []
+    missing = text.null_count().row(0, named=True)
+    zeros = text.select(library.all().str.contains("^0[0-9]+$").any()).row(0, named=True)
+    names = [name for name in names if missing[name] < frame.height and not (zeros[name] and are_codes(text[name]))]
+    found: list[Any] = []
     for dtype in (library.Int64, library.Float64):
-        rest = [name for name in names if not codes[name] and missing[name] < frame.height]
-        numbers = text.select(library.col(rest).cast(dtype, strict=False))
-        absent = numbers.null_count().row(0) if rest else ()
-        sums = numbers.sum().row(0) if rest and dtype == library.Float64 else [0] * len(rest)
-        done = [
-            name
-            for name, nulls, total in zip(rest, absent, sums, strict=True)
-            if nulls == missing[name] and math.isfinite(total)
-        ]
-        found += [numbers[name] for name in done]
-        names = [name for name in names if name not in set(done)]
+        if names:
+            numbers = text.select(library.col(names).cast(dtype, strict=False))
+            # Text such as "inf" is a number to polars, and a cell to report to us.
+            finite = numbers.select((library.all().is_finite() | library.all().is_null()).all()).row(0, named=True)
+            absent = numbers.null_count().row(0, named=True)
+            done = {name for name in names if finite[name] and absent[name] == missing[name]}
+            found += [numbers[name] for name in names if name in done]
+            names = [name for name in names if name not in done]
     return frame.with_columns(found)
 
 
@@ -180,31 +182,25 @@ def _has_decimal_commas(series: Any) -> bool:
     return bool(known.str.contains(_DECIMAL_COMMA).all() and (~with_comma.str.contains(_UNSURE)).any())
 
 
-def _typed(series: Any, as_text: bool, commas: bool) -> Any:
-    library = polars()
+def _with_points(series: Any) -> Any:
+    """Numbers of a file with decimal commas in the form that polars reads; other columns as they are."""
+    text = cleaned(series, MISSING)
+    known = text.drop_nulls()
+    if known.str.contains(_DECIMAL_COMMA).all():
+        return text.str.replace(",", ".", literal=True)
+    return text.str.replace_all(".", "", literal=True) if known.str.contains(_THOUSANDS).all() else series
+
+
+def _typed(series: Any, as_text: bool) -> Any:
+    """Booleans and dates; other text with null where it is missing."""
     text = cleaned(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
     known = text.drop_nulls()
     if as_text or known.is_empty():
         return kept
-    if commas:
-        text = _with_points(text, known)
-    for dtype in (library.Int64, library.Float64):
-        numbers = text.cast(dtype, strict=False)
-        if numbers.null_count() == text.null_count():
-            # Text such as "inf" is a number to polars, and a cell to report to us.
-            is_plain = dtype == library.Int64 or numbers.drop_nulls().is_finite().all()
-            return numbers if is_plain and not are_codes(known) else kept
     if known.is_in(["true", "false"]).all():
         return text == "true"
     return _dates(text, known, kept)
-
-
-def _with_points(text: Any, known: Any) -> Any:
-    """Numbers of a file with decimal commas in the form that polars reads."""
-    if known.str.contains(_DECIMAL_COMMA).all():
-        return text.str.replace(",", ".", literal=True)
-    return text.str.replace_all(".", "", literal=True) if known.str.contains(_THOUSANDS).all() else text
 
 
 def _dates(text: Any, known: Any, kept: Any) -> Any:

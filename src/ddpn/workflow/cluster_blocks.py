@@ -15,12 +15,11 @@ from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.runtime.jobs import JobError
 from ddpn.runtime.threads import limit_threads
 from ddpn.tables.reading import STDIN
-from ddpn.tables.tables import Place, Tables
+from ddpn.tables.table import Place, Table
 from ddpn.tables.writing import check_output
-from ddpn.workflow.block_work import BlocksHere, Predicted
 from ddpn.workflow.model_folder import load, roles_of_model
 from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.streaming import predict_to
+from ddpn.workflow.streaming import BlocksHere, Predicted, predict_to
 
 #: Blocks that are a task of Ray together, at most, and tasks of an actor, at least: each task takes the program that
 #: controls the cluster some milliseconds, and what is lost with a worker is a task.
@@ -28,7 +27,7 @@ _TOGETHER, _TASKS = 16, 4
 
 
 class ClusterBlocks:
-    """Blocks of tables, checked and predicted by actors of one core each; `ddpn.workflow.block_work.Blocks`.
+    """Blocks of tables, checked and predicted by actors of one core each; `ddpn.workflow.streaming.Blocks`.
 
     An actor loads the model once and reads the blocks from the files themselves, which all nodes must see. What comes
     back is in order. Ray repeats a block whose worker or node dies.
@@ -41,8 +40,8 @@ class ClusterBlocks:
         The folder of the model, which is sent to the nodes.
     columns : mapping
         Columns with other roles than in the fit, as for `ddpn.workflow.model_folder.load`.
-    tables : Tables
-        The tables.
+    tables : Table
+        The table.
     request : Request
         Which columns to predict.
     target : str
@@ -54,7 +53,7 @@ class ClusterBlocks:
         cluster: RayCluster,
         model: Path,
         columns: Mapping[str, str | None],
-        tables: Tables,
+        tables: Table,
         request: Request,
         target: str,
     ) -> None:
@@ -111,7 +110,7 @@ class _Actor:
         places: Sequence[Place],
         files: Mapping[str, bytes],
         columns: Mapping[str, str | None],
-        tables: Tables,
+        tables: Table,
         sizes: Sequence[int],
         request: Request,
         target: str,
@@ -137,11 +136,11 @@ class _Actor:
         return {"found": pickle.dumps(found, protocol=pickle.HIGHEST_PROTOCOL)}
 
     def _done(self, place: Place, only_check: bool) -> Predicted | None:
-        path = self._tables.paths[place.table]
+        path = self._tables.paths[place.file]
         if not os.path.isfile(path):
             how = "Put tables into a folder that all nodes see under the same path"
             raise ConfigError(f"A node of the cluster cannot read {path}. {how}.")
-        if os.path.getsize(path) != self._sizes[place.table]:
+        if os.path.getsize(path) != self._sizes[place.file]:
             raise ConfigError(f"{path} has another size on a node: it was changed, or nodes see different files.")
         if only_check:
             self._blocks.check(place)
@@ -173,7 +172,7 @@ def predict_on_cluster(
     model : path
         The folder of the model.
     data : path or sequence of paths
-        Tables: files, folders or patterns such as data/*.parquet, which all nodes can read.
+        Table: files, folders or patterns such as data/*.parquet, which all nodes can read.
     out : path
         The file to write, by its ending.
     cluster : RayCluster, optional
@@ -198,7 +197,7 @@ def predict_on_cluster(
         check_output(target, overwrite, source)
     columns = {"exposure": exposure, "upper": upper}
     roles = roles_of_model(folder, **columns)
-    tables = Tables(sources, roles.as_text)
+    tables = Table(sources, roles.as_text)
     tables.check(roles)
     blocks = ClusterBlocks(cluster or RayCluster(), folder, columns, tables, request, target)
     loaded = load(folder, mixed_only=request.member is None, **columns)

@@ -27,7 +27,7 @@ def read_target(frame: Any, plan: Plan) -> Target:
     known = plan.count_range
     fractional = str(plan.model.get("fractional", "error"))
     sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=known)
-    notes: list[str] = []
+    notes = roles.without_target(frame.height - len(sample))
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], notes.append
     )

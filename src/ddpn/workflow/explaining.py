@@ -96,7 +96,7 @@ def write_explanation(found: Explanation | Contributions, path: str, rows: list[
     if ending == ".json":
         write_bytes(Path(path), json.dumps(plain(found, rows), indent=1, ensure_ascii=False).encode())
         return
-    table = found.to_dict() if isinstance(found, Contributions) else found.effects.to_dict()
+    table = found.table()
     if rows is not None:
         table["row"] = [rows[row] for row in table["row"]]
     table["value"] = [_text(value) for value in table["value"]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.analysis.leaderboard import leaderboard
-from ddpn.calibration.calibrate import Wanted, calibrate
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate
 from ddpn.members.folds import Folds
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock, with_rows
@@ -59,7 +59,9 @@ class Finish:
         if not folds.are_crossed and folds.validation is None:
             return
         plan, known = self.prepared.plan, sum(map(len, folds.held_out))
-        wanted = Wanted(plan.recalibrate != "off", plan.interval_groups, GROUP_ROWS, self.prepared.time_columns)
+        wanted = CalibrationOptions(
+            plan.recalibrate != "off", plan.interval_groups, GROUP_ROWS, self.prepared.time_columns
+        )
         used: list[int] = []
         self.on_step("Calibrating on rows that were not trained on")
         if not self.interrupts.step(lambda: used.append(calibrate(self.predictor, folds, plan.seed, wanted, clock))):

@@ -1,8 +1,9 @@
-"""Fits to many Parquet files: in memory where they fit, else a sample of rows and a stream of all of them.
+"""Fits to many files: in memory where they fit, else a sample of rows and a stream of all of them.
 
 Imports no torch.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,30 +11,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
-from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.validation import check_column
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.progress import progress_bar
 from ddpn.sample import Sample
-from ddpn.tables.reading import STDIN, read
+from ddpn.storage.files import sha256
+from ddpn.tables.cells import polars
+from ddpn.tables.reading import is_pattern, read
 from ddpn.tables.roles import Roles
 from ddpn.tables.row_groups import group_labels_of, is_by_inputs
-from ddpn.tables.streaming.checks import RoleColumns
-from ddpn.tables.streaming.first_pass import Survey, survey, whole_table
-from ddpn.tables.streaming.memory import fits_memory
-from ddpn.tables.streaming.parts import PARQUET, Parts, find_parts, is_pattern
-from ddpn.tables.streaming.shuffling import shuffled_chunks
+from ddpn.tables.streaming import fits_memory, free_memory, sampled_rows, shuffled_chunks
+from ddpn.tables.table import Table
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, prepare
-from ddpn.workflow.splitting import PARTS
+from ddpn.workflow.profiling import check_columns
+from ddpn.workflow.splitting import parts_of_column, times_of
 
 #: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
 _TRAINED_ROWS, _PASSES = 5_000_000, 5.0
+#: How many times as large as a compressed file its rows may be in memory.
+_EXPANSION = 10
 
 
 class Source(NamedTuple):
-    """What `ddpn fit` reads: a table, or files to stream; and a sentence on how, which may be empty."""
+    """What `ddpn fit` reads: rows in memory, or a table to stream; and a sentence on how, which may be empty."""
 
     frame: Any
-    parts: Parts | None
+    table: Table | None
     note: str
 
 
@@ -43,7 +46,7 @@ class TrainingRows:
 
     Parameters
     ----------
-    parts : Parts
+    table : Table
         The files.
     roles : Roles
         What each column is.
@@ -59,7 +62,7 @@ class TrainingRows:
         Labels of the groups that validate and test: none of their rows is trained on, sampled or not.
     """
 
-    parts: Parts
+    table: Table
     roles: Roles
     plan: Plan
     held_out: np.ndarray
@@ -72,8 +75,8 @@ class TrainingRows:
 
     @property
     def identity(self) -> str:
-        """A digest of the files."""
-        return self.parts.identity
+        """What the files are recognised by."""
+        return sha256(repr(self.table.identity()).encode())[:16]
 
     @property
     def most_passes(self) -> float:
@@ -87,12 +90,12 @@ class TrainingRows:
         plan = self.plan
         special = (plan.target, plan.exposure, plan.weight, plan.upper_column, plan.censored, plan.split_column)
         names = [*(column.name for column in self.roles.used), *(name for name in (*special, plan.time) if name)]
-        groups = [name for name in plan.group if name in self.parts.columns]
+        groups = [name for name in plan.group if name in self.table.schema]
         return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[Any]:
         """Tables of so many rows, in random order, without an end."""
-        return shuffled_chunks(self.parts, self.columns, self._keep, rows, seed)
+        return shuffled_chunks(self.table, self.columns, self._keep, rows, seed)
 
     def sample(self, chunk: Any) -> Sample:
         """A table as inputs and counts."""
@@ -101,16 +104,13 @@ class TrainingRows:
         return roles.sample(chunk, fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _keep(self, frame: Any, numbers: np.ndarray) -> np.ndarray:
-        """Which rows are training rows: not held out, of a weight, and of the training part of the split."""
-        place = np.searchsorted(self.held_out, numbers)
-        known = np.append(self.held_out, -1)
-        kept = known[np.minimum(place, len(self.held_out))] != numbers
+        """Which rows are training rows: not held out, of a known count and a weight, and of the part for training."""
         plan = self.plan
+        kept = self.roles.has_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
         if plan.weight is not None:
-            kept &= frame[plan.weight].to_numpy() > 0
+            kept &= frame[plan.weight].cast(float).to_numpy() > 0
         if plan.split_column is not None:
-            words = frame[plan.split_column].cast(str).str.strip_chars().str.to_lowercase()
-            kept &= words.is_in(list(PARTS["train"])).to_numpy()
+            kept &= parts_of_column(frame, plan.split_column, numbers + 1) == "train"
         if self.before is not None:
             kept &= (self.roles.times(frame, plan.time)[plan.time] < self.before).to_numpy()
         if self.held_out_groups is not None:
@@ -136,62 +136,67 @@ def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, v
     verbose : bool
         Show progress.
     """
-    single = len(sources) == 1 and (sources[0] == STDIN or not _is_folder_or_pattern(sources[0]))
-    if single and not (sources[0].lower().endswith(PARQUET) and (stream or _is_large(sources[0]))):
-        if stream:
-            raise ConfigError(f"Only Parquet files can be streamed, got {sources[0]}. Convert it first.")
+    is_alone = len(sources) == 1 and not os.path.isdir(sources[0]) and not is_pattern(sources[0])
+    if is_alone and not stream and (stream is False or not _may_be_large(sources[0])):
         return Source(read(sources[0], plan.category), None, "")
-    parts = Parts(find_parts(sources))
-    fits = fits_memory(parts)
-    if stream is False or (stream is None and fits):
-        return Source(whole_table(parts, role_columns(plan), plan.seed, verbose), None, "")
-    if parts.rows * sum(plan.shares[:2]) <= SMALL_ROWS:
-        whole = whole_table(parts, role_columns(plan), plan.seed, verbose)
-        return Source(whole, None, f"{parts.rows:,} rows are fitted in memory, because they are few.")
+    table = Table(sources, plan.category)
+    is_small = table.rows * sum(plan.shares[:2]) <= SMALL_ROWS
+    if is_small or not (stream or (stream is None and not fits_memory(table))):
+        note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
+        return Source(checked_rows(table, plan, np.arange(table.rows), verbose)[0], None, note)
     why = "as requested" if stream else "because they would take more than half of the free memory"
-    size = f"{parts.rows:,} rows in {len(parts.paths):,} files, about {parts.bytes / 2**30:.2g} GiB"
-    return Source(None, parts, f"{size}, are streamed, {why}.")
+    size = f"{table.rows:,} rows in {len(table.sources):,} files"
+    size += f", about {table.rows * table.row_bytes() / 2**30:.2g} GiB"
+    return Source(None, table, f"{size}, are streamed, {why}.")
 
 
-def _is_folder_or_pattern(source: str) -> bool:
-    from os.path import isdir
-
-    return isdir(source) or is_pattern(source)
-
-
-def _is_large(source: str) -> bool:
-    """Whether a single Parquet file is too large; a missing file or package is reported where it is read."""
-    from importlib.util import find_spec
-    from os.path import getsize, isfile
-
-    # A file of some MB needs no look at its description.
-    if not isfile(source) or getsize(source) < 2**25 or find_spec("pyarrow") is None:
-        return False
-    return not fits_memory(Parts(find_parts([source])))
+def _may_be_large(source: str) -> bool:
+    """Whether a file, which may be compressed, might not fit into memory; standard input is always read."""
+    free = free_memory()
+    return free is not None and os.path.isfile(source) and _EXPANSION * os.path.getsize(source) > free
 
 
-def role_columns(plan: Plan) -> RoleColumns:
-    """The columns of a plan that every row is checked for."""
-    return RoleColumns(
-        target=plan.target,
-        exposure=plan.exposure,
-        weight=plan.weight,
-        upper=plan.upper_column,
-        censored=plan.censored,
-        split=plan.split_column,
-        time=plan.time,
-        split_words=[word for words in PARTS.values() for word in words],
-        counts=plan.count_range,
-        fractional=str(plan.model.get("fractional", "error")),
-    )
+def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = False) -> tuple[Any, int]:
+    """Check all rows of a table, with errors that name the file and its row.
+
+    Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
+    """
+    check_columns(list(table.schema), plan)
+    roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
+    frames, used = [], 0
+    with progress_bar("Checking rows", table.rows, verbose) as bar:
+        for place in table.places():
+            frame = table.block(place)
+            with table.named(place):
+                used += _used_rows(frame, plan, roles, place.start)
+            begin, end = np.searchsorted(numbers, [place.first, place.first + frame.height])
+            frames.append(frame[numbers[begin:end] - place.first])
+            bar.advance(frame.height)
+    if not used and plan.weight is not None:
+        raise InputError(f"weight {plan.weight!r} must be positive in some row, got zero weights only.")
+    return polars().concat(frames, rechunk=True), used
 
 
-def prepare_stream(parts: Parts, plan: Plan, verbose: bool = False) -> Prepared:
+def _used_rows(frame: Any, plan: Plan, roles: Roles, start: int) -> int:
+    """Check a block of rows for what `prepare` would not accept; returns how many of them count."""
+    known = roles.has_target(frame, start)
+    labels = start + 1 + np.arange(frame.height)
+    if plan.split_column is not None:
+        parts_of_column(frame, plan.split_column, labels)
+    if plan.time is not None:
+        times_of(frame, plan.time, labels, of_text=True)
+    if not known.any():
+        return 0
+    fractional = str(plan.model.get("fractional", "error"))
+    return int(roles.sample(frame, fractional, counts=plan.count_range, first=start).is_used.sum())
+
+
+def prepare_stream(table: Table, plan: Plan, verbose: bool = False) -> Prepared:
     """Check all rows, sample some of them, and prepare these as `prepare` does; the others are streamed.
 
     Parameters
     ----------
-    parts : Parts
+    table : Table
         The files.
     plan : Plan
         What to fit.
@@ -203,45 +208,41 @@ def prepare_stream(parts: Parts, plan: Plan, verbose: bool = False) -> Prepared:
     Prepared
         With a `stream` of the training rows.
     """
-    for name in () if is_by_inputs(plan.group, parts.columns) else plan.group:
-        check_column(name, parts.columns, "group", InputError)
-    found = survey(parts, role_columns(plan), plan.seed, verbose=verbose, label="Checking and sampling rows")
-    prepared = prepare(found.frame, plan)
-    kept = np.flatnonzero(found.frame[plan.weight].to_numpy() > 0) if plan.weight else np.arange(found.frame.height)
-    stream = _training_rows(found, prepared, found.numbers[kept])
+    numbers = sampled_rows(table, plan.seed)
+    frame, used = checked_rows(table, plan, numbers, verbose)
+    prepared = prepare(frame, plan)
+    stream = _training_rows(table, frame, prepared, numbers, used)
     seen = (
         f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only the sampled ones, "
         f"{prepared.counts['train']:,}, as training rows: score new rows, not these files."
     )
-    notes = () if found.is_whole else (seen,)
+    notes = () if len(numbers) == table.rows else (seen,)
     return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
 
 
-def _training_rows(found: Survey, prepared: Prepared, numbers: np.ndarray) -> TrainingRows:
-    """The stream of all training rows; `numbers` are those of the prepared rows."""
-    plan, rows = prepared.plan, prepared.split.rows
+def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.ndarray, used: int) -> TrainingRows:
+    """The stream of all training rows; `numbers` are those of the rows of `frame`, of which `prepared` has most."""
+    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
     if not len(rows.validation):
         raise InputError("A streamed table must have validation rows, got a split without them.")
     before = None
     if plan.time is not None:
-        times = prepared.roles.times(found.frame, plan.time)[plan.time]
-        kept = found.frame[plan.weight].to_numpy() > 0 if plan.weight else np.ones(len(times), dtype=bool)
-        before = times.filter(kept).gather(rows.validation).min()
-    held_out = np.sort(numbers[np.concatenate([rows.validation, rows.test])])
+        before = prepared.roles.times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
+    outside = np.concatenate([rows.validation, rows.test])
     at_random = plan.time is None and plan.split_column is None and not plan.group
-    share = len(rows.train) / len(numbers)
-    training = found.used - len(held_out) if at_random else round(share * found.used)
+    training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
     group = prepared.sample.group
-    groups = None if group is None else np.unique(group[np.concatenate([rows.validation, rows.test])])
-    return TrainingRows(found.parts, prepared.roles, plan, held_out, max(1, training), before, groups)
+    groups = None if group is None else np.unique(group[outside])
+    held_out = np.sort(numbers[places[outside]])
+    return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
 
 
 def stream_facts(prepared: Prepared) -> dict[str, Any]:
     """What is saved about a streamed fit."""
     stream: TrainingRows = prepared.stream
     return {
-        "files": len(stream.parts.paths),
-        "rows": stream.parts.rows,
+        "files": len(stream.table.sources),
+        "rows": stream.table.rows,
         "streamed": len(stream),
         "sampled": len(prepared.sample),
     }

@@ -28,7 +28,7 @@ def part_content(frame: Any, target: str) -> bytes:
     return content.getvalue()
 
 
-class Parts:
+class OutputParts:
     """Parts of the file `target`, in a folder beside it that is removed when they are joined.
 
     `identity` says what is predicted by which model from which files: parts of another identity are dropped. The
@@ -43,7 +43,7 @@ class Parts:
         self._kind = ending(str(target), to_write=True)
 
     @contextmanager
-    def opened(self) -> Iterator["Parts"]:
+    def opened(self) -> Iterator["OutputParts"]:
         """Hold the folder, with the parts that an earlier run has finished."""
         with folder_lock(self.folder):
             self._resume()

@@ -135,9 +135,12 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     For the training table, these are the test rows.
     """
     sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
-    frame, sample = frame.filter(sample.is_used), sample.rows(sample.is_used)
+    missing = " ".join(folder.roles.without_target(frame.height - len(sample)))
+    sample = sample.rows(sample.is_used)
+    frame = frame[sample.labels - 1]
     if fingerprint(sample) != folder.task.get("fingerprint"):
-        return Scored(sample, "") if folder.seen is None else Scored(*unseen_rows(folder.seen, sample))
+        sample, note = (sample, "") if folder.seen is None else unseen_rows(folder.seen, sample)
+        return Scored(sample, f"{missing} {note}".strip())
     plan = plan_from(folder.task["plan"])
     for name in (plan.split_column, plan.time):
         if name is not None and name not in frame.columns:
@@ -147,7 +150,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
             )
     split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
     test = sample.rows(split.rows.test)
-    note = f"The model was fitted to this table: only its {len(test):,} test rows are scored."
+    note = f"{missing} The model was fitted to this table: only its {len(test):,} test rows are scored.".strip()
     return Scored(test, note, split.meaning)
 
 

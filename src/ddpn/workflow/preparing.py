@@ -15,13 +15,12 @@ from ddpn.tables.dates import DAY
 from ddpn.tables.leaks import Leaks, find_leaks
 from ddpn.tables.roles import Column, Roles, report_all
 from ddpn.tables.row_groups import missing_sentences
-from ddpn.tables.time_columns import time_columns
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
 from ddpn.workflow.repeated_rows import repeated_rows
 from ddpn.workflow.splitting import Split, split_rows
-from ddpn.workflow.trends import find_trend
+from ddpn.workflow.trends import find_trend, time_columns
 
 
 @dataclass(frozen=True)
@@ -83,14 +82,16 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
     fractional = str(plan.model.get("fractional", "error"))
     sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=plan.count_range)
-    warnings: list[str] = []
+    warnings = roles.without_target(frame.height - len(sample))
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
     )
     kept = sample.is_used
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
-        frame, sample = frame.filter(kept), sample.rows(kept)
+        sample = sample.rows(kept)
+    if len(sample) < frame.height:
+        frame = frame[sample.labels - 1]
     timed = roles.times(frame, plan.time)
     split = split_rows(timed, plan, sample.labels, sample.group)
     warnings += missing_sentences(frame, plan.group, roles.missing)
@@ -137,13 +138,8 @@ def _split_warnings(sample: Sample, split: Split, roles: Roles, plan: Plan, time
 
 def fingerprint(sample: Sample) -> str:
     """A digest of names and values: the same table has the same again."""
-    digest = hashlib.sha256(sample.X.write_csv().encode())
-    further = [values for values in (sample.upper, sample.limit) if values is not None]
-    if sample.group is not None:
-        digest.update(sample.group.astype("<u8").tobytes())
-    for values in (sample.y, sample.exposure, sample.weight, *further):
-        digest.update(b"none" if values is None else values.astype("<f8").tobytes())
-    return digest.hexdigest()
+    group = b"" if sample.group is None else sample.group.tobytes()
+    return hashlib.sha256(sample.digest().encode() + group).hexdigest()
 
 
 def identity(prepared: Prepared) -> str:

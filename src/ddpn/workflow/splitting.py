@@ -1,6 +1,6 @@
 """Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -26,7 +26,7 @@ PARTS = {
 }
 
 
-class Parts(NamedTuple):
+class SplitRows(NamedTuple):
     """Positions of the training, validation and test rows."""
 
     train: np.ndarray
@@ -37,7 +37,7 @@ class Parts(NamedTuple):
 class Split(NamedTuple):
     """The rows of each part, how they were chosen, and what the scores of the test rows mean where rows have groups."""
 
-    rows: Parts
+    rows: SplitRows
     how: str
     meaning: str = ""
 
@@ -56,8 +56,8 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
     if plan.split_column is not None:
         return _by_column(frame, plan, labels, group)
     if plan.time is not None:
-        return _by_time(frame, plan, labels) if group is None else _by_group_starts(frame, plan, labels, group)
-    parts = _without_few(Parts(*random_parts(frame.height, plan.shares, plan.seed, group)))
+        return _by_time(frame, plan, labels, group)
+    parts = _without_few(SplitRows(*random_parts(frame.height, plan.shares, plan.seed, group)))
     if group is None:
         return Split(parts, f"at random by seed {plan.seed}")
     how = f"at random by seed {plan.seed}; rows with {group_words(plan.group)} stay together"
@@ -72,25 +72,17 @@ def _check_groups(plan: Plan, group: np.ndarray) -> None:
         raise InputError(f"group {names} must have at least {MIN_GROUPS} different values, got {number}. {remedy}")
 
 
-def _without_few(parts: Parts) -> Parts:
+def _without_few(parts: SplitRows) -> SplitRows:
     if len(parts.train) + len(parts.validation) >= MIN_VALIDATED:
         return parts
     rows = np.sort(np.concatenate([parts.train, parts.validation]))
-    return Parts(rows, rows[:0], parts.test)
+    return SplitRows(rows, rows[:0], parts.test)
 
 
 def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> Split:
     name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
-    words = [str(word).strip().lower() for word in frame[name].to_list()]
-    part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
-    unknown = np.array([word not in part_of for word in words])
-    if unknown.any():
-        first = frame[name].filter(unknown)[0]
-        what = "an empty cell" if first is None or not str(first).strip() else repr(first)
-        got = f"got {what} {labels_at(unknown, labels)}"
-        raise InputError(f"split_column {name!r} must hold train, validation or test in every row, {got}.")
-    found = np.array([part_of[word] for word in words])
-    parts = Parts(*(np.flatnonzero(found == part) for part in PARTS))
+    found = parts_of_column(frame, name, labels)
+    parts = SplitRows(*(np.flatnonzero(found == part) for part in PARTS))
     if not (len(parts.train) and len(parts.test)):
         got = listed(sorted(set(found.tolist())))
         raise InputError(f"split_column {name!r} must mark both train and test rows, got {got} only.")
@@ -100,11 +92,24 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | N
         shares = np.array(plan.shares[:2]) / sum(plan.shares[:2])
         of_train = None if group is None else group[parts.train]
         train, validation = random_parts(len(parts.train), shares.tolist(), plan.seed, of_train)
-        parts = Parts(parts.train[train], parts.train[validation], parts.test)
+        parts = SplitRows(parts.train[train], parts.train[validation], parts.test)
     return Split(parts, f"by column {name}", "" if group is None else meaning_of(plan.group))
 
 
-def _check_undivided(plan: Plan, parts: Parts, group: np.ndarray, labels: np.ndarray) -> None:
+def parts_of_column(frame: Any, name: str, labels: np.ndarray) -> np.ndarray:
+    """The part of each row by the words of a column; raises an `InputError` for any other word."""
+    words = [str(word).strip().lower() for word in frame[name].to_list()]
+    part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
+    unknown = np.array([word not in part_of for word in words])
+    if unknown.any():
+        first = frame[name].filter(unknown)[0]
+        what = "an empty cell" if first is None or not str(first).strip() else repr(first)
+        got = f"got {what} {labels_at(unknown, labels)}"
+        raise InputError(f"split_column {name!r} must hold train, validation or test in every row, {got}.")
+    return np.array([part_of[word] for word in words])
+
+
+def _check_undivided(plan: Plan, parts: SplitRows, group: np.ndarray, labels: np.ndarray) -> None:
     """Raise an `InputError` if a group has rows in more than one part."""
     part_of = np.empty(len(group), dtype=np.int64)
     for number, rows in enumerate(parts):
@@ -121,58 +126,51 @@ def _check_undivided(plan: Plan, parts: Parts, group: np.ndarray, labels: np.nda
         raise InputError(f"{must}, {got}. Correct that column, or leave out --group.")
 
 
-def _by_group_starts(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray) -> Split:
-    """Groups whose first row is among the last are the test groups; a training row is earlier than all of their rows.
+def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> Split:
+    """The last rows are the test rows, those before them validation rows; rows of one time stay together.
 
-    Rows of training groups that are as late as rows of validation or test groups are left out, as those of validation
-    groups that are as late as rows of test groups.
+    With groups, those whose first row is among the last are the test groups. A training row is then earlier than all
+    rows of validation and test groups, and a validation row than those of test groups: later rows are left out.
     """
-    series = _times(frame, str(plan.time), labels)
+    series = times_of(frame, str(plan.time), labels)
     time = series.rank("dense").to_numpy().astype(np.int64)
-    codes, sizes = group_codes(len(group), group)
+    codes, sizes = group_codes(len(time), group)
     start = np.full(len(sizes), time.max())
     np.minimum.at(start, codes, time)
     begins = start[codes]
     order = np.argsort(begins, kind="stable")
     firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
-    cuts = [_cut(firsts, frame.height * share) for share in np.cumsum(plan.shares)[:2]]
-    if cuts[0] == 0 or cuts[1] in (cuts[0], frame.height):
-        got = f"got {len(firsts)} different first times of {len(sizes):,} groups"
-        remedy = "Use --time alone to test on later rows of known groups, or --group alone to test on new groups."
-        raise InputError(f"time {plan.time!r} must have groups that begin at different times, {got}. {remedy}")
-    parts = _without_few(Parts(*np.split(order, cuts)))
+    cuts = [int(firsts[np.abs(firsts - frame.height * share).argmin()]) for share in np.cumsum(plan.shares)[:2]]
+    if cuts[0] == 0 or (group is not None and cuts[1] == cuts[0]):
+        _raise_few_times(plan, len(firsts), frame.height, None if group is None else len(sizes))
+    parts = _without_few(SplitRows(*np.split(order, cuts)))
+    begin = series[int(order[cuts[1]])]
+    if group is None:
+        return Split(parts, f"by time: the test rows are those from {plan.time} = {begin} on")
     ends = begins[order][[len(parts.train), len(parts.train) + len(parts.validation)]]
-    kept = Parts(
+    kept = SplitRows(
         parts.train[time[parts.train] < ends[0]], parts.validation[time[parts.validation] < ends[1]], parts.test
     )
     left = frame.height - sum(map(len, kept))
-    how = f"by time: the test rows are those with {group_words(plan.group)} that begin from {plan.time} = "
-    how += f"{series[int(order[cuts[1]])]} on; {left:,} later rows of groups that began earlier are left out"
+    how = f"by time: the test rows are those with {group_words(plan.group)} that begin from {plan.time} = {begin} on; "
+    how += f"{left:,} later rows of groups that began earlier are left out"
     return Split(kept, how, meaning_of(plan.group, in_time=True))
 
 
-def _by_time(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
-    """The last rows are the test rows, those before them validation rows; rows of one time stay together."""
-    series = _times(frame, str(plan.time), labels)
-    order = series.arg_sort().to_numpy()
-    times = series.gather(order)
-    starts = np.flatnonzero(np.r_[True, (times != times.shift(1)).fill_null(True).to_numpy()[1:]])
-    cuts = [_cut(starts, frame.height * share) for share in np.cumsum(plan.shares)[:2]]
-    if cuts[0] in (0, frame.height) or cuts[1] == frame.height:
-        got = f"got {len(starts)} different times in {frame.height} rows"
+def _raise_few_times(plan: Plan, times: int, rows: int, groups: int | None) -> NoReturn:
+    if groups is None:
+        got = f"got {times} different times in {rows} rows"
         raise InputError(f"time {plan.time!r} must have enough distinct values for three parts, {got}.")
-    parts = _without_few(Parts(*np.split(order.astype(np.int64), cuts)))
-    return Split(parts, f"by time: the test rows are those from {plan.time} = {times[cuts[1]]} on")
+    got = f"got {times} different first times of {groups:,} groups"
+    remedy = "Use --time alone to test on later rows of known groups, or --group alone to test on new groups."
+    raise InputError(f"time {plan.time!r} must have groups that begin at different times, {got}. {remedy}")
 
 
-def _cut(starts: np.ndarray, wanted: float) -> int:
-    """The start of a time that is nearest to the wanted row."""
-    return int(starts[np.abs(starts - wanted).argmin()])
-
-
-def _times(frame: Any, name: str, labels: np.ndarray) -> Any:
+def times_of(frame: Any, name: str, labels: np.ndarray, of_text: bool = False) -> Any:
+    """The column of times; raises an `InputError` where it is missing, or (unless `of_text`) where it is text."""
     series = frame[check_column(name, frame.columns, "time", InputError)]
-    if not (series.dtype.is_temporal() or series.dtype.is_numeric()):
+    is_text = of_text and series.dtype == polars().String
+    if not (series.dtype.is_temporal() or series.dtype.is_numeric() or is_text):
         known = series.drop_nulls()
         kind = {polars().Boolean: "booleans", polars().String: "text"}.get(series.dtype, "values")
         got = f"got {kind} such as {known[0]!r}" if known.len() else "got no value"

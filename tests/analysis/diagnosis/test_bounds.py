@@ -5,21 +5,23 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from ddpn.analysis.diagnosis.bounds import ceiling_kind, edge
+from ddpn.analysis.diagnosis.bounds import ceiling_kind, extreme
 from ddpn.analysis.diagnosis.families import Family
 from ddpn.analysis.diagnosis.moments import tabulate
+from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.sample import Sample
 
 POISSON = Family("double_poisson", 1.0, 0.0)
 
 
 def table_of(y, mean):
-    return tabulate(POISSON, y.astype(float), mean, np.ones(len(y)))
+    return tabulate(POISSON, Reference.of(Sample(None, y.astype(float))), mean)
 
 
 def test_the_expected_pile_is_that_of_a_truncated_poisson():
     mean = np.full(1000, 3.0)
     y = np.minimum(np.random.default_rng(0).poisson(mean), 4)
-    found = edge(table_of(y, mean), upper=True)
+    found = extreme(table_of(y, mean), upper=True)
     assert (found.value, found.rows) == (4, int(np.sum(y == 4)))
     assert found.expected == pytest.approx(1000 * stats.poisson.pmf(4, 3) / stats.poisson.cdf(4, 3), rel=1e-6)
     assert found.p_pile < 1e-6
@@ -28,7 +30,7 @@ def test_the_expected_pile_is_that_of_a_truncated_poisson():
 
 def test_p_values_hold_without_bounds():
     rng = np.random.default_rng(0)
-    found = [edge(table_of(rng.poisson(2.0, 300), np.full(300, 2.0)), upper=True) for _ in range(100)]
+    found = [extreme(table_of(rng.poisson(2.0, 300), np.full(300, 2.0)), upper=True) for _ in range(100)]
     rejected = sum(each.p_value < 0.05 for each in found)
     assert stats.binom.sf(rejected - 1, len(found), 0.05) > 5e-4
 
@@ -36,7 +38,7 @@ def test_p_values_hold_without_bounds():
 def test_a_floor():
     mean = np.full(500, 3.0)
     y = np.random.default_rng(0).poisson(mean)
-    found = edge(table_of(y[y > 0], mean[y > 0]), upper=False)
+    found = extreme(table_of(y[y > 0], mean[y > 0]), upper=False)
     assert found.value == 1
     assert found.beyond == pytest.approx(np.exp(-3.0), rel=1e-6)
     assert found.matters

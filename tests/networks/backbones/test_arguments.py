@@ -7,28 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones import MLP, CountNet3D, EfficientNet, Identity, Linear, Members
+from ddpn.networks.backbones import MLP, EfficientNet, Identity, Linear, Members
 from ddpn.networks.backbones.members import generators
 from ddpn.runtime.errors import ConfigError, InputError
 
 ROWS = torch.zeros(5, 4)
-
-
-@pytest.mark.parametrize("members", [0, 2.0, True, "2"])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda members: Linear(3, 2, members),
-        lambda members: Members(lambda: nn.Linear(3, 2), members),
-        lambda members: MLP(n_in=3, members=members),
-        lambda members: Identity(n_in=3, members=members),
-        lambda members: CountNet3D(n_classes=3, members=members),
-    ],
-    ids=["linear", "members", "mlp", "identity", "countnet3d"],
-)
-def test_bad_numbers_of_members(make, members):
-    with pytest.raises(ConfigError, match=f"members must be an integer of at least 1, got {members!r}"):
-        make(members)
 
 
 def test_sizes_may_be_of_numpy():

@@ -1,13 +1,18 @@
-"""The contract of every backbone: shapes, and members that share no trained parameter."""
+"""The contract of every backbone: shapes, members that share no trained parameter, copies, and numbers of members."""
 
 import copy
 import functools
+import io
+import pickle
 
 import pytest
 import torch
 
 from ddpn.networks.backbones import BACKBONES, Members
 from ddpn.networks.backbones.members import generators
+from ddpn.networks.heads import make_head
+from ddpn.networks.model import CountModel
+from ddpn.runtime.errors import ConfigError
 
 _RANDOM = torch.Generator().manual_seed(0)
 _TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
@@ -65,3 +70,27 @@ def test_steps_that_a_gpu_may_capture_read_no_value(name):
     if name == "text":  # its trunk cuts off padding and is never captured
         backbone, x = backbone.tail, backbone.trunk(x)
     assert backbone.to("meta").train()(x.to("meta")).shape == (5, 2, backbone.output_dim)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_a_model_is_the_same_after_pickling_and_copying(name):
+    options, x = EXAMPLES[name]
+    model = CountModel(BACKBONES[name](**options, members=2), make_head("double_poisson"), members=2).eval()
+    model.reset((0, 1))
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    before = model.raw(x)
+    for again in (pickle.loads(pickle.dumps(model)), torch.load(file, weights_only=False), copy.deepcopy(model)):
+        assert torch.equal(again.raw(x), before)
+    again.reset((2, 3))
+    assert not torch.equal(again.raw(x), before)
+    again.reset((0, 1))
+    assert torch.equal(again.raw(x), before), "weights are drawn as before"
+
+
+@pytest.mark.parametrize("members", [0, 2.0, True, "2"])
+@pytest.mark.parametrize("name", BACKBONES)
+def test_bad_numbers_of_members(name, members):
+    with pytest.raises(ConfigError, match=f"members must be an integer of at least 1, got {members!r}"):
+        BACKBONES[name](**EXAMPLES[name][0], members=members)

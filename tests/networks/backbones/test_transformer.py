@@ -1,16 +1,12 @@
 """Encoders split between blocks: what cannot be split, or is no encoder, is refused; the parts can be pickled."""
 
 import copy
-import io
-import pickle
 
 import pytest
 import torch
 
-from ddpn.networks.backbones import EfficientNet, Text, ViT
+from ddpn.networks.backbones import Text
 from ddpn.networks.backbones.members import generators
-from ddpn.networks.heads import make_head
-from ddpn.networks.model import CountModel
 from ddpn.runtime.errors import ConfigError
 
 BERT = {
@@ -70,40 +66,6 @@ def saved(tmp_path, config) -> str:
 
     AutoModel.from_config(AutoConfig.for_model(**config)).save_pretrained(tmp_path)
     return str(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("make", "config", "x", "pretrained", "frozen"),
-    [
-        (Text, BERT, IDS, True, "none"),
-        (Text, BERT, IDS, False, -1),
-        (ViT, VIT, IMAGES[..., :16, :16], True, -1),
-    ],
-)
-def test_a_model_is_the_same_after_pickling(make, config, x, pretrained, frozen, tmp_path):
-    source = {"pretrained": saved(tmp_path, config)} if pretrained else {"config": config}
-    same_after_pickling(make(**source, frozen=frozen, hidden=(4,), members=2), x)
-
-
-def test_an_efficientnet_is_the_same_after_pickling():
-    network = EfficientNet(pretrained=False, hidden=(4,)).eval()
-    network.reset(generators([0]))
-    assert torch.equal(pickle.loads(pickle.dumps(network))(IMAGES), network(IMAGES))
-
-
-def same_after_pickling(backbone, x):
-    model = CountModel(backbone, make_head("double_poisson"), members=2).eval()
-    model.reset((0, 1))
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    before = model.raw(x)
-    for again in (pickle.loads(pickle.dumps(model)), torch.load(file, weights_only=False), copy.deepcopy(model)):
-        assert torch.equal(again.raw(x), before)
-    again.reset((2, 3))
-    assert not torch.equal(again.raw(x), before)
-    again.reset((0, 1))
-    assert torch.equal(again.raw(x), before), "weights are drawn as before"
 
 
 def test_a_copy_of_a_pretrained_network_keeps_no_second_one_to_copy_from(tmp_path):

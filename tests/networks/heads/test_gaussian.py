@@ -1,14 +1,18 @@
-"""The Gaussian head against scipy and Seitzer's derivatives."""
+"""The Gaussian heads against scipy, Seitzer's derivatives and the identities of an exponential family."""
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from ddpn.networks.heads import GaussianHead
+from ddpn.networks.heads import FaithfulGaussianHead, GaussianHead, NaturalGaussianHead
 
 MEAN, LOG_VARIANCE, Y = (torch.tensor(x) for x in np.meshgrid([-3.0, 0.0, 40.0], [-2.0, 0.0, 3.0], [0.0, 5.0, 44.0]))
 RAW = torch.stack([MEAN, LOG_VARIANCE], dim=-1)
+FAITHFUL = torch.tensor([[0.0, -3.0], [4.0, 0.0], [9.0, 2.0]], dtype=torch.float64)
+COUNTS = torch.tensor([2, 4, 1])
+#: The same numbers as natural parameters.
+ETA1, LOG_PRECISION, NATURAL, PRECISION = MEAN, LOG_VARIANCE, RAW, LOG_VARIANCE.exp()
 
 
 def test_loss_is_scipys():
@@ -44,3 +48,40 @@ def test_start_is_mean_and_variance():
 
 def test_start_has_a_floor_under_the_variance():
     assert GaussianHead().start(torch.tensor([3, 3, 3])).tolist() == [3.0, -14.0]
+
+
+def test_the_mean_gets_squared_error_and_the_variance_its_likelihood(slopes):
+    slope = slopes(FaithfulGaussianHead(), FAITHFUL, COUNTS)
+    torch.testing.assert_close(slope[:, 0], FAITHFUL[:, 0] - COUNTS, rtol=1e-14, atol=0)
+    torch.testing.assert_close(slope[:, 1], slopes(GaussianHead(), FAITHFUL, COUNTS)[:, 1], rtol=1e-14, atol=0)
+    squared = ((COUNTS - FAITHFUL[:, 0]) ** 2 / FAITHFUL[:, 1].exp()).double()
+    torch.testing.assert_close(slope[:, 1], 0.5 * (1 - squared), rtol=1e-12, atol=1e-12)
+
+
+def test_the_mean_does_not_feel_the_variance(slopes):
+    wide = FAITHFUL + torch.tensor([0.0, 5.0])
+    head = FaithfulGaussianHead()
+    assert torch.equal(slopes(head, FAITHFUL, COUNTS)[:, 0], slopes(head, wide, COUNTS)[:, 0])
+
+
+def test_exposure_makes_the_error_one_of_rates(slopes):
+    exposure = torch.tensor([0.5, 2.0, 4.0], dtype=torch.float64)
+    slope = slopes(FaithfulGaussianHead(), FAITHFUL, COUNTS, exposure)
+    torch.testing.assert_close(slope[:, 0], FAITHFUL[:, 0] - COUNTS / exposure, rtol=1e-14, atol=0)
+    torch.testing.assert_close(
+        slope[:, 1], slopes(GaussianHead(), FAITHFUL, COUNTS, exposure)[:, 1], rtol=1e-14, atol=0
+    )
+
+
+def test_loss_in_natural_parameters_is_scipys():
+    expected = -stats.norm.logpdf(Y, ETA1 / PRECISION, PRECISION**-0.5)
+    np.testing.assert_allclose(NaturalGaussianHead().loss(NATURAL, Y), expected, rtol=1e-12)
+
+
+def test_gradients_are_expected_minus_seen_statistics(slopes):
+    """By eta1: E[Y] - y; by eta2 = -precision / 2: E[Y^2] - y^2."""
+    slope = slopes(NaturalGaussianHead(), NATURAL, Y)
+    mean = ETA1 / PRECISION
+    torch.testing.assert_close(slope[..., 0], mean - Y, rtol=1e-12, atol=1e-10)
+    by_eta2 = mean**2 + 1 / PRECISION - Y**2
+    torch.testing.assert_close(slope[..., 1] / (-PRECISION / 2), by_eta2, rtol=1e-9, atol=1e-9)

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from ddpn import DDPNRegressor
-from ddpn.networks.heads import HEADS, make_head
-from ddpn.networks.heads.poisson import PoissonHead
+from ddpn.networks.heads import HEADS, PoissonHead, make_head
 from ddpn.runtime.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.training.flat_weights import FlatWeights
+from ddpn.networks.training.weights import FlatWeights
 from ddpn.runtime.errors import ConfigError
 
 

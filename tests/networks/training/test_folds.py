@@ -7,7 +7,7 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import OwnRows, Sample, TrainingConfig, fit
-from ddpn.networks.training.folds import OwnBatches
+from ddpn.networks.training.batches import MemoryBatches
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 
@@ -40,7 +40,7 @@ FOLD = torch.arange(ROWS) % 3 // 2
 
 def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time():
     own = folded(rows(), FOLD)
-    batches = OwnBatches(own, own.train, 8)
+    batches = MemoryBatches(own, 8, positions=own.train)
     assert batches.steps == 14 // 8
     streams = [torch.Generator().manual_seed(m) for m in range(MEMBERS)]
     seen = torch.cat([index for _ in range(60) for index in batches.indices(streams)], dim=1)
@@ -48,9 +48,18 @@ def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time():
         assert set(seen[member].tolist()) == set(own.train[member].tolist())
 
 
+def test_own_rows_that_fill_several_batches_are_shuffled():
+    """Their number is a multiple of that of a batch: every row is used in every epoch."""
+    own = OwnRows(rows(), [torch.arange(16), torch.arange(16, 32)], [torch.arange(40, 43)] * 2)
+    batches, streams = MemoryBatches(own, 8, positions=own.train), [torch.Generator().manual_seed(m) for m in range(2)]
+    first, second = (torch.cat(list(batches.indices(streams)), dim=1) for _ in range(2))
+    assert sorted(first[1].tolist()) == list(range(16, 32))
+    assert not torch.equal(first, second)
+
+
 def test_members_with_fewer_rows_repeat_them_in_validation():
     own = folded(rows(), FOLD)
-    (part,) = OwnBatches(own, own.validation, 8).in_order()
+    (part,) = MemoryBatches(own, 8, positions=own.validation).in_order()
     assert part.y.shape == (29, MEMBERS)
     for member in range(MEMBERS):
         assert set(part.y[:, member].tolist()) == set(own.sample.y[own.validation[member]].tolist())

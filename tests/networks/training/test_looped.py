@@ -8,7 +8,7 @@ from ddpn.networks.backbones import Members
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit
-from ddpn.networks.training.flat_weights import FlatWeights
+from ddpn.networks.training.weights import FlatWeights
 from ddpn.runtime.errors import ConfigError
 
 

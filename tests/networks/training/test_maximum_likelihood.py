@@ -4,7 +4,6 @@ import torch
 from scipy.optimize import approx_fprime, minimize
 
 from ddpn.networks.heads import make_head
-from ddpn.networks.training import maximum_likelihood
 from ddpn.networks.training.maximum_likelihood import LinearObjective, inverse_information, maximize
 from ddpn.sample import Sample
 
@@ -67,16 +66,6 @@ def test_least_squares_of_large_counts_does_not_end_early():
     expected = np.linalg.lstsq(root * design, root[:, 0] * y, rcond=None)[0]
     assert found.converged
     np.testing.assert_allclose(found.theta[:3], expected, rtol=1e-8)
-
-
-def test_a_trust_region_takes_over_where_newton_stalls(monkeypatch):
-    objective = objective_of("double_poisson")
-    expected = maximize(objective, objective.start())
-    monkeypatch.setattr(maximum_likelihood, "_NEWTON", 1)
-    found = maximize(objective, objective.start())
-    assert found.converged
-    assert found.n_iter > 1
-    np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-5, atol=1e-6)
 
 
 def test_a_curved_valley_is_followed_to_its_end():

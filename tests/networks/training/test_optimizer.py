@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from ddpn.networks.training import TrainingConfig
-from ddpn.networks.training.flat_weights import FlatWeights
 from ddpn.networks.training.optimizer import Optimizer
+from ddpn.networks.training.weights import FlatWeights
 
 FINE = torch.zeros(2)
 

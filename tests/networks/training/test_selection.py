@@ -7,7 +7,7 @@ import torch
 
 from ddpn.distributions import DoublePoisson
 from ddpn.networks.heads import make_head
-from ddpn.networks.training import Runtime, Sample, TrainingConfig, evaluation
+from ddpn.networks.training import Runtime, Sample, TrainingConfig, loop
 from ddpn.networks.training.loop import Training
 
 SEEDS = (1, 2, 3)
@@ -98,8 +98,8 @@ def test_scores_are_those_of_the_distribution_whatever_the_objective(train, rows
 def test_validation_in_many_parts_is_validation_in_one(train, rows, monkeypatch):
     data, validation = rows(32, exposure=True), rows(50, seed=2, weight=True, exposure=True)
     whole = train(data, validation, epochs=1)[1].best_score
-    sizes, score = [], evaluation._scores
-    monkeypatch.setattr(evaluation, "_scores", lambda *given: sizes.append(len(given[1])) or score(*given))
+    sizes, score = [], loop._scores
+    monkeypatch.setattr(loop, "_scores", lambda *given: sizes.append(len(given[1])) or score(*given))
     monkeypatch.setattr("ddpn.networks.training.batches._IN_ORDER", 7)
     assert train(data, validation, epochs=1)[1].best_score == pytest.approx(whole, rel=1e-6)
     assert sizes == [7] * 7 + [1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ddpn.paper.datasets.beams import inventory, write_beams
-from ddpn.paper.datasets.splits import split
+from ddpn.paper.datasets.dataset import split
 from ddpn.paper.inputs.point_clouds import unpack
 from ddpn.runtime.errors import InputError
 
@@ -99,9 +99,9 @@ def test_invalid_classes(folder, tmp_path, classes):
 
 FAULTS = {
     "beams.csv": {
-        "beam,class\n0,can\n": "columns of .*beams.csv must be beam, class, count, got missing count",
-        "": "got missing beam, class, count",
-        "beam,class,count\n": "must have rows below its header, got none",
+        "beam,class\n0,can\n": "beams.csv must have the columns beam, class, count, got no count",
+        "": "beams.csv is an empty file",
+        "beam,class,count\n": "beams.csv is an empty table",
         "beam,class,count\n000001,can,-1\n": "count of .* must hold non-negative integers, got -1 at row 1",
         "beam,class,count\n000001,can,1.5\n": "count of .* must hold non-negative integers, got 1.5 at row 1",
         "beam,class,count\n000001,can,many\n": "Column count of .* must hold finite numbers, got 'many' at row 1",

@@ -131,13 +131,10 @@ def test_an_image_is_found_among_other_files_of_its_name(tmp_path):
 
 def test_columns_of_a_csv(tmp_path):
     path = tmp_path / "mine.csv"
-    path.write_text("image_id,note,person_count,note\na,dark,2,\n")
+    path.write_text("image_id,note,person_count\na,dark,2\n")
     assert coco_people(annotations=path, images=empty_files(tmp_path / "all", ["a.jpg"])).y.tolist() == [2]
     path.write_text("file,people\na,2\n")
-    with pytest.raises(InputError, match=r"must be image_id, person_count, got missing image_id, person_count"):
-        coco_people(annotations=path, images=tmp_path / "all")
-    path.write_bytes("image_id,person_count\ncafé,2\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"mine\.csv must be a CSV file in UTF-8, got"):
+    with pytest.raises(InputError, match=r"columns image_id, person_count, got no image_id, person_count"):
         coco_people(annotations=path, images=tmp_path / "all")
     path.write_text("image_id,person_count\na,1e30\n")
     with pytest.raises(InputError, match=r"person_count must be at most 2\^53, got 1e\+30 at row 1"):

@@ -3,8 +3,7 @@ import polars as pl
 import pytest
 import torch
 
-from ddpn.paper.datasets.dataset import Dataset, as_counts, fingerprint
-from ddpn.paper.datasets.splits import split
+from ddpn.paper.datasets.dataset import Dataset, as_counts, read_columns, split
 from ddpn.runtime.errors import InputError
 
 
@@ -42,17 +41,6 @@ def test_encodings_use_the_training_rows():
     np.testing.assert_array_equal(data.features()["x"], np.arange(20))
 
 
-def test_a_split_is_saved_and_loaded(tmp_path):
-    data = dataset()
-    other = Dataset("made_up", data.X, data.y, split(20, seed=5), "none", "nobody")
-    other.save_split(tmp_path / "split.npz")
-    again = data.with_split(tmp_path / "split.npz")
-    np.testing.assert_array_equal(again.split.train, split(20, seed=5).train)
-    assert again.fingerprint == data.fingerprint
-    with pytest.raises(InputError, match="must belong to this data"):
-        dataset(shift=1e-9).with_split(tmp_path / "split.npz")
-
-
 def test_invalid_arguments():
     with pytest.raises(InputError, match="must have the same number of rows, got 3, 4 and 5"):
         Dataset("bad", pl.DataFrame({"x": np.ones(3)}), np.ones(4, dtype=int), split(5), "none", "nobody")
@@ -85,18 +73,67 @@ def test_invalid_counts(bad, words):
         as_counts(np.array([2.0**53, 0.0, bad]), "visits")
 
 
-def test_the_fingerprint_changes_with_names_kinds_and_values():
-    a, b, y = np.array([1.0, 2.0, 4.0]), np.array([0.5, -1.0, 3.0]), np.array([1, 2, 3])
-    text = {"c": np.array(["x", "y", "z"], dtype=object)}
-    tables = [
-        ({"a": a, "b": b} | text, y),
-        ({"a": a, "b": b} | text, np.array([1, 2, 4])),
-        ({"a": a, "B": b} | text, y),
-        ({"a": b, "b": a} | text, y),
-        ({"a": np.nextafter(a, 9), "b": b} | text, y),
-        ({"a": a, "b": b, "c": np.array(["x", "y", "zz"], dtype=object)}, y),
-        ({"a": a, "b": b}, y),
-    ]
-    prints = [fingerprint(columns, counts) for columns, counts in tables]
-    assert len(set(prints)) == len(tables)
-    assert fingerprint({"a": a, "b": b} | text, y.astype(float)) == prints[0]
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 99, 101, 1000, 17379, 20000, 100_000])
+def test_the_published_recipe(n):
+    order = np.random.default_rng(1998).permutation(n)
+    train, validation, test = split(n)
+    np.testing.assert_array_equal(train, order[: int(0.8 * n)])
+    np.testing.assert_array_equal(validation, order[int(0.8 * n) : int(0.9 * n)])
+    np.testing.assert_array_equal(test, order[int(0.9 * n) :])
+
+
+def test_every_row_is_in_one_part():
+    parts = split(57, seed=3, shares=(0.5, 0.2, 0.3))
+    assert sorted(np.concatenate(list(parts))) == list(range(57))
+    assert [len(part) for part in parts] == [28, 11, 18]
+    assert parts.n == 57
+
+
+def test_the_seed_determines_the_split():
+    assert not np.array_equal(split(50, seed=1).train, split(50, seed=2).train)
+    np.testing.assert_array_equal(split(50, seed=1).train, split(50, seed=1).train)
+
+
+def test_empty_parts():
+    parts = split(5, shares=(1.0, 0.0, 0.0))
+    assert [len(part) for part in parts] == [5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shares": (0.8, 0.1)}, r"shares must be .* sum to 1, got \(0\.8, 0\.1\)"),
+        ({"shares": (0.8, 0.1, 0.2)}, "shares must be"),
+        ({"shares": (1.2, -0.1, -0.1)}, "shares must be"),
+        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
+        ({"n": 0}, "n must be an integer of at least 1, got 0"),
+    ],
+)
+def test_invalid_splits(options, words):
+    with pytest.raises(InputError, match=words):
+        split(**{"n": 10} | options)
+
+
+def test_columns_are_in_the_order_of_the_file_and_others_are_left_out(tmp_path):
+    path = tmp_path / "file.csv"
+    path.write_text('\ufeffid,who,n\r\n7,"a, b",1.5\r\n8,c, -2e3\r\n', encoding="utf-8")
+    table = read_columns(path, numbers=["n"], texts=["who"])
+    assert table.columns == ["who", "n"]
+    assert table.rows() == [("a, b", 1.5), ("c", -2000.0)]
+
+
+INVALID = {
+    "missing column": ("a,t\n1,x\n", r"file\.csv must have the columns a, b, t, got no b"),
+    "word": ("a,b,t\n1,2,x\n1,z,x\n", "Column b of .* must hold finite numbers, got 'z' at row 2"),
+    "infinity": ("a,b,t\n1,inf,x\n", "Column b of .* must hold finite numbers, got 'inf' at row 1"),
+    "missing number": ("a,b,t\n1,2,x\n1,,y\n", "Column b of .* must hold finite numbers, got none at row 2"),
+    "missing text": ("a,b,t\n1,2,x\n2,3,\n", "Column t of .* must hold text, got none at row 2"),
+    "empty file": ("", "is an empty file"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), INVALID.values(), ids=INVALID.keys())
+def test_invalid_files(tmp_path, content, words):
+    (tmp_path / "file.csv").write_text(content)
+    with pytest.raises(InputError, match=words):
+        read_columns(tmp_path / "file.csv", numbers=["a", "b"], texts=["t"])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ddpn.paper.datasets import inventory
+from ddpn.paper.datasets.dataset import split
 from ddpn.paper.datasets.depth_camera import Camera
 from ddpn.paper.datasets.shelves import (
     CLEARANCE,
@@ -19,7 +20,6 @@ from ddpn.paper.datasets.shelves import (
     simulate_shelves,
     write_shelves,
 )
-from ddpn.paper.datasets.splits import split
 from ddpn.paper.inputs.point_clouds import unpack
 from ddpn.runtime.errors import ConfigError, InputError
 

@@ -9,10 +9,8 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from ddpn.paper.datasets import sources
 from ddpn.paper.datasets.sources import Source, data_folder, fetch
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.progress import ProgressBar
 
 BODY = np.random.default_rng(0).bytes(300_000)
 
@@ -58,47 +56,16 @@ def test_a_download_that_fails_is_tried_again(source, server, tmp_path, script):
     assert names(tmp_path) == ["file.csv"]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_download_that_breaks_off_is_resumed_by_the_next_call(source, server, tmp_path, monkeypatch, packed):
-    monkeypatch.setattr(sources, "_CHUNK", 10_000)  # only whole chunks are kept
-    if packed:
-        source, server.body = zipped(source)
-    server.script = [100_000, 50_000, 0]
-    with pytest.raises(InputError, match="no connection"):
-        fetch(source, tmp_path)
-    (part,) = (path for path in (tmp_path / "set").iterdir() if path.suffix == ".part")
-    assert part.read_bytes() == server.body[:150_000]
-    assert fetch(source, tmp_path).read_bytes() == BODY
-    assert server.asked == [None, "bytes=100000-", "bytes=150000-", "bytes=150000-"]
-    assert names(tmp_path) == ["file.csv"]
-
-
-def test_a_download_starts_again_if_the_server_sends_the_whole_file(source, server, tmp_path):
-    server.script, server.ranges = [2 * sources._CHUNK], False
-    assert fetch(source, tmp_path).read_bytes() == BODY
-    assert server.asked == [None, f"bytes={2 * sources._CHUNK}-"]
-
-
-@pytest.mark.parametrize("old", [BODY[:1000][::-1], BODY, BODY * 2], ids=["another file", "complete", "too long"])
-def test_a_part_that_does_not_fit_is_replaced(source, server, tmp_path, old):
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "file.csv.part").write_bytes(old)
-    assert fetch(source, tmp_path).read_bytes() == BODY
-    assert server.asked == [f"bytes={len(old)}-", None]
-    assert names(tmp_path) == ["file.csv"]
-
-
 @pytest.mark.parametrize(
-    ("script", "words", "left"),
-    [(["status 404"] * 9, "status 404 Not Found", []), ([70_000] * 9, "no connection", ["file.csv.part"])],
+    ("script", "words"), [(["status 404"] * 9, "status 404 Not Found"), ([70_000] * 9, "no connection")]
 )
-def test_a_download_that_keeps_failing_describes_what_to_do(source, server, tmp_path, script, words, left):
+def test_a_download_that_keeps_failing_describes_what_to_do(source, server, tmp_path, script, words):
     server.script = script
     with pytest.raises(InputError, match=f"^Cannot download {source.url}: {words}") as error:
         fetch(source, tmp_path)
     for needed in (str(source.size), source.sha256, str(tmp_path / "set"), "DDPN_DATA"):
         assert needed in str(error.value)
-    assert names(tmp_path) == left
+    assert names(tmp_path) == []
     assert server.requests == 3
 
 
@@ -168,15 +135,6 @@ def test_without_pooch(source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(ConfigError, match=r"^ddpn\[data\] is not installed: pip install 'ddpn\[data\]'$"):
         fetch(source, tmp_path)
-
-
-def test_progress_ends_at_the_size_of_the_file(source, tmp_path, monkeypatch):
-    steps = []
-    monkeypatch.setattr(ProgressBar, "advance", lambda self, steps_done, text="": steps.append(steps_done))
-    monkeypatch.setattr(sources, "_CHUNK", 70_000)
-    fetch(source, tmp_path, progress=False)
-    assert len(steps) >= 5
-    assert sum(steps) == len(BODY)
 
 
 def test_the_folder_of_the_environment(source, tmp_path, monkeypatch):

@@ -1,13 +1,16 @@
-"""The catalogue: every file parses, and mistakes in a file are reported."""
+"""The catalogue: every file can be run as it is, and options of the command line change it."""
 
 import copy
 
 import pytest
 
+from ddpn.networks.backbones import BACKBONES
 from ddpn.networks.heads import HEADS, Head
-from ddpn.paper.experiments import catalogue
+from ddpn.paper.datasets import DATASETS, SIMULATIONS
 from ddpn.paper.experiments.catalogue import experiment, methods, names, parse, reference, select
 from ddpn.paper.experiments.experiment import Training
+from ddpn.paper.experiments.figures import FIGURES
+from ddpn.paper.experiments.rows import LOADERS
 from ddpn.runtime.errors import ConfigError
 
 CONTENT = {
@@ -29,13 +32,38 @@ def trained(**changes):
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_file_parses_and_its_heads_can_be_built(name):
+def test_every_file_can_be_run(name):
     found = experiment(name)
-    assert found.title
     assert found.minutes > 0
+    assert set(found.figures) <= FIGURES.keys()
     assert all(isinstance(run.head, Head) for run in found.runs())
     folders = [run.name for run in found.runs()]
     assert len(set(folders)) == len(folders)
+    assert all((run.training.epochs is None) != (run.training.steps is None) for run in found.runs())
+    assert not (found.grid and any(method.exact for method in found.methods)), "a GLM has nothing to vary"
+    if found.reference is not None:
+        assert {method for _, method, _ in reference(**found.reference)} <= methods().keys()
+    if not found.methods:
+        return
+    assert (found.data is None) != (found.simulation is None)
+    if found.simulation is not None:
+        assert found.simulation["name"] in SIMULATIONS
+    else:
+        assert found.data["name"] in {*DATASETS, *LOADERS}
+        assert (found.backbone is not None) == (found.data["name"] in LOADERS)
+    if found.backbone is not None:
+        assert found.backbone["name"] in BACKBONES
+
+
+@pytest.mark.parametrize("settings", [{"members": 0}, {"seed": -1}, {"seed": 10**22}], ids=str)
+def test_settings_of_the_command_line_are_checked(settings):
+    with pytest.raises(ConfigError, match=f"{next(iter(settings))} must be an integer"):
+        select(["wave"], **settings)
+
+
+def test_an_unknown_name_is_reported_with_a_similar_one():
+    with pytest.raises(ConfigError, match="'wave'"):
+        select(["waves"])
 
 
 def test_methods_use_every_head_of_the_paper():
@@ -55,110 +83,6 @@ def test_the_ten_methods_and_three_glms_of_the_paper_are_run_on_length_of_stay()
     # 15 epochs of 80,000 rows in batches of 128; the 16,000 rows of the sample are seen 75 times.
     assert found.training.epochs_for(80_000) == 15
     assert found.training.epochs_for(16_000) == 75
-
-
-DATA = {
-    "shelves": {"name": "shelves", "beams": 9, "points": 4},
-    "reviews": {"name": "reviews", "text": ["text"], "max_length": 9},
-    "table": {"name": "bike_sharing", "features": "raw"},
-}
-ANALYTIC = {"title": "t", "paper": "p", "minutes": 1, "analytic": True, "figures": ["epsilon"]}
-
-
-def of(data, backbone=None, **more):
-    content = changed("simulation", data=DATA[data], **more)
-    return content | ({} if backbone is None else {"backbone": {"name": backbone}})
-
-
-INVALID = {
-    "unknown key": (changed(metods=[]), "Unknown key 'metods' in test.toml.* 'methods'"),
-    "dry steps": (changed(dry_steps=3), "Unknown key 'dry_steps'"),
-    "name": (changed(name="x"), "Unknown key 'name'"),
-    "unknown method": (changed(methods=["dpn"]), "methods of test.toml must be one of .*'dpn'.* 'ddpn'"),
-    "method twice": (changed(methods=["ddpn", "ddpn"]), "methods of test.toml must be unique, got 'ddpn'"),
-    "training key": (trained(rate=1), r"Unknown key 'rate' in \[training\] of test.toml"),
-    "simulation key": (changed(simulation={"nam": "wave"}), "Unknown key 'nam' in simulation"),
-    "both sources": (changed(data=DATA["table"]), "either data or simulation"),
-    "no source": (changed("simulation"), "either data or simulation"),
-    "data key": (changed("simulation", data={"name": "bike_sharing"}), "Missing key 'features' in data"),
-    "epochs and steps": (trained(steps=5), "either epochs or steps"),
-    "grid value twice": (changed(grid={"epochs": [1, 1]}), r"epochs in \[grid\] of test.toml must be unique, got 1"),
-    "grid value": (changed(grid={"members": [0]}), "members must be an integer of at least 1, got 0"),
-    "grid of a glm": (changed(methods=["poisson_glm"], grid={"epochs": [1]}), "no .grid. with poisson_glm"),
-    "grid of one value": (changed(grid={"seed": 3}), r"seed in \[grid\] .* must be a list .*, got 3"),
-    "steps beside epochs": (changed(grid={"steps": [3]}), "either epochs or steps"),
-    "members": (trained(members=0), "members must be an integer of at least 1, got 0"),
-    "negative seed": (trained(seed=-1), "seed must be an integer from 0 to 2147483647, got -1"),
-    "large seed": (trained(seed=10**22), "seed must be an integer from 0 to 2147483647, got 1000"),
-    "hidden": (trained(hidden=[8, 0]), "width in hidden must be an integer of at least 1, got 0"),
-    "no hidden layer": (trained(hidden=[]), "width in hidden must be"),
-    "workers": (trained(workers=-1), "workers must be an integer of at least 0, got -1"),
-    "flag": (changed(in_all="no"), "in_all of test.toml must be true or false, got 'no'"),
-    "a word for a table": (changed(backbone="vit"), "backbone of test.toml must be a table, got 'vit'"),
-    "backbone of a table": (of("table", "vit"), "no .backbone. for a table"),
-    "no backbone": (of("shelves"), "backbone of test.toml must be 'countnet3d', got None"),
-    "wrong backbone": (of("shelves", "vit"), "backbone of test.toml must be 'countnet3d', got 'vit'"),
-    "no tokenizer": (of("reviews", "text"), "Missing key 'pretrained' in .backbone."),
-    "ood rows": (
-        of("shelves", "countnet3d", ood="bible"),
-        "data of test.toml with ood must be 'reviews', got 'shelves'",
-    ),
-    "unknown ood rows": (of("shelves", "countnet3d", ood="koran"), "ood of test.toml must be 'bible', got 'koran'"),
-    "table": (changed(reference={"table": "accuracy", "dataset": "reviews"}), "table of the paper must .*'accuracy'"),
-    "its data set": (
-        changed(reference={"table": "accuracy_calibration", "dataset": "review"}),
-        "dataset of the table accuracy_calibration must .*'review'.* 'reviews'",
-    ),
-    "reference": (changed(reference={"table": "x"}), "Missing key 'dataset' in reference"),
-    "view of another": ({"of": "reviews", "title": "t"}, "Missing key 'paper'"),
-    "analytic with methods": (ANALYTIC | {"methods": ["ddpn"]}, "Unknown key 'methods'"),
-    "analytic without figures": ({k: v for k, v in ANALYTIC.items() if k != "figures"}, "Missing key 'figures'"),
-    "analytic as a word": (ANALYTIC | {"analytic": "yes"}, "Missing key 'methods'"),
-    **{f"no {key}": (changed(key), f"Missing key '{key}'") for key in ("title", "paper", "methods", "minutes")},
-    "no training": (changed("training"), "Missing key 'training'"),
-    "no lr": (changed(training={"epochs": 3}), r"Missing key 'batch_size' in \[training\]"),
-}
-
-
-@pytest.mark.parametrize(("content", "message"), INVALID.values(), ids=INVALID.keys())
-def test_an_invalid_file_is_reported(content, message):
-    with pytest.raises(ConfigError, match=message):
-        parse("test", content)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (changed(grid={"initial_gama": [1.0]}), "initial_gama"),
-        (changed(methods=["poisson"], grid={"initial_gamma": [1.0]}), "options of poisson|poisson"),
-    ],
-    ids=["unknown", "of another head"],
-)
-def test_a_grid_of_unknown_options_is_reported_when_heads_are_built(content, message):
-    with pytest.raises(ConfigError, match=message):
-        parse("test", content).runs()[0].as_dict()
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"label": "x"}, r"Missing key 'head' in \[new\] of methods.toml"),
-        ({"label": "x", "head": "poisson", "opts": {}}, r"Unknown key 'opts' in \[new\] of methods.toml"),
-        ({"label": "x", "head": "double_poisson", "exact": True, "options": {"beta": 1.0}}, "new must have no options"),
-    ],
-)
-def test_an_invalid_method_is_reported(monkeypatch, row, message):
-    monkeypatch.setattr(catalogue, "read", lambda name: {"new": row})
-    with pytest.raises(ConfigError, match=message):
-        methods()
-
-
-def test_invalid_toml_is_reported_with_its_line(monkeypatch, tmp_path):
-    (tmp_path / "catalogue").mkdir()
-    (tmp_path / "catalogue" / "bad.toml").write_text("title = 'a'\ntitle = 'b'\n")
-    monkeypatch.setattr(catalogue, "files", lambda package: tmp_path)
-    with pytest.raises(ConfigError, match=r"bad.toml is not valid TOML: .*line 2"):
-        experiment("bad")
 
 
 def test_an_experiment_of_figures_has_no_runs():

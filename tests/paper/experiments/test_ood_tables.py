@@ -83,14 +83,6 @@ def test_all_are_written(experiment, out):
     assert {f"{name}.{ending}" for name in names for ending in ("md", "tex", "csv")} <= written
 
 
-def test_predictions_of_version_0_1_are_read(experiment, wrote, tmp_path):
-    lengths = {"size": torch.arange(TEST), "outside_size": torch.arange(OOD)}
-    wrote(ood=None, outside=raw(OOD, 1.0), **lengths)
-    (run,) = scored(finished_runs(experiment, tmp_path))
-    assert run.scores["variance"][1].median() > 2.0
-    assert [len(side) for side in run.lengths] == [TEST, OOD]
-
-
 def test_a_single_network_has_no_table_of_epistemic_variance(experiment, wrote, tmp_path):
     wrote(members=1)
     found = tables(experiment, tmp_path)

@@ -11,7 +11,6 @@ from rich.console import Console
 from ddpn.paper.experiments import reproduce as module
 from ddpn.paper.experiments.catalogue import experiment, select
 from ddpn.paper.experiments.reproduce import processes, reproduce
-from ddpn.paper.experiments.workers import _notes
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.files import lock
 
@@ -119,9 +118,9 @@ def test_the_state_of_every_run_is_shown(terminal, tmp_path):
     runs = experiment("wave").runs()[:4]
     states = dict.fromkeys([run.name for run in runs], "missing") | {runs[3].name: "done"}
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
-    with module._Status(tmp_path / "wave", states, console) as status, _notes(tmp_path / "wave" / runs[0].name) as note:
-        (tmp_path / "wave" / runs[0].name).mkdir(parents=True)
-        note("epoch 3 of 8, validation crps 0.4")
+    (tmp_path / "wave" / runs[0].name).mkdir(parents=True)
+    (tmp_path / "wave" / runs[0].name / "progress").write_text("epoch 3 of 8, validation crps 0.4")
+    with module._Status(tmp_path / "wave", states, console) as status:
         for run, state, detail in (
             (runs[0], "running", ""),
             (runs[1], "running", ""),

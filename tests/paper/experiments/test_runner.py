@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from ddpn.networks.training.loop import Training
-from ddpn.paper.experiments import inputs
+from ddpn.paper.experiments import rows
 from ddpn.paper.experiments.catalogue import parse
-from ddpn.paper.experiments.inputs import rows_of
 from ddpn.paper.experiments.results import folder_of, predictions_of, result_of, state_of
+from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runner import execute
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
@@ -32,7 +32,7 @@ TINY = parse("tiny", CONTENT)
 @pytest.fixture(scope="module")
 def parts():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inputs, "TEST_ROWS", 100)
+        patch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 100)
         return rows_of(TINY)
 
 
@@ -163,7 +163,7 @@ def test_progress_is_reported_after_every_epoch(parts, tmp_path):
 
 
 def test_test_rows_are_the_same_for_every_seed_and_no_training_rows(parts):
-    assert inputs.TEST_ROWS > 100
+    assert rows.TEST_ROWS > 100
     one, two = (rows_of(TINY.with_training(seed=seed)) for seed in (0, 1991))
     assert one.identity == two.identity
     assert not torch.isin(one.test.X, one.train.X).any()
@@ -177,7 +177,7 @@ def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):
         started.append(model.projection.bias.detach().clone())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ddpn.networks.training.ensemble.fit", fit)
+    monkeypatch.setattr("ddpn.paper.experiments.runner.fit", fit)
     with pytest.raises(KeyboardInterrupt):
         execute(found.runs()[0], parts, tmp_path, "cpu")
     assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])

@@ -12,10 +12,10 @@ import psutil
 import pytest
 import torch
 
-from ddpn.paper.experiments import inputs, workers
+from ddpn.paper.experiments import workers
 from ddpn.paper.experiments.catalogue import parse, select
-from ddpn.paper.experiments.inputs import rows_of
 from ddpn.paper.experiments.results import RESULT, folder_of, state_of
+from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runner import execute
 from ddpn.paper.experiments.workers import execute_all, noted
 from ddpn.runtime.cluster import RayCluster
@@ -94,7 +94,7 @@ def test_processes_do_what_this_one_does_survive_each_other_and_end_with_an_inte
 
 
 def test_runs_are_done_one_after_the_other_in_this_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(inputs, "TEST_ROWS", 100)
+    monkeypatch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 100)
     monkeypatch.setattr(workers, "_OFTEN", 0.0)
     experiment, reports, notes = parse("tiny", CONTENT), [], []
 
@@ -114,29 +114,21 @@ def test_runs_are_done_one_after_the_other_in_this_process(tmp_path, monkeypatch
     assert reports[1][2]["method"] == "poisson"
 
 
-@pytest.mark.parametrize("sees_the_folder", [True, False])
-def test_a_node_of_a_cluster_writes_to_the_folder_or_returns_the_files(tmp_path, monkeypatch, sees_the_folder):
-    monkeypatch.setattr(inputs, "TEST_ROWS", 100)
-    experiment, reports = parse("tiny", CONTENT), []
+def test_a_node_of_a_cluster_returns_the_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 100)
+    experiment, reports, seen = parse("tiny", CONTENT), [], []
     run, out = experiment.runs()[0], tmp_path / "out"
-    on_a_node, seen = workers._on_a_node, []
-
-    def on_another_machine(parts, run, out, *rest):
-        return on_a_node(parts, run, "/nothing/here", *rest)
 
     def follow(run, parts, folder, *rest):
         seen.append(folder)
         return execute(run, parts, folder, *rest)
 
     monkeypatch.setattr(workers, "execute", follow)
-    if not sees_the_folder:
-        monkeypatch.setattr(workers, "_on_a_node", on_another_machine)
     monkeypatch.setattr(workers, "run_jobs", lambda jobs, parts, cluster, on_start: jobs_here(jobs, parts, None))
     execute_all([run], rows_of(experiment), out, "cpu", RayCluster(), lambda *report: reports.append(report))
-    assert (seen == [folder_of(run, out)]) == sees_the_folder
+    assert not seen[0].exists(), "a temporary folder"
     assert state_of(folder_of(run, out), run) == "done"
     assert reports[-1][2]["method"] == "poisson"
-    assert sorted(path.name for path in (out / "tiny").iterdir()) == ["poisson"], "nothing else is left"
 
 
 @pytest.mark.parametrize(

@@ -1,54 +1,29 @@
-"""AutoAugment by the library that is installed; a stub stands in for the other one."""
+"""AutoAugment by kornia."""
 
-import importlib.util
 import sys
-from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
-from ddpn.paper.inputs import images
-from ddpn.paper.inputs.images import augmentation_library, auto_augment, make_auto_augment
+from ddpn.paper.inputs.images import auto_augment, make_auto_augment
 from ddpn.runtime.errors import ConfigError, InputError
 
 IMAGES = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256).to(torch.uint8)
 
 
-@pytest.mark.parametrize(("there", "chosen"), [(("torchvision", "kornia"), "torchvision"), (("kornia",), "kornia")])
-def test_torchvision_comes_first(monkeypatch, there, chosen):
-    monkeypatch.setattr(images, "find_spec", lambda name: SimpleNamespace() if name in there else None)
-    assert augmentation_library() == chosen
-
-
-def test_neither_is_there(monkeypatch):
-    monkeypatch.setattr(images, "find_spec", lambda name: None)
+def test_kornia_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kornia.augmentation.auto", None)
     with pytest.raises(ConfigError, match=r"ddpn\[images\] is not installed"):
-        augmentation_library()
+        make_auto_augment()
 
 
-def test_by_kornia():
+def test_changes_are_drawn_from_the_generator_of_torch():
     pytest.importorskip("kornia")
-    change = make_auto_augment("kornia")
+    change = make_auto_augment()
     torch.manual_seed(1)
     first = [change(IMAGES) for _ in range(8)]
     assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, IMAGES.shape)}
     assert len({p.numpy().tobytes() for p in first}) > 2
-    torch.manual_seed(1)
-    assert all(torch.equal(change(IMAGES), p) for p in first)
-
-
-def test_by_torchvision(monkeypatch):
-    if importlib.util.find_spec("torchvision") is None:
-        v2 = ModuleType("torchvision.transforms.v2")
-        v2.AutoAugmentPolicy = SimpleNamespace(IMAGENET="imagenet")
-        v2.AutoAugment = lambda policy: lambda x: x.flip(torch.randint(2, ()).item()) if policy == "imagenet" else None
-        for name in ("torchvision", "torchvision.transforms"):
-            monkeypatch.setitem(sys.modules, name, ModuleType(name))
-        monkeypatch.setitem(sys.modules, v2.__name__, v2)
-    change = make_auto_augment("torchvision")
-    torch.manual_seed(1)
-    first = [change(IMAGES) for _ in range(8)]
-    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, IMAGES.shape)}
     torch.manual_seed(1)
     assert all(torch.equal(change(IMAGES), p) for p in first)
 

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.tables.encoding import FeatureEncoder, splits
+from ddpn.tables.encoding import FeatureEncoder, steps
 
 MODES = ["standard", "piecewise", "steps"]
 RNG = np.random.default_rng(5)
@@ -39,7 +39,7 @@ FRAME = pd.DataFrame(ROWS)
 
 @pytest.mark.parametrize("numeric", MODES)
 def test_every_sort_of_table_gives_the_same_matrix(numeric, monkeypatch):
-    monkeypatch.setattr(splits, "_ROUNDS", 5)
+    monkeypatch.setattr(steps, "_ROUNDS", 5)
     tables = {
         "pandas": FRAME,
         "pandas category": FRAME.astype({"ward": "category", "hour": "Int64"}),
@@ -210,7 +210,7 @@ def test_the_output_is_always_finite(numeric, data):
     later = data.draw(hnp.arrays(np.float64, (4, columns), elements=CELLS))
     y = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(0, 1000)))
     weights = data.draw(hnp.arrays(np.float64, rows, elements=st.sampled_from([1.0, 1e-300, 1e9])))
-    with mock.patch.object(splits, "_ROUNDS", 5):
+    with mock.patch.object(steps, "_ROUNDS", 5):
         encoder = FeatureEncoder(numeric=numeric, bins=4).fit(X, y, sample_weight=weights)
     assert np.isfinite(encoder.transform(X)).all()
     assert np.isfinite(encoder.transform(later)).all()
@@ -246,7 +246,7 @@ class RidgeOfFeatures(RegressorMixin, BaseEstimator):
     "estimator", [*(FeatureEncoder(numeric=numeric) for numeric in MODES), RidgeOfFeatures("piecewise")], ids=repr
 )
 def test_scikit_learns_own_checks(estimator, monkeypatch):
-    monkeypatch.setattr(splits, "_ROUNDS", 5)
+    monkeypatch.setattr(steps, "_ROUNDS", 5)
     results = check_estimator(estimator, on_skip=None, on_fail=None)
     assert len(results) > 40
     assert [(r["check_name"], str(r["exception"])) for r in results if r["status"] == "failed"] == []

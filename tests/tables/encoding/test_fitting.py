@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn.tables.encoding.categorical import fit_category
-from ddpn.tables.encoding.fitting import _tree_codes, add_bins, add_steps, fit_columns
+from ddpn.tables.encoding.encoder import _tree_codes, add_bins, add_steps, fit_columns
 from ddpn.tables.encoding.numeric import fit_number
 from ddpn.tables.encoding.table import Column
 

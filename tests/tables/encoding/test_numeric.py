@@ -11,13 +11,13 @@ from ddpn.tables.encoding.numeric import (
     NumericColumn,
     bin_edges,
     bounded,
+    distinct,
     every_step,
     fit_flag,
     fit_number,
     integer_codes,
 )
 from ddpn.tables.encoding.table import Column
-from ddpn.tables.encoding.weighted import distinct
 
 
 def of(*values: float):

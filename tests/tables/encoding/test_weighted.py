@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddpn.tables.encoding.weighted import center_and_scale, distinct, midpoints, quantiles
+from ddpn.tables.encoding.numeric import center_and_scale, distinct, midpoints, quantiles
 
 LEVELS = np.array([0.0, 0.01, 0.25, 0.5, 0.8, 0.999, 1.0])
 

@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.metrics import crps
-from ddpn.runtime.errors import ConfigError
 from ddpn.workflow.large_tables import open_table, prepare_stream
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
@@ -40,7 +40,7 @@ def fits(folder, tmp_path_factory):
     (out / "quick.toml").write_text(QUICK)
     quick = ["--target", "y", "--config", out / "quick.toml"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ddpn.tables.streaming.first_pass.SAMPLE_ROWS", 6000)
+        patch.setattr("ddpn.tables.streaming.SAMPLE_ROWS", 6000)
         streamed = ddpn("fit", folder / "*.parquet", *quick, "--stream", "-o", out / "stream")
     assert streamed.exit_code == 0, streamed.output
     memory = ddpn("fit", *sorted(folder.iterdir()), *quick, "-o", out / "memory")
@@ -81,8 +81,7 @@ def test_scores_equal_those_in_memory_within_noise(fits):
 
 def test_held_out_rows_are_never_streamed(folder):
     plan = Plan(target="y", drop=("row",), model=MODEL)
-    parts = open_table([str(folder)], plan, stream=True).parts
-    prepared = prepare_stream(parts, plan)
+    prepared = prepare_stream(open_table([str(folder)], plan, stream=True).table, plan)
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     streamed, held_out = prepared.stream.sample(chunk), prepared.stream.held_out
     known = np.concatenate([prepared.validation.X["x"].to_numpy(), prepared.test.X["x"].to_numpy()])
@@ -96,7 +95,7 @@ def test_only_training_rows_of_the_split_are_streamed(table, tmp_path, write_par
     words = np.where(np.arange(9000) % 5 == 0, "test", "train")
     write_parts(table.with_columns(part=pl.Series(words)), tmp_path)
     plan = Plan(target="y", model=MODEL, **({"time": "row"} if how == "time" else {"split_column": "part"}))
-    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).parts, plan)
+    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).table, plan)
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     if how == "time":
         assert chunk["row"].max() < 6300
@@ -123,20 +122,33 @@ def test_a_cluster_cannot_stream(folder, tmp_path):
 def test_a_table_that_does_not_fit_is_streamed_by_itself(folder, monkeypatch):
     plan = Plan(target="y")
     assert open_table([str(folder)], plan).frame.height == 9000
-    monkeypatch.setattr("ddpn.tables.streaming.memory.free_memory", lambda: 1000)
+    monkeypatch.setattr("ddpn.tables.streaming.free_memory", lambda: 1000)
     found = open_table([str(folder)], plan)
     assert found.frame is None
     assert "more than half of the free memory" in found.note
     assert open_table([str(folder)], plan, stream=False).frame.height == 9000
 
 
-def test_few_rows_are_fitted_in_memory_and_text_files_cannot_be_streamed(table, tmp_path, write_parts):
+def test_few_rows_are_fitted_in_memory(table, tmp_path, write_parts):
     write_parts(table[:2000], tmp_path)
     found = open_table([str(tmp_path)], Plan(target="y"), stream=True)
     assert found.frame.height == 2000
     assert "because they are few" in found.note
-    with pytest.raises(ConfigError, match="Only Parquet files can be streamed"):
-        open_table(["a.csv"], Plan(target="y"), stream=True)
+
+
+def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("ddpn.tables.table.SMALL", 0)
+    monkeypatch.setattr("ddpn.tables.table.ROWS", 1000)
+    table.write_csv(tmp_path / "a.csv")
+    plan = Plan(target="y", model=MODEL)
+    found, expected = (
+        prepare_stream(open_table([str(source)], plan, stream=True).table, plan)
+        for source in (tmp_path / "a.csv", folder)
+    )
+    assert_frame_equal(found.sample.X, expected.sample.X)
+    assert len(found.stream) == len(expected.stream)
+    chunks = [next(each.stream.chunks(len(each.stream), seed=0)).sort("x") for each in (found, expected)]
+    assert_frame_equal(*chunks)
 
 
 @pytest.mark.parametrize("group", ["person", "equal-inputs"])
@@ -145,9 +157,9 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
     inputs = table[person.tolist()].select("x", "z")
     frame = inputs.with_columns(person=pl.Series(person), y=table["y"])
     write_parts(frame, tmp_path)
-    monkeypatch.setattr("ddpn.tables.streaming.first_pass.SAMPLE_ROWS", 6000)
+    monkeypatch.setattr("ddpn.tables.streaming.SAMPLE_ROWS", 6000)
     plan = Plan(target="y", group=(group,), drop=("person",), model=MODEL)
-    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).parts, plan)
+    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).table, plan)
     held_out = {*prepared.validation.X["x"], *prepared.test.X["x"]}
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     assert not held_out & set(chunk["x"])

@@ -3,47 +3,39 @@
 from itertools import islice
 
 import numpy as np
-import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables.streaming import Parts, RowSample, find_parts, shuffled_chunks
+from ddpn.tables import streaming
+from ddpn.tables.streaming import sampled_rows, shuffled_chunks
+from ddpn.tables.table import Table
 
 
-def sampled(rows: int, size: int, seed: int, batch: int = 97) -> np.ndarray:
-    sample = RowSample(size, seed)
-    for first in range(0, rows, batch):
-        sample.add(pl.DataFrame({"x": np.arange(first, min(first + batch, rows))}), first)
-    frame, numbers = sample.result()
-    assert frame["x"].to_list() == numbers.tolist()
-    return numbers
-
-
-def test_every_row_is_equally_likely():
-    hits = np.zeros(500)
+def test_every_row_is_equally_likely(folder, monkeypatch):
+    monkeypatch.setattr(streaming, "SAMPLE_ROWS", 1000)
+    table, hits = Table([str(folder)]), np.zeros(9000)
     for seed in range(400):
-        hits[sampled(500, 50, seed)] += 1
-    # A binomial of 400 draws with probability 0.1 has a standard deviation of 6.
-    assert hits.sum() == 400 * 50
-    assert abs(hits.std() - 6.0) < 0.8
-    assert abs(hits[:250].mean() - 40.0) < 4 * 6 / np.sqrt(250)
+        numbers = sampled_rows(table, seed)
+        assert len(np.unique(numbers)) == 1000
+        hits[numbers] += 1
+    # A binomial of 400 draws with probability 1/9 has a standard deviation of 6.3.
+    assert abs(hits.std() - 6.3) < 0.3
+    assert abs(hits[:4500].mean() - 400 / 9) < 4 * 6.3 / np.sqrt(4500)
 
 
-def test_a_sample_does_not_depend_on_the_batches_and_keeps_all_rows_of_a_small_table():
-    assert np.array_equal(sampled(1000, 100, 3, batch=17), sampled(1000, 100, 3, batch=400))
-    assert not np.array_equal(sampled(1000, 100, 3), sampled(1000, 100, 4))
-    assert np.array_equal(sampled(80, 100, 0), np.arange(80))
+def test_a_small_table_is_sampled_whole(folder):
+    assert np.array_equal(sampled_rows(Table([str(folder)]), 0), np.arange(9000))
 
 
 def all_rows(frame, numbers):
     return np.ones(len(numbers), dtype=bool)
 
 
-def test_a_pass_has_every_row_once_in_an_order_that_the_seed_decides(folder, table):
-    parts = Parts(find_parts([str(folder)]))
-    order = [c["row"].to_numpy() for c in islice(shuffled_chunks(parts, ["row"], all_rows, 1000, seed=1), 18)]
-    again = [c["row"].to_numpy() for c in islice(shuffled_chunks(parts, ["row"], all_rows, 1000, seed=1), 18)]
-    other = next(shuffled_chunks(parts, ["row"], all_rows, 1000, seed=2))["row"].to_numpy()
+def test_a_pass_has_every_row_once_in_an_order_that_the_seed_decides(folder):
+    table = Table([str(folder)])
+    order = [c["row"].to_numpy() for c in islice(shuffled_chunks(table, ["row"], all_rows, 1000, seed=1), 18)]
+    again = [c["row"].to_numpy() for c in islice(shuffled_chunks(table, ["row"], all_rows, 1000, seed=1), 18)]
+    other = next(shuffled_chunks(table, ["row"], all_rows, 1000, seed=2))["row"].to_numpy()
     assert all(len(chunk) == 1000 for chunk in order)
     first, second = np.concatenate(order[:9]), np.concatenate(order[9:])
     assert np.array_equal(np.sort(first), np.arange(9000))
@@ -55,14 +47,14 @@ def test_a_pass_has_every_row_once_in_an_order_that_the_seed_decides(folder, tab
 
 
 def test_left_over_rows_begin_the_next_chunk_and_rows_that_are_not_kept_never_come(folder):
-    parts = Parts(find_parts([str(folder)]))
-    chunks = shuffled_chunks(parts, ["row"], lambda frame, numbers: numbers % 3 > 0, 4000, seed=0)
+    table = Table([str(folder)])
+    chunks = shuffled_chunks(table, ["row"], lambda frame, numbers: numbers % 3 > 0, 4000, seed=0)
     rows = np.concatenate([chunk["row"].to_numpy() for chunk in islice(chunks, 3)])
     assert (rows % 3 > 0).all()
     assert (np.bincount(rows, minlength=9000)[np.arange(9000) % 3 > 0] == 2).all()
 
 
 def test_a_stream_without_rows_ends_with_an_error(folder):
-    parts = Parts(find_parts([str(folder)]))
+    table = Table([str(folder)])
     with pytest.raises(InputError, match="must have training rows"):
-        next(shuffled_chunks(parts, ["row"], lambda frame, numbers: numbers < 0, 10, seed=0))
+        next(shuffled_chunks(table, ["row"], lambda frame, numbers: numbers < 0, 10, seed=0))

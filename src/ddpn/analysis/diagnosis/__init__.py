@@ -1,7 +1,6 @@
 """Diagnosis of a count target: dispersion, zeros, bounds, heaping and tail, given the features."""
 
-from ddpn.analysis.diagnosis.dispersion import Dispersion
 from ddpn.analysis.diagnosis.procedure import diagnose, diagnose_sample
-from ddpn.analysis.diagnosis.result import Diagnosis, Finding, Recommendation, Summary
+from ddpn.analysis.diagnosis.result import Diagnosis, Dispersion, Finding, Recommendation, Summary
 
 __all__ = ["Diagnosis", "Dispersion", "Finding", "Recommendation", "Summary", "diagnose", "diagnose_sample"]

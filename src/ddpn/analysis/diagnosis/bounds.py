@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ddpn.analysis.diagnosis.moments import Table
+from ddpn.analysis.diagnosis.moments import ProbabilityTable
 from ddpn.analysis.diagnosis.result import Finding, percent, write_p
 
 #: Rows at a bound without which nothing is reported, and the ratio to the expected rows.
@@ -21,7 +21,7 @@ _ROWS = 3000
 _CLEAR = 10.0
 
 
-class Edge(NamedTuple):
+class Extreme(NamedTuple):
     """Rows at an extreme count, and what the fitted distribution expects there and beyond.
 
     `p_pile` is the probability of so many rows at the extreme, given that no row is beyond; `p_absent` that of no row
@@ -48,7 +48,7 @@ class Edge(NamedTuple):
         return self.rows >= _FEWEST and (self.rows >= _RATIO * self.expected or self.beyond >= _BEYOND)
 
 
-def edge(table: Table, upper: bool) -> Edge:
+def extreme(table: ProbabilityTable, upper: bool) -> Extreme:
     """What happens at the largest (or smallest) count."""
     value = int(table.y.max() if upper else table.y.min())
     up_to = np.clip(np.cumsum(table.pmf, axis=1), 1e-300, 1.0)
@@ -62,12 +62,12 @@ def edge(table: Table, upper: bool) -> Edge:
     usual = table.mean <= value if upper else table.mean >= value
     p_absent = float(np.exp(np.sum(number[usual] * np.log(inside[usual]))))
     beyond = float(number[usual] @ (1.0 - inside[usual])) / len(table.y)
-    return Edge(value, found, expected, beyond, min(p_pile, 1.0), p_absent)
+    return Extreme(value, found, expected, beyond, min(p_pile, 1.0), p_absent)
 
 
-def ceiling_finding(table: Table, mean: np.ndarray) -> tuple[Finding, str]:
+def ceiling_finding(table: ProbabilityTable, mean: np.ndarray) -> tuple[Finding, str]:
     """The finding about the largest count, and "ceiling", "censored", "either" or "" where there is no pile."""
-    found = edge(table, upper=True)
+    found = extreme(table, upper=True)
     rows = len(table.y)
     effect = f"{percent(found.rows / rows)} at the maximum {found.value:,}, {percent(found.expected / rows)} expected"
     clean = f"No pile-up at the maximum ({effect})."
@@ -92,9 +92,9 @@ def ceiling_finding(table: Table, mean: np.ndarray) -> tuple[Finding, str]:
     return Finding("ceiling", label, effect, found.p_value, found.matters, sentence, clean), kind or "ceiling"
 
 
-def floor_finding(table: Table) -> Finding:
+def floor_finding(table: ProbabilityTable) -> Finding:
     """The finding about the smallest count, for counts without zeros."""
-    found, rows = edge(table, upper=False), len(table.y)
+    found, rows = extreme(table, upper=False), len(table.y)
     at, usual = percent(found.rows / rows), percent(found.expected / rows)
     if found.is_pile:
         effect = f"{at} at the minimum {found.value:,}, {usual} expected"

@@ -7,24 +7,19 @@ import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
 
-from ddpn.analysis.diagnosis.recorded import Limits
-from ddpn.distributions import (
-    Censored,
-    DoubleBinomial,
-    DoublePoisson,
-    NegativeBinomial,
-    Poisson,
-    Truncated,
-)
+from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.distributions import DoubleBinomial, DoublePoisson, NegativeBinomial, Poisson
 from ddpn.distributions.families.double_binomial import log_weight
+from ddpn.distributions.recording import as_recorded
 from ddpn.distributions.rule import deviance, log_h_of_count
 
 #: Range of the logarithm of gamma and alpha.
 _LOG_GAMMA, _LOG_ALPHA = (-5.0, 4.0), (-9.0, 4.0)
-#: The distributions with a dispersion, and the range of its logarithm.
+#: The distributions with a dispersion, and the range of its logarithm: without an upper bound, and with one.
 _WIDER = {"double_poisson": _LOG_GAMMA, "negative_binomial": _LOG_ALPHA}
+_WIDER_BOUNDED = {"double_binomial": _LOG_GAMMA}
 #: Rows that the parameter is fitted to, at most; fewer where bounds or limits make a likelihood expensive.
-_ROWS, _RECORDED_ROWS = 10_000, 3000
+_ROWS, _BOUNDED_ROWS = 10_000, 3000
 
 
 class Family(NamedTuple):
@@ -38,11 +33,10 @@ class Family(NamedTuple):
     parameter: float
     loglik: float
 
-    def distribution(self, mean: np.ndarray, limits: Limits | None = None) -> Any:
-        """The distribution of rows with these means, of what is recorded where `limits` are known."""
+    def distribution(self, mean: np.ndarray, upper: np.ndarray | None = None) -> Any:
+        """The distribution of rows with these means and upper bounds, before truncation and censoring."""
         mu = torch.from_numpy(np.ascontiguousarray(mean))
-        parameter = torch.full_like(mu, self.parameter)
-        return recorded(_KINDS[self.name](mu, parameter, None if limits is None else limits.upper), limits)
+        return _KINDS[self.name](mu, torch.full_like(mu, self.parameter), upper)
 
     def log_table(
         self, mean: np.ndarray, size: int, log_factor: float = 0.0, upper: np.ndarray | None = None
@@ -78,39 +72,26 @@ _KINDS: dict[str, Callable[..., Any]] = {
 }
 
 
-def recorded(dist: Any, limits: Limits | None) -> Any:
-    """The distribution of what is recorded: truncated below the lower bound, censored at the limit."""
-    if limits is None:
-        return dist
-    if limits.lower.any():
-        dist = Truncated(dist, torch.from_numpy(limits.lower), validate_args=False)
-    finite = np.isfinite(limits.limit).any()
-    return Censored(dist, torch.from_numpy(limits.limit), validate_args=False) if finite else dist
-
-
-def fit_families(
-    y: np.ndarray, mean: np.ndarray, weight: np.ndarray, limits: Limits | None = None
-) -> dict[str, Family]:
+def fit_families(reference: Reference, mean: np.ndarray) -> dict[str, Family]:
     """The Poisson, Double Poisson and Negative Binomial around these means, by maximum likelihood.
 
     Of counts with upper bounds: the Binomial and the Double Binomial.
     """
-    most = _ROWS if limits is None else _RECORDED_ROWS
-    if len(y) > most:
-        rows = np.sort(np.random.default_rng(0).choice(len(y), most, replace=False))
-        y, mean, weight = y[rows], mean[rows], weight[rows]
-        limits = None if limits is None else limits.rows(rows)
-    counts, shares = torch.from_numpy(y), torch.from_numpy(weight / weight.sum())
+    most = _ROWS if reference.sample.is_plain else _BOUNDED_ROWS
+    if len(mean) > most:
+        rows = np.sort(np.random.default_rng(0).choice(len(mean), most, replace=False))
+        reference, mean = reference.rows(rows), mean[rows]
+    counts, shares = torch.from_numpy(reference.y), torch.from_numpy(reference.weight / reference.weight.sum())
+    sample = reference.sample.replace(upper=None)
 
     def fitted(name: str, parameter: float) -> Family:
         family = Family(name, parameter, 0.0)
-        return family._replace(loglik=float(shares @ family.distribution(mean, limits).log_prob(counts)))
+        dist = as_recorded(family.distribution(mean, reference.sample.upper), sample)
+        return family._replace(loglik=float(shares @ dist.log_prob(counts)))
 
-    is_bounded = limits is not None and limits.is_bounded
-    reference = "binomial" if is_bounded else "poisson"
-    wider = {"double_binomial": _LOG_GAMMA} if is_bounded else _WIDER
-    found = {reference: fitted(reference, 1.0)}
-    for name, bounds in wider.items():
+    simple = "binomial" if reference.is_bounded else "poisson"
+    found = {simple: fitted(simple, 1.0)}
+    for name, bounds in (_WIDER_BOUNDED if reference.is_bounded else _WIDER).items():
         best = minimize_scalar(
             lambda at, name=name: -fitted(name, float(np.exp(at))).loglik,
             bounds=bounds, method="bounded", options={"xatol": 1e-3},

@@ -1,216 +1,194 @@
 """Out-of-fold conditional means: what the features explain, without the optimism of a fit to the same rows."""
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.linear_model import PoissonRegressor
+import torch
 
-from ddpn.members.reader import TableReader
+from ddpn.analysis.diagnosis.reference import LARGEST, Reference
+from ddpn.members.folds import Folds
+from ddpn.members.glm import GLM
+from ddpn.members.member import NotApplicableError, as_tensor
+from ddpn.members.trees.boosting import MeanFit, Settings
+from ddpn.members.trees.table import Fold, TreeRows, TreeTable, with_columns
+from ddpn.networks.heads import Head, make_head
 from ddpn.runtime.threads import tree_threads_for
 from ddpn.sample import Sample
-from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.table import Column
-from ddpn.tables.splits import fold_pairs
+from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Mean models that can be chosen; "auto" takes the one with the smallest out-of-fold deviance.
 MEAN_MODELS = ("auto", "constant", "glm", "boosting")
-LABELS = {"constant": "constant mean", "glm": "Poisson GLM", "boosting": "Poisson GLM with boosted trees on top"}
-FOLDS = 5
-#: Ridge penalty of the GLM on standardised columns, as in `ddpn.members.PoissonGLM`, and its most columns.
-ALPHA, MAX_COLUMNS = 1e-4, 300
+LABELS = {"constant": "constant mean", "glm": "{} GLM", "boosting": "{} GLM with boosted trees on top"}
 #: Small trees on top of a GLM: of the settings tried on simulated Poisson counts with linear, smooth and stepped means,
 #: these had the smallest error of the mean, or nearly so, in all.
-_LEAVES, _RATE, _ROUNDS, _PATIENCE = 8, 0.1, 400, 10
-#: Quantile bins of a column: scikit-learn needs up to 20 times as long for weighted rows with more distinct values.
-_BINS = 128
-#: The smallest mean, as a share of the overall rate.
-_SMALLEST = 1e-4
+_TREES = Settings(leaves=8, rate=0.1, rounds=400, patience=10)
+#: How often trees are boosted to counts of which some are censored or truncated.
+_REPEATS = 3
+#: Folds that are fitted again to measure the noise of a mean: that of two folds is that of all.
+_NOISE_FOLDS = 2
 
 Step = Callable[[str], object]
+
+
+class OutOfFold(NamedTuple):
+    """Locations of rows by fits that left them out, NaN for folds that were not fitted; and what all fits predict."""
+
+    location: np.ndarray
+    typical: np.ndarray
+
+
+#: The rows of a reference, and how many of the folds are fitted -> locations.
+Model = Callable[[Reference, int], OutOfFold]
+
+
+class MeanGLM(GLM):
+    """A GLM with one dispersion for all rows."""
+
+    _dispersion = "constant"
 
 
 class Means(NamedTuple):
     """Out-of-fold means and how far they are from the conditional means.
 
-    `noise` is the mean of (estimate - mean)^2 / mean per row that refitting to Poisson counts with these means causes:
-    it adds to every estimate of dispersion. `most_noise` allows for a mean that is rougher than its estimate. Means of
-    all rows use the weights `emphasis`. `explained` is the share of the deviance of a constant mean.
+    `noise` is the mean of (estimate - mean)^2 / variance per row that refitting to counts of the reference with these
+    means causes: it adds to every estimate of dispersion. `most_noise` allows for a mean that is rougher than its
+    estimate. Means of all rows use the weights `Reference.emphasis`. `explained` is the share of the deviance of a
+    constant mean.
     """
 
     name: str
     mean: np.ndarray
-    deviance: float
     noise: float
     most_noise: float
     explained: float
 
-
-def emphasis(mean: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Weights of rows in an estimate of dispersion: rows with a mean below 1 say little about it."""
-    return np.asarray(weight * np.minimum(mean, 1.0))
-
-
-def out_of_fold_means(sample: Sample, kind: str, seed: int, step: Step) -> Means:
-    """The means of the chosen model, or of the best one, by five-fold cross-fitting."""
-    data = _Data.of(sample, seed)
-    constant = _linear(data, np.empty((len(data.y), 0)), "constant")
-    if kind == "constant":
-        return constant
-    candidates = [constant]
-    step("Fitting a Poisson GLM")
-    inputs = FeatureEncoder().fit(sample.X, sample.y, sample.weight).transform(sample.X).astype(np.float64)
-    if inputs.shape[1] <= MAX_COLUMNS:
-        candidates.append(_linear(data, inputs, "glm", constant.deviance))
-    if kind == "glm":
-        return candidates[-1]
-    base = min(candidates, key=lambda each: each.deviance)
-    boosted = _boosted(data, codes(TableReader().fit(sample.X)), base, constant.deviance, step)
-    return boosted if kind == "boosting" else min(*candidates, boosted, key=lambda each: each.deviance)
+    def label(self, reference: Reference) -> str:
+        """What sentences call the mean model."""
+        return LABELS[self.name].format("logistic" if reference.is_bounded else "Poisson")
 
 
-class _Data(NamedTuple):
-    """Counts, weights, exposures (ones where there are none) and folds (rows to fit, rows to predict)."""
+def out_of_fold_means(reference: Reference, kind: str, seed: int, step: Step) -> Means:
+    """The locations of the chosen model, or of the best one, by five-fold cross-fitting.
 
-    y: np.ndarray
-    weight: np.ndarray
-    exposure: np.ndarray
-    folds: list[tuple[np.ndarray, np.ndarray]]
-    seed: int
+    Parameters
+    ----------
+    reference : Reference
+        The rows, and the distribution that they are compared with.
+    kind : str
+        One of `MEAN_MODELS`. A GLM is left out where a table is too wide for it.
+    seed : int
+        Seed of the folds, the trees and the counts that measure the noise.
+    step : callable
+        Called with the name of each step.
+    """
+    number = fold_numbers(len(reference.y), FOLDS, seed, reference.sample.group)
+    folds, models = int(number.max()) + 1, dict[str, Model]()
+    found, deviance = dict[str, OutOfFold](), dict[str, float]()
 
-    @classmethod
-    def of(cls, sample: Sample, seed: int) -> "_Data":
-        exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
-        folds = fold_pairs(len(sample), FOLDS, seed, sample.group)
-        weight = sample.weight_or_ones
-        return cls(sample.y, weight / weight.mean(), exposure / exposure.mean(), folds, seed)
+    def add(name: str, model: Model) -> None:
+        models[name], found[name] = model, model(reference, folds)
+        deviance[name] = _deviance(reference, found[name].location)
 
-    @property
-    def smallest(self) -> np.ndarray:
-        rate = np.average(self.y / self.exposure, weights=self.weight * self.exposure)
-        return np.asarray(_SMALLEST * rate * self.exposure)
+    def best() -> str:
+        return min(deviance, key=lambda name: deviance[name])
 
-
-def _deviance(data: _Data, mean: np.ndarray) -> float:
-    """Mean Poisson deviance."""
-    ratio = np.where(data.y > 0, data.y, 1.0) / mean
-    return float(np.average(2.0 * (data.y * np.log(ratio) - data.y + mean), weights=data.weight))
-
-
-def _explained(deviance: float, constant: float | None) -> float:
-    return 0.0 if not constant else max(0.0, 1.0 - deviance / constant)
-
-
-# A GLM ---------------------------------------------------------------------------------------------------------------
-
-
-def _linear(data: _Data, inputs: np.ndarray, name: str, constant: float | None = None) -> Means:
-    """A Poisson GLM, whose estimation noise follows from its covariance."""
-    mean, noise = np.empty_like(data.y), np.empty_like(data.y)
-    for inner, outer in data.folds:
-        eta = _eta(data, inputs, inner)
-        fitted = data.exposure * np.exp(eta)
-        mean[outer] = fitted[outer]
-        noise[outer] = fitted[outer] * _variance_of_eta(inputs, inner, outer, fitted[inner], data.weight[inner])
-    mean = np.maximum(mean, data.smallest)
-    average = float(np.average(noise, weights=emphasis(mean, data.weight)))
-    deviance = _deviance(data, mean)
-    return Means(name, mean, deviance, average, average, _explained(deviance, constant))
-
-
-def _eta(data: _Data, inputs: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Log rates of all rows by a fit to the rows `inner`, within the range that these have."""
-    weight, rate = (data.weight * data.exposure)[inner], (data.y / data.exposure)[inner]
-    least = np.log(max(float(np.average(rate, weights=weight)), 1e-12))
-    if not inputs.shape[1]:
-        return np.full(len(data.y), least)
-    with warnings.catch_warnings():
-        # One that is not quite at its maximum has a larger deviance, and is not chosen then.
-        warnings.simplefilter("ignore")
-        model = PoissonRegressor(alpha=ALPHA, solver="newton-cholesky", max_iter=100)
-        model.fit(inputs[inner], rate, sample_weight=weight)
-    eta = inputs @ model.coef_ + model.intercept_
-    return np.clip(eta, eta[inner].min(), eta[inner].max())
-
-
-def _variance_of_eta(
-    inputs: np.ndarray, inner: np.ndarray, outer: np.ndarray, mean: np.ndarray, weight: np.ndarray
-) -> np.ndarray:
-    """The variance of the predicted log means of `outer` for Poisson counts, by the sandwich formula for weights."""
-    x, new = (np.column_stack([np.ones(len(rows)), inputs[rows]]) for rows in (inner, outer))
-    penalty = np.diag([0.0, *np.full(inputs.shape[1], ALPHA * weight.sum())])
-    bread = np.linalg.pinv((x * (weight * mean)[:, None]).T @ x + penalty, hermitian=True)
-    covariance = bread @ ((x * (weight**2 * mean)[:, None]).T @ x) @ bread
-    return np.asarray(np.einsum("ij,jk,ik->i", new, covariance, new))
-
-
-# Boosted trees -------------------------------------------------------------------------------------------------------
-
-
-def _boosted(data: _Data, table: "Codes", base: Means, constant: float, step: Step) -> Means:
-    """Boosted trees that multiply the out-of-fold means of `base`; one parametric bootstrap measures their noise."""
-    step("Fitting boosted trees")
-    mean = _cross_boosted(data, table, base.mean, data.y)
+    add("constant", lambda rows, some: _constant(rows, number, some))
+    if kind != "constant":
+        step("Fitting a GLM")
+        try:
+            add("glm", lambda rows, some: _glm(rows, number, seed, some))
+        except NotApplicableError:
+            models.pop("glm")
+    if kind in ("auto", "boosting"):
+        step("Fitting boosted trees")
+        base = found[best()].location
+        add("boosting", lambda rows, some: _boosted(rows, base, number, seed, some))
+    chosen = best() if kind == "auto" else kind if kind in found else "constant"
     step("Measuring the noise of the mean")
-    simulated = np.random.default_rng(data.seed).poisson(mean).astype(np.float64)
-    noise = 0.0
-    if simulated.any():
-        # The noise of two folds is that of all.
-        part = data._replace(folds=data.folds[:2])
-        again = _cross_boosted(part, table, base.mean, simulated)
-        rows = np.concatenate([outer for _, outer in part.folds])
-        errors = (again[rows] - mean[rows]) ** 2 / again[rows]
-        noise = float(np.average(errors, weights=emphasis(mean, data.weight)[rows]))
-    deviance = _deviance(data, mean)
-    # In simulations the squared error of the mean was up to twice what the bootstrap finds, whose means are smoother.
-    return Means("boosting", mean, deviance, noise, 2.0 * noise, _explained(deviance, constant))
+    noise = _noise(reference, models[chosen], found[chosen].typical, min(folds, _NOISE_FOLDS), seed)
+    # In simulations the squared error of boosted means was up to twice what the bootstrap finds, whose means are
+    # smoother.
+    most = 2.0 * noise if chosen == "boosting" else noise
+    explained = 0.0 if chosen == "constant" else max(0.0, 1.0 - deviance[chosen] / deviance["constant"])
+    return Means(chosen, found[chosen].location, noise, most, explained)
 
 
-def _cross_boosted(data: _Data, table: "Codes", base: np.ndarray, y: np.ndarray) -> np.ndarray:
-    mean, weight = np.empty_like(base), data.weight * base
-    for number, (inner, outer) in enumerate(data.folds):
-        trees = HistGradientBoostingRegressor(
-            loss="poisson", categorical_features=table.is_category, max_leaf_nodes=_LEAVES, learning_rate=_RATE,
-            max_iter=_ROUNDS, early_stopping=len(inner) >= 200, n_iter_no_change=_PATIENCE,
-            max_features=min(1.0, 500 / table.matrix.shape[1]), random_state=data.seed + number,
-        )  # fmt: skip
-        if len(inner) < 200:
-            trees.set_params(max_iter=30)
-        with tree_threads_for(table.matrix.size):
-            trees.fit(table.matrix[inner], y[inner] / base[inner], sample_weight=weight[inner])
-            mean[outer] = base[outer] * trees.predict(table.matrix[outer])
-    return np.maximum(mean, data.smallest)
+def _deviance(reference: Reference, location: np.ndarray) -> float:
+    """Mean deviance, against locations that are the recorded counts; a censored count can be predicted for certain."""
+    best = np.maximum(reference.y, 1e-6)
+    best = np.minimum(best, reference.sample.upper * LARGEST) if reference.is_bounded else best
+    likelihood = reference.log_likelihood(location)
+    perfect = np.where(reference.is_censored, 0.0, reference.log_likelihood(best))
+    return float(np.average(2.0 * np.maximum(perfect - likelihood, 0.0), weights=reference.weight))
 
 
-class Codes(NamedTuple):
-    """Columns for trees: numbers as the number of their bin, categories as codes of their most frequent levels."""
-
-    matrix: np.ndarray
-    is_category: list[bool]
-
-
-def codes(columns: list[Column]) -> Codes:
-    """The columns of a table for trees."""
-    is_category = [column.kind == "category" for column in columns]
-    each = [_level_codes(column) if category else _bins(column.values.astype(np.float64))
-            for column, category in zip(columns, is_category, strict=True)]  # fmt: skip
-    return Codes(np.column_stack(each), is_category)
+def _noise(reference: Reference, model: Model, location: np.ndarray, folds: int, seed: int) -> float:
+    """How far the model is from known means when it is fitted to counts of the reference (parametric bootstrap)."""
+    drawn = reference.drawn(location, np.random.default_rng(seed))
+    if not np.ptp(drawn.y):
+        return 0.0
+    again = model(drawn, folds).location
+    fitted = ~np.isnan(again)
+    errors = (np.square(again - location) / reference.variance(again))[fitted]
+    return float(np.average(errors, weights=reference.emphasis(location)[fitted]))
 
 
-def _bins(values: np.ndarray) -> np.ndarray:
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return np.zeros_like(values)
-    edges = np.unique(np.quantile(known, np.arange(1, _BINS) / _BINS, method="inverted_cdf"))
-    return np.where(np.isnan(values), np.nan, np.searchsorted(edges, values, side="left").astype(np.float64))
+def _for_members(reference: Reference) -> tuple[Sample, Head]:
+    """The rows as members take them, whose exposures are totals if counts have an upper bound, and the likelihood."""
+    sample = reference.sample
+    if not reference.is_bounded:
+        return sample, make_head("poisson")
+    return sample.replace(exposure=sample.upper), make_head("double_binomial")
 
 
-def _level_codes(column: Column) -> np.ndarray:
-    found = np.bincount(column.values[column.values >= 0], minlength=len(column.levels) + 1)
-    order = np.argsort(-found, kind="stable")[:254]
-    place = np.full(len(found) + 1, np.nan)
-    place[order[found[order] > 0]] = np.arange(int((found[order] > 0).sum()))
-    place[-1] = np.nan  # serves code -1
-    return np.asarray(place[column.values])
+def _gathered(reference: Reference, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
+    """From the locations of all rows by each fit, in the order of the folds that were left out."""
+    location, each = np.full(len(number), np.nan), [reference.clipped(fit) for fit in fits]
+    for fold, own in enumerate(each):
+        location[number == fold] = own[number == fold]
+    return OutOfFold(location, np.mean(each, axis=0))
+
+
+@torch.no_grad()
+def _constant(reference: Reference, number: np.ndarray, folds: int) -> OutOfFold:
+    """The location that makes the counts of the other folds most likely."""
+    sample, head = _for_members(reference.without_features())
+    scale, fits = None if sample.exposure is None else as_tensor(sample.exposure), []
+    for fold in range(folds):
+        raw = head.sample_start(sample.rows(number != fold).map(as_tensor))
+        fits.append(head(raw.expand(len(sample), -1), scale).mean.numpy())
+    return _gathered(reference, number, fits)
+
+
+@torch.no_grad()
+def _glm(reference: Reference, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
+    sample, head = _for_members(reference)
+    rows = Folds(sample, None, number)
+    copies = (rows.fit_copy(MeanGLM(head), fold, seed) for fold in range(folds))
+    fits = [copy.distribution(sample.X, sample.exposure).mean[:, 0].numpy() for copy in copies]
+    return _gathered(reference, number, fits)
+
+
+def _boosted(reference: Reference, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
+    """Boosted trees that multiply the out-of-fold locations `base`.
+
+    They are boosted to Poisson counts with the scores of the recorded ones: location + E[Z | what was recorded] - E[Z].
+    Where a count is known exactly and not truncated, that is the count itself.
+    """
+    table, location = TreeTable(), base
+    matrix, weight = table.fit(reference.sample.X), reference.weight * base
+    parts = [Fold(np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(int(number.max()) + 1)]
+    is_complete = not (reference.is_truncated or reference.is_censored.any())
+    with tree_threads_for(matrix.size):
+        for _ in range(1 if is_complete else _REPEATS):
+            score = reference.known(location).mean - reference.expected(location).mean
+            rate = np.maximum(location + score, 0.0) / base
+            rows = TreeRows(matrix, table.is_category, None, rate, weight, with_columns(parts, matrix, rate, weight))
+            fit = MeanFit(rows, _TREES._replace(seed=seed))
+            fit.run(folds)
+            order, log_factor = fit.held_out(folds)
+            location = base.copy()
+            location[order] = base[order] * np.exp(log_factor)
+            location = reference.clipped(location)
+    return OutOfFold(np.where(number < folds, location, np.nan), location)

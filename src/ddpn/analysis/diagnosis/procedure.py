@@ -5,20 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.diagnosis.approximations import holm
 from ddpn.analysis.diagnosis.bounds import ceiling_finding, floor_finding
-from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, recorded_dispersion
-from ddpn.analysis.diagnosis.families import Family, fit_families, smoothest
-from ddpn.analysis.diagnosis.heaping import heaping_finding
-from ddpn.analysis.diagnosis.latent import latent_means
-from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, Means, out_of_fold_means
-from ddpn.analysis.diagnosis.moments import MAX_COUNT, Table, tabulate, tabulate_recorded
+from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, dispersion_finding
+from ddpn.analysis.diagnosis.families import fit_families, smoothest
+from ddpn.analysis.diagnosis.means import MEAN_MODELS, Means, out_of_fold_means
+from ddpn.analysis.diagnosis.moments import ProbabilityTable, tabulate
 from ddpn.analysis.diagnosis.recommendation import recommend
-from ddpn.analysis.diagnosis.recorded import Limits
-from ddpn.analysis.diagnosis.reference import Reference, dispersion_finding
+from ddpn.analysis.diagnosis.reference import Reference
 from ddpn.analysis.diagnosis.result import Diagnosis, Evidence, Finding, Recommendation, Summary
-from ddpn.analysis.diagnosis.tails import tail_finding
-from ddpn.analysis.diagnosis.zeros import zero_finding, zero_inflation
+from ddpn.analysis.diagnosis.shape import heaping_finding, tail_finding, zero_finding
+from ddpn.analysis.holm import holm
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, is_integer
 from ddpn.sample import Sample, checked_sample
@@ -71,7 +67,7 @@ def diagnose(
         Rows whose count stands for that many or more.
     groups : array, optional
         What each row belongs to, such as a person: means are predicted for groups that the mean model was not fitted
-        to.
+        to, and the p-values of dispersion, zeros and heaping allow for dependent rows within a group.
     target : str
         The name of the target in sentences.
     mean_model : {"auto", "constant", "glm", "boosting"}
@@ -135,13 +131,10 @@ def diagnose_sample(
         return Diagnosis(
             target, summary, Recommendation(None, "No recommendation is possible."), notes=(hopeless, *notes)
         )
-    limits = Limits.of(sample, options)
-    if limits is None:
-        means = out_of_fold_means(sample, mean_model, seed, step)
-    else:
-        means = latent_means(sample, limits, mean_model, seed, step)
+    reference = Reference.of(sample, options)
+    means = out_of_fold_means(reference, mean_model, seed, step)
     step("Checking dispersion, zeros, bounds, heaping and the tail")
-    return _checked(sample, target, summary, means, notes, limits)
+    return _checked(reference.without_features(), target, summary, means, notes)
 
 
 def _summary(sample: Sample, total: int) -> Summary:
@@ -165,61 +158,39 @@ def _hopeless(y: np.ndarray) -> str:
     return ""
 
 
-def _checked(
-    sample: Sample, target: str, summary: Summary, means: Means, notes: list[str], limits: Limits | None
-) -> Diagnosis:
-    y, weight = sample.y, sample.weight_or_ones
-    if limits is None:
-        dispersion = conditional_dispersion(y, weight, means)
-    else:
-        dispersion = recorded_dispersion(y, weight, means, limits)
-    families = fit_families(y, means.mean, weight, limits)
+def _checked(reference: Reference, target: str, summary: Summary, means: Means, notes: list[str]) -> Diagnosis:
+    dispersion, label = conditional_dispersion(reference, means), means.label(reference)
+    families = fit_families(reference, means.mean)
     chosen, ceiling = smoothest(families), ""
-    reference = Reference.of(limits)
-    findings = [dispersion_finding(dispersion, _label(means, limits), reference)]
-    table = _table(chosen, y, means.mean, weight, limits)
+    findings = [dispersion_finding(dispersion, label, reference)]
+    table = tabulate(chosen, reference, means.mean)
     if table is None:
         notes = [*notes, "The counts are too large: zeros, bounds, heaping and the tail were not tested."]
     else:
-        if len(table.y) < len(y):
+        if len(table.y) < len(means.mean):
             notes = [*notes, f"Zeros, heaping and the tail were tested on {len(table.y):,} random rows."]
-        shape, ceiling = _shape_findings(table, means.mean, limits)
+        shape, ceiling = _shape_findings(table, means.mean, reference)
         findings += shape
     adjusted = holm([each.p_value for each in findings])
     findings = _consistent([each.adjust(p) for each, p in zip(findings, adjusted, strict=True)])
     by_name = {each.name: each for each in findings}
-    zeros = by_name.get("zeros")
-    inflated = zeros is not None and zeros.found and zeros.label == "zero-inflated"
-    inflation = zero_inflation(y, means.mean) if inflated else None
     direction = dispersion.direction if findings[0].found else "equi"
-    advice = recommend(by_name, direction, families, inflation, ceiling, (int(y.min()), int(y.max())), limits)
+    advice = recommend(by_name, direction, families, ceiling, reference, means.mean)
     return Diagnosis(
-        target, summary, advice, tuple(findings), dispersion, _label(means, limits), means.explained, tuple(notes),
-        Evidence(y, weight, means.mean, families, chosen, limits), reference.name,
+        target, summary, advice, tuple(findings), dispersion, label, means.explained, tuple(notes),
+        Evidence(reference, means.mean, chosen), reference.name,
     )  # fmt: skip
 
 
-def _table(chosen: Family, y: np.ndarray, mean: np.ndarray, weight: np.ndarray, limits: Limits | None) -> Table | None:
-    """Probabilities around the means; None where counts are too large for it."""
-    if y.max() > MAX_COUNT:
-        return None
-    return tabulate(chosen, y, mean, weight) if limits is None else tabulate_recorded(chosen, y, mean, weight, limits)
-
-
-def _shape_findings(table: Table, mean: np.ndarray, limits: Limits | None) -> tuple[list[Finding], str]:
+def _shape_findings(table: ProbabilityTable, mean: np.ndarray, reference: Reference) -> tuple[list[Finding], str]:
     """Zeros or floor, ceiling, heaping and tail, and the kind of ceiling; a bound that is known is not looked for."""
     findings, kind = [], ""
-    if limits is None or not limits.lower.any():
+    if not reference.is_truncated:
         findings.append(zero_finding(table) if table.y.min() == 0 else floor_finding(table))
-    if limits is None or not (limits.is_bounded or np.isfinite(limits.limit).any()):
+    if not reference.is_bounded and reference.sample.limit is None:
         limit, kind = ceiling_finding(table, mean)
         findings.append(limit)
     return [*findings, heaping_finding(table), tail_finding(table)], kind
-
-
-def _label(means: Means, limits: Limits | None) -> str:
-    label = LABELS[means.name]
-    return label.replace("Poisson GLM", "logistic GLM") if limits is not None and limits.is_bounded else label
 
 
 def _consistent(findings: list[Finding]) -> list[Finding]:

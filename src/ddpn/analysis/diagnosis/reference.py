@@ -1,51 +1,196 @@
-"""What counts are compared with, in words, and the finding about their dispersion."""
+"""What counts are compared with: a Poisson or, where they have an upper bound, a Binomial of so many trials."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from ddpn.analysis.diagnosis.dispersion import LEVEL, Dispersion
-from ddpn.analysis.diagnosis.recorded import Limits
-from ddpn.analysis.diagnosis.result import Finding, write_p
+from ddpn.distributions import DoubleBinomial, Poisson
+from ddpn.distributions.recording import as_recorded, bounded
+from ddpn.sample import Sample
+
+#: The largest location, as a share of the upper bound, and the smallest, as a share of the overall rate.
+LARGEST, SMALLEST = 1.0 - 1e-6, 1e-4
 
 
-class Reference(NamedTuple):
-    """What the dispersion is relative to, in words: its name, and the variance of which it is a multiple."""
+class MeanAndVariance(NamedTuple):
+    """The mean and the variance of what is known about a count. Shape: (rows,) each."""
 
-    name: str = "Poisson"
-    ratio: str = "variance / mean"
-    variance: str = "the mean"
+    mean: np.ndarray
+    variance: np.ndarray
+
+    def around(self, location: np.ndarray) -> np.ndarray:
+        """E[(Z - location)^2]."""
+        return self.variance + np.square(self.mean - location)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A Poisson or Binomial per row, truncated below a lower bound and right-censored at a limit.
+
+    Each row has a location: the mean before truncation and censoring. Of a censored count only Z >= limit is known.
+
+    Attributes
+    ----------
+    sample : Sample
+        The counts as recorded, with their bounds and limits. Every row has a weight above 0.
+    limits_are_partial : bool
+        Whether limits are known of censored counts alone, so that those of other rows are unknown.
+    options : tuple of str
+        The options of `ddpn fit` that describe the bounds and limits.
+    """
+
+    sample: Sample
+    limits_are_partial: bool = False
+    options: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, limits: Limits | None) -> "Reference":
-        """The reference of counts with these bounds and limits."""
-        if limits is None:
-            return cls()
-        truncated = "truncated " if limits.lower.any() else ""
-        if limits.is_bounded:
-            return cls(f"{truncated}Binomial", "variance / that of a Binomial", "that of a Binomial with the same mean")
-        censored = "before censoring" if np.isfinite(limits.limit).any() else "before truncation"
-        return cls(f"{truncated}Poisson", f"variance / mean, {censored},", f"the mean, {censored}")
+    def of(cls, sample: Sample, options: tuple[str, ...] = ()) -> "Reference":
+        """The reference of a sample."""
+        limit = sample.limit
+        if limit is not None and np.isinf(limit).all():
+            sample, limit = sample.replace(limit=None), None
+        # One limit for all rows is known; flags are given for censored counts only.
+        return cls(sample, limit is not None and bool(np.isinf(limit).any()), options)
+
+    def rows(self, index: Any) -> "Reference":
+        """That of some rows."""
+        return replace(self, sample=self.sample.rows(index))
+
+    def without_features(self) -> "Reference":
+        """The counts alone."""
+        return replace(self, sample=self.sample.replace(X=None))
+
+    @property
+    def y(self) -> np.ndarray:
+        """The counts as recorded."""
+        return np.asarray(self.sample.y)
+
+    @property
+    def weight(self) -> np.ndarray:
+        """Weights with a mean of 1."""
+        return self.sample.weight_or_ones / self.sample.weight_or_ones.mean()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether counts have an upper bound, so that a Binomial is the reference."""
+        return self.sample.upper is not None
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether counts have a lower bound above 0."""
+        return self.sample.lower is not None and bool(self.sample.lower.any())
+
+    @property
+    def is_censored(self) -> np.ndarray:
+        """Mask of the counts that stand for that many or more."""
+        return np.zeros(len(self.y), dtype=bool) if self.sample.limit is None else self.y >= self.sample.limit
+
+    @property
+    def dispersed(self) -> np.ndarray:
+        """1 - 1 / n, what the dispersion of a Binomial is identified by: a single trial has none."""
+        return np.asarray(1.0 - 1.0 / self.sample.upper) if self.is_bounded else np.ones(len(self.y))
+
+    # Words -------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Its name in sentences."""
+        return f"{'truncated ' if self.is_truncated else ''}{'Binomial' if self.is_bounded else 'Poisson'}"
+
+    @property
+    def ratio(self) -> str:
+        """What the dispersion is, in words."""
+        return "variance / that of a Binomial" if self.is_bounded else f"variance / mean{self._before(',')}"
+
+    @property
+    def multiple(self) -> str:
+        """The variance of which the dispersion is a multiple, in words."""
+        return "that of a Binomial with the same mean" if self.is_bounded else f"the mean{self._before()}"
+
+    def _before(self, end: str = "") -> str:
+        if self.sample.limit is not None:
+            return f", before censoring{end}"
+        return f", before truncation{end}" if self.is_truncated else ""
+
+    # Distributions -----------------------------------------------------------------------------------------------
+
+    def distribution(self, location: np.ndarray) -> Any:
+        """The distribution of every count before truncation and censoring."""
+        mu = torch.from_numpy(np.ascontiguousarray(location))
+        if not self.is_bounded:
+            return Poisson(mu, validate_args=False)
+        return DoubleBinomial(torch.from_numpy(self.sample.upper), mu, torch.ones_like(mu), validate_args=False)
+
+    def clipped(self, location: np.ndarray) -> np.ndarray:
+        """Locations inside the range of possible ones."""
+        scale = self.sample.exposure if self.sample.exposure is not None else np.ones(len(self.y))
+        scale = self.sample.upper if self.is_bounded else scale
+        rate = np.average(self.y / scale, weights=self.weight * scale)
+        return np.clip(location, SMALLEST * rate * scale, LARGEST * scale if self.is_bounded else None)
+
+    def variance(self, location: np.ndarray) -> np.ndarray:
+        """The variance before truncation and censoring."""
+        return np.asarray(location * (1.0 - location / self.sample.upper) if self.is_bounded else location)
+
+    def emphasis(self, location: np.ndarray) -> np.ndarray:
+        """Weights of rows in an estimate of dispersion: rows with a variance below 1 say little about it."""
+        return self.weight * np.minimum(self.variance(location), 1.0) * self.dispersed
+
+    def expected(self, location: np.ndarray) -> MeanAndVariance:
+        """The moments of a possible count."""
+        if not self.is_truncated:
+            return MeanAndVariance(location, self.variance(location))
+        return _beyond(self.distribution(location), self.sample.lower)
+
+    def known(self, location: np.ndarray) -> MeanAndVariance:
+        """The moments given what was recorded: the count itself, or the tail beyond a limit."""
+        censored, found = self.is_censored, MeanAndVariance(self.y.copy(), np.zeros(len(self.y)))
+        if censored.any():
+            part = self.rows(censored)
+            tail = _beyond(part.distribution(location[censored]), part.y)
+            found.mean[censored], found.variance[censored] = tail
+        return found
+
+    def log_likelihood(self, location: np.ndarray) -> np.ndarray:
+        """That of what was recorded."""
+        dist = as_recorded(self.distribution(location), self.sample.replace(upper=None))
+        return np.asarray(dist.log_prob(torch.from_numpy(self.y)).numpy())
+
+    def drawn(self, location: np.ndarray, rng: np.random.Generator) -> "Reference":
+        """The same with counts that are drawn from the reference; those at their limit are censored."""
+        draw = torch.Generator().manual_seed(int(rng.integers(2**31)))
+        y = bounded(self.distribution(location), self.sample.lower, None).sample(generator=draw).numpy()
+        limit = self.all_limits(rng)
+        sample = self.sample.replace(y=y if limit is None else np.minimum(y, limit), limit=limit)
+        return replace(self, sample=sample, limits_are_partial=False)
+
+    def all_limits(self, rng: np.random.Generator) -> np.ndarray | None:
+        """The limits of all rows; unknown ones are drawn from those above the count, by their Kaplan-Meier estimate."""
+        limit = self.sample.limit
+        if not self.limits_are_partial:
+            return None if limit is None else np.asarray(limit)
+        censored = self.is_censored
+        values, survival = _kaplan_meier(limit, self.y, censored)
+        exact = np.flatnonzero(~censored)
+        level = np.interp(self.y[exact], values, survival, left=1.0) * rng.uniform(0.0, 1.0, len(exact))
+        # The first limit at which the survival falls below the level; none beyond the last.
+        place = np.searchsorted(-survival, -level, side="left")
+        drawn = limit.copy()
+        drawn[exact] = np.maximum(np.append(values, np.inf)[place], self.y[exact] + 1.0)
+        return np.asarray(drawn)
 
 
-def dispersion_finding(found: Dispersion, label: str, reference: Reference) -> Finding:
-    """The finding about the dispersion; `label` is that of the mean model."""
-    interval = f"95% interval {found.low:.2f} to {found.high:.2f}"
-    effect = f"{reference.ratio} {found.estimate:.2f} ({interval})"
-    start = (
-        f"Given these features and this mean model ({label}), the variance is {found.estimate:.2f} times "
-        f"{reference.variance} ({interval}, {write_p(found.p_value)})"
-    )
-    more = {
-        "over": ": over-dispersed. Features or interactions that the mean model lacks, worth about "
-        f"±{found.spread:.0%} of the mean, would have the same effect.",
-        "under": ": under-dispersed. Errors of the mean model can only hide under-dispersion, not cause it.",
-        "equi": "",
-    }[found.direction]
-    contains = found.direction == "equi" and found.p_value >= LEVEL
-    name = f"a {reference.name}"
-    why = f"consistent with {name}" if contains else f"not clearly different from {name}, as several checks are made"
-    kind = {"over": "over-dispersed", "under": "under-dispersed", "equi": ""}[found.direction]
-    return Finding(
-        "dispersion", kind, effect, found.p_value, found.direction != "equi", start + more, f"{start}: {why}."
-    )
+@torch.no_grad()
+def _beyond(dist: Any, least: np.ndarray) -> MeanAndVariance:
+    """The moments given a count of at least `least`."""
+    tail = bounded(dist, least, None)
+    return MeanAndVariance(tail.mean.numpy().copy(), tail.variance.numpy().copy())
+
+
+def _kaplan_meier(limit: np.ndarray, y: np.ndarray, censored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct limits and the probability of a larger one: here a limit is the event, an exact count hides it."""
+    at, values = np.where(censored, limit, y), np.unique(limit[censored])
+    survival = np.cumprod([1.0 - np.sum(censored & (limit == v)) / max(np.sum(at >= v), 1) for v in values])
+    return values, np.asarray(survival)

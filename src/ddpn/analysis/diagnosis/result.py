@@ -5,9 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.diagnosis.dispersion import LEVEL, Dispersion
 from ddpn.analysis.diagnosis.families import Family
-from ddpn.analysis.diagnosis.recorded import Limits
+from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.distributions.recording import as_recorded
+
+#: Level of the interval and of all tests.
+LEVEL = 0.05
 
 
 def percent(share: float) -> str:
@@ -98,6 +101,37 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Dispersion:
+    """Variance / mean given the features, with a 95% interval and the p-value of a Poisson.
+
+    `direction` is "over", "under" or "equi": the latter wherever the interval contains 1.
+
+    Attributes
+    ----------
+    estimate : float
+        Variance / mean.
+    low, high : float
+        The ends of the 95% interval.
+    p_value : float
+        Of the hypothesis that the counts are Poisson.
+    spread : float
+        The standard deviation of an unknown factor of the mean that would explain the excess variance, for
+        over-dispersion.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    p_value: float
+    spread: float
+
+    @property
+    def direction(self) -> str:
+        """The side of 1 on which the whole interval lies."""
+        return "over" if self.low > 1.0 else "under" if self.high < 1.0 else "equi"
+
+
+@dataclass(frozen=True)
 class Summary:
     """The target by itself, without the features.
 
@@ -153,27 +187,33 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What figures need: counts, weights, out-of-fold means, the fitted distributions and what is known of bounds."""
+    """What figures need: the counts and their reference, out-of-fold means, and the distribution that fits best."""
 
-    y: np.ndarray
-    weight: np.ndarray
+    reference: Reference
     mean: np.ndarray
-    families: dict[str, Family]
     chosen: Family
-    limits: Limits | None = None
+
+    @property
+    def y(self) -> np.ndarray:
+        """The counts as recorded."""
+        return self.reference.y
+
+    @property
+    def weight(self) -> np.ndarray:
+        """The weights of the rows."""
+        return self.reference.weight
 
     def with_all_limits(self) -> "Evidence":
         """The same, with limits of counts that are not censored, too: those of a draw."""
-        if self.limits is None:
-            return self
-        drawn = self.limits.all_limits(self.y, np.random.default_rng(0))
-        return replace(self, limits=replace(self.limits, limit=drawn, is_random=False))
+        drawn = self.reference.all_limits(np.random.default_rng(0))
+        known = replace(self.reference, sample=self.reference.sample.replace(limit=drawn), limits_are_partial=False)
+        return replace(self, reference=known)
 
     def distribution(self, rows: np.ndarray, reference: bool) -> Any:
         """The distribution of some rows: that of the reference, or the one with the fitted dispersion."""
-        names = [name for name in ("poisson", "binomial") if name in self.families]
-        family = self.families[names[0]] if reference else self.chosen
-        return family.distribution(self.mean[rows], None if self.limits is None else self.limits.rows(rows))
+        known, mean = self.reference.rows(rows), self.mean[rows]
+        dist = known.distribution(mean) if reference else self.chosen.distribution(mean, known.sample.upper)
+        return as_recorded(dist, known.sample.replace(upper=None))
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,16 @@
 """Effects of every column on the mean and on the spread of the predicted distributions."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ddpn.analysis.explanations.curves import curves, measure
 from ddpn.analysis.explanations.grid import grid_of
-from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.explanations.screening import MAX_COLUMNS, screened
-from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import check_column, check_integer
+from ddpn.analysis.explanations.inputs import MAX_COLUMNS, Inputs, screened
+from ddpn.analysis.explanations.results import ByColumn
+from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.canonical import number_of
 
 #: Rows that effects are measured on, and bins of a column of numbers.
@@ -117,8 +116,8 @@ class Effect:
         return float(np.sqrt(self.share @ getattr(self, of).effect ** 2))
 
 
-@dataclass(frozen=True, eq=False)
-class Effects:
+@dataclass(frozen=True, eq=False, repr=False)
+class Effects(ByColumn[Effect]):
     """The effects of several columns; a sequence of `Effect` that also takes names.
 
     Attributes
@@ -131,30 +130,9 @@ class Effects:
 
     each: list[Effect]
     rows: int
+    measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
 
-    def __iter__(self) -> Iterator[Effect]:
-        return iter(self.each)
-
-    def __len__(self) -> int:
-        return len(self.each)
-
-    def __getitem__(self, name: str | int) -> Effect:
-        if isinstance(name, int):
-            return self.each[name]
-        names = [one.name for one in self.each]
-        return self.each[names.index(check_column(name, names, error=InputError))]
-
-    def by(self, of: str = "mean") -> list[Effect]:
-        """The effects, the strongest first.
-
-        Parameters
-        ----------
-        of : {"mean", "spread"}
-            The effect on what.
-        """
-        return sorted(self.each, key=lambda one: -one.strength(of))
-
-    def to_dict(self) -> dict[str, list[Any]]:
+    def table(self) -> dict[str, list[Any]]:
         """A long table by columns, one row per point, ready for a data frame or for JSON."""
         found: dict[str, list[Any]] = {"column": [], "value": [], "share": []}
         for one in self.each:

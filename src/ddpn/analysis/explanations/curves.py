@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations.grid import Grid
+from ddpn.analysis.explanations.grid import EffectGrid
 from ddpn.analysis.explanations.inputs import Inputs
 
 #: Bootstrap samples of the rows.
@@ -32,7 +32,7 @@ class Steps(NamedTuple):
     gap: np.ndarray
 
 
-def measure(inputs: Inputs, position: int, grid: Grid, now: np.ndarray, rng: np.random.Generator) -> Steps:
+def measure(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rng: np.random.Generator) -> Steps:
     """Predict the rows at the neighbouring points; `now` are the quantities of the rows as they are."""
     last = len(grid.points) - 1
     if grid.discrete:
@@ -58,7 +58,7 @@ def measure(inputs: Inputs, position: int, grid: Grid, now: np.ndarray, rng: np.
     return Steps(down, grid.code[down], delta, absent, points, gap)
 
 
-def _absent(grid: Grid, rng: np.random.Generator) -> np.ndarray:
+def _absent(grid: EffectGrid, rng: np.random.Generator) -> np.ndarray:
     """Rows without a value, each as often as a value is drawn for it; none where there is no value at all."""
     rows = np.flatnonzero(grid.missing)
     if not len(rows) or not len(grid.points):
@@ -67,7 +67,7 @@ def _absent(grid: Grid, rng: np.random.Generator) -> np.ndarray:
     return np.repeat(kept, max(1, min(10, _MISSING_WORK // len(kept))))
 
 
-def accumulate(grid: Grid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Effects at every point, and of a missing value where there is one, centred to a mean of 0 over the rows.
 
     Shape: delta (n,) and gap (m,) for one quantity, weight of the rows (samples, rows) -> (samples, points [+ 1]).
@@ -103,7 +103,7 @@ def _mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def curves(
-    grid: Grid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
+    grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Effects, and their standard errors by the rows and by the components. Shape: (quantities, points) each.
 

@@ -11,7 +11,7 @@ from ddpn.tables.encoding.table import Column
 MAX_LEVELS = 20
 
 
-class Grid(NamedTuple):
+class EffectGrid(NamedTuple):
     """Points in their order, and for each of them a row that has this value.
 
     `code` says for every row which point it has (`discrete`), or at which point the bin ends that it is in; -1 where
@@ -44,7 +44,7 @@ def is_missing(column: Column) -> np.ndarray:
     return column.values < 0 if column.kind == "category" else np.isnan(column.values)
 
 
-def grid_of(columns: list[Column], position: int, bins: int, max_levels: int = MAX_LEVELS) -> Grid:
+def grid_of(columns: list[Column], position: int, bins: int, max_levels: int = MAX_LEVELS) -> EffectGrid:
     """The grid of a column: quantiles of numbers, all values where there are few, and the levels of a category."""
     column = columns[position]
     missing = is_missing(column)
@@ -53,7 +53,7 @@ def grid_of(columns: list[Column], position: int, bins: int, max_levels: int = M
         lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
         lookup[order] = np.arange(len(order))
         code = lookup[column.values.astype(int)]
-        return Grid([column.levels[level] for level in order], _first_rows(code, len(order)), code, missing, True)
+        return EffectGrid([column.levels[level] for level in order], _first_rows(code, len(order)), code, missing, True)
     known = np.unique(column.values[~missing])
     discrete = len(known) <= bins * 3 // 2 + 1  # hours and months are better shown one by one
     edges = known if discrete else _edges(column.values[~missing], bins)
@@ -62,7 +62,7 @@ def grid_of(columns: list[Column], position: int, bins: int, max_levels: int = M
         code = np.where(missing, -1, np.maximum(code, 1))
     source = np.array([int(np.argmax(column.values == edge)) for edge in edges], dtype=int)
     points = [bool(edge) for edge in edges] if column.kind == "flag" else edges.tolist()
-    return Grid(points, source, code, missing, discrete)
+    return EffectGrid(points, source, code, missing, discrete)
 
 
 def _edges(values: np.ndarray, bins: int) -> np.ndarray:

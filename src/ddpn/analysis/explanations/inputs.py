@@ -21,6 +21,10 @@ from ddpn.tables.encoding.table import Column, read_table
 _BLOCK = 8192
 #: Smaller means, and variances relative to the mean, count as this much in logarithms.
 _LEAST = 1e-9
+#: Columns that are explained where none are named. Of more, those that change predictions most are taken.
+MAX_COLUMNS = 40
+#: Rows that are shuffled to find them: fewer where there are very many columns.
+_SCREENED_ROWS, _LEAST_ROWS, _WORK = 200, 20, 40_000
 
 
 class Moments(NamedTuple):
@@ -143,6 +147,21 @@ class Inputs:
         """What effects are about, see `Moments.quantities`."""
         found = self.moments(rows, sources)
         return found.quantities(self.log)
+
+
+def screened(inputs: Inputs, positions: list[int], most: int, rng: np.random.Generator, of: str = "both") -> list[int]:
+    """The positions of the columns whose shuffling changes mean and spread (or the "mean") most, in their order."""
+    if len(positions) <= most:
+        return positions
+    size = int(np.clip(_WORK // len(positions), _LEAST_ROWS, _SCREENED_ROWS))
+    few = inputs.rows(inputs.draw(size, rng))
+    rows, both = np.arange(len(few)), of == "both"
+    now = few.moments(rows, variance=both).quantities(few.log)[: 1 + both, :, 0]
+    moved = {}
+    for position in positions:
+        then = few.moments(rows, {position: rng.permutation(len(few))}, variance=both)
+        moved[position] = float(np.abs(then.quantities(few.log)[: 1 + both, :, 0] - now).mean(1).sum())
+    return sorted(sorted(moved, key=lambda position: -moved[position])[:most])
 
 
 def _columns(model: Any, X: Any) -> list[Column]:

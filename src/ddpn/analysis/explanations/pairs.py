@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations.grid import Grid, grid_of
-from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.explanations.screening import screened
+from ddpn.analysis.explanations.grid import EffectGrid, grid_of
+from ddpn.analysis.explanations.inputs import Inputs, screened
+from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.table import Column
@@ -25,8 +25,8 @@ _RATIO, _SHARE, _LEAST = 2.0, 0.08, 0.03
 _CORNERS = ((0, 0, 1, 1), (0, 1, 0, 1))
 
 
-@dataclass(frozen=True, eq=False)
-class Interaction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Interaction(ExplanationResult):
     """The joint effect of two columns on the mean, beyond the sum of their own effects.
 
     Attributes
@@ -72,7 +72,7 @@ class Interaction:
         """The predicted mean of a typical row at each pair of points, in counts."""
         return np.exp(self.total) if self.log else self.total
 
-    def to_dict(self) -> dict[str, list[Any]]:
+    def table(self) -> dict[str, list[Any]]:
         """A long table by columns, one row per pair of points."""
         first, second = self.points
         return {
@@ -187,7 +187,7 @@ class _Cells(NamedTuple):
 
 
 def _interaction(
-    inputs: Inputs, a: int, b: int, grids: tuple[Grid, Grid], scale: float, rng: np.random.Generator
+    inputs: Inputs, a: int, b: int, grids: tuple[EffectGrid, EffectGrid], scale: float, rng: np.random.Generator
 ) -> Interaction | None:
     first, second = grids
     rows = np.flatnonzero((first.code >= 0) & (second.code >= 0))
@@ -232,7 +232,7 @@ def _interaction(
     )
 
 
-def _sides(grid: Grid, column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sides(grid: EffectGrid, column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The points before and after every row's value, and how near it is to each. Shape: (2, rows) each."""
     after = grid.code[rows]
     if grid.discrete:
@@ -243,7 +243,7 @@ def _sides(grid: Grid, column: Column, rows: np.ndarray) -> tuple[np.ndarray, np
     return np.stack([after - 1, after]), np.stack([1.0 - part, part])
 
 
-def _own(step: np.ndarray, delta: np.ndarray, grid: Grid) -> np.ndarray:
+def _own(step: np.ndarray, delta: np.ndarray, grid: EffectGrid) -> np.ndarray:
     """The first-order effect at each point, from differences over the steps of the rows; centred over these steps."""
     size = len(grid.points)
     number = np.bincount(step, minlength=size)[1:].astype(float)

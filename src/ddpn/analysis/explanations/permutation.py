@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 
-from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.explanations.screening import MAX_COLUMNS, screened
+from ddpn.analysis.explanations.inputs import MAX_COLUMNS, Inputs, screened
+from ddpn.analysis.explanations.results import ByColumn
 from ddpn.distributions import discretized
 from ddpn.distributions.recording import limited
 from ddpn.metrics import crps
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.runtime.validation import check_integer
 from ddpn.sample import checked_sample
 
 REPEATS = 3
@@ -63,10 +63,20 @@ class Importance:
     position: int = -1
     role: str = "column"
 
+    def strength(self, of: str = "crps") -> float:
+        """The mean change over the repeats.
 
-@dataclass(frozen=True, eq=False)
-class Importances:
-    """The importance of every measured column.
+        Parameters
+        ----------
+        of : {"crps", "mean", "spread", "aleatoric", "epistemic"}
+            The change of what.
+        """
+        return float(getattr(self, of).mean())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Importances(ByColumn[Importance]):
+    """The importance of every measured column; a sequence of `Importance` that also takes names.
 
     Attributes
     ----------
@@ -81,24 +91,14 @@ class Importances:
     each: list[Importance]
     rows: int
     columns: int
+    measures: ClassVar[tuple[str, ...]] = MEASURES
 
-    def by(self, of: str = "crps") -> list[Importance]:
-        """The importances, the largest first.
-
-        Parameters
-        ----------
-        of : {"crps", "mean", "spread", "aleatoric", "epistemic"}
-            The change of what.
-        """
-        check_choice("of", of, MEASURES)
-        return sorted(self.each, key=lambda one: -getattr(one, of).mean())
-
-    def to_dict(self) -> dict[str, list[Any]]:
+    def table(self) -> dict[str, list[Any]]:
         """A table by columns: means over the repeats, the most important column first; ready for JSON."""
         found = self.by("crps")
         table: dict[str, list[Any]] = {"column": [one.name for one in found]}
         for name in MEASURES:
-            table[name] = [float(getattr(one, name).mean()) for one in found]
+            table[name] = [one.strength(name) for one in found]
         return table | {"crps_low": [float(one.crps.min()) for one in found],
                         "crps_high": [float(one.crps.max()) for one in found]}  # fmt: skip
 
@@ -167,9 +167,7 @@ def importance(
     check_integer("repeats", repeats, 1)
     check_integer("max_rows", max_rows, 1)
     inputs = Inputs(model, X, exposure, upper)
-    sample = checked_sample(X, y, sample_weight, exposure, getattr(model, "fractional", "error"))
-    sample = inputs.predictor.counts.of(sample, upper, censored)
-    known = Observed(sample.y, sample.weight_or_ones, sample.limit)
+    known = Observed.of(inputs, X, y, sample_weight, exposure, upper, censored)
     positions = inputs.positions(columns)
     return measured_importance(inputs, known, positions, repeats, max_rows, seed, progress, columns is None)
 
@@ -180,6 +178,13 @@ class Observed(NamedTuple):
     y: np.ndarray
     weight: np.ndarray
     limit: np.ndarray | None
+
+    @classmethod
+    def of(cls, inputs: Inputs, X: Any, y: Any, weight: Any, exposure: Any, upper: Any, censored: Any) -> Self:
+        """Validate counts that a user passes beside the inputs."""
+        sample = checked_sample(X, y, weight, exposure, getattr(inputs.model, "fractional", "error"))
+        sample = inputs.predictor.counts.of(sample, upper, censored)
+        return cls(sample.y, sample.weight_or_ones, sample.limit)
 
     def rows(self, index: np.ndarray) -> "Observed":
         """Some of the rows."""

@@ -9,6 +9,7 @@ import numpy as np
 from ddpn.analysis.explanations.column_effects import MISSING, QUANTITIES
 from ddpn.analysis.explanations.grid import is_missing
 from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.analysis.explanations.shapley import shapley_values
 from ddpn.analysis.explanations.tables import in_fit_order
 from ddpn.runtime.errors import InputError
@@ -22,8 +23,8 @@ PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
 _TREES = 0.9
 
 
-@dataclass(frozen=True, eq=False)
-class Contributions:
+@dataclass(frozen=True, eq=False, repr=False)
+class Contributions(ExplanationResult):
     """What each column adds to the prediction of each row: `base` + the sum of a row's `values` = `prediction`.
 
     Attributes
@@ -74,7 +75,7 @@ class Contributions:
         order = np.argsort(-np.abs(self.values[row]), kind="stable")[:most]
         return [(self.columns[j], self.cells[row][j], float(self.values[row, j])) for j in order.tolist()]
 
-    def to_dict(self) -> dict[str, list[Any]]:
+    def table(self) -> dict[str, list[Any]]:
         """A long table by columns, one row per row and column; ready for a data frame or for JSON."""
         rows, width = self.values.shape
         return {

@@ -8,11 +8,11 @@ from ddpn.analysis.explanations.column_effects import Effects, measured_effects
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.pairs import Interaction, measured_interactions
 from ddpn.analysis.explanations.permutation import Importances, Observed, measured_importance
-from ddpn.sample import checked_sample
+from ddpn.analysis.explanations.results import ExplanationResult
 
 
-@dataclass(frozen=True, eq=False)
-class Explanation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(ExplanationResult):
     """What drives the predictions of a model.
 
     Attributes
@@ -29,14 +29,18 @@ class Explanation:
     interactions: list[Interaction]
     importance: Importances | None = None
 
+    def table(self) -> dict[str, list[Any]]:
+        """That of the effects."""
+        return self.effects.table()
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as tables by columns, ready for JSON."""
-        found: dict[str, Any] = {"rows": self.effects.rows, "effects": self.effects.to_dict()}
+        found: dict[str, Any] = {"rows": self.effects.rows, "effects": self.effects.table()}
         if self.importance is not None:
-            found["importance"] = self.importance.to_dict()
+            found["importance"] = self.importance.table()
         about = ("names", "strength", "noise")
         found["interactions"] = [
-            {name: getattr(one, name) for name in about} | {"table": one.to_dict()} for one in self.interactions
+            {name: getattr(one, name) for name in about} | {"table": one.table()} for one in self.interactions
         ]
         return found
 
@@ -88,11 +92,7 @@ def explain(
     ('x0', 'x0', [])
     """
     inputs = Inputs(model, X, exposure, upper)
-    known = None
-    if y is not None:
-        sample = checked_sample(X, y, sample_weight, exposure, getattr(model, "fractional", "error"))
-        sample = inputs.predictor.counts.of(sample, upper, censored)
-        known = Observed(sample.y, sample.weight_or_ones, sample.limit)
+    known = None if y is None else Observed.of(inputs, X, y, sample_weight, exposure, upper, censored)
     return explained(inputs, known, seed, progress)
 
 

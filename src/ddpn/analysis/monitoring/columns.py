@@ -7,8 +7,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 from ddpn.analysis.monitoring.result import Check
-from ddpn.calibration.columns import ColumnProfile, hashed
-from ddpn.calibration.shares import key_shares
+from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
 from ddpn.tables.encoding.table import Column
 
 #: Rows that a level must be expected in, in the training and now, to be compared on its own; others are compared
@@ -72,11 +71,7 @@ def _levels(
 
     The number of rows with an unseen level is tested as well; the smaller p-value counts, twice.
     """
-    if column.kind == "category":
-        place = np.append(profile.place(hashed(column.levels)), -1)[values]
-    else:
-        place = profile.place(np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64))
-    shares, number = key_shares(profile), len(values)
+    place, shares, number = profile.places(column, values), key_shares(profile), len(values)
     counts = np.bincount(place[place >= 0], minlength=len(shares)).astype(np.float64)
     chosen = shares * min(before, number) >= _LEAST
     old = np.append(shares[chosen], max(0.0, 1.0 - shares[chosen].sum()))

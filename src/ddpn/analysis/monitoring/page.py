@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.monitoring.counts import PIT_BINS
+from ddpn.analysis.monitoring.predictions import PIT_BINS
 from ddpn.analysis.monitoring.result import Check, Monitoring
 from ddpn.analysis.report import page
 from ddpn.analysis.report.figures.chart import LINE, Bar, Chart, Figure, bar_chart

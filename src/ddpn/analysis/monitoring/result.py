@@ -1,10 +1,12 @@
 """The result of a comparison: one check after the other, with its p-value, its size, and whether both say drift."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+
+from ddpn.analysis.holm import holm
 
 #: What each kind of check is about, and the size of a difference that matters, as a share of that of all checks.
 KINDS = {"values": 1.0, "missing": 1.0, "ood": 1.0, "coverage": 0.5, "pit": 1.0}
@@ -57,7 +59,7 @@ class Check:
         return {**known, **numbers, "before": self.before, "now": self.now}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Monitoring:
     """All checks of a table, those with drift first.
 
@@ -146,11 +148,9 @@ def decided(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check
     >>> [(check.name, check.adjusted, check.drift) for check in decided([one, other], 0.01, 0.1)]
     [('a', 0.001, True), ('b', 2e-09, False)]
     """
-    counted = sorted((check for check in checks if not check.is_ignored), key=lambda check: check.p_value)
-    found, highest = [], 0.0
-    for place, check in enumerate(counted):
-        highest = max(highest, min(1.0, (len(counted) - place) * check.p_value))
-        drift = highest < alpha and check.effect >= KINDS[check.kind] * effect
-        found.append(Check(**{**vars(check), "adjusted": highest, "drift": drift}))
+    counted, found = [check for check in checks if not check.is_ignored], []
+    for check, adjusted in zip(counted, holm([check.p_value for check in counted]), strict=True):
+        drift = adjusted < alpha and check.effect >= KINDS[check.kind] * effect
+        found.append(replace(check, adjusted=adjusted, drift=drift))
     found += [check for check in checks if check.is_ignored]
     return tuple(sorted(found, key=lambda check: (not check.drift, check.is_ignored, -check.effect)))

@@ -1,5 +1,6 @@
 """The user's table: its columns read, grouped and described."""
 
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -7,7 +8,6 @@ import numpy as np
 
 from ddpn.analysis.explanations.grid import is_missing
 from ddpn.analysis.report.numbers import percent
-from ddpn.paper.datasets.dataset import fingerprint as column_fingerprint
 from ddpn.tables.encoding.table import Column, read_table
 
 #: Ranges of a numeric column; values or levels that are groups of their own; levels listed in a description.
@@ -21,7 +21,13 @@ def columns_of(model: Any, X: Any) -> list[Column]:
 
 def fingerprint(columns: list[Column], y: np.ndarray) -> str:
     """SHA-256 of names, kinds and values: the same for the same data on every machine."""
-    return column_fingerprint({column.name: _plain(column) for column in columns}, y)
+    digest = sha256()
+    for name, values in {**{column.name: _plain(column) for column in columns}, "\0y": y}.items():
+        is_text = values.dtype.kind not in "fiub"
+        content = "\0".join(values).encode() if is_text else values.astype("<f8").tobytes()
+        digest.update(f"{name}\0{'text' if is_text else 'number'}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _plain(column: Column) -> np.ndarray:

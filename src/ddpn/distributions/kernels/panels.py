@@ -11,7 +11,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from ddpn.distributions.kernels import loops, ranges
-from ddpn.distributions.kernels.ranges import facts_of, sides
+from ddpn.distributions.kernels.ranges import facts_of
 
 PREPARED, TERMS, EDGE = loops.PREPARED, loops.TERMS, ranges.EDGE
 #: A panel spans at most so many standard deviations: its polynomial then errs by 3e-12 of the pmf.
@@ -25,8 +25,6 @@ TIE = 1e-15
 
 #: Relative rounding of the masses of segments, which must not move a quantile.
 SLACK = 1e-11
-#: Rounding of a cdf.
-CLOSE = 1e-14
 
 SIZE = 16
 _X, _W = legendre.leggauss(SIZE)
@@ -80,8 +78,6 @@ def of_row(addresses, components, weights, known, levels, y, coverage, entropy, 
         above[last - 1] = above[last] + mass[last]
     for j in range(len(levels)):
         quantiles[j] = quantile(segments, cells, mass, below, above, levels[j])
-        if 0.0 < levels[j] < 1.0:
-            settle(addresses, records, components, weights, known, levels[j], quantiles, j, sums, buffer)
     for j in range(len(y)):
         scores[j] = crps(segments, cells, mass, below, above, y[j])
     if coverage > 0.0:
@@ -303,28 +299,6 @@ def quantile(segments, cells, mass, below, above, q):
         else:
             low = middle
     return left - 0.5 + high
-
-
-def settle(addresses, records, components, weights, known, q, quantiles, j, sums, buffer):
-    """Move a quantile by single counts, as the sums of `ranges.sides` decide, which `cdf` returns."""
-    for step in range(2):
-        while True:
-            z = quantiles[j] - step
-            found = upto(addresses, records, components, weights, known, q <= 0.5, z, sums, buffer)
-            enough = found >= q * (1.0 - CLOSE) if q <= 0.5 else found <= (1.0 - q) * (1.0 + CLOSE)
-            if z < 0.0 or z + 1.0 == z or enough == (step == 0):
-                break
-            quantiles[j] += 1.0 - 2.0 * step
-
-
-def upto(addresses, records, components, weights, known, lower, z, sums, buffer):
-    """P(Z <= z) of a mixture, or P(Z > z)."""
-    total, found = 0.0, np.zeros(4)
-    for k in range(len(weights)):
-        if weights[k] > 0.0:
-            sides(addresses[k], records[k], z, components[k, 3], components[k, 4], known[k, 0], found, sums, buffer)
-            total += weights[k] * (found[0] if lower else found[1])
-    return total
 
 
 def rises(addresses, records, weights, known, z, nodes, values, buffer):

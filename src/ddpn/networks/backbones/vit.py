@@ -23,21 +23,11 @@ class ViT(Transformer):
 
     Parameters
     ----------
-    pretrained : str or None
-        A name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package.
-    config : transformers configuration or dict, optional
-        Gives random weights instead; a dict has a `model_type`.
+    pretrained, config, hidden, members, dropout, checkpointing
+        As for `ddpn.networks.backbones.Text`.
     frozen : int, "all" or "none"
         So many first blocks, with the embeddings, are shared and not trained. The default is "none", as the paper tunes
         all of them.
-    hidden : sequence of int
-        Widths of the perceptron of each member.
-    members : int
-        M, the number of members.
-    dropout : float
-        Dropout rate of the transformer.
-    checkpointing : bool
-        Compute activations twice instead of keeping them.
     """
 
     def __init__(

@@ -14,15 +14,17 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys
 
 if TYPE_CHECKING:
-    from ddpn.networks.heads.conway_maxwell_poisson import ConwayMaxwellPoissonHead
     from ddpn.networks.heads.double_binomial import DoubleBinomialHead
     from ddpn.networks.heads.double_poisson import DoublePoissonHead
     from ddpn.networks.heads.gaussian import FaithfulGaussianHead, GaussianHead, NaturalGaussianHead
-    from ddpn.networks.heads.generalized_poisson import GeneralizedPoissonHead
     from ddpn.networks.heads.head import Head
     from ddpn.networks.heads.mixed import MixedHead
-    from ddpn.networks.heads.negative_binomial import NegativeBinomialHead
-    from ddpn.networks.heads.poisson import PoissonHead
+    from ddpn.networks.heads.rates import (
+        ConwayMaxwellPoissonHead,
+        GeneralizedPoissonHead,
+        NegativeBinomialHead,
+        PoissonHead,
+    )
     from ddpn.networks.heads.zeros import (
         HurdleDoublePoissonHead,
         HurdleNegativeBinomialHead,

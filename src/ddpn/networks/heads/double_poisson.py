@@ -93,13 +93,15 @@ class DoublePoissonHead(Head):
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson:
         """DoublePoisson(exposure * e^raw0, e^raw1), with a limited gamma where there is an exposure."""
         log_mu, log_gamma = _links(promoted(raw), exposure)
+        if exposure is not None:
+            log_gamma = mean_preserving_log_gamma(log_gamma, log_mu)
         return DoublePoisson(log_mu.exp(), log_gamma.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
         if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)
-        log_mu, log_gamma = _unlimited_links(raw.double(), exposure)
+        log_mu, log_gamma = _links(raw.double(), exposure)
         if self.objective == "exact":
             value = super().loss(raw.double(), y, exposure)
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
@@ -138,13 +140,7 @@ class DoublePoissonHead(Head):
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log mu and log gamma of the distribution."""
-    log_mu, log_gamma = _unlimited_links(raw, exposure)
-    return log_mu, log_gamma if exposure is None else mean_preserving_log_gamma(log_gamma, log_mu)
-
-
-def _unlimited_links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The same as in Eq. 2, whose mean is mu for every gamma: bounds on gamma are those of mu, exposure included."""
+    """log mu and log gamma as in Eq. 2, whose mean is mu for every gamma: bounds are those of mu, exposure included."""
     first, second = raw.unbind(-1)
     log_mu = log_mean(first, exposure)
     return log_mu, bend(second, lowest_log_gamma(log_mu), highest_log_gamma(log_mu))

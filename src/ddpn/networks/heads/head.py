@@ -49,7 +49,6 @@ class Head(ABC):
     writes `forward`. Everything else has a default:
 
     - `parameter_names`, what each raw output is, in tables of coefficients: ("raw 0", "raw 1", ...);
-    - `description`, one line for help texts: the first line of the class's docstring;
     - `is_count`, whether the distribution is one of counts: whether `support` is discrete;
     - `has_glm`, whether `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
       standard errors: True;
@@ -68,7 +67,6 @@ class Head(ABC):
     n_raw: ClassVar[int]
     support: ClassVar[Any]
     parameter_names: ClassVar[tuple[str, ...]]
-    description: ClassVar[str]
     is_count: ClassVar[bool]
     has_glm: ClassVar[bool] = True
     exposure_is_total: ClassVar[bool] = False
@@ -85,8 +83,6 @@ class Head(ABC):
         if "forward" in own:  # what a base class knows about its distribution does not hold for another one
             for name in _OF_FORWARD - own.keys():
                 setattr(cls, name, vars(Head)[name])
-        if "description" not in own:
-            cls.description = (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
     @abstractmethod
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
@@ -198,22 +194,11 @@ class Head(ABC):
         """
         rows = Rows(y, weight, exposure)
 
+        guesses = self._guesses(rows)
         with torch.no_grad():
-            losses = [(self.rows_loss(guess, rows).item(), guess) for guess in self._guesses(rows)]
-        _, best = min((pair for pair in losses if pair[0] < float("inf")), key=lambda pair: pair[0], default=losses[0])
+            losses = [rows.mean(self.loss(raw, rows.y, rows.exposure)).nan_to_num(torch.inf).item() for raw in guesses]
+        best = guesses[losses.index(min(losses))]
         return self.most_likely(rows, best, _around(best))
-
-    def rows_loss(self, raw: Tensor, rows: Rows) -> Tensor:
-        """The weighted mean loss of rows that share their raw outputs.
-
-        Parameters
-        ----------
-        raw : Tensor, shape (n_raw,)
-            Raw outputs.
-        rows : Rows
-            Counts, weights and exposures.
-        """
-        return rows.mean(self.loss(raw, rows.y, rows.exposure))
 
     def most_likely(self, rows: Rows, guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
         """The raw outputs within bounds that minimise the mean loss, searched from a guess.
@@ -227,7 +212,7 @@ class Head(ABC):
         bounds : sequence of pairs of float
             The range of each raw output.
         """
-        return fit(lambda raw: self.rows_loss(raw, rows), guess, bounds)
+        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
 
     def sample_start(self, sample: Sample) -> Tensor:
         """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
@@ -259,6 +244,7 @@ class Head(ABC):
             return min(found, key=lambda raw: float(loss(raw).nan_to_num(float("inf"))))
 
     def _guesses(self, rows: Rows) -> list[Tensor]:
+        """Raw outputs (n_raw,) from the best of which `start` searches."""
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
         spread = rows.mean((rate - mean).square())

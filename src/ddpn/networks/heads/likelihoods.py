@@ -8,10 +8,10 @@ DEFAULT_LIKELIHOOD = "mixed"
 #: The likelihoods of this package: name -> "module:class".
 SHIPPED = {
     "double_poisson": "ddpn.networks.heads.double_poisson:DoublePoissonHead",
-    "poisson": "ddpn.networks.heads.poisson:PoissonHead",
-    "negative_binomial": "ddpn.networks.heads.negative_binomial:NegativeBinomialHead",
-    "conway_maxwell_poisson": "ddpn.networks.heads.conway_maxwell_poisson:ConwayMaxwellPoissonHead",
-    "generalized_poisson": "ddpn.networks.heads.generalized_poisson:GeneralizedPoissonHead",
+    "poisson": "ddpn.networks.heads.rates:PoissonHead",
+    "negative_binomial": "ddpn.networks.heads.rates:NegativeBinomialHead",
+    "conway_maxwell_poisson": "ddpn.networks.heads.rates:ConwayMaxwellPoissonHead",
+    "generalized_poisson": "ddpn.networks.heads.rates:GeneralizedPoissonHead",
     "double_binomial": "ddpn.networks.heads.double_binomial:DoubleBinomialHead",
     "gaussian": "ddpn.networks.heads.gaussian:GaussianHead",
     "faithful_gaussian": "ddpn.networks.heads.gaussian:FaithfulGaussianHead",

@@ -46,19 +46,13 @@ class ZeroHead(Head):
         base: Any = self.base.forward(raw[..., :-1], exposure)
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
-    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Maximum likelihood, searched from a fit of the base to all counts and from one to the positive counts."""
-        rows = Rows(y, weight, exposure)
-
-        guesses = [self._with_zeros(self.base.start(y, weight, exposure), rows)]
-        positive = y > 0
+    def _guesses(self, rows: Rows) -> list[Tensor]:
+        """From a fit of the base to all counts, and from one to the positive counts."""
+        fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):
-            parts = (None if part is None else part.expand_as(y)[positive] for part in (weight, exposure))
-            guesses.append(self._with_zeros(self.base.start(y[positive], *parts), rows))
-        with torch.no_grad():
-            best = min(guesses, key=lambda raw: float(self.rows_loss(raw, rows).nan_to_num(float("inf"))))
-        bounds = [(x - 20.0 - abs(x), x + 20.0 + abs(x)) for x in best[:-1].tolist()]
-        return self.most_likely(rows, best, [*bounds, (LOGIT[0] - 1.0, LOGIT[1] + 1.0)])
+            exposure = None if rows.exposure is None else rows.exposure[positive]
+            fits.append(self.base.start(rows.y[positive], rows.weight[positive], exposure))
+        return [self._with_zeros(fit, rows) for fit in fits]
 
     def _with_zeros(self, base: Tensor, rows: Rows) -> Tensor:
         """The base's raw outputs with a guess of logit pi."""

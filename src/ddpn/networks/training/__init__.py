@@ -1,9 +1,7 @@
 """Training: settings, the loop, checkpoints."""
 
-from ddpn.networks.training.batches import Augmented
+from ddpn.networks.training.batches import Augmented, OwnRows
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.ensemble import Ensemble, fit_ensemble
-from ddpn.networks.training.folds import OwnRows
 from ddpn.networks.training.loop import fit
 from ddpn.networks.training.runtime import Runtime
 from ddpn.networks.training.state import History
@@ -12,7 +10,6 @@ from ddpn.sample import Sample
 
 __all__ = [
     "Augmented",
-    "Ensemble",
     "History",
     "OwnRows",
     "RowStream",
@@ -21,5 +18,4 @@ __all__ = [
     "Streamed",
     "TrainingConfig",
     "fit",
-    "fit_ensemble",
 ]

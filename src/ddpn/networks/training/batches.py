@@ -1,4 +1,4 @@
-"""Where batches come from: tensors in memory, or any torch Dataset."""
+"""Where batches come from: tensors in memory, or any torch Dataset; and checks of these rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.distributions.arguments import check_counts, check_positive
+from ddpn.networks.heads import Head
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError
+from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 
 #: Rows of a table that go through a network together where no gradients are kept.
@@ -32,6 +35,35 @@ class Augmented:
 
     sample: Sample
     augment: Callable[[Tensor], Tensor]
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """Rows in memory of which each network trains on some and is validated with others.
+
+    One epoch is chosen for all networks, by the mean of their validation scores: a number that all rows choose together
+    hardly depends on a single one of them.
+
+    Parameters
+    ----------
+    sample : Sample
+        All rows, as tensors. A row that networks read in different encodings is there once per encoding.
+    train, validation : sequence of Tensor of int
+        For each network the positions of the rows it trains on, and of those that validate it.
+    """
+
+    sample: Sample
+    train: Sequence[Tensor]
+    validation: Sequence[Tensor]
+
+    def __post_init__(self) -> None:
+        sizes = [len(rows) for rows in (*self.train, *self.validation)]
+        if len(self.train) != len(self.validation) or not min(sizes, default=0):
+            got = [[len(rows) for rows in part] for part in (self.train, self.validation)]
+            raise ConfigError(f"Every network must have rows to train on and rows to validate with, got {got}.")
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -69,12 +101,14 @@ class Share(NamedTuple):
 ALL = Share(rank=0, world=1)
 
 
-def orders(rows: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
-    """Each member's order of the rows in one epoch, whole batches only. Shape: (M, steps * batch)."""
-    if batch == rows:
-        return torch.arange(rows).expand(len(streams), -1)
-    used = rows // batch * batch
-    return torch.stack([torch.randperm(rows, generator=stream)[:used] for stream in streams])
+def orders(sizes: Sequence[int], batch: int, streams: Sequence[torch.Generator]) -> list[Tensor]:
+    """Each member's order of its rows in one epoch, whole batches only, as many for all. Shape: (steps * batch,) each.
+
+    Where all rows of a member fit one batch, they stay as they are.
+    """
+    used = min(sizes) // batch * batch
+    both = zip(sizes, streams, strict=True)
+    return [torch.arange(n) if n == batch else torch.randperm(n, generator=stream)[:used] for n, stream in both]
 
 
 class Batches:
@@ -95,7 +129,11 @@ class Batches:
 
     def indices(self, streams: Sequence[torch.Generator]) -> Iterable[Tensor]:
         """The row positions of each batch of one epoch, those of this process. Shape: (M, B)."""
-        batches = orders(self.n, self.batch, streams).to(self._device).split(self.batch, dim=1)
+        return self.split(torch.stack(orders([self.n] * len(streams), self.batch, streams)))
+
+    def split(self, drawn: Tensor) -> Iterable[Tensor]:
+        """Batches of row positions (M, steps * batch), those of this process."""
+        batches = drawn.to(self._device).split(self.batch, dim=1)
         return [index[:, self.share.rank :: self.share.world] for index in batches]
 
     def _rows_at_once(self, X: Tensor) -> int:
@@ -106,14 +144,32 @@ class Batches:
 class MemoryBatches(Batches):
     """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
 
-    Where all rows fit one batch, every member gets all of them in the given order.
+    `positions` are those of each member's own rows, if it has any. All members take as many steps per epoch as the one
+    with the fewest rows; the rows that others leave over wait for another epoch, as orders are drawn anew each time.
     """
 
-    def __init__(self, source: Sample | Augmented, batch_size: int, share: Share = ALL, accumulate: int = 1) -> None:
-        sample = source.sample if isinstance(source, Augmented) else source
-        super().__init__(len(sample), batch_size, share, accumulate, sample.y.device)
-        self.source = source
+    def __init__(
+        self,
+        source: Sample | Augmented | OwnRows,
+        batch_size: int,
+        share: Share = ALL,
+        accumulate: int = 1,
+        positions: Sequence[Tensor] | None = None,
+    ) -> None:
+        sample = source if isinstance(source, Sample) else source.sample
+        rows = len(sample) if positions is None else min(map(len, positions))
+        super().__init__(rows, batch_size, share, accumulate, sample.y.device)
+        self.source, self.own_rows = source, positions is not None
+        self._positions = [each.to(sample.y.device) for each in positions or ()]
         self.sample = sample.replace(X=sample.X.clone()) if isinstance(source, Augmented) else sample
+
+    def indices(self, streams: Sequence[torch.Generator]) -> Iterable[Tensor]:
+        """The row positions of each batch of one epoch, those of this process. Shape: (M, B)."""
+        if not self.own_rows:
+            return super().indices(streams)
+        drawn = orders([len(rows) for rows in self._positions], self.batch, streams)
+        both = zip(self._positions, drawn, strict=True)
+        return self.split(torch.stack([rows[order.to(rows.device)] for rows, order in both]))
 
     def augment(self, seed: int) -> None:
         """Change augmented inputs at random; in place, because a captured step reads them where they are."""
@@ -133,8 +189,13 @@ class MemoryBatches(Batches):
             yield pick(self.sample, index)
 
     def in_order(self) -> Iterator[Sample]:
-        """Every row once, the same for all members."""
-        return (shared(part) for part in parts_of(self.sample, self._rows_at_once(self.sample.X)))
+        """Every row once, the same for all members; own rows of a member with fewer than others are repeated."""
+        size = self._rows_at_once(self.sample.X)
+        if not self.own_rows:
+            return (shared(part) for part in parts_of(self.sample, size))
+        longest = torch.arange(max(map(len, self._positions)), device=self.sample.y.device)
+        index = torch.stack([rows[longest % len(rows)] for rows in self._positions])
+        return (pick(self.sample, part) for part in index.split(size, dim=1))
 
 
 class DatasetBatches(Batches):
@@ -190,19 +251,6 @@ class _Loads(Dataset):
         return len(self.positions)
 
 
-def check_any_row(rows: int) -> None:
-    """Raise an `InputError` if there is no row."""
-    if rows == 0:
-        raise InputError("data must hold at least one row, got 0.")
-
-
-def check_vectors(sample: Sample) -> None:
-    """Raise an `InputError` if counts, weights or exposures are not one number per row."""
-    for name, part in sample.parts.items():
-        if name != "X" and part.dim() != 1:
-            raise InputError(f"{name} must have one number per row, got shape {tuple(part.shape)}. Use reshape(-1).")
-
-
 def as_sample(items: list[Any]) -> Sample:
     """Items of a Dataset as a batch."""
     try:
@@ -217,3 +265,74 @@ def as_sample(items: list[Any]) -> Sample:
     sample = Sample(*collated)
     check_vectors(sample)
     return sample
+
+
+# Checks of the rows a training is given, before its first step -------------------------------------------------------
+
+
+def check_any_row(rows: int) -> None:
+    """Raise an `InputError` if there is no row."""
+    if rows == 0:
+        raise InputError("data must hold at least one row, got 0.")
+
+
+def check_vectors(sample: Sample) -> None:
+    """Raise an `InputError` if counts, weights or exposures are not one number per row."""
+    for name, part in sample.parts.items():
+        if name != "X" and part.dim() != 1:
+            raise InputError(f"{name} must have one number per row, got shape {tuple(part.shape)}. Use reshape(-1).")
+
+
+def check_source(name: str, source: Any, needed: bool = True) -> None:
+    """Raise an `InputError` if `source` is not a Sample, Augmented or map-style Dataset (or None, if not `needed`)."""
+    is_known = isinstance(source, Sample | Augmented) or (source is None and not needed)
+    is_dataset = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+    if not is_known and (not is_dataset or isinstance(source, tuple | list | dict | str | Tensor)):
+        kinds = "a Sample, Augmented or a Dataset with a length"
+        raise InputError(f"{name} must be {kinds}, got {type(source).__name__}. Use Sample(X, y).")
+
+
+def check_sample(sample: Sample, head: Head) -> None:
+    """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take."""
+    parts = sample.parts
+    for name, part in parts.items():
+        if not isinstance(part, Tensor):
+            raise InputError(f"{name} must be a tensor, got {type(part).__name__}. Use torch.as_tensor.")
+    check_any_row(len(sample))
+    if len({len(part) for part in parts.values()}) > 1:
+        found = listed([f"{name} of {len(part)}" for name, part in parts.items()])
+        raise InputError(f"X, y, weight and exposure must have the same number of rows, got {found}.")
+    check_vectors(sample)
+    check_values(sample, head)
+    if sample.weight is not None and not sample.weight.any():
+        raise InputError("weight must be above 0 in some row, got 0 in all rows.")
+
+
+def check_values(sample: Sample, head: Head) -> None:
+    """Raise an `InputError` for counts outside the support, negative weights, and exposures that are not positive."""
+    if head.support.is_discrete:
+        check_counts("y", sample.y)
+    _check("y", sample.y, sample.y.isfinite(), "finite")
+    if sample.exposure is not None:
+        check_positive("exposure", sample.exposure, "Give the time or size that each count was counted over.")
+    if head.exposure_is_total:
+        exposure = None if sample.exposure is None else sample.exposure.cpu().numpy()
+        head.check_targets(sample.y.cpu().numpy(), exposure)
+    if sample.weight is not None:
+        _check("weight", sample.weight, sample.weight.isfinite(), "finite")
+        _check("weight", sample.weight, sample.weight >= 0, "at least 0")
+
+
+def check_exposure_in_both(train: Any, validation: Any) -> None:
+    """Raise an `InputError` if one of training and validation rows has exposures and the other has none."""
+    samples = [source.sample if isinstance(source, Augmented) else source for source in (train, validation)]
+    has = [sample.exposure is not None for sample in samples if isinstance(sample, Sample)]
+    if len(set(has)) > 1:
+        with_, without = ("train", "validation") if has[0] else ("validation", "train")
+        raise InputError(f"exposure must be in both or in none, got one in {with_}, none in {without}.")
+
+
+def _check(name: str, values: Tensor, good: Tensor, condition: str) -> None:
+    if not good.all():
+        row = int((~good).nonzero()[0])
+        raise InputError(f"{name} must be {condition}, got {values[row]:g} at row {row}.")

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 
 from ddpn.networks.model import CountModel
-from ddpn.networks.training.batches import Augmented, Source, as_sample
-from ddpn.networks.training.folds import OwnRows
+from ddpn.networks.training.batches import Augmented, OwnRows, Source, as_sample
 from ddpn.networks.training.state import Snapshot
 from ddpn.networks.training.streamed import Streamed
-from ddpn.networks.training.trainable import frozen_fingerprint
+from ddpn.networks.training.weights import frozen_fingerprint
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample

@@ -12,22 +12,32 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from ddpn.distributions.recording import as_recorded
+from ddpn.metrics import crps
 from ddpn.networks.model import CountModel
-from ddpn.networks.training.batches import Augmented, DatasetBatches, MemoryBatches, Source, parts_of
+from ddpn.networks.training.batches import (
+    Augmented,
+    DatasetBatches,
+    MemoryBatches,
+    OwnRows,
+    Source,
+    check_exposure_in_both,
+    check_sample,
+    check_source,
+    check_values,
+    parts_of,
+)
 from ddpn.networks.training.capture import CapturedSteps, can_capture
 from ddpn.networks.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.evaluation import mean_scores
-from ddpn.networks.training.folds import OwnBatches, OwnRows
 from ddpn.networks.training.monitoring import EpochReport, report_epoch
 from ddpn.networks.training.runtime import Runtime
 from ddpn.networks.training.state import History, State
 from ddpn.networks.training.streamed import StreamBatches, Streamed
-from ddpn.networks.training.validation import check_exposure_in_both, check_sample, check_source, check_values
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.threads import threads_for
+from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import Sample
 from ddpn.storage.tensor_files import fingerprint
 
@@ -194,7 +204,10 @@ class Training:
         check_sample(rows.sample, self.model.head)
         here = replace(rows, sample=rows.sample.map(lambda t: t.to(self.runtime.device)))
         size, share, accumulate = self.config.batch_size, self.runtime.share, self.config.accumulate
-        return OwnBatches(here, rows.train, size, share, accumulate), OwnBatches(here, rows.validation, size)
+        return (
+            MemoryBatches(here, size, share, accumulate, positions=rows.train),
+            MemoryBatches(here, size, positions=rows.validation),
+        )
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes this training from others; to be called before its first step."""
@@ -316,3 +329,29 @@ class Training:
     def _failing_rows(self, member: int) -> list[int]:
         each = torch.cat([self._losses(part)[:, member] for part in self.batches.in_order()])
         return (~each.isfinite()).nonzero().flatten().tolist()
+
+
+@torch.no_grad()
+def mean_scores(
+    model: CountModel, batches: MemoryBatches | DatasetBatches, score: str, runtime: Runtime
+) -> list[float]:
+    """Mean proper score per member; never the training objective, which may be a weighted one."""
+    model.eval()
+    sums = torch.zeros(2, model.members, dtype=torch.float64, device=runtime.device)
+    for number, part in enumerate(batches.in_order()):
+        if number % runtime.share.world == runtime.share.rank:
+            weight = torch.ones_like(part.y) if part.weight is None else part.weight
+            sums[0] += (_scores(model, part, batches.own_rows, score, runtime).double() * weight).sum(0)
+            sums[1] += weight.sum(0)
+    runtime.add_up(sums)
+    scores = (sums[0] / sums[1]).tolist()
+    return [found if found == found else float("inf") for found in scores]
+
+
+def _scores(model: CountModel, part: Sample, own_rows: bool, score: str, runtime: Runtime) -> Tensor:
+    """Scores per row and member. Shape: (B, M)."""
+    with runtime.autocast(), threads_for(model.multiply_adds(part.X[:, 0] if own_rows else part.X)):
+        raw = model.raw(part.X)
+    with single_thread():  # many small operations
+        dist = as_recorded(model.head(raw, part.exposure), part)
+        return -dist.log_prob(part.y) if score == "nll" else crps(dist, part.y)

@@ -2,15 +2,14 @@
 
 The loss of a row depends on its P raw outputs alone, so autograd has to compute P + P x P numbers per row; the chain
 rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A dense autograd Hessian would go through
-the loss once for every coefficient. Newton's steps, which use a Hessian several times, take half as long as scipy's
-trust region alone: 0.16 s against 0.33 s for the Double Poisson of tests/networks/training/test_maximum_likelihood.py.
+the loss once for every coefficient.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 from torch import Tensor
 
@@ -18,32 +17,18 @@ from ddpn.networks.heads import Head
 from ddpn.runtime.threads import single_blas_thread, threads_for
 from ddpn.sample import Sample
 
-#: A step is taken if the loss falls by this share of what its slope predicts (Armijo's usual constant).
-_ARMIJO = 1e-4
-#: Halvings of a step before Newton counts as stalled, at 1e-9 of the step.
-_HALVINGS = 30
-#: Losses that differ by less than this share of their size differ by rounding: gradients decide then.
-_ROUNDING = 1e-11
 #: A Newton step is expected to lower the objective by half its decrement, -step' gradient, in any units of y and x.
-#: Above the first, it is worth taking however small the gradient is (as of a Gaussian's mean, for large counts);
-#: below the second, the coefficients of n rows are within sqrt(n) 1e-9 standard errors of the maximum.
-_WORTH, _NOTHING = 1e-6, 1e-18
-#: Below this decrement, sqrt(n) 1e-6 standard errors, a search is at the maximum whatever the gradient is: rounding
-#: leaves gradients of large counts above any fixed number.
-_CLOSE = 1e-12
+#: Below the first, it is not worth taking if the gradient is small. Below the second, the coefficients of n rows are
+#: within sqrt(n) 1e-6 standard errors of the maximum, whatever the gradient is: rounding leaves gradients of large
+#: counts above any fixed number.
+_WORTH, _CLOSE = 1e-6, 1e-12
 #: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
 #: the objective must fall in a step.
 _ROUGH_STEPS, _ROUGH = (10, 60), 1e-5
 #: The share of the information that is added where columns are redundant.
 _JITTER = 1e-9
-#: Steps in between: Newton doubles its digits with each, and a maximum at infinity is not pursued.
+#: Newton's steps at the end, as far as rounding allows; a maximum at infinity is not pursued.
 _POLISH = 8
-#: Newton's steps before a trust region takes over: in a curved valley its steps are short.
-_NEWTON = 50
-#: An old Hessian is used again as long as every step cuts the gradient to this share.
-_REUSE = 0.1
-#: A step along a direction of negative or no curvature is at most this much longer than along the most curved one.
-_SADDLE = 1e-6
 #: Curvatures below this share of the largest are flat: a Hessian in float64 has no more digits.
 _FLAT = 1e-12
 
@@ -192,7 +177,7 @@ def approach(objective: LinearObjective, theta: np.ndarray) -> np.ndarray:
 
 
 def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
-    """Minimise the objective by Newton's method with backtracking, and by a trust region if that stalls.
+    """Minimise the objective by Newton's method within a trust region.
 
     `converged` means that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
     taking, or that the step would change nothing. The search continues beyond that, as far as rounding allows. It ends
@@ -200,80 +185,23 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
     """
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
         theta, n_iter = _approach(objective, theta, max_iter)
-        point, more = _newton(objective, _point(objective, theta), tol, min(max_iter - n_iter, _NEWTON))
-        n_iter += more
-        converged = _is_maximum(objective, point, tol)
-        if not converged and n_iter < max_iter:
-            point, more = _trust_region(objective, point, tol, max_iter - n_iter)
-            n_iter, converged = n_iter + more, _is_maximum(objective, point, tol)
-    return Optimum(point.theta, point.norm, n_iter, converged)
+        point = _point(objective, theta)
+        if n_iter < max_iter:
+            point, more = _trust_region(objective, point, max_iter - n_iter)
+            n_iter += more
+        inverse = inverse_information(objective.hessian(point.theta))
+        if n_iter < max_iter:
+            point = _polished(objective, point, inverse)
+        decrement = float(point.gradient @ inverse @ point.gradient)
+    return Optimum(point.theta, point.norm, n_iter, decrement <= (_WORTH if point.norm <= tol else _CLOSE))
 
 
 def _point(objective: LinearObjective, theta: np.ndarray) -> _Point:
     return _Point(theta, *objective.value_and_gradient(theta))
 
 
-def _is_maximum(objective: LinearObjective, point: _Point, tol: float) -> bool:
-    decrement = float(point.gradient @ _inverse(objective.hessian(point.theta)) @ point.gradient)
-    return decrement <= (_WORTH if point.norm <= tol else _CLOSE)
-
-
-def _newton(objective: LinearObjective, point: _Point, tol: float, max_iter: int) -> tuple[_Point, int]:
-    inverse, polish = None, 0
-    for n_iter in range(max_iter):
-        fresh = inverse is None
-        if inverse is None:
-            inverse = _inverse(objective.hessian(point.theta))
-        step = -(inverse @ point.gradient)
-        decrement = -float(step @ point.gradient)
-        if point.norm <= tol and decrement <= _WORTH:
-            polish += 1
-            if decrement <= _NOTHING or polish > _POLISH:
-                return point, n_iter
-        # With an old Hessian only a full step is tried: halving it would cost as much as a new Hessian gains.
-        following = _search(objective, point, step, _HALVINGS if fresh else 0)
-        if following is None and fresh:
-            return point, n_iter
-        if following is None or following.norm > _REUSE * point.norm:
-            inverse = None
-        point = following or point
-    return point, max_iter
-
-
-def _search(objective: LinearObjective, point: _Point, step: np.ndarray, halvings: int) -> _Point | None:
-    """The first of step, step / 2, step / 4, ... that lowers the loss or, if rounding hides that, the gradient norm."""
-    slope = float(step @ point.gradient)
-    noise = _ROUNDING * (1.0 + abs(point.value))
-    for halving in range(halvings + 1):
-        share = 0.5**halving
-        following = _point(objective, point.theta + share * step)
-        if following.value <= point.value + _ARMIJO * share * slope:
-            return following
-        if abs(following.value - point.value) <= noise and following.norm < point.norm:
-            return following
-    return None
-
-
-def _inverse(hessian: np.ndarray) -> np.ndarray:
-    """The inverse; of a Hessian that is not positive definite, that of the matrix with |eigenvalues| (floored)."""
-    units = _units(hessian)
-    scaled = hessian * np.outer(units, units)
-    try:
-        inverse = cho_solve(cho_factor(scaled), np.eye(len(scaled)))
-    except LinAlgError:
-        values, vectors = np.linalg.eigh(scaled)
-        inverse = (vectors / np.maximum(np.abs(values), _SADDLE * np.abs(values).max())) @ vectors.T
-    return inverse * np.outer(units, units)
-
-
-def _units(hessian: np.ndarray) -> np.ndarray:
-    """Units of theta in which all curvatures are 1: a Gaussian's mean has those of counts, its log variance none."""
-    curvature = np.abs(np.diag(hessian))
-    return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
-
-
-def _trust_region(objective: LinearObjective, point: _Point, tol: float, max_iter: int) -> tuple[_Point, int]:
-    """Newton's method within a trust region, which leads further than a line search in a curved valley."""
+def _trust_region(objective: LinearObjective, point: _Point, max_iter: int) -> tuple[_Point, int]:
+    """Newton's method, in units in which all curvatures are 1 at the start."""
     units = _units(objective.hessian(point.theta))
 
     def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -286,13 +214,29 @@ def _trust_region(objective: LinearObjective, point: _Point, tol: float, max_ite
         jac=True,
         hess=lambda u: objective.hessian(point.theta + units * u) * np.outer(units, units),
         method="trust-exact",
-        options={"gtol": 0.1 * tol * min(1.0, units.min()), "maxiter": max_iter},
+        options={"gtol": _CLOSE**0.5, "maxiter": max_iter},
     )
     better = _point(objective, point.theta + units * found.x)
     return (better if better.value <= point.value else point), int(found.nit)
 
 
-def inverse_information(hessian: np.ndarray, total: float) -> np.ndarray:
+def _polished(objective: LinearObjective, point: _Point, inverse: np.ndarray) -> _Point:
+    """Newton's steps with one Hessian, as long as they cut the gradient."""
+    for _ in range(_POLISH):
+        following = _point(objective, point.theta - inverse @ point.gradient)
+        if not following.norm < point.norm:
+            break
+        point = following
+    return point
+
+
+def _units(hessian: np.ndarray) -> np.ndarray:
+    """Units of theta in which all curvatures are 1: a Gaussian's mean has those of counts, its log variance none."""
+    curvature = np.abs(np.diag(hessian))
+    return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
+
+
+def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
     """(total * hessian)^-1, the covariance of the estimates; huge where the likelihood is flat."""
     units = _units(hessian)
     values, vectors = np.linalg.eigh(hessian * np.outer(units, units))

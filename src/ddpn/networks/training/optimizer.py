@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.flat_weights import FlatWeights
+from ddpn.networks.training.weights import FlatWeights
 
 #: Adam's usual constants; weights decay apart from it, as biases do not.
 _ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}

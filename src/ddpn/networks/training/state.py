@@ -14,9 +14,8 @@ from torch import Tensor
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.flat_weights import FlatWeights
 from ddpn.networks.training.optimizer import Optimizer
-from ddpn.networks.training.trainable import Buffers
+from ddpn.networks.training.weights import Buffers, FlatWeights
 from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.validation import at_rows
 

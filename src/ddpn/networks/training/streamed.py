@@ -106,9 +106,9 @@ class StreamBatches(Batches):
             sample = self.source.encode(next(self._chunks))
             self._check(sample)
             self._current = sample.map(lambda t: t.to(self._device))
-            batches = orders(len(sample), self.batch, streams).to(self._device).split(self.batch, dim=1)
-            for index in batches:
-                yield pick(self._current, index[:, self.share.rank :: self.share.world])
+            drawn = torch.stack(orders([len(sample)] * len(streams), self.batch, streams))
+            for index in self.split(drawn):
+                yield pick(self._current, index)
 
     def in_order(self) -> Iterator[Sample]:
         """The rows of the current chunk, the same for all members: where a loss was not finite is found among them."""

@@ -3,12 +3,10 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddpn.paper.datasets.catalogue import DATASETS, DatasetStatus, dataset_status, download, load
 from ddpn.paper.datasets.coco import coco_people
-from ddpn.paper.datasets.dataset import Dataset
+from ddpn.paper.datasets.dataset import Dataset, Split, split
 from ddpn.paper.datasets.depth_camera import Camera
-from ddpn.paper.datasets.sources import data_folder
-from ddpn.paper.datasets.splits import Split, split
+from ddpn.paper.datasets.sources import DATASETS, DatasetStatus, data_folder, dataset_status, download, load
 from ddpn.paper.datasets.texts import bible, reviews
 
 if TYPE_CHECKING:

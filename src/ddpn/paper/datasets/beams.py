@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ddpn.paper.datasets.csv_file import read_csv
-from ddpn.paper.datasets.dataset import Dataset, as_counts
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED, Dataset, as_counts, read_columns, split
 from ddpn.paper.datasets.sources import data_folder
-from ddpn.paper.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.paper.inputs.point_clouds import MAX_POINTS, READERS, as_points, pack, read_points
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import is_count, listed
@@ -76,7 +74,7 @@ def inventory(
     path = folder / _TABLE
     if not path.is_file():
         raise InputError(f"File not found: {path}. Pass a folder of beams, or make one with write_shelves.")
-    table = read_csv(path, numbers=["count"], texts=["beam", "class"], ignored=None)
+    table = read_columns(path, numbers=["count"], texts=["beam", "class"])
     y = as_counts(table["count"], f"count of {path}")
     names = _read_classes(folder, table["class"]) if classes is None else _check_classes("classes", classes)
     geometry = _numbers(path, table["class"].to_list(), names)

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ddpn.paper.datasets.csv_file import read_csv
-from ddpn.paper.datasets.dataset import Dataset, as_counts
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED, Dataset, as_counts, read_columns, split
 from ddpn.paper.datasets.sources import SOURCES, data_folder
-from ddpn.paper.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["coco_people"]
@@ -97,7 +95,7 @@ def _check_files(annotations: Path | Sequence[Path]) -> list[Path]:
 def _rows(path: Path, root: Path, crowds: bool) -> list[tuple[str, float]]:
     """Files below root and their counts, in the order of the images' ids, or of a CSV."""
     if path.suffix == ".csv":
-        table = read_csv(path, numbers=["person_count"], texts=["image_id"], ignored=None)
+        table = read_columns(path, numbers=["person_count"], texts=["image_id"])
         names, counts = table["image_id"].to_list(), table["person_count"].to_list()
     else:
         names, counts = _counted(path, crowds)

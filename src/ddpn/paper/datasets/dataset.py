@@ -1,20 +1,77 @@
-"""`Dataset`: inputs, counts, the rows of each part, and where they come from."""
+"""`Dataset`: inputs, counts, the rows of each part, and where they come from; columns of its files."""
 
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from hashlib import sha256
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.paper.datasets.splits import Split
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import LARGEST_COUNT, check_choice
+from ddpn.runtime.validation import check_choice, check_integer, listed
 from ddpn.sample import check_counts
+from ddpn.tables.reading import read
+
+#: The seed of the paper's splits, and their shares: of tables, and of larger data (texts, images, point clouds).
+SEED = 1998
+SHARES, LARGE_SHARES = (0.8, 0.1, 0.1), (0.7, 0.1, 0.2)
+PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Row numbers of three parts, which together are all rows, each once.
+
+    Parameters
+    ----------
+    train, validation, test : array of int
+        The row numbers of each part.
+    """
+
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    def __iter__(self) -> Iterator[NDArray[np.int64]]:
+        return iter((self.train, self.validation, self.test))
+
+    @property
+    def n(self) -> int:
+        """The number of rows of the data."""
+        return sum(len(part) for part in self)
+
+    def rows(self, part: str) -> NDArray[np.int64]:
+        """The row numbers of "train", "validation" or "test"."""
+        return getattr(self, check_choice("part", part, PARTS, InputError))
+
+
+def split(n: int, seed: int = SEED, shares: Sequence[float] = SHARES) -> Split:
+    """Shuffle rows and cut them into training, validation and test rows.
+
+    By default the first int(.8 n) train, those up to int(.9 n) validate, the rest test.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    seed : int
+        Seed of the shuffle.
+    shares : sequence of float
+        Shares of the three parts, which sum to 1.
+
+    Examples
+    --------
+    >>> split(10)
+    Split(train=array([9, 8, 7, 4, 1, 0, 5, 6]), validation=array([3]), test=array([2]))
+    """
+    check_integer("n", n, 1, InputError)
+    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+        raise InputError(f"shares must be those of train, validation and test, which sum to 1, got {tuple(shares)}.")
+    rows = np.random.default_rng(check_integer("seed", seed, 0, InputError)).permutation(n)
+    # .7 + .1 is a little less than .8 in floating point.
+    return Split(*np.split(rows, [int(round(share, 9) * n) for share in (shares[0], shares[0] + shares[1])]))
+
 
 #: Numeric inputs from raw columns and the training rows, from which statistics are taken.
 Encoding = Callable[[Any, NDArray[np.int64]], Mapping[str, NDArray[np.float64]]]
@@ -110,46 +167,27 @@ class Dataset:
         X, y = self.part(part)
         return Images(self.root, X["file"].to_list(), y, **options)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the raw columns and counts."""
-        return fingerprint({name: self.X[name].to_numpy() for name in self.X.columns}, self.y)
-
-    def save_split(self, path: str | os.PathLike[str]) -> None:
-        """Write the split to a file, with the fingerprint of this data.
-
-        Parameters
-        ----------
-        path : path
-            The file to write.
-        """
-        self.split.save(path, self.fingerprint)
-
-    def with_split(self, path: str | os.PathLike[str]) -> "Dataset":
-        """This data with another split, which must have been saved for it.
-
-        Parameters
-        ----------
-        path : path
-            A file that `save_split` wrote.
-        """
-        return replace(self, split=Split.load(path, self.fingerprint))
-
-
-def fingerprint(columns: Mapping[str, NDArray[Any]], y: NDArray[Any]) -> str:
-    """SHA-256 of the names, kinds and values of columns and counts: the same for the same data on every machine."""
-    digest = sha256()
-    for name, column in {**columns, "\0y": y}.items():
-        is_text = column.dtype.kind not in "fiub"
-        values = "\0".join(column).encode() if is_text else column.astype("<f8").tobytes()
-        digest.update(f"{name}\0{'text' if is_text else 'number'}\0{len(values)}\0".encode())
-        digest.update(values)
-    return digest.hexdigest()
-
 
 def as_counts(column: Any, name: str) -> NDArray[np.int64]:
     """A column of a file as integers; rows are numbered from 1."""
-    counts = check_counts(column, len(column), name=name, labels=np.arange(1, len(column) + 1))
-    if len(large := np.flatnonzero(counts > LARGEST_COUNT)):
-        raise InputError(f"{name} must hold counts up to 2^53, got {counts[large[0]]:g} at row {large[0] + 1}.")
-    return counts.astype(np.int64)
+    return check_counts(column, len(column), name=name, labels=np.arange(1, len(column) + 1)).astype(np.int64)
+
+
+def read_columns(path: Path, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Any:
+    """These columns of a CSV file, complete, as Float64 and String in the order of the file; others are left out."""
+    import polars  # slow to import
+
+    frame, wanted = read(str(path), as_text=texts), {*numbers, *texts}
+    if missing := sorted(wanted - set(frame.columns)):
+        raise InputError(f"{path} must have the columns {listed(sorted(wanted), 40)}, got no {listed(missing)}.")
+    found = frame.select([name for name in frame.columns if name in wanted])
+    found = found.with_columns(polars.col(list(numbers)).cast(polars.Float64, strict=False))
+    for column in found:
+        is_number = column.name in numbers
+        bad = ~column.is_finite().fill_null(False) if is_number else column.is_null()
+        if bad.any():
+            must, row = "finite numbers" if is_number else "text", bad.arg_true()[0]
+            value = frame[column.name][row]
+            got = "none" if value is None else f"{value!r:.40}"
+            raise InputError(f"Column {column.name} of {path} must hold {must}, got {got} at row {row + 1}.")
+    return found

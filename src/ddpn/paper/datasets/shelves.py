@@ -17,9 +17,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from ddpn.paper.datasets.beams import packed_dataset, write_beams
-from ddpn.paper.datasets.dataset import Dataset
+from ddpn.paper.datasets.dataset import SEED, Dataset
 from ddpn.paper.datasets.depth_camera import Camera, Floats, Range, Rays, Solids, entrance, of_beams, through
-from ddpn.paper.datasets.splits import SEED
 from ddpn.paper.inputs.point_clouds import MAX_POINTS, pack
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson
-from ddpn.paper.datasets.splits import SEED, SHARES, Split, split
+from ddpn.paper.datasets.dataset import SEED, SHARES, Split, split
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.paper.datasets.csv_file import read_csv
-from ddpn.paper.datasets.dataset import Dataset, as_counts
+from ddpn.paper.datasets.dataset import SEED, Dataset, as_counts, read_columns, split
 from ddpn.paper.datasets.sources import SOURCES, data_folder, fetch
-from ddpn.paper.datasets.splits import SEED, split
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import at_rows, listed
@@ -107,8 +105,8 @@ def length_of_stay(
 def _read_stays(path: Path, sample: bool) -> Any:
     """The columns of the sample, from either file: they differ in the day of admission and in what leaks."""
     if sample:
-        return read_csv(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate_weekday"))
-    table = read_csv(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate"), ignored=("eid", "discharged"))
+        return read_columns(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate_weekday"))
+    table = read_columns(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate"))
     weekdays = type(table["vdate"])("vdate_weekday", [_weekday(text) for text in table["vdate"]])
     return table.drop("vdate").with_columns(weekdays)
 
@@ -168,7 +166,7 @@ def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: 
         Whether a missing file is downloaded.
     """
     path = fetch(SOURCES["bike_sharing"], folder, may_download=may_download)
-    table = read_csv(path, numbers=(*_RENTAL, "cnt"), ignored=("instant", "dteday", "casual", "registered"))
+    table = read_columns(path, numbers=(*_RENTAL, "cnt"))
     encodings = {"one_hot": _one_hot_rentals, "authors": _authors_rentals}
     return _dataset("bike_sharing", table, "cnt", seed, encodings=encodings)
 

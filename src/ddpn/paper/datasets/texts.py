@@ -1,5 +1,6 @@
 """Texts: reviews with one to five stars, and the verses of the King James Bible."""
 
+import gzip
 import json
 import re
 import zlib
@@ -9,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.paper.datasets.csv_file import open_text, read_strings
-from ddpn.paper.datasets.dataset import Dataset
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED, Dataset, split
 from ddpn.paper.datasets.sources import SOURCES, data_folder
-from ddpn.paper.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
 
@@ -130,7 +129,14 @@ def _read(path: Path, without_markup: bool) -> tuple[list[str], list[str], list[
 
 
 def _csv_records(path: Path) -> Iterable[Record]:
-    frame = read_strings(path)
+    import polars  # slow to import
+
+    try:
+        frame = polars.read_csv(path, infer_schema=False)
+    except polars.exceptions.NoDataError:
+        frame = polars.DataFrame()
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path} must be a CSV file in UTF-8, got: {str(error).splitlines()[0]}.") from error
     title = next((name for name in _TITLE if name in frame.columns), None)
     titles = [""] * frame.height if title is None else frame[title].fill_null("")
     columns = [frame[_name(path, frame.columns, known)].fill_null("") for known in (_TEXT, _RATING)]
@@ -179,7 +185,7 @@ def _stars(path: Path, row: int, rating: Any) -> int:
 def _lines(path: Path) -> Iterable[str]:
     """The lines of a text file, plain or with gzip."""
     try:
-        with open_text(path) as file:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
             yield from file
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a complete file in UTF-8, got: {error}.") from error

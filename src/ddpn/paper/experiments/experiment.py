@@ -6,7 +6,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 from ddpn.networks.heads import HEADS, make_head
-from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer, check_number, is_integer
 
 if TYPE_CHECKING:
@@ -36,10 +35,6 @@ class Method:
     exact: bool = False
     highlighted: bool = False
 
-    def __post_init__(self) -> None:
-        if self.exact and self.options:
-            raise ConfigError(f"The method {self.name} must have no options if exact is true.")
-
     @property
     def is_continuous(self) -> bool:
         """Whether it predicts real numbers instead of counts."""
@@ -51,8 +46,8 @@ class Training:
     """The paper's settings: AdamW and a cosine schedule, no warm-up, no weight averaging, no clipping, random start.
 
     `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
-    and `at_once` members are in memory together (None: all of them); `workers` processes decode images. Settings that
-    `ddpn.networks.training.TrainingConfig` has, too, are validated there.
+    and `at_once` members are in memory together (None: all of them); `workers` processes decode images. What the
+    command line sets is validated here, the rest by `ddpn.networks.training.TrainingConfig`.
     """
 
     batch_size: int
@@ -70,13 +65,7 @@ class Training:
     workers: int = 0
 
     def __post_init__(self) -> None:
-        if (self.epochs is None) == (self.steps is None):
-            raise ConfigError("[training] must have either epochs or steps, got both or neither.")
-        for name in ("batch_size", "members", "at_once", "steps", "workers"):
-            if (value := getattr(self, name)) is not None:
-                check_integer(name, value, minimum=0 if name == "workers" else 1)
-        for width in self.hidden or (None,):
-            check_integer("every width in hidden", width, minimum=1)
+        check_integer("members", self.members, minimum=1)
         seed_is_valid = is_integer(self.seed) and 0 <= self.seed <= _LARGEST_SEED
         check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
 

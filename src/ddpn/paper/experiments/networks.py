@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ddpn.networks.backbones import BACKBONES, MLP
 from ddpn.networks.training import Runtime
-from ddpn.networks.training.trainable import frozen_fingerprint
+from ddpn.networks.training.weights import frozen_fingerprint
 from ddpn.paper.experiments.experiment import Experiment
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar

@@ -15,7 +15,7 @@ from ddpn.paper.datasets import data_folder
 from ddpn.paper.experiments import results
 from ddpn.paper.experiments.experiment import Experiment, Run
 from ddpn.paper.experiments.figures import write_figures
-from ddpn.paper.experiments.inputs import rows_of
+from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.tables import write_tables
 from ddpn.paper.experiments.workers import execute_all, message_of, noted
 from ddpn.runtime.cluster import RayCluster

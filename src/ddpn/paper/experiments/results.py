@@ -21,8 +21,6 @@ CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"
 PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
 #: The folder of features of frozen networks, beside those of experiments.
 FEATURES = "features"
-#: The names that tensors of `PREDICTIONS` had in version 0.1.
-_RENAMED = {"outside": "ood", "size": "length", "outside_size": "ood_length"}
 
 
 def folder_of(run: Run, out: Path) -> Path:
@@ -60,7 +58,7 @@ def result_of(folder: Path) -> dict[str, Any] | None:
 
 def predictions_of(folder: Path) -> dict[str, Tensor]:
     """Raw outputs "raw" (rows, M, P) and counts "y" of the test rows; inputs "x" of a table; raw outputs "ood"."""
-    return {_RENAMED.get(name, name): tensor for name, tensor in read(folder / PREDICTIONS)[0].items()}
+    return read(folder / PREDICTIONS)[0]
 
 
 @dataclass(frozen=True, eq=False)

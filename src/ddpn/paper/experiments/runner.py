@@ -6,6 +6,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,18 +14,18 @@ import torch
 from torch import Tensor
 
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Runtime, TrainingConfig, fit_ensemble
+from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
-from ddpn.networks.training.trainable import trained_tensors
+from ddpn.networks.training.weights import load_trained_tensors, trained_tensors
 from ddpn.paper.experiments.experiment import Run
-from ddpn.paper.experiments.inputs import PARTS, Parts
 from ddpn.paper.experiments.networks import network_of
 from ddpn.paper.experiments.results import CONFIG, DONE, PREDICTIONS, RESULT, WEIGHTS
+from ddpn.paper.experiments.rows import PARTS, ExperimentRows
 from ddpn.paper.experiments.scoring import score
 from ddpn.runtime.threads import cores
 from ddpn.sample import Sample
 from ddpn.storage.files import write_text
-from ddpn.storage.tensor_files import write
+from ddpn.storage.tensor_files import read, write
 
 
 class Trained(NamedTuple):
@@ -39,7 +40,11 @@ class Trained(NamedTuple):
 
 
 def execute(
-    run: Run, parts: Parts, folder: Path, device: str = "auto", on_epoch: Callable[[str], object] = lambda text: None
+    run: Run,
+    parts: ExperimentRows,
+    folder: Path,
+    device: str = "auto",
+    on_epoch: Callable[[str], object] = lambda text: None,
 ) -> dict[str, Any]:
     """Do a run and return its result. If several processes share the training, one of them writes the files.
 
@@ -79,7 +84,7 @@ def execute(
     return result
 
 
-def _write(folder: Path, run: Run, parts: Parts, trained: Trained, result: dict[str, Any]) -> None:
+def _write(folder: Path, run: Run, parts: ExperimentRows, trained: Trained, result: dict[str, Any]) -> None:
     tensors = trained.outputs | {"y": parts.test.y}
     tensors |= {"x": parts.test.X} if parts.test.X.dim() == 2 and not parts.cached else {}
     tensors |= {} if parts.lengths is None else dict(zip(("length", "ood_length"), parts.lengths, strict=True))
@@ -96,7 +101,7 @@ def _forget_members(folder: Path) -> None:
         path.unlink()
 
 
-def _fit_glm(run: Run, parts: Parts) -> Trained:
+def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
     """Fit a GLM by maximum likelihood, without members and seeds."""
     from ddpn.estimators import CountGLM  # imports scikit-learn, which no worker needs to train networks
 
@@ -112,8 +117,8 @@ def _fit_glm(run: Run, parts: Parts) -> Trained:
     return Trained({"raw": raw.unsqueeze(1).float()}, known, history | warned)
 
 
-def _train(run: Run, parts: Parts, folder: Path, device: str, on_epoch: Callable[[str], object]) -> Trained:
-    """Train every member; `folder` holds the finished ones until the run is done."""
+def _train(run: Run, parts: ExperimentRows, folder: Path, device: str, on_epoch: Callable[[str], object]) -> Trained:
+    """Train every member, some at a time in memory; `folder` holds the finished ones until the run is done."""
     settings = run.training
     shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate")
     config = TrainingConfig(
@@ -124,33 +129,56 @@ def _train(run: Run, parts: Parts, folder: Path, device: str, on_epoch: Callable
         seeds=tuple(settings.seed + member for member in range(settings.members)),
         **{name: getattr(settings, name) for name in shared},
     )
-    runtime = Runtime(device, config.precision)
-
-    def make(members: int) -> CountModel:
-        width = parts.train.X.shape[1] if isinstance(parts.train, Sample) else 0
-        network = network_of(run.experiment, width, members, classes=parts.classes)
-        return CountModel(network.tail if parts.cached else network, run.head, members)
-
-    ensemble = fit_ensemble(
-        make, parts.train, parts.validation, config, folder,
-        at_once=settings.at_once or settings.members, runtime=runtime, prepare=_start_gamma,
-        workers=min(settings.workers, cores()), on_epoch=on_epoch,
-    )  # fmt: skip
-    if ensemble.interrupted:
-        raise KeyboardInterrupt  # the finished members and the checkpoint stay in `folder`
+    runtime, at_once = Runtime(device, config.precision), settings.at_once or settings.members
     given = {"raw": parts.test.X} | ({} if parts.ood is None else {"ood": parts.ood})
     outputs: dict[str, list[Tensor]] = {name: [] for name in given}
     weights: dict[str, Tensor] = {}
+    histories = []
     # The memory that training needs is enough for so many rows.
     batch = WITHOUT_GRADIENTS * -(-settings.batch_size // settings.accumulate)
-    for number, model in enumerate(ensemble.models()):
+    for number, first in enumerate(range(0, settings.members, at_once)):
+        own = replace(config, seeds=config.seeds[first : first + at_once])
+        model, history = _train_group(run, parts, own, runtime, folder / f"members-{number}", on_epoch)
+        histories.append(history)
         for name, x in given.items():
             outputs[name].append(_predict(model, x, runtime, batch))
-        prefix = f"{number}/" if len(ensemble.groups) > 1 else ""
+        prefix = f"{number}/" if at_once < settings.members else ""
         weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in trained_tensors(model).items()}
-    histories = [history.as_dict() for history in ensemble.histories()]
-    history = histories[0] if len(histories) == 1 else {"groups": histories}
-    return Trained({name: torch.cat(each, dim=1) for name, each in outputs.items()}, weights, history)
+    together = histories[0] if len(histories) == 1 else {"groups": histories}
+    return Trained({name: torch.cat(each, dim=1) for name, each in outputs.items()}, weights, together)
+
+
+def _train_group(
+    run: Run,
+    parts: ExperimentRows,
+    config: TrainingConfig,
+    runtime: Runtime,
+    path: Path,
+    on_epoch: Callable[[str], object],
+) -> tuple[CountModel, dict[str, Any]]:
+    """Members that are trained together, or read from their file if they were, and their history.
+
+    An interrupted training has a checkpoint beside that file, from which it resumes.
+    """
+    width = parts.train.X.shape[1] if isinstance(parts.train, Sample) else 0
+    network = network_of(run.experiment, width, config.members, classes=parts.classes)
+    model = CountModel(network.tail if parts.cached else network, run.head, config.members)
+    done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
+    if not done.exists():
+        model.reset(config.seeds)
+        _start_gamma(model)
+        workers = min(run.training.workers, cores())
+        options: dict[str, Any] = {"checkpoint": state, "workers": workers, "on_epoch": on_epoch}
+        history = fit(model, parts.train, parts.validation, config, runtime=runtime, **options)
+        if history.interrupted:
+            raise KeyboardInterrupt  # the finished members and the checkpoint stay
+        if runtime.is_main:
+            write(done, trained_tensors(model), {"history": history.as_dict()})
+            state.unlink(missing_ok=True)
+        runtime.wait()
+    tensors, about = read(done)
+    load_trained_tensors(model, tensors, done)
+    return model.cpu().eval(), about["history"]
 
 
 @torch.no_grad()

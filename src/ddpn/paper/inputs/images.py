@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +45,8 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
     size : int
         Height and width of the images in pixels.
     augment : bool
-        Change each image at random by AutoAugment's policy for ImageNet, with the library that `augmentation_library`
-        names. It draws from torch's generator, which a DataLoader seeds in each worker: the same seed and number of
-        workers give the same images.
+        Change each image at random by AutoAugment's policy for ImageNet. It draws from torch's generator, which a
+        DataLoader seeds in each worker: the same seed and number of workers give the same images.
     transform : callable, optional
         A function of your own instead of `augment`.
     """
@@ -72,14 +70,14 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
         import_extra("PIL.Image", "images")
         self.files, self.y = [str(file) for file in files], torch.from_numpy(counts).to(torch.float32)
         self.root, self.size, self.transform = Path(root), int(size), transform
-        self.library = augmentation_library() if augment else None
-        self._augment: Callable[[Tensor], Tensor] | None = None
+        self.augment = augment
+        self._change: Callable[[Tensor], Tensor] | None = None
 
     @property
     def identity(self) -> list[int]:
         """Numbers that differ for images with other names, counts or sizes; the files are not read."""
         names, counts = (zlib.crc32(part) for part in ("\n".join(self.files).encode(), self.y.numpy().tobytes()))
-        return [names, counts, self.size, int(self.library is not None)]
+        return [names, counts, self.size, int(self.augment)]
 
     def __len__(self) -> int:
         return len(self.files)
@@ -133,18 +131,18 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
         if chosen.ndim != 1 or not len(chosen):
             raise InputError(f"index must select rows of {len(self)} images, got {index!r:.60}.")
         files, y = [self.files[row] for row in chosen], self.y.numpy()[chosen]
-        return Images(self.root, files, y, self.size, self.library is not None, self.transform)
+        return Images(self.root, files, y, self.size, self.augment, self.transform)
 
     def _changed(self, image: Tensor) -> Tensor:
-        if self.library is None:
+        if not self.augment:
             return image if self.transform is None else self.transform(image)
-        if self._augment is None:
+        if self._change is None:
             # Created where it is used: it cannot be sent to a worker that is spawned.
-            self._augment = make_auto_augment(self.library)
-        return self._augment(image[None])[0]
+            self._change = make_auto_augment()
+        return self._change(image[None])[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_augment": None}
+        return {**self.__dict__, "_change": None}
 
 
 def decode_images(images: Images, workers: int = 0, progress: bool = False) -> tuple[Tensor, Tensor]:
@@ -230,28 +228,12 @@ def _rgb(path: Path, pillow: Any, image: Any) -> Any:
     return image.convert("RGB")
 
 
-def augmentation_library() -> str:
-    """The installed library that provides AutoAugment: torchvision, which works on bytes and is faster, or kornia."""
-    for name in ("torchvision", "kornia"):
-        if find_spec(name) is not None:
-            return name
-    raise ConfigError("ddpn[images] is not installed: pip install 'ddpn[images]'")
-
-
-def make_auto_augment(library: str) -> Callable[[Tensor], Tensor]:
-    """AutoAugment's policy for ImageNet (Cubuk et al., 2018): the same change for all images of a call.
+def make_auto_augment() -> Callable[[Tensor], Tensor]:
+    """AutoAugment's policy for ImageNet (Cubuk et al., 2018) by kornia: the same change for all images of a call.
 
     It is drawn from torch's generator. Shape: (N, 3, height, width), uint8, in and out.
     """
-    change: Any
-    if library == "torchvision":
-        from torchvision.transforms.v2 import AutoAugment, AutoAugmentPolicy
-
-        change = AutoAugment(AutoAugmentPolicy.IMAGENET)
-        return lambda images: change(images)
-    from kornia.augmentation.auto import AutoAugment
-
-    change = AutoAugment(policy="imagenet")
+    change = import_extra("kornia.augmentation.auto", "images").AutoAugment(policy="imagenet")
     # kornia works on floats between 0 and 1.
     return lambda images: (change(images.to(torch.float32) / 255) * 255).round().clamp(0, 255).to(torch.uint8)
 
@@ -268,7 +250,7 @@ def auto_augment(images: Tensor) -> Tensor:
     if not is_tensor or images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
         found = f"{images.dtype} of shape {tuple(images.shape)}" if is_tensor else type(images).__name__
         raise InputError(f"images must be a uint8 tensor (N, 3, height, width), got {found}. Use decode_images.")
-    change, changed = make_auto_augment(augmentation_library()), torch.empty_like(images)
+    change, changed = make_auto_augment(), torch.empty_like(images)
     for index in torch.randperm(len(images)).split(_GROUP):
         index = index.to(images.device)
         changed[index] = change(images[index])

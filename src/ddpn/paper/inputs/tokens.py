@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
-from itertools import chain
 from logging import getLogger
 from math import isnan
 from pathlib import Path
@@ -144,9 +143,9 @@ def _check_length(tokenizer: Any, max_length: Any) -> int:
 
 def _compute(texts: Texts, tokenizer: Any, max_length: int, progress: bool) -> tuple[Tensor, int]:
     """The padded ids, and the number of empty texts."""
-    # All ids of a block in one array, and the number of ids per text.
-    blocks: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
-    empty = 0
+    padded = np.full((len(texts), max_length), tokenizer.pad_token_id, dtype=np.int32)
+    # At least one column: without special tokens, texts that are all empty have no token.
+    width, empty = 1, 0
     with progress_bar("Tokens", len(texts), progress) as bar:
         for first in range(0, len(texts), _BLOCK):
             block = _strings(texts[first : first + _BLOCK], first)
@@ -156,19 +155,11 @@ def _compute(texts: Texts, tokenizer: Any, max_length: int, progress: bool) -> t
                 raise ConfigError(
                     f"tokenizer must return a list of ids per text, got {len(ids)} for {len(block)} texts."
                 )
-            lengths = np.array([len(row) for row in ids], dtype=np.int64)
-            blocks.append((np.fromiter(chain.from_iterable(ids), np.int32, count=lengths.sum()), lengths))
+            for row, known in enumerate(ids, start=first):
+                padded[row, : len(known)] = known
+                width = max(width, len(known))
             bar.advance(len(block))
-    # At least one column: without special tokens, texts that are all empty have no token.
-    width = max(1, *(int(lengths.max()) for _, lengths in blocks))
-    padded = np.full((len(texts), width), tokenizer.pad_token_id, dtype=np.int32)
-    row = len(texts)
-    while blocks:
-        # From the last block on, each freed as soon as it is copied: the ids are never in memory twice.
-        flat, lengths = blocks.pop()
-        row -= len(lengths)
-        padded[row : row + len(lengths)][np.arange(width) < lengths[:, None]] = flat
-    return torch.from_numpy(padded), empty
+    return torch.from_numpy(padded[:, :width].copy()), empty
 
 
 def _strings(block: Texts, first: int) -> list[str]:

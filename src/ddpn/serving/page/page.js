@@ -1,7 +1,7 @@
 "use strict";
 
-// State: the card of the model, the row of the form, and the number of the newest request.
-const state = {card: null, row: {}, newest: 0, token: "", model: null};
+// State: what the server says about the model, the row of the form, and the number of the newest request.
+const state = {about: null, row: {}, newest: 0, token: "", model: null};
 const at = id => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -40,7 +40,8 @@ function short(value, digits = 3) {
   if (typeof value !== "number") return String(value);
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e7)) return value.toExponential(2);
-  return value.toLocaleString("en", {maximumSignificantDigits: size >= 10 ** digits ? 15 : digits, maximumFractionDigits: 20, useGrouping: size >= 1e4});
+  const precision = size >= 10 ** digits ? {maximumFractionDigits: 0} : {maximumSignificantDigits: digits};
+  return value.toLocaleString("en", {...precision, useGrouping: size >= 1e4});
 }
 const percent = share => `${short(100 * share)}%`;
 
@@ -55,6 +56,8 @@ function ticks(low, high, most = 6) {
 
 // The form ---------------------------------------------------------------------------------------------------------
 
+// Columns up to which the form is as long as it needs to be; a longer one scrolls.
+const MOST_FIELDS = 30;
 const numeric = column => ["number", "exposure", "upper"].includes(column.kind);
 
 function hint(column) {
@@ -130,9 +133,10 @@ function levelInputs(column, id, change) {
 }
 
 function buildForm() {
-  state.row = {...state.card.example};
-  at("fields").replaceChildren(...state.card.columns.map(field));
-  at("search").hidden = state.card.columns.length <= 12;
+  state.row = {...state.about.example};
+  at("fields").replaceChildren(...state.about.columns.map(field));
+  at("search").hidden = state.about.columns.length <= 12;
+  at("fields").classList.toggle("many", state.about.columns.length > MOST_FIELDS);
 }
 
 function showProblems(problems) {
@@ -188,7 +192,7 @@ function report(error) {
 }
 
 function showPrediction(row, coverage) {
-  const target = state.card.target || "counts";
+  const target = state.about.target || "counts";
   at("headline").textContent = `${short(row.mean)} ${target} expected; ${percent(coverage)} interval ${short(row.lower)} to ${short(row.upper)}`;
   const flag = at("flag");
   flag.hidden = row.ood === undefined;
@@ -208,31 +212,39 @@ function facts(known) {
 
 function points({first, step, pmf}) { return pmf.map((p, i) => [first + i * step, p]); }
 
+// From where to where the axis runs: the mixture without 0.1% on either side, and the interval.
+function reach(row) {
+  const every = points(row.distribution), total = every.reduce((sum, [, p]) => sum + p, 0);
+  let below = 0;
+  const inside = every.filter(([, p]) => { const from = below; below += p; return below > .001 * total && from < .999 * total; });
+  return [Math.min(inside[0][0], row.lower), Math.max(inside.at(-1)[0], row.upper)];
+}
+
 function drawDistribution(row) {
   const svg = at("distribution"), left = 52, right = 630, top = 12, floor = 232;
+  const [least, largest] = reach(row), low = least - .5, high = largest + .5;
+  const shown = each => points(each).filter(([count]) => count >= least && count <= largest);
   const every = [row.distribution, ...row.members.map(member => member.distribution)];
-  const ends = every.map(each => each.first + each.step * (each.pmf.length - 1));
-  const low = Math.min(...every.map(each => each.first)) - .5, high = Math.max(...ends) + .5;
-  const most = 1.06 * Math.max(...every.flatMap(each => each.pmf), 1e-9);
+  const most = 1.06 * Math.max(...every.flatMap(each => shown(each).map(([, p]) => p)), 1e-9);
   const x = value => left + (right - left) * (value - low) / (high - low), y = p => floor - (floor - top) * p / most;
   const marks = [];
   for (const tick of ticks(0, most, 4)) {
     marks.push(mark("path", {d: `M${left} ${y(tick)}H${right}`, class: "grid"}), mark("text", {x: left - 6, y: y(tick) + 4, "text-anchor": "end", class: "tick"}, percent(tick)));
   }
   const {step} = row.distribution;
-  for (const [count, p] of points(row.distribution)) {
+  for (const [count, p] of shown(row.distribution)) {
     const inside = count >= row.lower && count <= row.upper;
     const bar = mark("rect", {x: x(count - step / 2), width: Math.max(x(step) - x(0) - 1, .8), y: y(p), height: Math.max(floor - y(p), 0), class: inside ? "bar in" : "bar"});
     bar.append(mark("title", {}, `P(${count}) = ${percent(p)}`));
     marks.push(bar);
   }
   row.members.forEach((member, i) => {
-    const line = points(member.distribution).map(([count, p], j) => `${j ? "L" : "M"}${x(count).toFixed(1)} ${y(p).toFixed(1)}`).join("");
+    const line = shown(member.distribution).map(([count, p], j) => `${j ? "L" : "M"}${x(count).toFixed(1)} ${y(p).toFixed(1)}`).join("");
     if (row.members.length > 1) marks.push(mark("path", {d: line, class: `line m${i % 5}`}));
   });
   marks.push(mark("path", {d: `M${x(row.mean)} ${top}V${floor}`, class: "mean"}), mark("path", {d: `M${left} ${floor}H${right}`, class: "axis"}));
   for (const tick of ticks(low, high, 8).filter(Number.isInteger)) marks.push(mark("text", {x: x(tick), y: floor + 18, "text-anchor": "middle", class: "tick"}, short(tick)));
-  marks.push(mark("text", {x: (left + right) / 2, y: 266, "text-anchor": "middle"}, state.card.target || "count"));
+  marks.push(mark("text", {x: (left + right) / 2, y: 266, "text-anchor": "middle"}, state.about.target || "count"));
   svg.replaceChildren(...marks);
   svg.setAttribute("aria-label", `Predicted distribution: mean ${short(row.mean)}, interval ${short(row.lower)} to ${short(row.upper)}`);
   showLegend(row);
@@ -250,27 +262,27 @@ function showLegend(row) {
   at("legend").replaceChildren(...entries.map(([kind, shape, words]) => element("li", {}, swatch(kind, shape), words)));
 }
 
+// A change of the logarithm in percent, which is easier to read than a factor.
+function inPercent(log) {
+  const share = 100 * Math.expm1(log);
+  if (Math.abs(share) < .5) return "no change";
+  return `${share > 0 ? "+" : "−"}${short(Math.abs(share), share > 100 ? 3 : 2)}%`;
+}
+
 function showContributions(found) {
-  const svg = at("contributions"), all = found.contributions, shown = all.slice(0, 15), high = 26;
-  const [wide, left, right] = innerWidth < 740 ? [480, 150, 400] : [960, 260, 860], letters = Math.floor(left / 9);
+  const all = found.contributions, shown = all.slice(0, 15);
   const rest = all.slice(15).reduce((sum, each) => sum + each.contribution, 0);
   if (all.length > 15) shown.push({column: `${all.length - 15} others`, contribution: rest, error: 0});
-  const reach = Math.max(...shown.map(each => Math.abs(each.contribution) + each.error), .05);
-  const x = value => (left + right) / 2 + (right - left) / 2 * value / reach;
-  svg.setAttribute("viewBox", `0 0 ${wide} ${high * shown.length + 8}`);
-  const marks = [];
-  shown.forEach((each, i) => {
-    const top = i * high, end = x(each.contribution), zero = x(0), middle = top + high / 2;
-    const words = found.scale === "log" ? `× ${Math.exp(each.contribution).toLocaleString("en", {minimumFractionDigits: 2, maximumFractionDigits: 2})}` : short(each.contribution);
-    const name = each.column.length > letters ? `${each.column.slice(0, letters - 1)}…` : each.column;
-    marks.push(mark("text", {x: left - 10, y: middle + 5, "text-anchor": "end"}, name),
-      mark("rect", {x: Math.min(end, zero), width: Math.max(Math.abs(end - zero), .8), y: top + 4, height: high - 8, class: each.contribution < 0 ? "minus" : "plus"}),
-      mark("path", {d: `M${x(each.contribution - each.error)} ${middle}H${x(each.contribution + each.error)}`, class: "whisker"}),
-      mark("text", {x: right + 12, y: middle + 5}, words));
-  });
-  marks.push(mark("path", {d: `M${x(0)} 0V${high * shown.length}`, class: "axis"}));
-  svg.replaceChildren(...marks);
-  svg.setAttribute("aria-label", shown.map(each => `${each.column}: ${short(each.contribution)}`).join("; "));
+  const most = Math.max(...shown.map(each => Math.abs(each.contribution) + each.error), .05);
+  at("contributions").replaceChildren(...shown.map(each => contribution(each, found.scale, most)));
+}
+
+function contribution({column, contribution, error}, scale, most) {
+  const svg = mark("svg", {viewBox: "-100 0 200 18", preserveAspectRatio: "none", "aria-hidden": "true"});
+  const x = value => 100 * value / most, end = x(contribution);
+  svg.append(mark("rect", {x: Math.min(end, 0), width: Math.max(Math.abs(end), .3), y: 0, height: 18, class: contribution < 0 ? "minus" : "plus"}),
+    mark("path", {d: `M${x(contribution - error)} 9H${x(contribution + error)}`, class: "whisker"}), mark("path", {d: "M0 0V18", class: "axis"}));
+  return element("li", {}, element("span", {}, column), svg, element("span", {class: "size"}, scale === "log" ? inPercent(contribution) : short(contribution)));
 }
 
 function showCurves(curves) {
@@ -280,7 +292,7 @@ function showCurves(curves) {
 
 function drawCurve(curve, most) {
   const left = 40, right = 270, top = 8, floor = 118, n = curve.values.length;
-  const column = state.card.columns.find(each => each.name === curve.column), now = state.row[curve.column];
+  const column = state.about.columns.find(each => each.name === curve.column), now = state.row[curve.column];
   const place = numeric(column) ? value => value : column.kind === "date" ? value => value === null ? null : Date.parse(value) : value => curve.values.findIndex(each => String(each) === String(value));
   const spots = curve.values.map(value => place(value)), isLine = numeric(column) || column.kind === "date";
   const low = Math.min(...spots), high = Math.max(...spots), margin = isLine ? 0 : .5;
@@ -310,7 +322,7 @@ function labels(curve, spots, isLine, n) {
   return spots.map((spot, i) => [spot, text(curve.values[i]).slice(0, letters), "middle"]);
 }
 
-// The card ---------------------------------------------------------------------------------------------------------
+// About the model ---------------------------------------------------------------------------------------------------------
 
 function table(headings, rows, kind) {
   const head = element("tr", {}, ...headings.map(words => element("th", {scope: "col"}, words)));
@@ -320,34 +332,34 @@ function table(headings, rows, kind) {
 
 const list = sentences => element("ul", {}, ...sentences.map(words => element("li", {}, words)));
 
-function showCard() {
-  const card = state.card, scores = card.scores;
-  document.title = `${card.name}: ${card.target || "counts"}`;
-  at("title").textContent = card.target ? `Predicts ${card.target}` : `Model ${card.name}`;
-  at("under").textContent = [card.name, `version ${card.version}`, card.fitted ? `fitted on ${card.fitted.slice(0, 10)}` : "", `ddpn ${card.ddpn}`].filter(Boolean).join(" · ");
+function showAbout() {
+  const about = state.about, scores = about.scores;
+  document.title = `${about.name}: ${about.target || "counts"}`;
+  at("title").textContent = about.target ? `Predicts ${about.target}` : `Model ${about.name}`;
+  at("under").textContent = [about.name, `version ${about.version}`, about.fitted ? `fitted on ${about.fitted.slice(0, 10)}` : "", `ddpn ${about.ddpn}`].filter(Boolean).join(" · ");
   const best = scores?.entries.find(entry => entry.name === "mixture");
-  const known = {Target: card.target, Exposure: card.exposure, "Training rows": card.rows, Columns: card.columns.length};
+  const known = {Target: about.target, Exposure: about.exposure, "Training rows": about.rows, Columns: about.columns.length};
   if (best) Object.assign(known, {"Test rows": scores.rows, CRPS: best.crps, "Mean absolute error": best.mae, [`Coverage of ${percent(scores.coverage)} intervals`]: percent(best.coverage)});
   at("facts").replaceChildren(...facts(Object.fromEntries(Object.entries(known).filter(([, value]) => value !== null && value !== undefined))));
   const parts = [];
-  if (card.warnings.length) parts.push(element("div", {class: "warnings care"}, element("strong", {}, "Warnings"), list(card.warnings)));
+  if (about.warnings.length) parts.push(element("div", {class: "warnings care"}, element("strong", {}, "Warnings"), list(about.warnings)));
   if (scores) {
     parts.push(element("h3", {}, "Scores on test rows"), element("p", {class: "muted"}, scores.verdict?.sentences.join(" ") || ""));
     parts.push(table(["model", "weight", "CRPS", "NLL", "MAE", "coverage", "width"], scores.entries.map(entry =>
       [entry.label, entry.weight ? percent(entry.weight) : "–", short(entry.crps), short(entry.nll), short(entry.mae), percent(entry.coverage), short(entry.width)])));
   }
-  parts.push(element("h3", {}, "Calibration"), list(card.calibration), element("h3", {}, "Limits"), list(card.limits), element("h3", {}, "Columns"));
-  parts.push(table(["column", "kind", "training values"], card.columns.map(column =>
-    [column.name, column.kind, hint(column) || (column.levels || []).slice(0, 8).join(", ")]), "words"));
-  at("card").replaceChildren(...parts);
+  parts.push(element("h3", {}, "Calibration"), list(about.calibration), element("h3", {}, "Limits"), list(about.limits), element("h3", {}, "Columns"));
+  parts.push(table(["column", "kind", "training values"], about.columns.map(column =>
+    [column.name, column.kind, hint(column) || (column.kind === "boolean" ? "no, yes" : (column.levels || []).slice(0, 8).join(", "))]), "words"));
+  at("about").replaceChildren(...parts);
 }
 
 // Start ------------------------------------------------------------------------------------------------------------
 
 async function choose(name) {
   state.model = name;
-  state.card = await ask(path(""));
-  showCard();
+  state.about = await ask(path(""));
+  showAbout();
   buildForm();
   at("main").hidden = false;
   await predict();

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddpn.tables.encoding.categorical import CategoricalColumn
-from ddpn.tables.encoding.level_effects import by_level
+from ddpn.tables.encoding.categorical import CategoricalColumn, by_level
 from ddpn.tables.encoding.numeric import NumericColumn, bounded
 from ddpn.tables.encoding.table import Column
 
+Encoded = NumericColumn | CategoricalColumn
 #: Rows whose numbers are encoded together, so that they stay in cache.
 _ROWS = 512
 
@@ -22,7 +22,7 @@ class ColumnPlan:
         The encoding of each column.
     """
 
-    def __init__(self, columns: Sequence[NumericColumn | CategoricalColumn]) -> None:
+    def __init__(self, columns: Sequence[Encoded]) -> None:
         starts = np.cumsum([0, *(column.width for column in columns)])
         self.width = int(starts[-1])
         numbers = [(j, column) for j, column in enumerate(columns) if isinstance(column, NumericColumn)]

@@ -4,43 +4,24 @@ With effects that hold a row's own count, a network would learn to trust them mo
 """
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ddpn.tables.encoding.categorical import CategoricalColumn
-from ddpn.tables.encoding.fitting import Encoded
+from ddpn.tables.encoding.categorical import CategoricalColumn, LevelEffects, Targets, refit_effects, targets_of
+from ddpn.tables.encoding.column_plan import Encoded
 from ddpn.tables.encoding.kinds import read_as_fitted
-from ddpn.tables.encoding.level_effects import LevelEffects, Targets, by_level, refit_effects, targets_of
 from ddpn.tables.encoding.table import Column
+from ddpn.tables.hashing import MISSING_TEXT, hashed, number_codes, text_codes
+from ddpn.tables.splits import FOLDS
 
-#: Folds of cross-fitting, where no other are given.
-FOLDS = 5
 #: Effects are of use if those of other folds vary at least by this share of what those of all rows do.
 _LEAST_SPREAD = 0.2
-#: Odd 64-bit numbers whose products spread bits (splitmix64).
-_ODD, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
-class FittedEncoder(Protocol):
-    """What is used of a fitted `FeatureEncoder`."""
-
-    columns_: list[Encoded]
-
-    def encode(self, X: Any) -> np.ndarray:
-        """Inputs of rows.
-
-        Parameters
-        ----------
-        X : array-like or data frame
-            Rows with the columns of `fit`.
-        """
-        ...
-
-
-def has_effects(encoder: FittedEncoder) -> bool:
-    """Whether some column has level effects, for which training rows need inputs of their own."""
-    return any(_has_effects(column) for column in encoder.columns_)
+def has_effects(encoder: Any) -> bool:
+    """Whether some column of a `FeatureEncoder` has level effects: training rows then need inputs of their own."""
+    return any(isinstance(own, CategoricalColumn) and own.effects is not None for own in encoder.columns_)
 
 
 class OutOfFoldEffects:
@@ -62,7 +43,7 @@ class OutOfFoldEffects:
 
     def __init__(
         self,
-        encoder: FittedEncoder,
+        encoder: Any,
         X: Any,
         y: np.ndarray,
         weight: np.ndarray | None,
@@ -116,33 +97,14 @@ def _by_fold(cells: Column, scale: float, target: Targets, fold: np.ndarray) -> 
     return [refit_effects(cells.values[rows], cells.levels, target.rows(rows), scale) for rows in others]
 
 
-def _has_effects(column: Any) -> bool:
-    return isinstance(column, CategoricalColumn) and column.effects is not None
-
-
-def random_folds(rows: int, seed: int = 0) -> np.ndarray:
-    """Folds of one size, give or take a row. Shape: (rows,)."""
-    return np.random.default_rng(seed).permutation(rows) % FOLDS
-
-
-def content_folds(encoder: FittedEncoder, X: Any) -> np.ndarray:
+def content_folds(encoder: Any, X: Any) -> np.ndarray:
     """Folds by the cells of each row, so that a row that is read again from a file has the fold of its first time."""
-    total = np.zeros(len((table := read_as_fitted(encoder, X))[0].values), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for j, (cells, column) in enumerate(zip(table, encoder.columns_, strict=True)):
-            total += _mixed(_bits(cells, column)) * np.uint64((2 * j + 1) * _ODD % 2**64)
-        return (_mixed(total) % np.uint64(FOLDS)).astype(np.int64)
+    table = read_as_fitted(encoder, X)
+    return (hashed([_codes(cells) for cells in table], len(table[0].values)) % np.uint64(FOLDS)).astype(np.int64)
 
 
-def _bits(cells: Column, column: Any) -> np.ndarray:
+def _codes(cells: Column) -> np.ndarray:
     """An integer per cell that is the same for equal cells of any table."""
-    if not isinstance(column, CategoricalColumn):
-        return (cells.values.astype(np.float64) + 0.0).view(np.uint64)
-    places = {level: float(j) for j, level in enumerate(column.known_levels)}
-    return by_level(cells.values, cells.levels, places, -1.0, -2.0).view(np.uint64)
-
-
-def _mixed(bits: np.ndarray) -> np.ndarray:
-    for shift, factor in zip((30, 27), _MIX, strict=True):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    return bits ^ (bits >> np.uint64(31))
+    if cells.kind != "category":
+        return number_codes(cells.values)
+    return text_codes([*cells.levels, MISSING_TEXT])[cells.values]  # the last entry serves code -1

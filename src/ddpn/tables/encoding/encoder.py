@@ -1,6 +1,9 @@
 """FeatureEncoder: any table to a float32 matrix for a network."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -10,12 +13,30 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer, is_number
 from ddpn.sample import check_vector, labels_at, row_count, row_labels
-from ddpn.tables.encoding.column_plan import ColumnPlan
-from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, has_effects, random_folds
-from ddpn.tables.encoding.fitting import Encoded, add_bins, add_steps, fit_columns, level_effects
+from ddpn.tables.encoding.categorical import (
+    CategoricalColumn,
+    LevelEffects,
+    Targets,
+    fit_category,
+    fit_effects,
+    targets_of,
+)
+from ddpn.tables.encoding.column_plan import ColumnPlan, Encoded
+from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, has_effects
 from ddpn.tables.encoding.kinds import kind_of, read_as_fitted
-from ddpn.tables.encoding.level_effects import targets_of
+from ddpn.tables.encoding.numeric import (
+    MAX_CODES,
+    Distinct,
+    NumericColumn,
+    bin_edges,
+    every_step,
+    fit_flag,
+    fit_number,
+    integer_codes,
+)
+from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
 from ddpn.tables.encoding.table import Column, read_table
+from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
@@ -102,7 +123,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        bins = self._checked_bins()
+        bins = self.checked_bins()
         table = read_table(self, X, reset=True)
         rows = len(table[0].values)
         given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=row_labels(X))
@@ -152,7 +173,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         target = _checked_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
-        folds = random_folds(rows) if fold is None else _checked_fold(fold, rows)
+        folds = fold_numbers(rows, FOLDS, 0) if fold is None else _checked_fold(fold, rows)
         return OutOfFoldEffects(self, X, target, weight, scale, folds).inputs(X, folds)
 
     def set_columns(self, columns: list[Encoded]) -> None:
@@ -210,7 +231,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         listed = [out for name, column in zip(names, self.columns_, strict=True) for out in column.names(name)]
         return np.array(listed, dtype=object)
 
-    def _checked_bins(self) -> int:
+    def checked_bins(self) -> int:
+        """Validate all options; returns the number of bins or steps per column."""
         check_choice("numeric", self.numeric, DEFAULT_BINS)
         check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
         frequency, limit = self.min_frequency, self.limit
@@ -254,3 +276,87 @@ def _checked_fold(fold: Any, rows: int) -> np.ndarray:
     if found.min() < 0:
         raise InputError(f"fold must be integers of at least 0, got {found.min()}.")
     return found.astype(np.int64)
+
+
+# The encoding of each column ---------------------------------------------------------------------------------------
+
+
+def fit_columns(
+    table: list[Column],
+    weights: np.ndarray,
+    min_weight: float,
+    max_levels: int,
+    effects: Mapping[int, LevelEffects] = MappingProxyType({}),
+) -> tuple[list[Encoded], dict[int, Distinct]]:
+    """Each column's plain encoding, and by position the distinct values of those that hold numbers."""
+    columns: list[Encoded] = []
+    numbers: dict[int, Distinct] = {}
+    for j, (_, kind, x, levels) in enumerate(table):
+        if kind == "category":
+            columns.append(fit_category(x, levels, weights, min_weight, max_levels, effects.get(j)))
+        elif kind == "flag":
+            columns.append(fit_flag(x, weights))
+        else:
+            column, numbers[j] = fit_number(x.astype(np.float64), weights)
+            columns.append(column)
+    return columns, numbers
+
+
+def level_effects(table: list[Column], target: Targets, more_than: float) -> dict[int, LevelEffects]:
+    """By position the effects of categories with more levels than this that differ by more than chance."""
+    found = {}
+    for j, (_, kind, codes, levels) in enumerate(table):
+        if kind == "category" and len(np.unique(codes[codes >= 0])) > more_than:
+            found[j] = fit_effects(codes, levels, target)
+    return {j: effects for j, effects in found.items() if effects is not None}
+
+
+def add_bins(
+    columns: list[Encoded], numbers: dict[int, Distinct], bins: int, max_codes: int = MAX_CODES
+) -> list[Encoded]:
+    """The columns with quantile bins and integer codes for every column of numbers."""
+    edges = {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()}
+    return _extended(columns, numbers, edges, max_codes)
+
+
+def add_steps(
+    columns: list[Encoded],
+    numbers: dict[int, Distinct],
+    table: list[Column],
+    y: np.ndarray,
+    weights: np.ndarray,
+    count: int,
+    max_codes: int = MAX_CODES,
+) -> list[Encoded]:
+    """The columns with the best `count` steps (all, if there are few values) and integer codes for numbers."""
+    most = thresholds_per_column(len(table))
+    thresholds = {j: candidates(column, most) for j, column in numbers.items()}
+    codes = np.empty((len(y), len(table)), dtype=np.uint8)
+    for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
+        codes[:, j] = _tree_codes(column, fitted, thresholds.get(j))
+    cuts = best_cuts(codes, y, weights, count)
+    added = {}
+    for j, number in numbers.items():
+        few = len(number.values) <= count + 1
+        added[j] = {"steps": every_step(number) if few else thresholds[j][cuts[j]]}
+    return _extended(columns, numbers, added, max_codes)
+
+
+def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) -> np.ndarray:
+    """Codes for the trees: the interval between thresholds, a flag, or a level's rank by frequency."""
+    if isinstance(fitted, CategoricalColumn):
+        rank = {level: j for j, level in enumerate(fitted.levels)}
+        ranks = [*(rank.get(level, len(rank)) for level in column.levels), len(rank) + 1]
+        return np.minimum(ranks, MAX_THRESHOLDS)[column.values]
+    x = np.where(np.isnan(column.values), fitted.fill, column.values)
+    return x if thresholds is None else np.searchsorted(thresholds, x)
+
+
+def _extended(
+    columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, dict[str, Any]], max_codes: int
+) -> list[Encoded]:
+    extended = list(columns)
+    for j, inputs in added.items():
+        codes = integer_codes(numbers[j], min(max_codes, MAX_CODES))
+        extended[j] = replace(cast(NumericColumn, extended[j]), codes=codes, **inputs)
+    return extended

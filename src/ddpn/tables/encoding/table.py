@@ -101,7 +101,7 @@ class PreparedTable:
         return values | {f"levels of {column.name}": np.array(column.levels, dtype=object) for column in self.columns}
 
     def for_fit(self, estimator: Any) -> list[Column]:
-        """The columns, with the levels that occur in them only; sets the names and number of columns of the estimator."""
+        """The columns, with the levels that occur only; sets the names and number of columns of the estimator."""
         estimator.n_features_in_ = len(self.columns)
         if self.is_named:
             estimator.feature_names_in_ = np.array([column.name for column in self.columns], dtype=object)

@@ -7,7 +7,7 @@ import numpy as np
 from ddpn.tables.splits import fold_pairs, random_parts
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared
-from ddpn.workflow.splitting import MIN_VALIDATED, Parts
+from ddpn.workflow.splitting import MIN_VALIDATED, SplitRows
 
 #: Below so many training and validation rows, trials are scored on every one of them, in several folds.
 CROSSED_ROWS = 5000
@@ -67,7 +67,7 @@ def _fold(prepared: Prepared, fitted: np.ndarray, scored: np.ndarray, random: np
         seed = int(random.integers(2**32))
         parts = random_parts(len(fitted), (1.0 - share, share), seed, groups)
         inner, held_out = (fitted[part] for part in parts)
-    return replace(prepared, split=prepared.split._replace(rows=Parts(inner, held_out, np.sort(scored))))
+    return replace(prepared, split=prepared.split._replace(rows=SplitRows(inner, held_out, np.sort(scored))))
 
 
 def folds_text(prepared: Prepared, used: int) -> str:

@@ -7,7 +7,7 @@ from scipy import stats
 
 from ddpn.distributions import NegativeBinomial, Poisson
 from ddpn.paper.datasets import split
-from ddpn.paper.datasets.splits import LARGE_SHARES, SEED
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
 from ddpn.paper.experiments.figures.canvas import panels
 from ddpn.paper.experiments.figures.predictions import at_quantiles, check_rows, draw_pmf, image_pmfs, pathologies, pmfs
 from ddpn.paper.experiments.results import finished_runs

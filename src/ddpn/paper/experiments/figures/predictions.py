@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ddpn.distributions import Mixture
 from ddpn.paper.datasets import Camera, inventory, load, split
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
 from ddpn.paper.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
-from ddpn.paper.datasets.splits import LARGE_SHARES, SEED
 from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.paper.experiments.results import FinishedRun, predictions_of, runs_of

@@ -1,0 +1,87 @@
+"""What all results of explanations have in common: a table, a figure, and the first rows of the table as text."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice, check_column
+
+#: Rows of a table that are shown.
+_SHOWN = 10
+
+
+class ExplanationResult(ABC):
+    """The result of an explanation. A subclass needs `table` and `plot`."""
+
+    @abstractmethod
+    def table(self) -> dict[str, list[Any]]:
+        """A long table by columns, ready for a data frame or for JSON."""
+
+    @abstractmethod
+    def plot(self, *args: Any, **options: Any) -> Any:
+        """Draw the result as a matplotlib Figure; needs `ddpn[plot]`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, ready for JSON: the `table`, if there is nothing else."""
+        return self.table()
+
+    def __repr__(self) -> str:
+        table = self.table()
+        rows = len(next(iter(table.values()), []))
+        columns = [[name, *map(_cell, values[:_SHOWN])] for name, values in table.items()]
+        widths = [max(map(len, column)) for column in columns]
+        lines = ["  ".join(map(str.rjust, line, widths)) for line in zip(*columns, strict=True)]
+        more = [f"... and {rows - _SHOWN:,} more rows"] if rows > _SHOWN else []
+        return "\n".join([type(self).__name__, *lines, *more])
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+class OfColumn(Protocol):
+    """What was measured of one column."""
+
+    @property
+    def name(self) -> str:
+        """The column."""
+
+    def strength(self, of: str) -> float:
+        """How strong a column is, by which results are ordered."""
+
+
+One = TypeVar("One", bound=OfColumn)
+
+
+class ByColumn(ExplanationResult, Generic[One]):
+    """Results of several columns, in the order of the columns: a sequence that also takes names.
+
+    `measures` are what they can be ordered by, the default first.
+    """
+
+    each: list[One]
+    measures: ClassVar[tuple[str, ...]]
+
+    def __iter__(self) -> Iterator[One]:
+        return iter(self.each)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __getitem__(self, name: str | int) -> One:
+        if isinstance(name, int):
+            return self.each[name]
+        names = [one.name for one in self.each]
+        return self.each[names.index(check_column(name, names, error=InputError))]
+
+    def by(self, of: str | None = None) -> list[One]:
+        """The results, the strongest first.
+
+        Parameters
+        ----------
+        of : str, optional
+            What to order by, one of `measures`. Default: the first of them.
+        """
+        measure = self.measures[0] if of is None else check_choice("of", of, self.measures)
+        return sorted(self.each, key=lambda one: -one.strength(measure))

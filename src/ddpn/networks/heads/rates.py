@@ -1,0 +1,136 @@
+"""Likelihoods with a mean and at most one more parameter: Poisson, Negative Binomial, and two to compare them with."""
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import ConwayMaxwellPoisson, GeneralizedPoisson, NegativeBinomial, Poisson
+from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean, unbend
+from ddpn.networks.heads.head import Head, promoted
+from ddpn.networks.heads.start import Rows
+from ddpn.runtime.validation import check_number
+
+#: log of the dispersion alpha mu^(power - 1) of a Generalised Poisson: below, it is a Poisson; above, the standard
+#: deviation is 1,000 times that of a Poisson.
+LOG_DISPERSION = (-16.0, 7.0)
+#: log nu of a Conway-Maxwell-Poisson: 1/400 to 100.
+LOG_NU = (-6.0, math.log(100.0))
+#: nu <= 4 mu, or 4: with what a bound lets through, below the 20 mu from which on the mean fixes no rate.
+_LOG_NARROWEST = math.log(4.0)
+
+
+class PoissonHead(Head):
+    """Poisson: equi-dispersed counts, variance mu.
+
+    raw = (log mu).
+
+    >>> PoissonHead()(torch.tensor([1.0])).mean
+    tensor(2.7183)
+    """
+
+    name = "poisson"
+    n_raw = 1
+    support = constraints.nonnegative_integer
+    parameter_names = ("log mu",)
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Poisson:
+        """Poisson(exposure * e^raw)."""
+        return Poisson(log_mean(promoted(raw)[..., 0], exposure).exp(), validate_args=False)
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """log of sum w y / sum w exposure."""
+        rows = Rows(y, weight, exposure)
+        return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
+
+
+class RateHead(Head):
+    """What likelihoods with a mean and a dispersion share: raw = (log mu, log of the dispersion).
+
+    A subclass sets `distribution`, which takes both parameters, and bounds the second in `log_dispersion`.
+    """
+
+    n_raw = 2
+    support = constraints.nonnegative_integer
+    distribution: ClassVar[Any]
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
+        """The distribution with mean exposure * e^raw0 and dispersion e^raw1, within its bounds."""
+        first, second = promoted(raw).unbind(-1)
+        log_mu = log_mean(first, exposure)
+        return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)
+
+    @abstractmethod
+    def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
+        """The logarithm of the second parameter, from its raw output and the logarithm of the mean."""
+
+
+class NegativeBinomialHead(RateHead):
+    """Negative Binomial: over-dispersed counts, variance mu + alpha mu^2.
+
+    raw = (log mu, log alpha).
+
+    >>> NegativeBinomialHead()(torch.tensor([2.0, 0.0])).variance
+    tensor(61.9872)
+    """
+
+    name = "negative_binomial"
+    parameter_names = ("log mu", "log alpha")
+    distribution = NegativeBinomial
+
+    def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
+        """log alpha."""
+        return bend(raw, *LOG_ALPHA)
+
+
+class GeneralizedPoissonHead(RateHead):
+    """Generalised Poisson: over-dispersed counts, variance mu (1 + alpha)^2.
+
+    raw = (log mu, log alpha). A comparison for the Negative Binomial, with a heavier tail.
+
+    Parameters
+    ----------
+    power : {1, 2}
+        2 has the variance mu (1 + alpha mu)^2, as p = 2 (GP-2) in statsmodels.
+
+    Examples
+    --------
+    >>> GeneralizedPoissonHead()(torch.tensor([2.0, 0.0])).variance
+    tensor(29.5562)
+    """
+
+    name = "generalized_poisson"
+    parameter_names = ("log mu", "log alpha")
+    is_baseline = False
+    distribution = GeneralizedPoisson
+
+    def __init__(self, *, power: int = 1) -> None:
+        check_number("power", power, "1 or 2", power in (1, 2))
+        self.power = power
+
+    def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
+        """log alpha, for power 2 plus log mu."""
+        return bend(raw if self.power == 1 else raw + log_mu, *LOG_DISPERSION)
+
+
+class ConwayMaxwellPoissonHead(RateHead):
+    """Conway-Maxwell-Poisson: over-, equi- and under-dispersed counts with mean mu.
+
+    raw = (log mu, log nu); the variance is about mu / nu, and never above mu (1 + mu). The parameters are those of
+    Huang (2017) and of glmmTMB's and brms's families. A comparison for the Double Poisson, which trains several times
+    as fast and has no bound on its variance.
+
+    >>> ConwayMaxwellPoissonHead()(torch.tensor([2.0, 0.0])).mean
+    tensor(7.3891)
+    """
+
+    name = "conway_maxwell_poisson"
+    parameter_names = ("log mu", "log nu")
+    is_baseline = False
+    distribution = ConwayMaxwellPoisson
+
+    def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
+        """log nu."""
+        return bend(raw, LOG_NU[0], log_mu.clamp(0.0, LOG_NU[1] - _LOG_NARROWEST) + _LOG_NARROWEST)

@@ -1,0 +1,82 @@
+"""Where a quick fit of boosted trees splits each column: thresholds at which the target changes."""
+
+import numpy as np
+
+from ddpn.runtime.threads import tree_threads_for
+from ddpn.tables.encoding.numeric import Distinct, midpoints, quantiles
+
+#: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
+MAX_THRESHOLDS = 254
+#: Bins of all columns together in wide tables, and the fewest thresholds of a column.
+MAX_BINS, _FEWEST = 65_536, 31
+#: Distinct rows for the trees; more do not change the best cuts of a column.
+MAX_ROWS = 100_000
+_ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
+
+
+def thresholds_per_column(columns: int) -> int:
+    """Thresholds to try per column: fewer in wide tables, as trees take the longer the more bins all columns have.
+
+    >>> thresholds_per_column(20), thresholds_per_column(3000)
+    (254, 31)
+    """
+    return int(np.clip(MAX_BINS // columns, _FEWEST, MAX_THRESHOLDS))
+
+
+def candidates(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
+    """Thresholds between all neighbouring values, or only next to quantiles if there are more than `most`."""
+    thresholds = midpoints(column.values)
+    if len(thresholds) <= most:
+        return thresholds
+    levels = np.linspace(0.0, 1.0, most + 2)[1:-1]
+    below = np.searchsorted(column.values, quantiles(column, levels))
+    return thresholds[np.unique(np.minimum(below, len(thresholds) - 1))]
+
+
+def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> list[np.ndarray]:
+    """For each column of `codes` (uint8) the `count` cuts of highest total gain, ascending; c cuts off codes above c.
+
+    By Poisson deviance if y is never negative, else by squared error.
+    """
+    codes, y, weights = distinct_rows(codes, y, weights)
+    gains = np.zeros((codes.shape[1], 256))
+    if y.min() < y.max():
+        for nodes in _trees(codes, y, weights):
+            inner = nodes[nodes["is_leaf"] == 0]
+            np.add.at(gains, (inner["feature_idx"], inner["num_threshold"].astype(int)), inner["gain"])
+    best = np.argsort(-gains, axis=1, kind="stable")[:, :count]
+    return [np.sort(cuts[gain[cuts] > 0.0]) for cuts, gain in zip(best, gains, strict=True)]
+
+
+def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct rows in a fixed order, with summed weights of mean 1.
+
+    Trees break ties by rounding, hence by the order of rows; this makes a row of weight 3 the same as three rows.
+    """
+    y = y.astype(np.float64) + 0.0  # no -0.0: rows are compared byte by byte
+    row_bytes = np.hstack([codes, np.ascontiguousarray(y)[:, None].view(np.uint8)])
+    keys = np.ascontiguousarray(row_bytes).view(np.dtype((np.void, row_bytes.shape[1]))).ravel()
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    totals = np.bincount(inverse.ravel(), weights)
+    kept = slice(None, None, -(-len(first) // MAX_ROWS))
+    rows, totals = first[kept], totals[kept]
+    return codes[rows], y[rows], totals * (len(totals) / totals.sum())
+
+
+def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+    from sklearn.ensemble import HistGradientBoostingRegressor  # not needed by most encoders, and slow to import
+
+    model = HistGradientBoostingRegressor(
+        loss="poisson" if y.min() >= 0 else "squared_error",
+        learning_rate=_RATE,
+        max_iter=_ROUNDS,
+        max_leaf_nodes=_LEAVES,
+        max_bins=max(2, min(255, int(codes.max()) + 1)),
+        min_samples_leaf=max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
+        early_stopping=False,
+        random_state=0,
+    )
+    with tree_threads_for(codes.size):
+        model.fit(codes.astype(np.float32), y, sample_weight=weights)
+    # The nodes are not public; tests/tables/encoding/test_steps.py fails if they move.
+    return [tree.nodes for (tree,) in model._predictors]

@@ -1,0 +1,348 @@
+"""`Table`: the rows of one file or several, whole or a block at a time. Imports no torch."""
+
+import codecs
+import csv
+import io
+import os
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
+from ddpn.sample import rows_named
+from ddpn.storage.files import sha256
+from ddpn.tables.cells import polars
+from ddpn.tables.reading import BINARY, STDIN, TEXT, ending, find_files, read, unreadable
+from ddpn.tables.roles import Roles
+from ddpn.tables.text_tables import LongRowError, read_delimited, separator_of
+
+#: Rows of a block, about.
+ROWS = 32_768
+#: Files of text up to so many bytes are read whole.
+SMALL = 8 * 2**20
+#: Bytes that the length of a row is estimated from; the most of one quoted cell; the fewest of a block.
+_SAMPLE, _LONGEST_CELL, _SMALLEST = 2**18, 2**26, 2**16
+#: Bytes of a cell of text in memory, by which the size of a table is estimated.
+_TEXT_BYTES = 32
+
+
+class Place(NamedTuple):
+    """Where a block of rows is: positions of its begin and end in a file, its rows, and the rows of the file before it.
+
+    `file` is the number of the file, and `first` the number of rows of all files before the block.
+    """
+
+    begin: int
+    end: int
+    rows: int
+    start: int
+    file: int = 0
+    first: int = 0
+
+
+class Table:
+    """The rows of files, one file after the other; each is read when it is asked for, unless it is small.
+
+    It can be sent to another process, which reads blocks of the same files.
+
+    Parameters
+    ----------
+    sources : sequence of str
+        Files, folders of files, or patterns such as data/*.parquet; "-" is CSV from standard input.
+    as_text : sequence of str
+        Columns that keep their digits as they are written.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of all files.
+    schema : dict
+        The type of each column.
+    """
+
+    def __init__(self, sources: Sequence[str], as_text: Sequence[str] = ()) -> None:
+        self.sources = [str(path) for path in find_files(sources)]
+        if STDIN in self.sources and len(self.sources) > 1:
+            raise InputError("Standard input must be the only table.")
+        repeated = [source for source, times in Counter(self.sources).items() if times > 1]
+        if repeated:
+            raise InputError(f"Files must be given once, got {listed(repeated, 3)} twice.")
+        self.paths = [os.path.abspath(source) for source in self.sources]
+        self._files = [_opened(source, as_text) for source in self.sources]
+        self.rows = sum(file.rows for file in self._files)
+        self.schema = self._files[0].schema
+        for file in self._files[1:]:
+            self._check_columns(file)
+            self.schema = _merged(self.schema, file.schema, set(file.schema))
+
+    def _check_columns(self, file: "TableFile") -> None:
+        first = self._files[0]
+        without = [name for name in first.schema if name not in file.schema]
+        also = [name for name in file.schema if name not in first.schema]
+        for word, names in (("without", without), ("with", also)):
+            if names:
+                got = f"got a table {word} {listed([repr(name) for name in names], 3)}"
+                raise InputError(f"{file.source} must have the columns of {first.source}, {got}.")
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there is more than one block of rows."""
+        return self.rows > ROWS or len(self.sources) > 1
+
+    def row_bytes(self, columns: Sequence[str] | None = None) -> int:
+        """About what a row of these columns (default: all) takes in memory."""
+        text = polars().String
+        return sum(_TEXT_BYTES if self.schema[name] == text else 8 for name in columns or self.schema)
+
+    def places(self) -> list[Place]:
+        """Where all blocks are, in order."""
+        before = accumulate((file.rows for file in self._files), initial=0)
+        return [
+            place._replace(file=number, first=rows + place.start)
+            for number, (file, rows) in enumerate(zip(self._files, before, strict=False))
+            for place in file.places()
+        ]
+
+    def block(self, place: Place, columns: Sequence[str] | None = None) -> Any:
+        """The rows there as a polars frame, with some columns or (default) all of them."""
+        schema = self.schema if columns is None else {name: self.schema[name] for name in columns}
+        return _conformed(self._files[place.file].block(place, list(schema)), schema)
+
+    def read(self) -> Any:
+        """All rows as a polars frame."""
+        return polars().concat([self.block(place) for place in self.places()], rechunk=True)
+
+    @contextmanager
+    def named(self, place: Place) -> Iterator[None]:
+        """Within this, errors about rows of a block number them as in its file, and name it if there are several."""
+        try:
+            with rows_named(place.start + 1 + np.arange(place.rows)):
+                yield
+        except InputError as error:
+            if len(self.sources) == 1:
+                raise
+            begin = place.first - place.start
+            where = f" The file begins with row {begin + 1:,} of the table." if begin else ""
+            raise InputError(f"{self.sources[place.file]}: {error}{where}") from None
+
+    def check(self, roles: Roles) -> None:
+        """Raise an `InputError` if a column that a model needs is missing; called before torch is imported."""
+        roles.features(self.block(self.places()[0]), report=lambda sentence: None)
+
+    def check_rows(self, roles: Roles, place: Place) -> None:
+        """Raise an `InputError` for rows that a model cannot predict: damaged ones, or with an invalid exposure."""
+        if self._files[place.file].is_scanned and roles.exposure is None and roles.upper is None:
+            return
+        with self.named(place):
+            frame, start = self.block(place), place.start
+            roles.features(frame, report=lambda sentence: None)
+            roles.exposures(frame, start)
+            roles.uppers(frame, start)
+
+    def identity(self) -> list[list[Any]]:
+        """Paths, sizes and times of the files, by which a later run recognises them."""
+        return [file.identity() for file in self._files]
+
+
+def _opened(source: str, as_text: Sequence[str]) -> "TableFile":
+    """A file, which is checked as far as that is possible without keeping its rows."""
+    kind = ".csv" if source == STDIN else ending(source)
+    path = Path(source)
+    if source != STDIN and path.is_file():
+        if BINARY.get(kind) == "read_parquet":
+            return ParquetFile(source)
+        if kind in TEXT and path.suffix.lower() in TEXT and path.stat().st_size > SMALL:
+            file = TextFile(source, as_text)
+            if file.is_plain:
+                return file
+    return WholeFile(source, as_text)
+
+
+class TableFile(ABC):
+    """A file of a table by blocks; `schema` are the types of its columns, `rows` their number."""
+
+    source: str
+    schema: dict[str, Any]
+    rows: int
+    #: Whether all rows were read when the file was opened, so that damaged ones were found.
+    is_scanned = True
+
+    def places(self) -> list[Place]:
+        """Where the blocks are; here positions are rows."""
+        ends = [(at, min(at + ROWS, self.rows)) for at in range(0, self.rows, ROWS)]
+        return [Place(begin, end, end - begin, begin) for begin, end in ends]
+
+    @abstractmethod
+    def block(self, place: Place, columns: list[str]) -> Any:
+        """The rows there, with at least these columns."""
+
+    def identity(self) -> list[Any]:
+        """The path, size and time of the file."""
+        facts = os.stat(self.source)
+        return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
+
+
+class WholeFile(TableFile):
+    """A file that is read at once."""
+
+    def __init__(self, source: str, as_text: Sequence[str]) -> None:
+        self.source, self._frame = source, read(source, as_text)
+        self.schema, self.rows = dict(self._frame.schema), self._frame.height
+
+    def block(self, place: Place, columns: list[str]) -> Any:
+        return self._frame.slice(place.begin, place.rows)
+
+    def identity(self) -> list[Any]:
+        return super().identity() if self.source != STDIN else [STDIN, sha256(self._frame.write_csv().encode())]
+
+
+class ParquetFile(TableFile):
+    """A Parquet file."""
+
+    is_scanned = False
+
+    def __init__(self, source: str) -> None:
+        self.source, self._path = source, os.path.abspath(source)
+        library = polars()
+        with unreadable(source, "as a parquet file"):
+            types = dict(self._lazy().collect_schema())
+            self.rows = self._lazy().select(library.len()).collect().item()
+        if not self.rows or not types:
+            raise InputError(f"{source} is an empty table: {self.rows} rows and {len(types)} columns.")
+        # Every file has codes of its own.
+        coded = (library.Categorical, library.Enum)
+        self.schema = {name: library.String if dtype in coded else dtype for name, dtype in types.items()}
+
+    def _lazy(self) -> Any:
+        return polars().scan_parquet(self._path, glob=False)
+
+    def block(self, place: Place, columns: list[str]) -> Any:
+        with unreadable(self.source, f"as a parquet file, rows {place.begin + 1:,} to {place.end:,}"):
+            return self._lazy().select(columns).slice(place.begin, place.rows).collect()
+
+
+class TextFile(TableFile):
+    """A long file of text; positions are bytes.
+
+    It is read twice: first for the types that all cells of a column agree with, and for errors. `is_plain` is false
+    for a file that has to be read whole: one that is not UTF-8, or that may have decimal commas.
+    """
+
+    def __init__(self, source: str, as_text: Sequence[str]) -> None:
+        self.source, self._path, self._as_text = source, os.path.abspath(source), set(as_text)
+        self.schema, self.rows = {}, 0
+        self._places: list[Place] = []
+        with open(source, "rb") as file:
+            self._header = _record(file, source, 0)
+            self._begin = file.tell()
+            sample = file.read(_SAMPLE)
+        self._bytes = max(ROWS * len(sample) // max(sample.count(b"\n"), 1), _SMALLEST)
+        wide = self._header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        self._separator = TEXT[ending(source)] or separator_of(self._header.decode(errors="replace"))
+        self.is_plain = not wide and self._separator != ";" and self._scan()
+
+    def _scan(self) -> bool:
+        """Find the types of all columns; whether the file is UTF-8 text."""
+        begin = self._begin
+        with open(self._path, "rb") as file:
+            file.seek(begin)
+            while lines := _lines(file, self._bytes, self.source):
+                if not _is_utf8(lines):
+                    return False
+                frame = self._frame(lines, self._as_text, self.rows)
+                known = {name for name in frame.columns if frame[name].null_count() < frame.height}
+                self.schema = _merged(self.schema, dict(frame.schema), known)
+                self._places.append(Place(begin, begin + len(lines), frame.height, self.rows))
+                begin, self.rows = begin + len(lines), self.rows + frame.height
+        self.schema = {name: dtype or polars().String for name, dtype in self.schema.items()}
+        return self.rows > 0
+
+    def places(self) -> list[Place]:
+        return self._places
+
+    def block(self, place: Place, columns: list[str]) -> Any:
+        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == polars().String}
+        with open(self._path, "rb") as file:
+            file.seek(place.begin)
+            content = file.read(place.end - place.begin)
+        return _conformed(self._frame(content, as_text, place.start), self.schema)
+
+    def _frame(self, lines: bytes, as_text: set[str], start: int) -> Any:
+        with unreadable(self.source, f"as a csv file from row {start + 1:,} on"):
+            try:
+                return read_delimited(self._header + lines, self._separator, self.source, as_text)
+            except LongRowError:
+                raise LongRowError(self.source, f"row {start + self._long_row(lines):,}") from None
+            except InputError as error:
+                raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
+
+    def _long_row(self, lines: bytes) -> int:
+        """The number, from 1, of the first row with more fields than the header."""
+        names = next(csv.reader([self._header.decode(errors="replace")], delimiter=self._separator))
+        rows = csv.reader(io.StringIO(lines.decode(errors="replace"), newline=""), delimiter=self._separator)
+        found = (row for row in rows if row)
+        return next((i for i, row in enumerate(found, 1) if any(row[len(names) :])), 1)
+
+
+def _record(file: Any, source: str, already: int) -> bytes:
+    """A line, with those after it where it ends within quotes; `already` is the number of quotes before it."""
+    line = file.readline()
+    quotes, length = already + line.count(b'"'), len(line)
+    parts = [line]
+    while quotes % 2 and (line := file.readline()):
+        parts.append(line)
+        quotes, length = quotes + line.count(b'"'), length + len(line)
+        if length > _LONGEST_CELL:
+            raise InputError(f"{source} cannot be read as a table: a quoted cell does not end.")
+    return b"".join(parts)
+
+
+def _lines(file: Any, size: int, source: str) -> bytes:
+    """About `size` bytes up to the end of a row."""
+    some = file.read(size)
+    return some + _record(file, source, some.count(b'"')) if some else b""
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any], known: set[str]) -> dict[str, Any]:
+    """The types of columns over two blocks: None so far as there is no value, text where the blocks disagree."""
+    library, found = polars(), dict(one)
+    for name, dtype in other.items():
+        before = found.get(name)
+        if name not in known or before == dtype:
+            found.setdefault(name, None)
+        elif before is None:
+            found[name] = dtype
+        elif before.is_numeric() and dtype.is_numeric():
+            found[name] = library.Float64
+        elif before.is_temporal() and dtype.is_temporal():
+            found[name] = next(each for each in (before, dtype) if each != library.Date)
+        else:
+            found[name] = library.String
+    return found
+
+
+def _conformed(frame: Any, schema: dict[str, Any]) -> Any:
+    """A block with these columns and types of the whole table."""
+    if dict(frame.schema) == schema:
+        return frame
+    library = polars()
+    columns = [
+        frame[name].cast(dtype) if name in frame.columns else library.lit(None, dtype).alias(name)
+        for name, dtype in schema.items()
+    ]
+    return frame.select(columns)

@@ -1,0 +1,283 @@
+"""Texts, images and point clouds become rows; features of a frozen network are computed once and change nothing."""
+
+import gzip
+import json
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ddpn.networks.backbones import text
+from ddpn.networks.training import Augmented, Runtime
+from ddpn.paper.experiments import networks, runner
+from ddpn.paper.experiments.catalogue import experiment, parse
+from ddpn.paper.experiments.networks import features_of
+from ddpn.paper.experiments.results import FEATURES, folder_of, predictions_of
+from ddpn.paper.experiments.rows import rows_of
+from ddpn.paper.experiments.runner import execute
+from ddpn.paper.experiments.tables import write_tables
+from ddpn.paper.inputs import Images
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError
+
+WORDS = [
+    "it", "fits", "is", "too", "small", "and", "the", "colour", "was", "nice", "in", "beginning", "god", "created",
+    "heaven", "earth",
+]  # fmt: skip
+TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+TRAINING = {"epochs": 1, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "members": 3}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A small encoder and its tokenizer in a folder."""
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("model")
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+    BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(vocabulary), **TINY)).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A data folder with reviews, verses and images; not to be changed."""
+    random = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("data")
+    for name in ("reviews", "bible", "coco_people"):
+        (folder / name).mkdir(parents=True)
+    texts = [" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(40)]
+    lines = ["Title,Review Text,Rating", *(f"nice,{text},{1 + i % 5}" for i, text in enumerate(texts))]
+    with gzip.open(folder / "reviews" / "womens_clothing.csv.gz", "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    with gzip.open(folder / "bible" / "kjv_verses.txt.gz", "wt") as file:
+        file.write("in the beginning god created\nthe heaven and the earth\n")
+    rows = ["image_id,person_count"]
+    (folder / "coco_people" / "images").mkdir()
+    for i in range(30):
+        pixels = random.integers(0, 256, (24, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "coco_people" / "images" / f"{i:012}.jpg")
+        rows.append(f"{i:012},{1 + i % 4}")
+    (folder / "coco_people" / "person_counts.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.fixture
+def data(folder, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(folder))
+
+
+@pytest.fixture
+def own_data(folder, tmp_path, monkeypatch):
+    """A copy of the data folder that may be changed."""
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
+    return shutil.copytree(folder, tmp_path / "data")
+
+
+def reviews(model, **changes):
+    return parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1, "ood": "bible",
+        "data": {"name": "reviews", "text": ["title", "text"], "max_length": 12},
+        "backbone": {"name": "text", "pretrained": model, "frozen": -1}, "training": TRAINING | changes,
+    })  # fmt: skip
+
+
+def done(found, tmp_path, name="run", parts=None):
+    """Raw outputs of an experiment's only run."""
+    execute(found.runs()[0], rows_of(found) if parts is None else parts, tmp_path / name, "cpu")
+    return predictions_of(tmp_path / name)
+
+
+def test_features_computed_once_give_the_same_results(model, data, tmp_path, monkeypatch):
+    found = reviews(model)
+    kept = rows_of(found)
+    monkeypatch.setattr(networks, "_SHARE", 0.0)
+    texts = rows_of(found)
+    assert (kept.cached, texts.cached) == (True, False)
+    cached, whole = done(found, tmp_path, "cached", kept), done(found, tmp_path, "whole", texts)
+    for name in ("raw", "ood"):
+        torch.testing.assert_close(cached[name], whole[name], rtol=1e-4, atol=1e-5)
+    assert cached["raw"].shape == (8, 3, 2)
+    assert cached["ood"].shape == (2, 3, 2)
+    assert cached["ood_length"].tolist() == [7, 7]  # five words and two marks
+
+
+def test_pooled_features_are_computed_once_for_all_runs(model, data, tmp_path, monkeypatch):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    first = rows_of(found, keep=tmp_path / FEATURES)
+    assert first.train.X.shape == (28, 8)
+    monkeypatch.setattr(networks, "through", lambda *given: pytest.fail("computed again"))
+    again = rows_of(found, keep=tmp_path / FEATURES)
+    assert torch.equal(again.test.X, first.test.X)
+    assert torch.equal(again.ood, first.ood)
+
+
+def test_features_that_are_damaged_or_of_another_network_are_computed_again(model, data, tmp_path, monkeypatch):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    first = rows_of(found, keep=tmp_path)
+    for path in tmp_path.glob("features-*"):
+        path.write_bytes(path.read_bytes()[:-8])
+    assert torch.equal(rows_of(found, keep=tmp_path).test.X, first.test.X)
+    usual = text.averaged
+    monkeypatch.setattr(text, "averaged", lambda hidden, keep: 2 * usual(hidden, keep))
+    torch.testing.assert_close(rows_of(found, keep=tmp_path).test.X, 2 * first.test.X)
+
+
+def test_rounding_and_place_of_features_do_not_change_the_identity_of_rows(model, data, monkeypatch):
+    """Else results of a GPU, or of a process with another number of threads, would be discarded."""
+    found, usual = reviews(model), networks.through
+    cached = rows_of(found)
+    monkeypatch.setattr(networks, "through", lambda *given: usual(*given) * (1 + 1e-6))
+    assert rows_of(found).identity == cached.identity
+    monkeypatch.setattr(networks, "_SHARE", 0.0)
+    assert rows_of(found).identity == cached.identity
+    shorter = replace(found, data=dict(found.data) | {"max_length": 5})
+    assert rows_of(shorter).identity != cached.identity
+
+
+def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data):
+    full, half = rows_of(reviews(model)), rows_of(reviews(model, precision="bf16"))
+    assert (full.train.X.dtype, half.train.X.dtype) == (torch.float32, torch.bfloat16)
+    assert torch.equal(half.test.X[..., -1].float(), full.test.X[..., -1]), "the mask is as it was"
+    torch.testing.assert_close(half.test.X.float(), full.test.X, rtol=0.05, atol=0.05)
+    pooled = replace(reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    assert rows_of(pooled).train.X.dtype == torch.float32
+
+
+def test_every_process_needs_memory_for_features(monkeypatch):
+    rows, memory = torch.zeros(10, 100), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    monkeypatch.setattr(networks, "_SHARE", 6000 / memory)
+    (found,) = features_of(torch.nn.Identity(), [rows], Runtime("cpu"), None, copies=1)
+    assert torch.equal(found, rows)
+    assert features_of(torch.nn.Identity(), [rows], Runtime("cpu"), None, copies=2) is None
+
+
+def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
+    parts = rows_of(reviews(model))
+    together = done(reviews(model), tmp_path, "together", parts)
+    apart = done(reviews(model, at_once=2), tmp_path, "apart", parts)
+    torch.testing.assert_close(apart["raw"], together["raw"], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(apart["ood"], together["ood"], rtol=1e-5, atol=1e-6)
+    assert not list((tmp_path / "apart").glob("members-*"))
+
+
+def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_path, monkeypatch):
+    found, trained = reviews(model, at_once=1, members=2), []
+    parts, usual = rows_of(found), runner.fit
+    expected = done(found, tmp_path, "whole", parts)
+
+    def stopped(*given, **options):
+        if len(trained) == 1:
+            raise KeyboardInterrupt
+        trained.append(given[3].seeds)
+        return usual(*given, **options)
+
+    monkeypatch.setattr(runner, "fit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        done(found, tmp_path, "stopped", parts)
+    trained.clear()
+    after = done(found, tmp_path, "stopped", parts)
+    assert trained == [(1,)]
+    assert torch.equal(after["raw"], expected["raw"])
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_images_are_trained_on(data, tmp_path, monkeypatch, augment):
+    found = parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1,
+        "data": {"name": "coco_people", "size": 16, "augment": augment},
+        "backbone": {"name": "vit", "frozen": "none", "config": {
+            "model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}},
+        "training": TRAINING | {"members": 1},
+    })  # fmt: skip
+    raw = done(found, tmp_path)["raw"]
+    assert raw.shape == (6, 1, 2)
+    assert raw.isfinite().all()
+    if augment:
+        assert isinstance(rows_of(found).train, Augmented)
+        monkeypatch.setattr("ddpn.paper.experiments.rows.IN_MEMORY", 1000)
+        assert isinstance(rows_of(found).train, Images)
+        assert done(found, tmp_path, "from files")["raw"].isfinite().all()
+
+
+def test_simulated_shelves_are_trained_on(tmp_path):
+    found = parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["poisson"], "minutes": 1,
+        "data": {"name": "shelves", "beams": 40, "points": 16},
+        "backbone": {"name": "countnet3d", "widths": [8, 16]}, "training": TRAINING,
+    })  # fmt: skip
+    assert done(found, tmp_path)["raw"].shape == (8, 3, 1)
+
+
+@pytest.mark.parametrize("name", ["paper-reviews", "paper-coco-people"])
+def test_the_papers_own_settings_in_a_dry_run(data, tmp_path, name):
+    """The declared configuration made small, nothing else changed; random weights, so that no hub is asked."""
+    found = experiment(name)
+    small = {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 8} if "reviews" in name else TINY
+    backbone = dict(found.backbone) | {"config": {**found.backbone["config"], **small}}
+    changes = {"batch_size": 8, "accumulate": 2, "workers": 0}
+    if "coco" in name:
+        backbone["config"] |= {"image_size": 16, "patch_size": 8}
+    found = replace(found, data=dict(found.data) | ({"size": 16} if "coco" in name else {"max_length": 16}))
+    ddpn = tuple(method for method in found.methods if method.name == "ddpn")
+    found = replace(found, backbone=backbone, methods=ddpn).with_training(**changes).dry(3)
+    (run,) = found.runs()
+    execute(run, rows_of(found), folder_of(run, tmp_path), "cpu")
+    assert predictions_of(folder_of(run, tmp_path))["raw"].isfinite().all()
+    tables = {path.name for path in write_tables(found, tmp_path)}
+    assert {"table_paper.md", "table_ours.tex"} <= tables
+    assert ("table_ood.csv" in tables) == (found.ood is not None)
+
+
+def test_an_unknown_option_of_a_backbone_is_reported(model, data):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frosen": 1})
+    with pytest.raises(ConfigError, match=r"Invalid option in \[backbone\] of tiny: .*'frosen'"):
+        rows_of(found)
+
+
+def test_a_tokenizer_with_another_padding_than_its_model_is_reported(model, data, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text()) | {"pad_token_id": 3}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=r"^pad_token_id of the tokenizer must .* 3, got 0\. .*config\.json"):
+        rows_of(reviews(str(folder)))
+
+
+def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
+    found = experiment("wave").dry(2)
+    parts = rows_of(found)
+    assert (len(parts.train), len(parts.validation)) == (2 * found.training.batch_size, 64)
+    assert parts.truth.batch_shape == parts.test.y.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("wave", {"simulation": {"name": "waves"}}), ("bikes", {"data": {"name": "bikes", "features": "authors"}})],
+)
+def test_unknown_data_is_reported(name, changes):
+    with pytest.raises(DDPNError, match=r"must be .*, got '(waves|bikes)'"):
+        rows_of(replace(experiment(name), **changes))
+
+
+def test_an_unknown_precision_is_reported():
+    with pytest.raises(ConfigError, match=r"precision must be .*, got 'fp16'"):
+        rows_of(experiment("wave").with_training(precision="fp16"))
+
+
+def test_too_few_rows_to_split_are_reported(own_data):
+    path = own_data / "coco_people" / "person_counts.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
+    with pytest.raises(InputError, match=r"^coco_people has too few rows to split: 2, none for \w+\."):
+        rows_of(experiment("coco-people"))
+
+
+def test_missing_verses_are_reported(own_data, model):
+    (own_data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
+    with pytest.raises(InputError, match=r"kjv_verses.txt.gz.* verse"):
+        rows_of(reviews(model))

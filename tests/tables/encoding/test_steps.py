@@ -1,0 +1,57 @@
+"""Cuts found by the trees against targets that are known to follow thresholds."""
+
+import numpy as np
+import pytest
+
+from ddpn.tables.encoding import steps
+from ddpn.tables.encoding.numeric import distinct
+from ddpn.tables.encoding.steps import best_cuts, candidates, distinct_rows
+
+
+@pytest.fixture
+def codes() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 200, (4000, 3)).astype(np.uint8)
+
+
+def test_the_cuts_a_count_follows_are_found(codes):
+    mean = np.where(codes[:, 1] > 57, 9.0, 2.0) + np.where(codes[:, 1] > 140, 20.0, 0.0)
+    y = np.random.default_rng(1).poisson(mean)
+    _, cuts, _ = best_cuts(codes, y, np.ones(len(y)), 2)
+    assert cuts.tolist() == [57, 140]
+
+
+def test_targets_below_zero_are_cut_by_squared_error(codes):
+    _, cuts, _ = best_cuts(codes, np.where(codes[:, 1] > 99, 3.0, -8.0), np.ones(len(codes)), 1)
+    assert cuts.tolist() == [99]
+
+
+@pytest.mark.parametrize("y", [0.0, 4.0])
+def test_a_constant_target_has_no_cut(codes, y):
+    assert [cuts.tolist() for cuts in best_cuts(codes, np.full(len(codes), y), np.ones(len(codes)), 5)] == [[]] * 3
+
+
+def test_rows_of_one_kind_are_merged_in_one_order(codes):
+    few = codes[:300] % 4
+    y, weights = few[:, 0] % 3, np.random.default_rng(2).integers(1, 5, 300)
+    shuffled = np.random.default_rng(3).permutation(np.arange(300).repeat(weights))
+    once = distinct_rows(few, y, weights)
+    again = distinct_rows(few[shuffled], y[shuffled], np.ones(len(shuffled)))
+    assert all(np.array_equal(a, b) for a, b in zip(once, again, strict=True))
+    assert len(np.unique(few, axis=0)) == len(once[0])
+    assert once[2].mean() == pytest.approx(1.0)
+
+
+def test_more_rows_than_the_trees_look_at_are_thinned_evenly(codes, monkeypatch):
+    monkeypatch.setattr(steps, "MAX_ROWS", 1000)
+    kept, _, weights = distinct_rows(codes, codes[:, 0], np.ones(len(codes)))
+    assert 900 < len(kept) <= 1000
+    assert kept[:, 0].mean() == pytest.approx(codes[:, 0].mean(), abs=1.0)
+    assert weights.mean() == pytest.approx(1.0)
+
+
+def test_candidates_are_all_gaps_or_as_many_as_the_trees_have_bins():
+    few = candidates(distinct(np.arange(10.0), np.ones(10)))
+    assert few.tolist() == (np.arange(9) + 0.5).tolist()
+    many = candidates(distinct(np.random.default_rng(0).normal(size=5000), np.ones(5000)))
+    assert 200 < len(many) <= steps.MAX_THRESHOLDS
+    assert (np.diff(many) > 0).all()

@@ -1,0 +1,111 @@
+"""Tests of finding and reading the files of a table."""
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from polars.testing import assert_frame_equal
+
+from ddpn.runtime.errors import InputError
+from ddpn.tables import streaming
+from ddpn.tables.reading import find_files
+from ddpn.tables.table import Table
+from ddpn.workflow.large_tables import open_table
+from ddpn.workflow.plan import Plan
+
+
+def test_all_rows_are_read_in_order_with_their_numbers(folder, table):
+    found = Table([str(folder)])
+    assert found.read().equals(table)
+    for place in found.places():
+        assert found.block(place, ["row"])["row"][0] == place.first
+        assert place.start == place.first % 3000
+    assert (found.rows, list(found.schema)) == (table.height, table.columns)
+
+
+def test_a_pattern_a_folder_and_names_give_the_same_files(folder):
+    names = sorted(str(path) for path in folder.iterdir())
+    assert find_files([str(folder)]) == find_files([str(folder / "part-*.parquet")]) == find_files(names)
+
+
+@pytest.mark.parametrize(
+    ("sources", "words"),
+    [
+        (["none/*.parquet"], "No file matches none"),
+        (["a.parquet", "b.parquet"], "File not found"),
+        (["{f}", "{f}"], "given once"),
+    ],
+)
+def test_a_wrong_source_is_named(folder, sources, words):
+    with pytest.raises(InputError, match=words):
+        open_table([source.format(f=folder / "part-0.parquet") for source in sources], Plan(target="y"))
+
+
+def test_hidden_files_and_folders_are_no_tables(folder, tmp_path):
+    (tmp_path / "more.parquet").mkdir()
+    for name in ("_metadata.parquet", ".part.parquet", "b.PQ", "a.csv"):
+        (tmp_path / name).write_bytes(b"")
+    assert find_files([str(tmp_path)]) == [tmp_path / "a.csv", tmp_path / "b.PQ"]
+
+
+def test_a_folder_without_tables_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("y\n1\n")
+    with pytest.raises(InputError, match=r"is a folder without a file that ends in \.parquet or \.pq or \.csv"):
+        open_table([str(tmp_path)], Plan(target="y"))
+
+
+def test_files_of_different_formats_are_one_table(table, tmp_path):
+    table[:5000].write_parquet(tmp_path / "a.parquet")
+    table[5000:].write_csv(tmp_path / "b.csv")
+    found = open_table([str(tmp_path)], Plan(target="y")).frame
+    assert_frame_equal(found, table)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda frame: frame.drop("z"), "without 'z'"),
+        (lambda frame: frame.with_columns(pl.col("z").alias("zz")), "with 'zz'"),
+    ],
+)
+def test_a_file_of_other_columns_is_named(table, tmp_path, change, words):
+    table.write_parquet(tmp_path / "a.parquet")
+    change(table).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=rf"b\.parquet must have the columns of .*a\.parquet, got .*{words}"):
+        Table([str(tmp_path)])
+
+
+def test_files_of_several_types_have_one_that_holds_all(table, tmp_path):
+    table.write_parquet(tmp_path / "a.parquet")
+    changed = {"kind": pl.Categorical, "y": pl.Float64, "row": pl.String}
+    table.with_columns(pl.col(name).cast(dtype) for name, dtype in changed.items()).write_parquet(
+        tmp_path / "b.parquet"
+    )
+    found = Table([str(tmp_path)])
+    assert [found.schema[name] for name in changed] == [pl.String, pl.Float64, pl.String]
+    assert dict(found.read().schema) == found.schema
+    assert found.read()["row"].to_list() == 2 * table["row"].cast(pl.String).to_list()
+
+
+def test_a_truncated_part_and_a_damaged_page_are_named(table, tmp_path):
+    path = tmp_path / "a.parquet"
+    table.write_parquet(path, row_group_size=3000, compression="zstd")
+    content = bytearray(path.read_bytes())
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"a\.parquet cannot be read as a parquet file"):
+        Table([str(path)])
+    path.write_bytes(content)
+    page = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    content[page : page + 50] = b"\xff" * 50
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.parquet cannot be read as a parquet file, rows 1 to 9,000"):
+        Table([str(path)]).read()
+
+
+def test_a_table_fits_half_of_the_free_memory(folder, monkeypatch):
+    table = Table([str(folder)])
+    size = table.rows * table.row_bytes()
+    assert size == 9000 * (4 * 8 + 32)
+    assert streaming.free_memory() is None or streaming.free_memory() > 0
+    for free, fits in ((2 * size, True), (2 * size - 2, False), (None, True)):
+        monkeypatch.setattr(streaming, "free_memory", lambda free=free: free)
+        assert streaming.fits_memory(table) == fits
