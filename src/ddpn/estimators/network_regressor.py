@@ -3,7 +3,6 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,17 +31,6 @@ from ddpn.runtime.validation import check_keys, is_integer
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.storage.results import ResultStore
 from ddpn.tables.count_range import CountRange
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Validated options and rows of a fit."""
-
-    task: Task
-    counts: CountRange
-    train: Sample
-    validation: Sample | None
-    random: np.random.RandomState
 
 
 class NetworkRegressor(CountPredictions, NestedOptions):
@@ -192,8 +180,8 @@ class NetworkRegressor(CountPredictions, NestedOptions):
             checkpoint=self._checkpoint() if here else None,
             verbose=bool(self.verbose) and here,
         )
-        checked = Checked(task, counts, train, validation, check_random_state(self.random_state))
-        folds, candidates, seed = self._planned(checked)
+        random = check_random_state(self.random_state)
+        folds, candidates, seed = self._planned(task, train, validation, random)
         portfolio = Portfolio(candidates, clock, on_step, self._elsewhere(on_step)).fit(folds, seed)
         needs_exposure = train.exposure is not None and not counts.upper_is_total
         parts = portfolio.members, portfolio.weights, needs_exposure, portfolio.seconds, counts
@@ -205,7 +193,9 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         return portfolio
 
     @abstractmethod
-    def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
+    def _planned(
+        self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
+    ) -> tuple[Folds, list[Candidate], int]:
         """Rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime]:

@@ -5,10 +5,13 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from ddpn.calibration.calibrate import calibrate
-from ddpn.estimators.network_regressor import Checked, NetworkRegressor
+from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
+from ddpn.members.member import Task
 from ddpn.members.portfolio import Candidate, chosen_candidates, default_candidates
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 from ddpn.runtime.deadlines import Clock
@@ -160,9 +163,11 @@ class CountRegressor(NetworkRegressor):
         fitted = self.fit_members(train, validation, counts, clock.part(_FITS * clock.left))
         calibrate(self.predictor_, fitted.folds, fitted.seed, clock=clock)
 
-    def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
-        seed = int(checked.random.randint(2**31 - 1))
-        folds, task = Folds.of(checked.train, checked.validation, seed), replace(checked.task, is_rough=True)
+    def _planned(
+        self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
+    ) -> tuple[Folds, list[Candidate], int]:
+        seed = int(random.randint(2**31 - 1))
+        folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True)
         if folds.are_crossed:
             # Two networks leave out each row, so that what all of them gain by being mixed is known.
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)
