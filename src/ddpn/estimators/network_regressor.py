@@ -287,10 +287,10 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         return self._networks.encoder.numeric
 
     def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        return {}, {"rows": self.n_rows_}
+        return {}, {"rows": self.n_rows_, "interrupted": self.interrupted_}
 
     def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
-        self.n_rows_ = extra["rows"]
+        self.n_rows_, self._interrupted = extra["rows"], extra["interrupted"]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
