@@ -18,20 +18,18 @@ install: $(STAMP)  ## the development environment, in .venv
 demo: $(STAMP)  ## fit real and simulated counts, compare with other models, write demo/report.html
 	@$(PY) examples/demo.py
 
-# Python may write bytecode, also where the environment says otherwise: every process of the tests would compile them.
-# Without the capture of logs, which attaches handlers to all loggers of all libraries six times per test.
+# A file is run by one process, which fits once what its tests share; --no-loadscope-reorder keeps the order of the tests.
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses 8 -p no:schemathesis -p no:logging $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder \
+		-p no:schemathesis $(ARGS)
 
 test-forecasting: $(FORECASTING)/.installed  ## the adapters for forecasting libraries, in .venv-forecasting
 	OMP_NUM_THREADS=1 $(FORECASTING)/bin/python -m pytest tests/forecasting src/ddpn/forecasting $(ARGS)
 
-lint: $(STAMP)  ## ruff (lint and format), spelling, vocabulary, documented parameters, mypy, imports
+lint: $(STAMP)  ## ruff (lint and format), spelling, words to avoid, mypy, imports
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(VENV)/bin/codespell
-	$(PY) tools/check_vocabulary.py
-	$(PY) tools/check_docstrings.py
+	$(VENV)/bin/codespell -D - -D docs/avoided-words.txt
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 
@@ -44,10 +42,10 @@ bench: $(STAMP)  ## time distributions, training and predictions; results go to 
 bench-tables: $(STAMP)  ## compare with peers on real tables, each in its own environment; ARGS="--jobs 2" goes to it
 	$(PY) -m benchmarks.tables --page docs/results $(ARGS)
 
-prove: $(STAMP)  ## proof under faults: load, hostile files, kills, full disks; ARGS="--only disk" goes to it
-	$(PY) -m benchmarks.prove $(ARGS)
+prove: $(STAMP)  ## proof under faults: load, hostile files, kills, full disks; ARGS="-k disk" goes to pytest
+	OMP_NUM_THREADS=1 $(PY) -m pytest -m "slow or proof" --table -p no:schemathesis tests $(ARGS)
 
-docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning is an error
+docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning, such as an undocumented parameter, is an error
 	$(PY) -m sphinx -W --keep-going --quiet --fresh-env -b html docs docs/_build/html
 	@echo "Documentation: docs/_build/html/index.html"
 

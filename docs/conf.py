@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from numpydoc.validate import validate
 from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
 
 project = "ddpn"
 author = "The ddpn authors"
@@ -90,6 +92,18 @@ def without_any(
     return short or signature, None if returned in ("Any", "~typing.Any") else returned
 
 
+def without_gaps(app: Any, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Warn of parameters that a docstring of the reference does not describe, or that do not exist.
+
+    Fields of a dataclass or a named tuple may be in the section "Attributes" instead; names with a star are forwarded.
+    """
+    checks = {"PR02"} if "Attributes" in lines else {"PR01", "PR02"}
+    if what in ("class", "function", "method"):
+        for code, complaint in validate(name)["errors"]:
+            if code in checks and re.search(r"'[a-zA-Z]", complaint):
+                logging.getLogger(__name__).warning("%s: %s", name, complaint)
+
+
 class NarrowPictures(SphinxTransform):
     """Beside a picture NAME.png the page has NAME-narrow.png, if there is one: custom.css shows one of the two."""
 
@@ -111,5 +125,6 @@ def setup(app: Any) -> None:
     """What Sphinx calls."""
     app.add_transform(NarrowPictures)
     app.connect("autodoc-process-signature", without_any)
+    app.connect("autodoc-process-docstring", without_gaps, priority=300)
     # Before napoleon, whose markup must stay as it is.
     app.connect("autodoc-process-docstring", as_plain_text, priority=400)

@@ -50,10 +50,10 @@ def intervals(path: Path) -> None:
     figure, ((*axes,),) = panels(1, len(MODELS), (9.6, 3.3), sharex=True, sharey=True)
     for ax, (title, options) in zip(axes, MODELS.items(), strict=True):
         model = DDPNRegressor(**options, random_state=0).fit(hour[:, None], y)
-        low, high = (end.numpy() for end in model.predict_distribution(grid[:, None]).interval(COVERAGE))
-        law = model.predict_distribution(later[:, None])
-        held = covered(law, torch.from_numpy(seen), COVERAGE).double().mean().item()
-        score = crps(law, torch.from_numpy(seen)).mean().item()
+        low, high = (end.numpy() for end in model.predict_distribution(grid[:, None]).distribution.interval(COVERAGE))
+        distribution = model.predict_distribution(later[:, None])
+        held = covered(distribution, torch.from_numpy(seen), COVERAGE).double().mean().item()
+        score = crps(distribution, torch.from_numpy(seen)).mean().item()
         ax.axhline(0.0, color="black", linewidth=0.6)
         ax.axhline(CHAIRS, color="black", linewidth=0.9, linestyle="--")
         ax.fill_between(grid, low, high, color=BAND, linewidth=0, label=f"{COVERAGE:.0%} interval")
@@ -63,7 +63,7 @@ def intervals(path: Path) -> None:
         words = f"CRPS {score:.3f}\nmean width {width:.1f}, {held:.0%} of new rows inside"
         ax.text(0.5, 0.985, words, transform=ax.transAxes, ha="center", va="top", fontsize=8)
         ax.set(xlabel="hour of the day", xticks=range(0, 25, 6), ylim=(-2.6, 23.0), yticks=range(0, 21, 4))
-        rounded = crps(discretized(law), torch.from_numpy(seen)).mean().item()
+        rounded = crps(discretized(distribution), torch.from_numpy(seen)).mean().item()
         scores = f"crps {score:.4f} (as counts {rounded:.4f})  mean width {width:.2f}  held {held:.3f}"
         print(f"{options['likelihood']:<15} {scores}")
     axes[0].set_ylabel("occupied chairs")
@@ -76,7 +76,7 @@ def intervals(path: Path) -> None:
 
 
 def dispersion(path: Path) -> None:
-    """Which variances a law can have at a mean."""
+    """Which variances a distribution can have at a mean."""
     mean = torch.linspace(0.2, 20.0, 100, dtype=torch.float64)
     least = torch.stack([variance_limits(value)[0] for value in mean])
     figure, ((*axes,),) = panels(1, 3, (9.6, 2.9), sharex=True, sharey=True)
@@ -119,17 +119,17 @@ def ensemble(path: Path) -> None:
     y = rng.poisson(8.0 + 5.0 * np.sin(x))
     model = DDPNRegressor(members=5, hidden=(64, 64), numeric="standard", random_state=0).fit(x[:, None], y)
     grid = np.linspace(-4.0, 10.0, 300)
-    law = model.predict_distribution(grid[:, None])
-    low, high = law.interval(COVERAGE)
+    distribution = model.predict_distribution(grid[:, None])
+    low, high = distribution.interval(COVERAGE)
     figure, ((left, right),) = panels(1, 2, (9.6, 3.0))
     left.fill_between(grid, low, high, color=BAND, linewidth=0, label="90% interval")
-    left.plot(grid, law.components.mean.numpy(), color=GREY, linewidth=0.7)
-    left.plot(grid, law.mean, color="black", label="mean of the ensemble")
+    left.plot(grid, distribution.components.mean.numpy(), color=GREY, linewidth=0.7)
+    left.plot(grid, distribution.mean, color="black", label="mean of the ensemble")
     left.plot(x, y, ".", color="0.35", markersize=2.5, label="training rows")
     left.set(title="Five members (grey); no rows where it is shaded", xlabel="x", ylabel="count", ylim=(0, 32))
     left.legend(frameon=False, loc="upper center", ncols=3, fontsize=7.5)
-    right.semilogy(grid, law.aleatoric, color="black", label="aleatoric: what more rows would not remove")
-    right.semilogy(grid, law.epistemic, color=ACCENT, label="epistemic: what they would")
+    right.semilogy(grid, distribution.aleatoric, color="black", label="aleatoric: what more rows would not remove")
+    right.semilogy(grid, distribution.epistemic, color=ACCENT, label="epistemic: what they would")
     for ax in (left, right):
         for start, end in ((-4.0, 0.0), (6.0, 10.0)):
             ax.axvspan(start, end, color="0.94", zorder=-2, linewidth=0)
@@ -139,21 +139,21 @@ def ensemble(path: Path) -> None:
 
 
 def scoring(path: Path) -> None:
-    """CRPS as the squared gap between the cdf and the step at what was seen, for three laws of one mean."""
-    laws = {
+    """CRPS as the squared gap between the cdf and the step at what was seen, for three distributions of one mean."""
+    distributions = {
         "sharp and right": DoublePoisson.from_moments(10.0, 3.0),
         "sharp and wrong": DoublePoisson.from_moments(6.0, 3.0),
         "vague": NegativeBinomial(mu=10.0, alpha=0.6),
     }
     seen, counts = 10, torch.arange(0.0, 26.0)
-    figure, ((*axes,),) = panels(1, len(laws), (9.6, 2.7), sharex=True, sharey=True)
-    for ax, (name, law) in zip(axes, laws.items(), strict=True):
-        cdf = law.cdf(counts)
+    figure, ((*axes,),) = panels(1, len(distributions), (9.6, 2.7), sharex=True, sharey=True)
+    for ax, (name, distribution) in zip(axes, distributions.items(), strict=True):
+        cdf = distribution.cdf(counts)
         step = (counts >= seen).float()
         ax.fill_between(counts, cdf, step, step="post", color=BAND, linewidth=0)
         ax.step(counts, cdf, where="post", color="black", linewidth=1.0)
         ax.step(counts, step, where="post", color=ACCENT, linewidth=1.0, linestyle="--")
-        ax.set(title=f"{name}: CRPS {law.crps(torch.tensor(seen)).item():.2f}", xlabel="count")
+        ax.set(title=f"{name}: CRPS {distribution.crps(torch.tensor(seen)).item():.2f}", xlabel="count")
     axes[0].set_ylabel("probability of this count or less")
     axes[0].text(10.6, 0.12, "what was seen: 10", color=ACCENT, fontsize=8)
     axes[0].text(0.2, 0.55, "predicted", fontsize=8)

@@ -23,6 +23,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import copies_of, restored
 from ddpn.members.member import Member
+from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
@@ -90,6 +91,26 @@ class Predictor(CalibratedLevels, OODFlags):
     def mixed(self) -> dict[str, Member]:
         """The members with a weight above 0."""
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
+
+    def _rows(self) -> list[tuple[str, str, float | None]]:
+        """The label, weight and fitting time of every member, the largest weight first."""
+        order = sorted(self.members, key=lambda name: -self.weights.get(name, 0.0))
+        labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
+        return [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
+
+    def _calibration_words(self) -> str:
+        """What is calibrated, and on how many rows."""
+        found = self.intervals.get(MIXTURE)
+        words = "not calibrated" if found is None else f"calibrated on {int(found.rows[0]):,} held-out rows"
+        more = "; distributions are recalibrated" if self.is_recalibrated() else ""
+        return f"Intervals are {words}{more}."
+
+    def __repr__(self) -> str:
+        table = text_table(("member", "weight", "fit, s"), self._rows())
+        return f"Predictor\n{table}\n{self._calibration_words()}"
+
+    def _repr_html_(self) -> str:
+        return f"{html_table(('member', 'weight', 'fit, s'), self._rows())}<p>{self._calibration_words()}</p>"
 
     @property
     def sole_member(self) -> str | None:

@@ -87,7 +87,7 @@ def predictor(comparison: Member) -> Predictor:
 
 
 def test_the_shape_that_json_documents():
-    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE)
+    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     assert json.loads(json.dumps(found)) == found
     gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
     assert set(found) == {"rows", "coverage", "entries", "verdict"} | gain
@@ -98,7 +98,7 @@ def test_the_shape_that_json_documents():
 
 
 def test_every_member_and_the_mixture_best_first():
-    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE)
+    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     entries = {entry["name"]: entry for entry in found["entries"]}
     assert list(entries) == [MIXTURE, *sorted(["low", "high"], key=lambda name: entries[name]["crps"]), "half_of_it"]
     assert {name: entry["weight"] for name, entry in entries.items()} == {
@@ -109,7 +109,7 @@ def test_every_member_and_the_mixture_best_first():
 
 
 def test_the_gain_is_on_the_best_member_used_alone():
-    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE)
+    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     crps = {entry["name"]: entry["crps"] for entry in found["entries"]}
     best = min((name for name in crps if name != MIXTURE), key=crps.get)
     assert found["crps_gain"] == pytest.approx(crps[best] - crps[MIXTURE])
@@ -119,10 +119,10 @@ def test_the_gain_is_on_the_best_member_used_alone():
     worse = Predictor(
         {NETWORKS: Scaled(1.0), "half_of_it": Scaled(0.5, label="half the mean")}, {NETWORKS: 0.9, "half_of_it": 0.1}
     )
-    verdict = leaderboard(worse, SAMPLE)["verdict"]
+    verdict = leaderboard(worse, SAMPLE).to_dict()["verdict"]
     assert verdict["level"] == "better", verdict
     assert "half the mean" in verdict["sentences"][0]  # also where it is a part of the mixture
-    better = leaderboard(predictor(Scaled(1.0, label="the true mean")), SAMPLE)
+    better = leaderboard(predictor(Scaled(1.0, label="the true mean")), SAMPLE).to_dict()
     assert better["crps_gain"] < 0
     assert better["entries"][0]["name"] == "half_of_it"
 
@@ -136,19 +136,19 @@ def test_the_gain_is_on_the_best_member_used_alone():
 )
 def test_networks_without_weight_are_an_alternative_when_used_alone(factor, headline):
     members = {"networks": Scaled(factor, label="networks"), "glm": Scaled(1.0 if factor < 1 else 0.7, label="GLM")}
-    found = leaderboard(Predictor(members, {"networks": 0.0, "glm": 1.0}), SAMPLE)
+    found = leaderboard(Predictor(members, {"networks": 0.0, "glm": 1.0}), SAMPLE).to_dict()
     assert found["verdict"]["sentences"][0].startswith(headline)
     assert {entry["name"]: entry["label"] for entry in found["entries"]}["networks"] == "networks"
 
 
 def test_a_leak_forbids_a_positive_verdict():
-    found = leaderboard(predictor(Scaled(0.5)), SAMPLE, ("Column paid nearly determines the target.",))
+    found = leaderboard(predictor(Scaled(0.5)), SAMPLE, ("Column paid nearly determines the target.",)).to_dict()
     assert found["verdict"]["level"] == "unusable"
     assert "Column paid nearly determines the target." in found["verdict"]["sentences"]
 
 
 def test_without_a_comparison_there_is_no_verdict():
-    found = leaderboard(Predictor({"one": Scaled()}), SAMPLE)
+    found = leaderboard(Predictor({"one": Scaled()}), SAMPLE).to_dict()
     assert found["verdict"]["level"] == "unclear"
     assert [entry["name"] for entry in found["entries"]] == [MIXTURE, "one"]
 
@@ -158,9 +158,18 @@ def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ
     found = Predictor({"one": Scaled(), "other": Scaled(2.0)}, {"one": 1.0, "other": 0.0})
 
     def entries():
-        return {each["name"]: [each[name] for name in SCORES] for each in leaderboard(found, sample)["entries"]}
+        return {each["name"]: [each[name] for name in SCORES] for each in leaderboard(found, sample).entries}
 
     assert entries()["one"] == entries()[MIXTURE] != entries()["other"]
     found.calibrate_intervals(HeldOut.of(found, sample), 20.0, of=["one"])
     changed = entries()
     assert changed["one"][SCORES.index("width")] != changed[MIXTURE][SCORES.index("width")]
+
+
+def test_large_networks_are_no_simpler_alternative_to_networks():
+    """As the networks themselves: a verdict must not recommend one half of the networks for being simpler."""
+    model = Predictor(
+        {NETWORKS: Scaled(1.0), "large_networks": Scaled(1.0), "half_of_it": Scaled(0.5, label="half the mean")},
+        {NETWORKS: 0.6, "large_networks": 0.3, "half_of_it": 0.1},
+    )
+    assert leaderboard(model, SAMPLE).evaluation.rival == "half_of_it"

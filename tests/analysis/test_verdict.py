@@ -1,10 +1,13 @@
-"""The verdict: numbers and the key words that they must lead to."""
+"""The verdict: numbers and the key words that they must lead to; on simulated rows, where the right one is known."""
 
+from collections import Counter
+
+import numpy as np
 import pytest
+from scipy import stats
 
-from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.gains import Gain
-from ddpn.analysis.verdict import verdict
+from ddpn.analysis.verdict import Evaluation, verdict
 
 LABELS = {"boosted_nb": "gradient boosting with a Negative Binomial", "constant": "a constant distribution"}
 
@@ -130,3 +133,225 @@ def test_rows_are_called_by_their_labels():
     found = with_gain(without_few=-0.1, few=(0, 2))
     named = Evaluation(**vars(found) | {"row_labels": ["p7", "p8", "p9"]})
     assert verdict(named).headline.endswith("Check rows p7, p9.")
+
+
+# Numbers from rows ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [None, np.random.default_rng(1).integers(1, 4, 200).astype(float)])
+def test_rows_give_their_means_and_the_gain_on_the_best(weight):
+    rng = np.random.default_rng(0)
+    crps = {"mixture": rng.gamma(2.0, size=200), "glm": rng.gamma(3.0, size=200), "constant": rng.gamma(9.0, size=200)}
+    inside = rng.random(200) < 0.8
+    options = {"labels": {"glm": "a GLM"}, "target_coverage": 0.8, "y": np.arange(200.0)}
+    found = Evaluation.from_rows("mixture", crps, inside, weight, interior=inside[::-1], error=crps, **options)
+    assert found.crps["glm"] == pytest.approx(np.average(crps["glm"], weights=weight))
+    assert (found.others, found.rival, found.rows) == (["glm", "constant"], "glm", 200)
+    difference = crps["glm"] - crps["mixture"]
+    assert found.gain.mean == pytest.approx(np.average(difference, weights=weight))
+    assert found.coverage == pytest.approx(np.average(inside, weights=weight))
+    assert found.interior == pytest.approx(np.average(inside[::-1], weights=weight))
+    assert (found.errors, found.error_gains) == (found.crps, found.gains)
+    assert found.mean_count == pytest.approx(np.average(np.arange(200), weights=weight))
+    if weight is None:
+        assert found.gain.error == pytest.approx(stats.sem(difference))
+        assert found.size == pytest.approx(200)
+
+
+def test_rows_of_weight_zero_do_not_count():
+    weight = np.r_[np.ones(60), np.zeros(940)]
+    y = np.r_[np.full(60, 4.0), np.arange(940.0)]
+    crps = {"m": np.ones(1000), "o": np.full(1000, 2.0)}
+    found = Evaluation.from_rows("m", crps, np.ones(1000), weight, y=y)
+    assert (found.rows, found.only_count) == (60, 4.0)
+
+
+def test_a_model_alone_needs_no_gain():
+    found = Evaluation.from_rows("mixture", {"mixture": np.ones(60)}, np.ones(60))
+    assert (found.rival, verdict(found).level) == (None, "unclear")
+
+
+def test_candidates_without_a_finite_score_are_left_out():
+    crps = {"m": np.ones(60), "glm": np.full(60, np.inf), "tree": np.full(60, np.nan), "low": np.full(60, -1e9)}
+    assert Evaluation.from_rows("m", crps, np.ones(60)).others == []
+    assert verdict(Evaluation.from_rows("glm", crps, np.ones(60))).level == "unusable"
+
+
+def test_the_thresholds_of_coverage_are_wilsons_interval():
+    for inside in range(400, 500):
+        share, (low, high) = inside / 500, stats.binomtest(inside, 500).proportion_ci(method="wilson")
+        found = Evaluation(model="m", crps={"m": 1.0}, rows=500, coverage=share, interior=share)
+        assert found.too_narrow == (high < 0.9 and share < 0.88), inside
+        assert found.too_wide == (low > 0.9 and share > 0.95), inside
+
+
+@pytest.mark.parametrize("mean", [0.05, 0.4, 3.0, 50.0])
+def test_the_right_interval_of_integers_is_never_too_wide(mean):
+    y = np.random.default_rng(0).poisson(mean, 20_000)
+    low, high = stats.poisson.ppf([0.05, 0.95], mean)
+    found = Evaluation.from_rows("m", {"m": np.ones(len(y))}, (low <= y) & (y <= high), interior=(low < y) & (y < high))
+    assert not found.too_wide
+
+
+def test_the_rival_is_the_best_that_is_clearly_better_or_else_not_clearly_beaten():
+    crps = {"m": 2.0, "a": 1.9, "b": 1.8, "c": 2.2}
+    unclear, better, worse = Gain(-0.1, -0.3, 0.1), Gain(0.2, 0.1, 0.3), Gain(-0.2, -0.3, -0.1)
+    given = {"model": "m", "crps": crps, "rows": 900, "coverage": 0.9}
+    assert Evaluation(**given, gains={"a": unclear, "b": worse, "c": better}).rival == "b"
+    assert Evaluation(**given, gains={"a": better, "b": better, "c": unclear}).rival == "c", "uncertain, so not beaten"
+    assert Evaluation(**given, gains={"a": better, "c": better}).rival == "a"
+
+
+# Simulated rows: the verdict that is right is known ------------------------------------------------------------------
+
+
+def verdict_on(rng, difference, level=3.0, coverage=0.9, interior=None, error=None, y=None, **options):
+    """The verdict on a model whose CRPS is lower by these differences, one row of them per other candidate."""
+    difference = np.atleast_2d(difference)
+    rows = difference.shape[1]
+    y = rng.poisson(5.0, rows).astype(float) if y is None else y
+    own = level + rng.gamma(2.0, 0.4, rows)
+    crps = {"model": own} | {f"other {i}": own + each for i, each in enumerate(difference)}
+    error = difference if error is None else np.atleast_2d(error)
+    errors = {"model": own} | {f"other {i}": own + each for i, each in enumerate(error)}
+    inside = rng.random(rows) < coverage
+    inner = inside & (rng.random(rows) < (0.9 if interior is None else interior))
+    return verdict(Evaluation.from_rows("model", crps, inside, y=y, error=errors, interior=inner, **options))
+
+
+def levels(make, seeds=300):
+    found = Counter(make(np.random.default_rng(seed)).level for seed in range(seeds))
+    return {level: number / seeds for level, number in found.items()}
+
+
+NOISE = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "heavy tails": lambda rng, n: rng.standard_t(2.0, n),
+    "rare losses": lambda rng, n: np.exp(0.5) - np.exp(rng.normal(size=n)),
+    "rare gains": lambda rng, n: np.exp(rng.normal(size=n)) - np.exp(0.5),
+    "mostly ties": lambda rng, n: rng.normal(size=n) * (rng.random(n) < 0.2),
+}
+
+
+@pytest.mark.parametrize("rows", [50, 300])
+@pytest.mark.parametrize("kind", NOISE)
+def test_without_a_difference_few_verdicts_are_positive(kind, rows):
+    found = levels(lambda rng: verdict_on(rng, 0.4 * NOISE[kind](rng, rows)))
+    assert found.get("better", 0.0) <= 0.05
+    assert found.get("worse", 0.0) <= 0.05
+
+
+def test_of_several_equal_candidates_the_luckiest_is_not_taken_for_better():
+    found = levels(lambda rng: verdict_on(rng, 0.4 * rng.normal(size=(5, 200))))
+    assert found.get("better", 0.0) <= 0.01
+    assert found.get("worse", 0.0) <= 0.05
+
+
+def test_an_equal_candidate_with_an_uncertain_score_is_not_beaten():
+    """One is clearly beaten; another is as good as the model, and its score is dominated by chance."""
+
+    def make(rng):
+        return verdict_on(rng, [0.2 + 0.2 * rng.normal(size=200), 6.0 * rng.normal(size=200)])
+
+    assert levels(make).get("better", 0.0) <= 0.05
+
+
+@pytest.mark.parametrize(("shift", "level"), [(0.3, "better"), (-0.3, "worse")])
+def test_a_clear_difference_is_found(shift, level):
+    assert levels(lambda rng: verdict_on(rng, shift + 0.8 * rng.normal(size=400)), 100)[level] >= 0.95
+
+
+def test_a_tie_and_a_difference_that_does_not_matter():
+    assert levels(lambda rng: verdict_on(rng, np.zeros(400)), 5) == {"unclear": 1.0}
+    assert levels(lambda rng: verdict_on(rng, 0.01 + 1e-3 * rng.normal(size=4000)), 20) == {"unclear": 1.0}
+
+
+@pytest.mark.parametrize("rows", [1, 3, 20, 49])
+def test_few_rows_give_no_verdict(rows):
+    assert levels(lambda rng: verdict_on(rng, np.full(rows, 2.0)), 20) == {"unclear": 1.0}
+
+
+def test_rows_that_count_little_give_no_verdict():
+    def make(rng):
+        weight = np.r_[np.full(8, 1e3), np.ones(492)]
+        return verdict_on(rng, 1.0 + rng.normal(size=500), weight=weight)
+
+    assert levels(make, 20) == {"unclear": 1.0}
+
+
+@pytest.mark.parametrize("outliers", [1, 2, 4, 6])
+@pytest.mark.parametrize("size", [1e4, 1e12])
+def test_a_handful_of_outliers_does_not_decide(outliers, size):
+    def make(rng):
+        difference = -0.3 + 0.3 * rng.normal(size=600)
+        difference[rng.choice(600, outliers, replace=False)] = size * rng.uniform(0.5, 1.5, outliers)
+        return verdict_on(rng, difference)
+
+    assert levels(make, 50).get("better", 0.0) == 0.0
+
+
+def test_a_candidate_that_fails_on_a_few_rows_does_not_hide_that_the_model_is_better():
+    """Such as a Poisson GLM, whose mean grows exponentially."""
+
+    def make(rng):
+        failing = 0.3 + 0.5 * rng.normal(size=600)
+        failing[rng.choice(600, 2, replace=False)] = 1e9
+        return verdict_on(rng, [failing, 0.4 + 0.5 * rng.normal(size=600)])
+
+    assert levels(make, 50)["better"] >= 0.95
+
+
+def test_outliers_in_the_scores_are_reported_by_their_rows():
+    rng = np.random.default_rng(0)
+    crps = np.ones(600)
+    crps[[17, 203]] = 1e12
+    labels = np.arange(600) + 1
+    found = Evaluation.from_rows("m", {"m": crps, "o": 1.1 * crps}, rng.random(600) < 0.9, row_labels=labels)
+    assert "100% of the CRPS comes from 6 of 600 rows: check rows 18, 204," in str(verdict(found))
+    assert verdict(found).level == "better", "as it is on every row"
+
+
+def test_one_outlier_does_not_hide_a_clear_difference_in_the_wrong_direction():
+    """The MAE of the model is 3,000 times that of the other candidate: whatever the CRPS says, it is not better."""
+
+    def make(rng):
+        difference = 2.0 + 0.5 * rng.normal(size=600)
+        return verdict_on(rng, difference, level=0.1, error=np.r_[-2e6, np.zeros(599)])
+
+    assert levels(make, 20) == {"unclear": 1.0}
+
+
+@pytest.mark.parametrize("count", [0.0, 5.0])
+def test_equal_counts_give_no_verdict(count):
+    rng = np.random.default_rng(0)
+    crps = {"m": np.full(200, 6e-44), "o": np.full(200, 6e-24)}
+    found = Evaluation.from_rows("m", crps, np.ones(200), y=np.full(200, count))
+    assert verdict(found).level == "unclear"
+    assert len(verdict(found).sentences) == 2, "which rows these tiny scores come from does not matter"
+    nearly = Evaluation.from_rows("m", crps, rng.random(200) < 0.9, y=np.r_[count + 1, np.full(199, count)])
+    assert verdict(nearly).level == "unclear"
+
+
+@pytest.mark.parametrize(("coverage", "interior", "words"), [(0.8, 0.9, "too narrow"), (0.995, 0.99, "too wide")])
+def test_intervals_that_are_clearly_wrong_forbid_a_positive_verdict(coverage, interior, words):
+    def make(rng):
+        found = verdict_on(rng, 1.0 + rng.normal(size=600), coverage=coverage, interior=interior)
+        assert found.level != "unclear" or words in str(found)
+        return found
+
+    assert levels(make, 50)["unclear"] >= 0.95
+
+
+def test_right_intervals_seldom_forbid_it():
+    assert levels(lambda rng: verdict_on(rng, 1.0 + rng.normal(size=600)), 200)["better"] >= 0.95
+
+
+def test_medians_that_are_clearly_worse_forbid_it():
+    def make(rng):
+        return verdict_on(rng, 0.5 + rng.normal(size=600), error=-0.5 + rng.normal(size=600))
+
+    assert levels(make, 50)["unclear"] >= 0.95
+
+
+def test_a_leak_forbids_it():
+    assert levels(lambda rng: verdict_on(rng, 1.0 + rng.normal(size=600), leak="Leak."), 5) == {"unusable": 1.0}

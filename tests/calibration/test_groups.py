@@ -94,7 +94,7 @@ def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
     assert (own == model.predict_interval(pl.from_pandas(FRAME[~HALF]))).all()
     with pytest.warns(UserWarning, match=r"2 of 3 rows have a shop that the calibration rows did not have \('new'\)"):
         other = model.predict_interval(FRAME[:3], groups=["new", "calm", "new"])
-    low, high = interval_at(model.predict_distribution(FRAME[:3]), model.interval_level(0.9))
+    low, high = interval_at(model.predict_distribution(FRAME[:3]).distribution, model.interval_level(0.9))
     assert other[[0, 2]].tolist() == torch.stack([low, high], 1).long()[[0, 2]].tolist()
     model.save(tmp_path / "model")
     again = CountGLM.load(tmp_path / "model")

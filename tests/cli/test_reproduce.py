@@ -134,7 +134,7 @@ def test_an_interrupted_program_ends_with_130_and_the_same_command_resumes(ddpn,
     folder = tmp_path / "results" / f"{name}-quick" / "poisson"
     running, end = program(*command, folder=tmp_path), time.monotonic() + 120
     while not (folder / "config.json").exists():
-        assert running.exitcode is None, running.err.read_text()
+        assert running.poll() is None, running.err.read_text()
         assert time.monotonic() < end
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)

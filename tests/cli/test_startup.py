@@ -1,28 +1,25 @@
-"""What answers without torch, and quickly. All of it in one process: a start takes seconds."""
+"""What answers without torch. All of it in one process: a start takes seconds."""
 
 import json
 import os
 import subprocess
 import sys
-from itertools import pairwise
 
 import pytest
 
 #: Runs every command of the first argument with the program, in one process, and prints what each gave as JSON.
 SCRIPT = """
-import json, sys, time
-from functools import cache
+import json, sys
 
 import typer.testing
 from ddpn.cli import app
 
-typer.testing._get_command = cache(typer.testing._get_command)
 found = []
 for arguments in json.loads(sys.argv[1]):
     done = typer.testing.CliRunner().invoke(app, arguments)
     heavy = [name for name in ("torch", "sklearn", "scipy", "lightgbm", "numba") if name in sys.modules]
     polars = "polars" in sys.modules
-    found.append([done.exit_code, done.output, heavy, polars, time.process_time()])
+    found.append([done.exit_code, done.output, heavy, polars])
 
 from ddpn.runtime.threads import limit_threads
 limit_threads(1)
@@ -99,20 +96,13 @@ def answers(saved, table, tmp_path_factory):
 
 def test_help_show_and_usage_errors_need_no_torch(answers):
     found, _, _ = answers
-    for (arguments, code, words), (exit_code, output, heavy, _, _) in zip(CASES, found, strict=True):
+    for (arguments, code, words), (exit_code, output, heavy, _) in zip(CASES, found, strict=True):
         assert (exit_code, heavy) == (code, []), (arguments, output)
         assert words in output, arguments
 
 
 def test_help_needs_no_polars_either(answers):
-    assert [polars for _, _, _, polars, _ in answers[0][: len(HELP)]] == [False] * len(HELP)
-
-
-def test_every_answer_takes_less_than_a_second(answers):
-    # Seconds of the CPU from the start of the process, of all commands so far: other programs share the machine.
-    ends = [seconds for *_, seconds in answers[0]]
-    assert ends[0] < 1.0
-    assert max(after - before for before, after in pairwise(ends)) < 1.0
+    assert [polars for _, _, _, polars in answers[0][: len(HELP)]] == [False] * len(HELP)
 
 
 def test_the_estimator_does_not_import_what_only_its_fit_needs(answers):

@@ -47,6 +47,18 @@ def test_many_columns_are_counted():
     assert "and 15 more" in text(column_table(Roles("y", None, None, many)))
 
 
+def test_there_is_no_column_for_notes_without_notes():
+    plain = column_table(Roles("y", None, None, (Column("age", "number", 0, 60),)))
+    assert [column.header for column in plain.columns] == ["column", "used as", "distinct", "missing"]
+
+
+def test_a_cross_fitted_model_has_one_number_of_rows():
+    task = TASK | {"split": {"rows": {"train": 661, "validation": 94, "test": 189}, "how": "at random"}}
+    members = {"trees": {"weight": 1.0, "facts": {"copies": 5}}}
+    facts = dict(model_facts({"task": task, "members": members}))
+    assert facts["Rows"] == "755 rows, 5-fold cross-fitted; 189 test rows; split at random"
+
+
 def test_the_leaderboard_has_weights_and_marks_the_mixture():
     row = {"mae": 1.0, "crps": 2.0, "nll": 3.0, "coverage": 0.905, "width": 3.0, "seconds": 1.26}
     entries = [
@@ -85,7 +97,7 @@ def test_facts_about_a_model():
     assert facts["Member glm"] == "30% of the mixture; likelihood poisson"
     assert facts["Compared with"] == "constant"
     assert facts["Interrupted"] == "yes, by Ctrl-C"
-    assert facts["Rows"] == "1 train, 0 validation, 1 test; split by column x"
+    assert facts["Rows"] == "1 row; 1 test row; split by column x"
     assert (facts["Columns needed"], facts["Exposure"], facts["Data"]) == ("a", "none", "unknown")
 
 

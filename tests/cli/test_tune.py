@@ -28,7 +28,7 @@ def tiny(files):
 
 def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddpn, tiny, program):
     first = program(*TUNE, folder=tiny)
-    while first.exitcode is None and "\nTrial 1" not in "\n" + first.err.read_text():
+    while first.poll() is None and "\nTrial 1" not in "\n" + first.err.read_text():
         time.sleep(0.005)
     first.send_signal(signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL, first.err.read_text()

@@ -17,6 +17,7 @@ from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runner import execute
 from ddpn.storage.tensor_files import read
 
+pytestmark = pytest.mark.last
 SMALL = ["--num-cpus", "1", "--object-store-memory", "80000000", "--min-worker-port", "0", "--max-worker-port", "0"]
 SMALL += ["--include-log-monitor", "false"]  # ddpn keeps the logs of workers quiet
 ARGUMENTS = ["reproduce", "misspecified-poisson", "--only", "poisson,gaussian", "--max-steps", "5", "--device", "cpu"]

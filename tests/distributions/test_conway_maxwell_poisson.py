@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy import stats
 from torch.autograd import gradcheck, gradgradcheck
-from torch.func import grad, vmap
 
 from ddpn import ConwayMaxwellPoisson, InputError
 
@@ -63,23 +62,6 @@ def test_the_mean_is_that_of_the_pmf():
     torch.testing.assert_close((p * (y - law.mean) ** 2).sum(0), law.variance, rtol=1e-7, atol=0)
 
 
-@pytest.mark.parametrize(("mu", "nu"), [(0.4, 6.0), (7.0, 0.05), (60.0, 30.0), (900.0, 0.3), (2e4, 4.0)])
-def test_everything_follows_from_the_pmf(mu, nu, assert_within):
-    law = ConwayMaxwellPoisson(f64(mu), f64(nu))
-    y = torch.arange(law.bracket(60.0)[1].item() + 1.0, dtype=torch.float64)
-    log_p = law.log_prob(y).numpy()
-    p = np.exp(log_p).astype(np.longdouble)
-    below, above = p.cumsum(), np.append(p[::-1].cumsum()[::-1][1:], 0.0)
-    at = np.unique(np.searchsorted(below, [1e-6, 0.05, 0.5, 0.9, 1 - 1e-6]))
-    assert_within(law.cdf(f64(at)), below[at], 1e-8, floor=1e-9, y=at)
-    assert_within(law.survival(f64(at)), above[at], 1e-8, floor=1e-12, y=at)
-    scores = [float((below[:i] ** 2).sum() + (above[i:] ** 2).sum()) for i in at]
-    assert_within(law.crps(f64(at)), scores, 1e-6, floor=1e-5, y=at)
-    assert_within(law.entropy(), float(-(p * log_p).sum()), 1e-7)
-    assert law.mode.item() == np.argmax(p)
-    assert_within(law.icdf(f64([0.1, 0.9])), np.searchsorted(below, [0.1, 0.9]), 0.0)
-
-
 @pytest.mark.parametrize("regime", REGIMES)
 def test_derivatives(regime):
     mu, nu, y = f64(REGIMES[regime]).unbind(1)
@@ -87,15 +69,6 @@ def test_derivatives(regime):
     log_prob = lambda a, b: ConwayMaxwellPoisson(a.exp(), b.exp()).log_prob(y)
     assert gradcheck(log_prob, at, eps=1e-6, atol=1e-5, rtol=1e-5)
     assert gradgradcheck(log_prob, at, eps=1e-6, atol=1e-4, rtol=1e-4)
-
-
-def test_transforms():
-    mu, nu, y = f64([row for rows in REGIMES.values() for row in rows]).unbind(1)
-    log_prob = lambda mu, nu, y: ConwayMaxwellPoisson(mu, nu).log_prob(y)
-    leaves = [mu.clone().requires_grad_(), nu.clone().requires_grad_()]
-    expected = torch.autograd.grad(log_prob(*leaves, y).sum(), leaves)
-    torch.testing.assert_close(vmap(log_prob)(mu, nu, y), log_prob(mu, nu, y))
-    torch.testing.assert_close(vmap(grad(log_prob, argnums=(0, 1)))(mu, nu, y), expected)
 
 
 def test_too_narrow_distributions_are_refused():

@@ -332,22 +332,6 @@ class TestFromMoments:
 class TestSampling:
     LAWS = [(5.0, 4.0), (4.0, 1.0), (20.0, 0.1), (1e-3, 0.01), (1e4, 0.5), (2e6, 30.0)]
 
-    @pytest.mark.parametrize(("mu", "gamma"), LAWS)
-    def test_chi_square(self, summed, mu, gamma):
-        size = 20_000
-        draws = DoublePoisson(f64(mu), f64(gamma)).sample((size,), generator=torch.Generator().manual_seed(31))
-        law = summed(mu, gamma).law
-        # Up to 40 bins of equal probability, their edges counts of the law.
-        edges = np.unique([law.quantile(q) for q in np.linspace(0, 1, 41)[1:-1]])
-        below = np.array([0.0, *(law.cdf(y) for y in edges), 1.0])
-        observed = np.bincount(np.searchsorted(edges, draws.numpy()), minlength=len(edges) + 1)
-        expected = np.diff(below) * size
-        keep = expected > 5
-        observed = np.append(observed[keep], observed[~keep].sum())
-        expected = np.append(expected[keep], expected[~keep].sum())
-        statistic = ((observed - expected) ** 2 / np.maximum(expected, 1e-9)).sum()
-        assert stats.chi2.sf(statistic, len(expected) - 1) > 1e-3
-
     def test_shapes(self):
         law = DoublePoisson(torch.rand(3, 1) + 1, torch.rand(2) + 1)
         assert law.sample().shape == (3, 2)
@@ -404,58 +388,6 @@ class TestInterval:
         for coverage in (0.02, 0.2, 0.6):
             low, high = DoublePoisson(f64(mu), f64(gamma)).interval(coverage, kind="highest")
             assert high - low + 1 == law.shortest(coverage)
-
-
-class TestShapes:
-    def test_broadcast(self):
-        law = DoublePoisson(torch.tensor([[1.0], [2.0]]), torch.tensor([0.5, 1.0, 2.0]))
-        assert law.batch_shape == (2, 3)
-        assert law.event_shape == ()
-        for name in ("mean", "variance", "mode", "stddev"):
-            assert getattr(law, name).shape == (2, 3)
-        y = torch.arange(4.0).view(4, 1, 1)
-        for name in ("log_prob", "cdf", "survival", "crps"):
-            got = getattr(law, name)(y)
-            assert got.shape == (4, 2, 3)
-            alone = DoublePoisson(2.0, 0.5)
-            torch.testing.assert_close(got[3, 1, 0], getattr(alone, name)(torch.tensor(3.0)))
-
-    def test_scalars(self):
-        law = DoublePoisson(2.0, 0.5)
-        assert law.batch_shape == ()
-        for value in (law.mean, law.variance, law.mode, law.entropy(), law.log_normalizer(), *law.interval(0.9)):
-            assert value.shape == ()
-        assert law.log_prob(3).shape == ()
-        assert law.sample().shape == ()
-
-    def test_expand(self):
-        law = DoublePoisson(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 3.0]), validate_args=False)
-        wide = law.expand((4, 2))
-        assert isinstance(wide, DoublePoisson)
-        assert wide.batch_shape == (4, 2)
-        assert torch.equal(wide.mean, law.mean.expand(4, 2))
-        wide.log_prob(torch.tensor(-1.0))  # still unchecked
-        with pytest.raises(InputError):
-            DoublePoisson(1.0, 1.0).expand((2,)).log_prob(torch.tensor(-1.0))
-
-    def test_empty_batch(self):
-        law, none = DoublePoisson(torch.zeros(0), torch.zeros(0)), torch.zeros(0)
-        for value in (law.mean, law.variance, law.mode, law.entropy(), law.log_normalizer(), *law.interval(0.9)):
-            assert value.shape == (0,)
-        for name in ("log_prob", "cdf", "survival", "crps", "icdf"):
-            assert getattr(law, name)(none).shape == (0,)
-        assert law.interval(0.9, kind="highest")[1].shape == (0,)
-        assert law.sample((3,)).shape == (3, 0)
-
-    def test_repeats_rows(self, golden, golden_law):
-        """A row's answer depends on that row alone: many rows at once, few, or one give the same."""
-        many = golden_law.expand((20, len(golden["mu"])))
-        for name in ("log_prob", "cdf", "survival", "crps"):
-            got = getattr(many, name)(golden["y2"])
-            alone = getattr(golden_law, name)(golden["y2"])
-            torch.testing.assert_close(got, alone.expand_as(got), rtol=1e-9, atol=1e-10)
-            one = getattr(DoublePoisson(golden["mu"][17], golden["gamma"][17]), name)(golden["y2"][17])
-            torch.testing.assert_close(one, alone[17], rtol=1e-9, atol=1e-10)
 
 
 def test_icdf_ends():

@@ -78,14 +78,6 @@ class TestFloat32:
         assert told.any()
         assert torch.equal(law.icdf(law.cdf(y.float()))[told], y.float()[told])
 
-    def test_shortest_interval(self, make):
-        mu, shape = torch.tensor([0.3, 20.0, 5000.0]), torch.tensor([[0.2], [2.0]])
-        got = make(mu, shape).interval(0.9, kind="highest")
-        expected = make(mu.double(), shape.double()).interval(0.9, kind="highest")
-        for low_or_high, exact in zip(got, expected, strict=True):
-            assert low_or_high.dtype == torch.float32
-            assert_rounded(low_or_high, exact)
-
     def test_far_counts(self, make):
         law, exact = pair(make)
         y = torch.tensor([0, 1, 7, 1000, 10_000_000]).view(-1, 1, 1)
@@ -121,81 +113,12 @@ def test_gradients_in_float32():
         assert ((got.double() - expected).abs() <= TOLERANCE * expected.abs().clamp(min=1.0) + slack).all()
 
 
-@each_law
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-class TestHalf:
-    MU = torch.tensor([0.02, 0.5, 3.0, 37.0, 300.0])
-    SHAPE = torch.tensor([0.1, 1.0, 5.0]).unsqueeze(1)
-    Y = torch.tensor([0.0, 1.0, 3.0, 40.0, 256.0])
-
-    @pytest.mark.parametrize("method", AT_COUNTS)
-    def test_promoted(self, make, dtype, method):
-        mu, shape, y = self.MU.to(dtype), self.SHAPE.to(dtype), self.Y.to(dtype)
-        got = getattr(make(mu, shape), method)(y)
-        assert got.dtype == torch.float32
-        assert_rounded(got, getattr(make(mu.double(), shape.double()), method)(y.double()))
-
-    @pytest.mark.parametrize("name", OF_LAW)
-    def test_of_law(self, make, dtype, name):
-        mu, shape = self.MU.to(dtype), self.SHAPE.to(dtype)
-        got = OF_LAW[name](make(mu, shape))
-        assert got.dtype == torch.float32
-        assert_rounded(got, OF_LAW[name](make(mu.double(), shape.double())))
-
-    def test_quantiles_and_samples(self, make, dtype):
-        law = make(self.MU.to(dtype), self.SHAPE.to(dtype))
-        assert law.icdf(torch.tensor(0.5, dtype=dtype)).dtype == torch.float32
-        assert law.sample().dtype == torch.float32
-
-
-@each_law
-class TestFloat64:
-    def test_stays(self, make):
-        law = make(torch.tensor([2.0, 70.0], dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64))
-        for of in OF_LAW.values():
-            assert of(law).dtype == torch.float64
-        for method in AT_COUNTS:
-            assert getattr(law, method)(3).dtype == torch.float64
-            assert getattr(law, method)(torch.tensor([3, 4])).dtype == torch.float64
-        assert law.sample().dtype == torch.float64
-        assert law.icdf(0.5).dtype == torch.float64
-
-    def test_numbers_take_the_default(self, make):
-        law = make(torch.tensor(2), torch.tensor(1))
-        assert law.mean.dtype == torch.get_default_dtype()
-        assert law.log_prob(3).dtype == torch.get_default_dtype()
-
-
 def test_mixed_parameters_take_the_finer():
     half, single, double = (torch.tensor(2.0, dtype=d) for d in (torch.bfloat16, torch.float32, torch.float64))
     assert DoublePoisson(half, double).mean.dtype == torch.float64
     assert DoublePoisson(double, single).mean.dtype == torch.float64
     assert DoublePoisson(half, 0.5).mean.dtype == torch.float32
     assert NegativeBinomial(3, half).mean.dtype == torch.float32
-
-
-@each_law
-def test_non_contiguous(make):
-    mu = torch.rand(6, 4, dtype=torch.float64).T * 90 + 0.1
-    shape = torch.rand(4, 12, dtype=torch.float64)[:, ::2] + 0.1
-    y = torch.arange(48.0)[::2].view(6, 4).T
-    law, plain = make(mu, shape), make(mu.contiguous(), shape.contiguous())
-    assert not law.mu.is_contiguous()
-    for method in AT_COUNTS:
-        assert torch.equal(getattr(law, method)(y), getattr(plain, method)(y.contiguous()))
-    for of in OF_LAW.values():
-        assert torch.equal(of(law), of(plain))
-
-
-@each_law
-def test_autocast_changes_nothing(make):
-    """Matrix products inside stay in float64 where a training step runs in bfloat16."""
-    law, _ = pair(make)
-    y = law.icdf(torch.tensor(0.7))
-    for method in AT_COUNTS:
-        expected = getattr(law, method)(y)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert torch.equal(getattr(law, method)(y), expected)
 
 
 def test_parameters_of_an_autocast_network():

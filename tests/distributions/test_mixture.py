@@ -1,6 +1,6 @@
 """Uniform mixtures of count laws, against sums over every integer in extended precision.
 
-Mixtures of laws on the line are in test_line.py, their CRPS in test_normal.py.
+Mixtures of Normals are in test_continuous.py, their CRPS in test_normal.py; shapes and dtypes in test_contract.py.
 """
 
 import math
@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch.distributions import Laplace, MultivariateNormal, Normal
 
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson
@@ -525,37 +524,6 @@ def test_batches_are_their_rows(kind):
         assert_same(answers(one, y[i]), {name: value[i] for name, value in whole.items()})
 
 
-@pytest.mark.parametrize("kind", ["dp", "nb"])
-def test_shortest_intervals_of_a_batch_are_those_of_its_rows(kind):
-    law = LAWS[kind]
-    parameters = [getattr(law, name) for name in law.arg_constraints]
-    whole = torch.stack(Mixture(law).interval(0.83, kind="highest"))
-    each = [Mixture(type(law)(*(p[i] for p in parameters))).interval(0.83, kind="highest") for i in range(2)]
-    torch.testing.assert_close(whole, torch.stack([torch.stack(ends) for ends in each], -1))
-
-
-@laws
-def test_expand(kind):
-    mixture = Mixture(LAWS[kind])
-    wide = mixture.expand((3, 2))
-    assert isinstance(wide, Mixture)
-    assert (wide.size, wide.batch_shape) == (3, (3, 2))
-    y = mixture.mean.round()
-    assert_same(answers(wide, y.expand(3, 2)), {k: v.expand(3, 2) for k, v in answers(mixture, y).items()})
-
-
-@laws
-def test_values_broadcast_with_the_batch(kind):
-    mixture = Mixture(LAWS[kind])
-    y = torch.tensor([[0.0], [3.0], [40.0]], dtype=torch.float64)
-    for method in (mixture.log_prob, mixture.cdf, mixture.survival, mixture.crps):
-        torch.testing.assert_close(method(y), torch.stack([method(v.expand(2)) for v in y]), rtol=1e-12, atol=0)
-        assert method(y).shape == (3, 2)
-    assert mixture.icdf(torch.tensor([[0.2], [0.5], [0.9]])).shape == (3, 2)
-    with pytest.raises((InputError, RuntimeError)):
-        mixture.crps(torch.zeros(5))
-
-
 @pytest.mark.parametrize("kind", ["dp", "poisson", "nb"])
 def test_mixtures_of_mixtures_are_flat(kind):
     law = LAWS[kind]
@@ -569,35 +537,7 @@ def test_mixtures_of_mixtures_are_flat(kind):
     assert_same(answers(nested, y[2]), answers(flat, y[2]), 1e-8)
 
 
-@pytest.mark.parametrize("kind", ["dp", "poisson", "nb"])
-def test_float32_members_give_the_float64_answer(kind):
-    law = LAWS[kind]
-    parameters = [getattr(law, name).float() for name in law.arg_constraints]
-    y = Mixture(law).icdf(torch.tensor([0.37, 0.61]).double())
-    single = answers(Mixture(type(law)(*parameters)), y.float())
-    double = answers(Mixture(type(law)(*(p.double() for p in parameters))), y)
-    assert {value.dtype for value in single.values()} == {torch.float32}
-    for name, value in double.items():
-        torch.testing.assert_close(single[name].double(), value, rtol=1e-5, atol=1e-5, msg=name)
-
-
 # Samples, gradients, bad input ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["dp dissimilar", "dp tiny gamma", "poisson similar", "nb dissimilar", "nb one"])
-def test_sample_by_chi_square(name):
-    truth = summed(name)
-    n = 8000
-    draws = stacked(CASES[name]).sample((n,), generator=torch.Generator().manual_seed(5)).numpy()
-    # Cells of about equal probability, from the truth's own quantiles.
-    edges = np.unique(truth.icdf(np.linspace(0.02, 0.98, 49)))
-    cells = np.searchsorted(edges, draws)
-    expected = np.diff(np.concatenate([[0], truth.cdf(edges), [1]]).astype(np.float64)) * n
-    keep = expected > 5
-    seen = np.bincount(cells, minlength=len(expected))
-    assert seen[~keep].sum() < 40
-    scale = seen[keep].sum() / expected[keep].sum()
-    assert stats.chisquare(seen[keep], expected[keep] * scale).pvalue > 1e-3
 
 
 def test_sample_shapes_and_seeds():
@@ -626,11 +566,6 @@ def test_gradcheck_of_log_prob(kind):
     assert torch.autograd.gradcheck(lambda *p: Mixture(law(*p)).variance, parameters)
 
 
-def test_gradcheck_of_poisson_members():
-    mu = torch.tensor([[1.5, 4.0, 9.0], [30.0, 45.0, 2.0]], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda m: Mixture(Poisson(m)).log_prob(torch.tensor([0.0, 20.0])), (mu,))
-
-
 def test_gradients_stay_finite_where_members_underflow():
     log_mu = torch.tensor([[0.0, 12.0, -10.0]], dtype=torch.float64, requires_grad=True)
     mixture = Mixture(DoublePoisson(log_mu.exp(), torch.tensor(40.0).double()))
@@ -655,20 +590,6 @@ def test_members_without_an_axis_raise(members):
 def test_multivariate_members_raise():
     with pytest.raises(InputError, match="components must be univariate"):
         Mixture(MultivariateNormal(torch.zeros(3, 2), torch.eye(2)))
-
-
-@pytest.mark.parametrize("bad", [-1.0, 0.5, math.nan, math.inf])
-@pytest.mark.parametrize("method", ["log_prob", "crps"])
-def test_bad_counts_raise(method, bad):
-    with pytest.raises(InputError, match="y must hold non-negative integers"):
-        getattr(Mixture(LAWS["dp"]), method)(torch.tensor([3.0, bad]))
-
-
-@pytest.mark.parametrize("bad", [-0.5, 0.5, math.nan, math.inf])
-@pytest.mark.parametrize("method", ["cdf", "survival"])
-def test_a_cdf_takes_integers_only(method, bad):
-    with pytest.raises(InputError, match="y must hold integers"):
-        getattr(Mixture(LAWS["dp"]), method)(torch.tensor([3.0, bad]))
 
 
 @pytest.mark.parametrize("kind", ["dp", "normal"])

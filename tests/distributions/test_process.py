@@ -46,11 +46,11 @@ assert (score >= 0).all() and torch.isfinite(score).all()
 """
 
 
-def test_training_after_inference_and_the_memory_of_many_rows(forked):
+def test_training_after_inference_and_the_memory_of_many_rows(python):
     """What is computed once and kept, first in inference mode, must serve autograd later.
 
     And a CRPS of 400,000 rows takes under 0.6 GB above the inputs; a table of 2000 entries per row would take 6.4 GB.
     """
-    process = forked(AFTER_INFERENCE + MEMORY)  # of a process that has imported modules and computed nothing
+    process = python("-c", AFTER_INFERENCE + MEMORY)
     assert process.wait() == 0, process.err.read_text()
-    assert 0 < int(process.out.read_text()) < 0.6e9
+    assert int(process.out.read_text()) < 0.6e9

@@ -45,39 +45,6 @@ def test_probabilities_are_differences_of_the_mapped_cdf(dist, table):
     assert dist.cdf(torch.from_numpy(Z)[:, None]).numpy() == pytest.approx(table, abs=1e-14)
 
 
-def test_moments_crps_and_entropy_are_sums_over_all_counts(dist, table):
-    p, z = np.diff(table, axis=0, prepend=0.0), Z[:, None]
-    mean = (p * z).sum(0)
-    assert dist.mean.numpy() == pytest.approx(mean, rel=1e-9)
-    assert dist.variance.numpy() == pytest.approx((p * (z - mean) ** 2).sum(0), rel=1e-8)
-    assert dist.entropy().numpy() == pytest.approx(
-        -np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0).sum(0), rel=1e-9
-    )
-    for y in (0.0, 4.0, 33.0):
-        expected = ((table - (z >= y)) ** 2).sum(0)
-        assert dist.crps(torch.tensor(y)).numpy() == pytest.approx(expected, rel=1e-8)
-    assert dist.mode.tolist() == p.argmax(0).tolist()
-
-
-def test_quantiles_and_intervals_are_the_first_counts_that_hold_enough(dist, table):
-    for q in (0.001, 0.05, 0.45, 0.6, 0.95, 0.999):
-        assert dist.icdf(double(q)).tolist() == (table < q).sum(0).tolist()
-    low, high = dist.interval(0.8)
-    assert (low.tolist(), high.tolist()) == ((table < 0.1).sum(0).tolist(), (table < 0.9).sum(0).tolist())
-    shortest = dist.interval(0.8, kind="highest")
-    assert (shortest[1] - shortest[0] <= high - low).all()
-
-
-def test_samples_follow_the_distribution():
-    dist = Recalibrated(BASES["mixture"], CHANGE)
-    drawn = dist.sample((20_000,), generator=torch.Generator().manual_seed(0)).numpy()
-    for row in range(3):
-        upto = dist.cdf(torch.from_numpy(Z)[:, None]).numpy()[:, row]
-        seen = (drawn[:, row, None] <= Z).mean(0)
-        # Kolmogorov's distance of 20,000 draws is below 0.0138 in 99.9% of samples.
-        assert np.abs(seen - upto).max() < 0.0138
-
-
 @pytest.mark.parametrize("y", [0.0, 2000.0])
 def test_both_tails_keep_their_relative_accuracy(y):
     base = Poisson(double(250.0))
@@ -108,13 +75,6 @@ def test_the_parts_of_the_variance_keep_the_proportions_of_the_mixture():
     assert Recalibrated(BASES["poisson"], CHANGE).epistemic.tolist() == [0.0, 0.0, 0.0]
     for kind in ("variance", "mutual_information"):
         assert (ood_score(dist, kind) == ood_score(dist.base, kind)).all()
-
-
-def test_rows_and_shapes(dist):
-    part = dist.rows(torch.tensor([1]))
-    assert part.mean.item() == pytest.approx(dist.mean[1].item(), rel=1e-12)
-    assert dist.expand((2, *dist.batch_shape)).icdf(double(0.7)).shape == (2, *dist.batch_shape)
-    assert Recalibrated(Poisson(torch.tensor(4.0)), CHANGE).log_prob(torch.tensor([1, 2])).dtype == torch.float32
 
 
 def test_distributions_on_very_many_counts_stay_as_they_are():

@@ -1,11 +1,9 @@
-"""Truncated, zero-inflated and hurdle counts: everything a count distribution offers, against sums of its own pmf.
+"""Truncated, zero-inflated and hurdle counts: pmfs of scipy and statsmodels, limits and messages.
 
-The pmf itself is compared with scipy and statsmodels. Masses, moments and scores with 40 digits: test_range_mass.py.
+What follows from the pmf: test_contract.py. Masses, moments and scores with 40 digits: test_range_mass.py.
 """
 
 import math
-import pickle
-from functools import cache
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from statsmodels.distributions.discrete import truncatednegbin, truncatedpoisson
 from torch.autograd import gradcheck
 
 from ddpn.distributions import (
-    CountDistribution,
     DoublePoisson,
     Hurdle,
     Mixture,
@@ -31,97 +28,7 @@ def f64(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-MU, OTHER, PI = f64(0.01, 3.3, 45.2, 420.7), f64(0.3, 0.8, 0.1, 0.9), f64(0.0, 0.4, 1e-9, 0.95)
-LOW, HIGH = f64(0, 2, 60, 100), f64(5, math.inf, 70, 2000)
-BLEND = Mixture([DoublePoisson(MU, OTHER), NegativeBinomial(MU, OTHER)], [0.3, 0.7])
-EXAMPLES: dict[str, CountDistribution] = {
-    "above zero": Truncated(NegativeBinomial(MU, OTHER), low=1),
-    "per row": Truncated(DoublePoisson(MU, OTHER), LOW, HIGH),
-    "far from the base": Truncated(Poisson(MU), 900),
-    "of a mixture": Truncated(BLEND, LOW, HIGH),
-    "zero-inflated": ZeroInflated(NegativeBinomial(MU, OTHER), PI),
-    "zero-inflated mixture": ZeroInflated(BLEND, logits=f64(-2, 0, 3, -40)),
-    "hurdle": Hurdle(Poisson(MU), PI),
-    "hurdle of a truncated": Hurdle(Truncated(NegativeBinomial(MU, OTHER), high=HIGH), 0.2),
-    "truncated zero-inflated": Truncated(ZeroInflated(NegativeBinomial(MU, OTHER), PI.clamp(min=0.1)), 0, HIGH),
-    "mixture": Mixture(
-        [Truncated(Poisson(MU), LOW, HIGH), ZeroInflated(DoublePoisson(MU, OTHER), 0.3), Hurdle(Poisson(MU), PI)]
-    ),
-    "mixture of one kind": Mixture(
-        [Hurdle(NegativeBinomial(MU, OTHER), PI), Hurdle(NegativeBinomial(MU / 2, OTHER), 0.1)], [0.2, 0.8]
-    ),
-}
-each_example = pytest.mark.parametrize("dist", [pytest.param(d, id=name) for name, d in EXAMPLES.items()])
-Y = torch.arange(12000.0, dtype=torch.float64).unsqueeze(1)
-
-
-@cache
-def pmf_of(dist: CountDistribution) -> torch.Tensor:
-    return dist.log_prob(Y).exp()
-
-
-@each_example
-def test_all_that_follows_from_the_pmf(dist):
-    p = pmf_of(dist)
-    cdf, above = p.cumsum(0), p.flip(0).cumsum(0).flip(0) - p
-    torch.testing.assert_close(cdf[-1], torch.ones_like(cdf[-1]), rtol=1e-8, atol=0.0)
-    mean = (p * Y).sum(0)
-    torch.testing.assert_close(dist.mean, mean, rtol=1e-8, atol=1e-12)
-    torch.testing.assert_close(dist.variance, (p * (Y - mean) ** 2).sum(0), rtol=1e-7, atol=1e-9)
-    torch.testing.assert_close(dist.entropy(), torch.special.entr(p).sum(0), rtol=1e-7, atol=1e-9)
-    best = p.amax(0)
-    assert (dist.log_prob(dist.mode).exp() >= best * (1 - 1e-12)).all()
-    y = torch.stack([torch.zeros(4), dist.mode, mean.round() + 3, torch.full((4,), 1000.0)]).double()
-    at = y.long()
-    torch.testing.assert_close(dist.cdf(y), cdf.gather(0, at), rtol=1e-8, atol=1e-13)
-    torch.testing.assert_close(dist.survival(y), above.gather(0, at), rtol=1e-7, atol=1e-13)
-    score = torch.stack([((cdf - (level <= Y).double()) ** 2).sum(0) for level in y])
-    torch.testing.assert_close(dist.crps(y), score, rtol=1e-6, atol=1e-9)
-
-
-@each_example
-def test_quantiles_intervals_and_samples(dist):
-    p = pmf_of(dist)
-    cdf = p.cumsum(0)
-    q = f64(0.003, 0.5, 0.97).unsqueeze(1)
-    at = dist.icdf(q).long()
-    assert (cdf.gather(0, at) >= q - 1e-9).all()
-    assert (cdf.gather(0, at) - p.gather(0, at) < q + 1e-9).all()
-    low, high = dist.interval(0.9, kind="highest")
-    held = torch.where((low <= Y) & (high >= Y), p, 0.0).sum(0)
-    assert (held >= 0.9 - 1e-9).all()
-    draws = dist.sample((400,), generator=torch.Generator().manual_seed(1))
-    error = (dist.variance / 400).sqrt()
-    assert ((draws.mean(0) - dist.mean).abs() <= 5 * error + 1e-6).all()
-    assert torch.isfinite(dist.log_prob(draws)).all()
-
-
-@each_example
-def test_shapes_rows_and_pickles(dist):
-    y = f64(1, 2, 65, 950)
-    expected, score = dist.log_prob(y), dist.crps(y)
-    index = torch.tensor([3, 1])
-    torch.testing.assert_close(dist.rows(index).log_prob(y[index]), expected[index], rtol=1e-12, atol=0.0)
-    torch.testing.assert_close(dist.rows(index).crps(y[index]), score[index], rtol=1e-9, atol=1e-12)
-    assert dist.expand((3, 4)).crps(y).shape == (3, 4)
-    torch.testing.assert_close(dist.expand((2, 4)).mean[1], dist.mean)
-    torch.testing.assert_close(dist._reshape((2, 2)).log_prob(y.view(2, 2)).flatten(), expected)
-    torch.testing.assert_close(pickle.loads(pickle.dumps(dist)).log_prob(y), expected)
-
-
-def test_float32_answers_are_float64_answers_rounded():
-    mu, y = MU.float(), torch.tensor([1.0, 2.0, 65.0, 950.0])
-    for make in (
-        lambda m: Truncated(Poisson(m), 1),
-        lambda m: ZeroInflated(Poisson(m), 0.3),
-        lambda m: Hurdle(Poisson(m), 0.3),
-    ):
-        single, double = make(mu), make(mu.double())
-        for method in ("log_prob", "cdf", "survival", "crps"):
-            got = getattr(single, method)(y)
-            assert got.dtype == torch.float32
-            torch.testing.assert_close(got.double(), getattr(double, method)(y), rtol=1e-5, atol=1e-5)
-        assert single.mean.dtype == single.entropy().dtype == single.sample().dtype == torch.float32
+MU = f64(0.01, 3.3, 45.2, 420.7)
 
 
 def test_pmfs_of_statsmodels():

@@ -11,12 +11,22 @@ matplotlib = pytest.importorskip("matplotlib.image") and pytest.importorskip("ma
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-@pytest.fixture(scope="module")
-def figures():
-    found = importlib.util.spec_from_file_location("figures", DOCS / "figures.py")
+def script(name):
+    found = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return script("figures")
+
+
+def test_the_drawing_of_the_packages_shows_the_imports_of_the_code():
+    pytest.importorskip("grimp", reason="import-linter, which brings grimp, is not installed")
+    rooms = script("rooms")
+    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.drawing(), "run python docs/rooms.py"
 
 
 @pytest.mark.parametrize("name", ["dispersion", "attenuation", "scoring"])

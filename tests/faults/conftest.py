@@ -1,33 +1,71 @@
-"""A small model folder without a command: the proofs of `benchmarks/prove` are tried on it with few cases."""
+"""A small table of visits, the model that `ddpn fit` would write for it, and what two fits have in common."""
 
-import sys
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from ddpn.storage.model_files import read_files, read_manifest
+from ddpn.workflow.fitting import fit
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory):
-    """A place for proofs, with a model that `ddpn fit` would write."""
-    sys.path.insert(0, str(ROOT))
-    try:
-        from benchmarks.prove.proof import Place
+def visits() -> Callable[..., pl.DataFrame]:
+    """Makes a table of ages, wards and Poisson counts of visits."""
 
-        from ddpn.tables.reading import read
-        from ddpn.workflow.fitting import fit
-        from ddpn.workflow.plan import Plan
-        from ddpn.workflow.preparing import prepare
+    def make(rows: int, seed: int = 0) -> pl.DataFrame:
+        rng = np.random.default_rng(seed)
+        age, ward = rng.uniform(18, 90, rows).round(1), rng.choice(list("ABC"), rows)
+        mean = np.exp(0.2 + 0.015 * age + 0.5 * (ward == "B"))
+        return pl.DataFrame({"age": age, "ward": ward, "visits": rng.poisson(mean)})
 
-        found = Place(tmp_path_factory.mktemp("prove"), share=0.0)
-        model = {"members": 2, "hidden": (8,), "epochs": 2, "device": "cpu", "likelihood": "double_poisson"}
-        model |= {"mix_with": ("glm",)}
-        plan = Plan(target="visits", compare_with=("constant", "trees"), model=model)
-        folder = fit(prepare(read(str(found.table)), plan), {"data": "visits.csv", "command": "ddpn fit"}).folder
-        folder.save(found.folder / "visits.model")
-        yield found
-    finally:
-        sys.path.remove(str(ROOT))
-        for name in [name for name in sys.modules if name == "benchmarks" or name.startswith("benchmarks.")]:
-            del sys.modules[name]
+    return make
+
+
+@pytest.fixture(scope="session")
+def table(visits, tmp_path_factory) -> Path:
+    """A file with 240 rows."""
+    path = tmp_path_factory.mktemp("table") / "visits.csv"
+    visits(240).write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def model(visits, tmp_path_factory) -> Path:
+    """A model folder with networks and a GLM, compared with boosted trees."""
+    path = tmp_path_factory.mktemp("model") / "visits.model"
+    small = {"members": 2, "hidden": (8,), "epochs": 2, "device": "cpu", "likelihood": "double_poisson"}
+    plan = Plan(target="visits", compare_with=("constant", "trees"), model=small | {"mix_with": ("glm",)})
+    fit(prepare(visits(240), plan), {"data": "visits.csv", "command": "ddpn fit"}).folder.save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def fit_words() -> list[str]:
+    """Arguments of `ddpn fit` for a small model of networks, a GLM and boosted trees."""
+    words = ["--target", "visits", "--members", "2", "--epochs", "8", "--likelihood", "double_poisson", "--seed", "1"]
+    return [*words, "--mix-with", "glm", "--compare-with", "constant,trees"]
+
+
+@pytest.fixture(scope="session")
+def model_content() -> Callable[[Path], Any]:
+    """Reads all numbers of a model, which two fits have in common: no dates and times. It fails for a damaged model."""
+
+    def untimed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: untimed(each) for name, each in value.items() if name != "seconds"}
+        return [untimed(each) for each in value] if isinstance(value, list) else value
+
+    def read(path: Path) -> Any:
+        manifest = read_manifest(path)
+        files = {name: content for name, content in read_files(path, manifest).items() if name != "task.json"}
+        weights = {name: each["weight"] for name, each in manifest["members"].items()}
+        return weights, {n: untimed(json.loads(c)) if n.endswith(".json") else c for n, c in files.items()}
+
+    return read

@@ -1,78 +1,426 @@
 """Model folders, ONNX files, tables and requests of strangers: read, or refused in one sentence."""
 
+import copy
+import gzip
+import io
+import json
 import os
+import resource
+import shutil
+import signal
+import struct
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.serving import create_app
+from ddpn.serving.problems import RequestError
+from ddpn.storage.files import sha256
 from ddpn.storage.model_files import read_manifest
+from ddpn.tables.reading import read
+from ddpn.workflow.model_folder import load
+
+onnx = pytest.importorskip("onnx")
+
+#: Memory that a case may take beyond what the process has, and its seconds.
+MEMORY, SECONDS = 2**31, 20.0
+#: What a prediction of a model with strange numbers may end with, as in `ddpn.serving.model`.
+IN_PREDICTIONS = (DDPNError, ValueError, ArithmeticError)
+ROW = {"age": 50.0, "ward": "A"}
+REQUEST = {"rows": [ROW], "coverage": 0.8, "quantiles": [0.1], "pmf": 3, "outputs": ["mean", "lower", "distribution"]}
+ABOUT = {
+    "format": 1, "ddpn": "0.2", "inputs": [{"name": "[/a]", "type": "float64", "meaning": "a number"}],
+    "outputs": {"mean": "mean"}, "coverage": 0.9, "pmf_up_to": 20, "target": "y", "members": {}, "fit": {},
+}  # fmt: skip
+
+
+def few_and(many: int, few: int, what: str) -> Any:
+    """A few cases in every run of the tests, and many as a proof."""
+    claim = f"{what} are read, or refused in one sentence: no crash, no hang, no write outside, memory bounded"
+    marks = [pytest.mark.slow, pytest.mark.proof("Fuzz", claim)]
+    return pytest.mark.parametrize("cases", [few, pytest.param(many, marks=marks)])
+
+
+# Damage ------------------------------------------------------------------------------------------------------------
+
+#: Values that nobody expects in a JSON file.
+_NUMBERS = (True, -1, 0, 2**70, 1e308, -1e308, 0.5, 10**400)
+_WORDS = ("", "x", "../../../etc/passwd", "/dev/zero", "\x00", "a" * 5000, "__import__('os').system('id')", "NaN")
+STRANGE = st.sampled_from([None, *_NUMBERS, *_WORDS, [], {}, [[]], {"a": 1}, [1, "x", None]])
+
+
+@st.composite
+def damaged(draw: Any, content: bytes) -> bytes:
+    """The content with some bytes changed, a part missing, a part repeated, or other content."""
+    how = draw(st.sampled_from(["flip", "flip", "cut", "drop", "repeat", "longer", "other", "zeros"]))
+    if not content or how == "other":
+        return draw(st.binary(max_size=200))
+    place = draw(st.integers(0, len(content) - 1))
+    size = draw(st.integers(1, 64))
+    if how == "flip":
+        changed = bytearray(content)
+        for offset in range(draw(st.integers(1, 8))):
+            changed[(place + offset * 97) % len(content)] ^= draw(st.integers(1, 255))
+        return bytes(changed)
+    return {
+        "cut": content[:place],
+        "drop": content[:place] + content[place + size :],
+        "repeat": content[: place + size] + content[place:],
+        "longer": content + draw(st.binary(min_size=1, max_size=64)),
+        "zeros": content[:place] + bytes(size) + content[place + size :],
+    }[how]
+
+
+def _keys(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+
+
+@st.composite
+def changed_document(draw: Any, document: Any) -> bytes:
+    """A JSON document with one value replaced by a strange one, or one key removed."""
+    document = copy.deepcopy(document)
+    spot = document
+    for _ in range(draw(st.integers(0, 5))):
+        below = [key for key in _keys(spot) if _keys(spot[key])]
+        if not below:
+            break
+        spot = spot[draw(st.sampled_from(below))]
+    if not _keys(spot):
+        return json.dumps(draw(STRANGE)).encode()
+    key = draw(st.sampled_from(_keys(spot)))
+    if isinstance(spot, dict) and draw(st.booleans()):
+        del spot[key]
+    else:
+        spot[key] = draw(STRANGE)
+    return json.dumps(document).encode()
+
+
+def repeated(cases: int, run: Callable[[Any], None], strategy: st.SearchStrategy = st.data()) -> None:  # noqa: B008
+    """Call a function with so many draws of hypothesis."""
+    options = settings(
+        max_examples=cases, deadline=None, database=None, suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )  # fmt: skip
+    seed(1)(options(given(strategy)(run)))()
+
+
+# The watch ---------------------------------------------------------------------------------------------------------
+
+
+class HangError(Exception):
+    """A case that took too long."""
+
+
+class Watch:
+    """Counts how cases end; notes writes outside the folder, processes, pickles and errors other than one sentence."""
+
+    CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
+    FORBIDDEN = {"os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pickle.find_class"}
+    WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.ends, self.wrong, self.longest, self.is_on = folder, Counter[str](), [], 0.0, False
+        sys.addaudithook(self._hook)
+        signal.signal(signal.SIGALRM, self._ring)
+
+    def _hook(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.is_on:
+            return
+        writes = event in self.CHANGES or (event == "open" and bool((args[2] or 0) & self.WRITING))
+        if event in self.FORBIDDEN or (writes and not str(args[0]).startswith((str(self.folder), "/dev/null"))):
+            self.wrong.append(f"{event} {str(args)[:200]}")
+
+    def _ring(self, *_: Any) -> None:
+        raise HangError
+
+    def case(self, name: str, work: Callable[[], Any]) -> str:
+        """Try one case: how it ended."""
+        self.is_on, start = True, time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        try:
+            work()
+            end = "accepted"
+        except DDPNError as error:
+            end = "refused"
+            if "\n" in str(error).strip():
+                self.wrong.append(f"{name}: the message has several lines: {str(error)[:200]!r}")
+        except Exception as error:
+            end = "hung" if isinstance(error, HangError) else f"crashed by {type(error).__name__}"
+            self.wrong.append(f"{name}: {end}: {''.join(traceback.format_exception(error))[-900:]}")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            self.is_on = False
+        self.longest = max(self.longest, time.perf_counter() - start)
+        self.ends[end] += 1
+        return end
+
+    def __str__(self) -> str:
+        counted = ", ".join(f"{number:,} {end}" for end, number in sorted(self.ends.items()))
+        return f"{counted}; longest {self.longest:.1f} s"
 
 
 @pytest.fixture
-def watch(tmp_path, monkeypatch):
-    """Watches cases in this process: writes outside the folder, processes and pickles."""
-    from benchmarks.prove.sandbox import Watch
+def watch(tmp_path, capsys):
+    """A watch over cases in this process, which has little more memory meanwhile than it takes."""
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before, handler = resource.getrlimit(resource.RLIMIT_AS), signal.getsignal(signal.SIGALRM)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, before[1]))
+    yield Watch(tmp_path)
+    resource.setrlimit(resource.RLIMIT_AS, before)
+    signal.signal(signal.SIGALRM, handler)
 
-    monkeypatch.setattr(Watch, "limit", lambda self: None)
-    return Watch(tmp_path)
+
+# Model folders -----------------------------------------------------------------------------------------------------
 
 
-def test_known_attacks_are_refused(place, watch):
-    from benchmarks.prove.fuzz_models import attacks, known_attacks
+def used(folder: Path, frame: pl.DataFrame) -> None:
+    """Show, load and predict: all that a user does with a folder of a stranger."""
+    from ddpn.cli.model import _show_folder
 
-    attacks(watch, str(place.model))
+    _show_folder(folder, False)
+    found = load(folder)
+    try:
+        dist = found.model.predictor_.distribution(found.roles.features(frame, lambda sentence: None), None)
+        (dist.mean + dist.variance).tolist()
+    except IN_PREDICTIONS as error:
+        raise DDPNError(str(error).partition("\n")[0]) from error
+
+
+@few_and(500, 25, "damaged and hand-made model folders")
+def test_damaged_folders(model, visits, rewrite, watch, cases, proved):
+    """Random damage, with the old hashes and with new ones."""
+    frame, target = visits(3, seed=2), watch.folder / "hostile.model"
+    names = sorted(str(path.relative_to(model)) for path in model.rglob("*") if path.is_file())
+    used(model, frame)
+
+    def run(data: Any) -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(model, target)
+        name, rehash = data.draw(st.sampled_from(names)), data.draw(st.booleans())
+        content = (model / name).read_bytes()
+        if data.draw(st.integers(0, 9)) == 0:
+            content = (model / data.draw(st.sampled_from(names))).read_bytes()
+        elif name.endswith(".json") and data.draw(st.booleans()):
+            content = data.draw(changed_document(json.loads(content)))
+        else:
+            content = data.draw(damaged(content))
+        (target / name).write_bytes(content)
+        if rehash:
+            try:
+                rewrite(target, {} if name == "model.json" else {name: content})
+            except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+                rehash = False
+        watch.case(f"{name}, {'new' if rehash else 'old'} hashes", lambda: used(target, frame))
+
+    repeated(cases, run)
     assert watch.wrong == []
-    assert watch.ends == {"refused": len(known_attacks())}
+    assert watch.ends["refused"] >= 0.4 * cases
+    proved(f"{cases:,} model folders", str(watch))
 
 
-def test_damaged_folders_are_refused_or_read(place, watch):
-    from benchmarks.prove.fuzz_models import folders
+#: The files of the networks and of the boosted trees that a model is compared with.
+NETWORKS, TREES = "networks/networks.safetensors", "trees/trees.safetensors"
+EMPTY, MEMBER = sha256(b""), {"weight": 1.0, "seconds": None, "facts": {}}
+PICKLE = b"cposix\nsystem\n(S'true'\ntR."
+HUGE = json.dumps({"x": {"dtype": "F32", "shape": [2**20, 2**20], "data_offsets": [0, 2**42]}}).encode()
 
-    folders(watch, str(place.model), cases=25, number=1)
+
+def attacks(rewrite: Callable[..., None]) -> dict[str, Callable[[Path], Any]]:
+    """Known tricks; each changes a model folder."""
+
+    def files(name: str, content: bytes) -> Callable[[Path], None]:
+        return lambda folder: rewrite(folder, {name: content})
+
+    def manifest(part: str, name: str, value: Any) -> Callable[[Path], None]:
+        def change(folder: Path) -> None:
+            known = json.loads((folder / "model.json").read_text())
+            known[part][name] = value
+            (folder / "model.json").write_text(json.dumps(known))
+            rewrite(folder)
+
+        return change
+
+    def petabytes(folder: Path) -> None:
+        known = json.loads((folder / "networks" / "networks.json").read_text()) | {"inputs": 2**40, "members": 2**10}
+        rewrite(folder, {"networks/networks.json": json.dumps(known).encode()})
+
+    def circle(folder: Path) -> None:
+        from safetensors.numpy import load, save
+
+        arrays = load((folder / TREES).read_bytes())
+        arrays["0.left_child"][0] = arrays["0.right_child"][0] = 0
+        rewrite(folder, {TREES: save(arrays)})
+
+    def pipe(folder: Path) -> None:
+        (folder / "task.json").unlink()
+        os.mkfifo(folder / "task.json")
+
+    return {
+        "pickle as weights": files(NETWORKS, PICKLE),
+        "pickle as trees": files(TREES, PICKLE),
+        "tensor of terabytes": files(NETWORKS, struct.pack("<Q", len(HUGE)) + HUGE + b"\0" * 64),
+        "network of petabytes": petabytes,
+        "trees in a circle, which compiled code would follow for ever": circle,
+        "path upwards": manifest("files", "../../../../etc/passwd", EMPTY),
+        "absolute path": manifest("files", "/etc/passwd", EMPTY),
+        "endless device": manifest("files", "/dev/zero", EMPTY),
+        "path with a backslash": manifest("files", "..\\..\\secret", EMPTY),
+        "pipe that nobody writes": pipe,
+        "manifest of a terabyte": lambda folder: os.truncate(folder / "model.json", 2**40),
+        "deeply nested manifest": lambda folder: (folder / "model.json").write_bytes(b"[" * 10**6),
+        "deeply nested task": files("task.json", b"[" * 10**6),
+        "unknown member": manifest("members", "os.system", MEMBER),
+        "member by a path": manifest("members", "../../other", MEMBER),
+    }
+
+
+@pytest.mark.proof("Security", "tricks with model folders are refused: no code, no file outside")
+def test_known_attacks_are_refused(model, visits, rewrite, watch, proved):
+    used(model, frame := visits(3, seed=2))
+    for number, (name, change) in enumerate(attacks(rewrite).items()):
+        target = watch.folder / f"{number}.model"
+        shutil.copytree(model, target)
+        change(target)
+        assert watch.case(name, lambda target=target: used(target, frame)) == "refused", (name, watch.wrong)
     assert watch.wrong == []
-    assert watch.ends["refused"] >= 10
+    proved(f"{watch.ends['refused']} attacks", str(watch))
 
 
-def test_damaged_tables_and_requests_are_refused_or_read(place, watch):
-    from benchmarks.prove.fuzz_readers import requests, table_files
-
-    table_files(watch, cases=40, number=1)
-    requests(watch, str(place.model), cases=25, number=1)
-    assert watch.wrong == []
-    assert min(watch.ends["refused"], watch.ends["accepted"]) >= 10
-
-
-def test_damaged_onnx_files_are_refused_or_read(place, watch, tmp_path):
-    import onnx
-    from benchmarks.prove.fuzz_readers import onnx_files
-
-    from ddpn.export.description import ENTRY
-
-    about = '{"format": 1, "ddpn": "0.2", "inputs": [{"name": "[/a]", "type": "float64", "meaning": "a number"}], '
-    about += '"outputs": {"mean": "mean"}, "coverage": 0.9, "pmf_up_to": 20, "target": "y", "members": {}, "fit": {}}'
-    model = onnx.ModelProto()
-    onnx.helper.set_model_props(model, {ENTRY: about})
-    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    onnx_files(watch, str(tmp_path / "m.onnx"), cases=40, number=1)
-    assert watch.wrong == []
-    assert min(watch.ends["refused"], watch.ends["accepted"]) >= 5
-
-
-def test_the_watch_notices(watch, tmp_path):
-    """Each of these would be a fault of the package."""
-    watch.case("write outside", lambda: os.close(os.open("/tmp", os.O_TMPFILE | os.O_RDWR)))
-    watch.case("process", lambda: os.system("true"))
-    watch.case("another error", lambda: {}["x"])
-    watch.case("write inside", lambda: (tmp_path / "x").write_text(""))
-    assert [words.partition(":")[0] for words in watch.wrong] == ["write outside", "process", "another error"]
-
-
-def test_a_manifest_may_not_lead_out_of_its_folder(place, tmp_path):
-    import shutil
-
-    from benchmarks.prove.fuzz_models import known_attacks
-
-    shutil.copytree(place.model, tmp_path / "m")
-    known_attacks()["path upwards"](tmp_path / "m")
+def test_a_manifest_may_not_lead_out_of_its_folder(model, rewrite, tmp_path):
+    shutil.copytree(model, tmp_path / "m")
+    attacks(rewrite)["path upwards"](tmp_path / "m")
     with pytest.raises(InputError, match=r"model\.json must list files of its folder"):
         read_manifest(tmp_path / "m")
+
+
+# ONNX files, tables and requests -----------------------------------------------------------------------------------
+
+
+@few_and(1000, 40, "ONNX files")
+def test_damaged_onnx_files(watch, cases, proved):
+    """What `ddpn show` does with a file that ends with .onnx."""
+    from ddpn.cli.export import show_onnx
+    from ddpn.export.description import ENTRY
+
+    def written(about: str) -> bytes:
+        small = onnx.ModelProto()
+        onnx.helper.set_model_props(small, {ENTRY: about})
+        return small.SerializeToString()
+
+    target = watch.folder / "hostile.onnx"
+    target.write_bytes(content := written(json.dumps(ABOUT)))
+    show_onnx(target, False)
+
+    def run(data: Any) -> None:
+        hostile = damaged(content) | changed_document(ABOUT).map(lambda about: written(about.decode()))
+        target.write_bytes(data.draw(hostile))
+        as_json = data.draw(st.booleans())
+        watch.case("ONNX file", lambda: show_onnx(target, as_json))
+
+    repeated(cases, run)
+    assert watch.wrong == []
+    assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
+    proved(f"{cases:,} ONNX files", str(watch))
+
+
+@few_and(3000, 40, "tables")
+def test_damaged_tables(visits, watch, cases, proved):
+    """Files of every ending, damaged or of another type than their ending says."""
+    frame = visits(40).with_columns(pl.Series("when", ["2024-02-03"] * 40), pl.Series("text", ['a "b", c\n;'] * 40))
+    contents = {"csv": frame.write_csv().encode(), "tsv": frame.write_csv(separator="\t").encode()}
+    contents |= {"jsonl": frame.write_ndjson().encode(), "csv.gz": gzip.compress(contents["csv"])}
+    for name, write in (("parquet", frame.write_parquet), ("feather", frame.write_ipc)):
+        write(out := io.BytesIO())
+        contents[name] = out.getvalue()
+
+    def run(data: Any) -> None:
+        ending = data.draw(st.sampled_from(sorted(contents)))
+        kind = ending if data.draw(st.integers(0, 4)) else data.draw(st.sampled_from(sorted(contents)))
+        target = watch.folder / f"hostile.{ending}"
+        target.write_bytes(data.draw(damaged(contents[kind])))
+        watch.case(f"table {ending}", lambda: read(str(target)))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        repeated(cases, run)
+    assert watch.wrong == []
+    assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
+    proved(f"{cases:,} tables", str(watch))
+
+
+@few_and(2000, 25, "bodies of requests")
+def test_damaged_requests(model, watch, cases, proved):
+    """Bodies of requests, from bytes to rows."""
+
+    def answered(body: bytes) -> None:
+        response = client.post("/predict", content=body, headers={"content-type": "application/json"})
+        assert response.status_code < 500
+        if response.status_code != 200:
+            raise RequestError(response.json()["message"], response.status_code)
+
+    def with_cell(column: str, cell: Any) -> bytes:
+        return json.dumps({**REQUEST, "rows": [{**ROW, column: cell}]}).encode()
+
+    cells = st.builds(with_cell, st.sampled_from(sorted(ROW)), STRANGE | st.floats() | st.integers() | st.text())
+    bodies = damaged(json.dumps(REQUEST).encode()) | changed_document(REQUEST) | cells
+    with TestClient(create_app({"m": model}, reload_every=0.0)) as client:
+        answered(json.dumps(REQUEST).encode())
+
+        def run(data: Any) -> None:
+            body = data.draw(bodies)
+            watch.case("request", lambda: answered(body))
+
+        repeated(cases, run)
+    assert watch.wrong == []
+    assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
+    proved(f"{cases:,} requests", str(watch))
+
+
+@pytest.mark.slow
+@pytest.mark.proof("Fuzz", "generated requests are answered as the OpenAPI document says")
+@pytest.mark.filterwarnings("ignore")
+def test_generated_requests(model, proved):
+    """Right and wrong requests to every operation, which schemathesis writes from the document."""
+    import schemathesis
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    wanted = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance]
+    wanted.append(checks.response_schema_conformance)
+    app, seen = create_app({"m": model}, reload_every=0.0), Counter[int]()
+    document = copy.deepcopy(app.app.openapi())
+    for name, schema in document["components"]["schemas"].items():
+        if name.startswith(("Predict_", "Explain_")):
+            schema["properties"]["rows"]["maxItems"] = 2
+
+    def send(case: Any) -> None:
+        is_post = case.method.upper() == "POST"
+        content = json.dumps(case.body, default=str) if is_post else None
+        headers = {"content-type": "application/json"} if is_post else {}
+        response = client.request(case.method, case.formatted_path, content=content, headers=headers)
+        seen[response.status_code] += 1
+        case.validate_response(schemathesis.Response.from_any(response), checks=wanted)
+
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+            for found in schemathesis.openapi.from_dict(document).get_all_operations():
+                operation = found.ok()
+                is_post = operation.method.upper() == "POST"
+                if is_post or mode == schemathesis.GenerationMode.POSITIVE:  # others have nothing that could be wrong
+                    generated = operation.as_strategy(generation_mode=mode)
+                    repeated(80 if is_post else 1, send, generated)
+    assert {200, 422} <= set(seen)
+    statuses = ", ".join(f"{number:,} of status {status}" for status, number in sorted(seen.items()))
+    proved(f"{sum(seen.values()):,} requests", statuses)

@@ -1,10 +1,14 @@
 """What metrics ask of distributions that answer in their own ways."""
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from scipy import stats
 from torch.distributions import Exponential, Laplace, Normal
 
+from ddpn import metrics
 from ddpn.distributions import Mixture, Poisson
 from ddpn.metrics.predictive import cdf_sides, interval, known, mass_between, observed, placed, quantile
 from ddpn.runtime.errors import InputError
@@ -31,6 +35,21 @@ def test_observations_of_every_kind():
     for y in ([1, 2], (1, 2), torch.tensor([1, 2]).numpy(), torch.tensor([1.0, 2.0])):
         assert observed(y, dist).tolist() == [1, 2]
     assert observed(torch.tensor([True, False]), dist).dtype == torch.uint8
+
+
+@pytest.mark.parametrize("column", [lambda y: pd.Series(y, index=[7, 3, 7]), pl.Series, list, np.array])
+def test_every_metric_takes_columns_of_data_frames_by_position(column):
+    dist, y, weight = Poisson(torch.tensor([1.0, 4.0, 9.0])), [0, 6, 9], [1.0, 0.0, 2.0]
+    for metric in (metrics.crps, metrics.nll, metrics.covered, metrics.absolute_error, metrics.pit_bounds):
+        assert torch.equal(torch.stack([*metric(dist, column(y))]), torch.stack([*metric(dist, torch.tensor(y))]))
+    given, tensors = (column(y), column(weight)), (torch.tensor(y), torch.tensor(weight))
+    for metric in (metrics.evaluate, metrics.pit_distance):
+        assert metric(dist, given[0], weight=given[1]) == metric(dist, tensors[0], weight=tensors[1])
+
+
+def test_a_missing_count_of_a_data_frame_is_named():
+    with pytest.raises(InputError, match="y must be finite, got nan at row 1"):
+        metrics.crps(Poisson(torch.ones(2)), pl.Series([1, None]))
 
 
 def test_interval_of_a_normal_is_that_of_scipy():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
-from torch.distributions import Laplace, Normal
+from torch.distributions import Normal
 
 from ddpn.distributions import Mixture, NegativeBinomial, Poisson
 from ddpn.metrics import evaluate
@@ -96,14 +96,8 @@ def test_what_is_refused():
         evaluate(dist, y, coverage=90)
     with pytest.raises(InputError, match="weight must be"):
         evaluate(dist, y, weight=[0.0, 0.0])
-    with pytest.raises(InputError, match="shapes must broadcast"):
-        evaluate(dist, torch.tensor([1, 2, 3]))
-    with pytest.raises(InputError, match="y must hold non-negative integers"):
-        evaluate(dist, torch.tensor([1.5, 2.0]))
     with pytest.raises(InputError, match="at least one row"):
         evaluate(Poisson(torch.ones(0)), torch.ones(0))
-    with pytest.raises(InputError, match="dist must be a count distribution"):
-        evaluate(Laplace(0.0, 1.0), y)
 
 
 def test_normals_are_scored_as_densities():

@@ -1,7 +1,6 @@
 """A small model of every kind of column, fitted once, and its server in this process."""
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -88,11 +87,3 @@ def predict(client) -> Callable[..., Any]:
         return client.post(path, content=content, headers={"content-type": "application/json"})
 
     return send
-
-
-@pytest.fixture
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

@@ -1,40 +1,30 @@
 """The page in a real browser: it shows the model, follows what is typed, and loads nothing from elsewhere."""
 
-import asyncio
-import json
 import re
-import shutil
-import sys
 import threading
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
 from ddpn.serving import create_app
 
-aiohttp = pytest.importorskip("aiohttp", reason="aiohttp drives the browser over a web socket")
 uvicorn = pytest.importorskip("uvicorn")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or sys.platform != "linux", reason="no Chromium here: install the package chromium"
-)
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-port=0")  # fmt: skip
+pytestmark = pytest.mark.last
 FAR = """[...document.body.querySelectorAll("*")].filter(each => !each.closest(".scroll") && !each.closest("pre")
     && each.getBoundingClientRect().right > innerWidth + 1).map(each => each.tagName)"""
-FACTS = f"""(() => {{
+FACTS = f"""() => {{
     const text = id => document.getElementById(id).textContent, all = where => [...document.querySelectorAll(where)];
     const style = getComputedStyle(document.body), isNameless = each => !each.labels?.length && !each.ariaLabel;
-    return JSON.stringify({{inner: innerWidth, scroll: document.documentElement.scrollWidth, far: {FAR},
+    return {{inner: innerWidth, scroll: document.documentElement.scrollWidth, far: {FAR},
         headline: text("headline"), flag: text("flag"), about: text("about"), fields: all(".field").length,
         bars: all("#distribution .bar").length, lines: all("#distribution .line").length,
         curves: all("#curves svg").length, changes: all("#contributions .size").map(each => each.textContent),
         last: all("#distribution .bar title").at(-1).textContent, row: state.row,
         cut: all("#fields, .field, #contributions span").filter(e => e.scrollHeight > e.clientHeight + 1).length,
         ink: style.color, page: style.backgroundColor, why: all(".why").map(each => each.textContent),
-        nameless: all("input, select, button").filter(each => isNameless(each) && !each.textContent).length}});
-}})()"""
+        nameless: all("input, select, button").filter(each => isNameless(each) && !each.textContent).length}};
+}}"""
 
 
 @contextmanager
@@ -50,124 +40,66 @@ def running(app):
     thread.join(10)
 
 
-class Tab:
-    """A tab of the browser, by the DevTools protocol."""
+class Window:
+    """A window of the browser that remembers what was complained about and loaded."""
 
-    def __init__(self, socket) -> None:
-        self._socket, self._number, self.events = socket, 0, []
+    def __init__(self, browser) -> None:
+        self.page, self.complaints, self.loaded = browser.new_page(), [], []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.loaded.append(request.url))
 
-    async def call(self, method: str, **parameters):
-        self._number += 1
-        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
-        async for message in self._socket:
-            found = json.loads(message.data)
-            if found.get("id") == self._number:
-                assert "error" not in found, found
-                return found["result"]
-            self.events.append(found)
-        raise AssertionError("the browser closed the connection")
+    def show(self, address: str, width: int, scheme: str = "light") -> None:
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.goto(address)
 
-    async def run(self, script: str):
-        return (await self.call("Runtime.evaluate", expression=script))["result"].get("value")
+    def field(self, column: str, which: str = "input"):
+        return self.page.locator(f'.field[data-column="{column}"] {which}').first
 
-    async def until(self, script: str):
-        for _ in range(200):
-            if found := await self.run(script):
-                return found
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"never true: {script}")
-
-    async def settled(self) -> dict:
+    def settled(self) -> dict:
         """Facts once the newest values are predicted and explained."""
-        await asyncio.sleep(0.1)
-        await self.until("Number(document.body.dataset.explained) === state.newest")
-        return json.loads(await self.run(FACTS))
-
-    async def show(self, address: str, width: int, scheme: str = "light") -> None:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        await self.call("Emulation.setDeviceMetricsOverride", **size)
-        await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        await self.call("Page.navigate", url=address)
-        await self.until("document.readyState === 'complete'")
-
-    async def type(self, key: str, times: int = 1) -> None:
-        codes = {"ArrowUp": 38, "Tab": 9, "ArrowDown": 40, "Enter": 13}
-        for _ in range(times):
-            for kind in ("rawKeyDown", "keyUp"):
-                known = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
-                await self.call("Input.dispatchKeyEvent", type=kind, **known)
-
-
-@asynccontextmanager
-async def browser(folder):
-    """A tab of a new browser."""
-    command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={folder}", "about:blank"]
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-    try:
-        line = ""
-        while "ws://" not in line:
-            line = (await process.stderr.readline()).decode()
-        base = re.search(r"ws://([^/]+)", line)[1]
-        async with aiohttp.ClientSession() as session, session.get(f"http://{base}/json") as response:
-            place = next(tab for tab in await response.json() if tab["type"] == "page")["webSocketDebuggerUrl"]
-            async with session.ws_connect(place, max_msg_size=0) as socket:
-                tab = Tab(socket)
-                for domain in ("Runtime", "Log", "Page", "Network"):
-                    await tab.call(f"{domain}.enable")
-                yield tab
-    finally:
-        process.kill()
-        await process.wait()
-
-
-SET = """(() => {{
-    const box = [...document.querySelectorAll(".field")].find(each => each.dataset.column === "{column}");
-    const input = box.querySelector("{which}");
-    input.value = "{value}";
-    input.dispatchEvent(new Event("input"));
-}})()"""
+        for _ in range(200):
+            self.page.wait_for_timeout(100)
+            if self.page.evaluate("Number(document.body.dataset.explained) === state.newest"):
+                return self.page.evaluate(FACTS)
+        raise AssertionError("the newest values were not explained")
 
 
 @pytest.fixture(scope="module")
-def seen(saved, tmp_path_factory):
+def seen(chromium, saved):
     """What the page showed in several situations, and what the browser complained about and loaded."""
-
-    async def visit(address: str, locked: str) -> dict:
-        found = {}
-        async with browser(tmp_path_factory.mktemp("profile")) as tab:
-            await tab.show(address, 1280)
-            found["desktop"] = await tab.settled()
-            await tab.run(SET.format(column="severity", which="input[type=range]", value="2"))
-            found["dragged"] = await tab.settled()
-            await tab.run(SET.format(column="severity", which="input", value="60"))
-            found["outside"] = await tab.settled()
-            await tab.run(SET.format(column="days", which="input", value="-1"))
-            await tab.until("Boolean(document.querySelector('.why'))")
-            found["wrong"] = json.loads(await tab.run(FACTS))
-            await tab.show(address, 400)
-            found["phone"] = await tab.settled()
-            await tab.run("document.querySelector('.field input[type=number]').focus()")
-            await tab.type("ArrowUp", 2)
-            await tab.type("Tab", 2)
-            found["focus"] = await tab.run("document.activeElement.closest('.field').dataset.column")
-            found["keys"] = await tab.settled()
-            await tab.show(address, 800, "dark")
-            found["dark"] = await tab.settled()
-            found["events"] = list(tab.events)
-            await tab.show(locked, 800)
-            await tab.until("!document.getElementById('login').hidden")
-            await tab.run("document.getElementById('token').value = 'the-right-token'")
-            await tab.run("document.querySelector('#login button').click()")
-            found["login"] = await tab.settled()
-        return found
-
     apps = (
         create_app({"patients": saved}, reload_every=0.0),
         create_app({"patients": saved}, reload_every=0.0, token="the-right-token"),
     )
+    window = Window(chromium)
     with running(apps[0]) as address, running(apps[1]) as locked:
-        found = asyncio.run(visit(address, locked))
-    return found | {"address": address}
+        found = {"address": address}
+        window.show(address, 1280)
+        found["desktop"] = window.settled()
+        window.field("severity", "input[type=range]").fill("2")
+        found["dragged"] = window.settled()
+        window.field("severity").fill("60")
+        found["outside"] = window.settled()
+        window.field("days").fill("-1")
+        window.page.wait_for_selector(".why")
+        found["wrong"] = window.page.evaluate(FACTS)
+        window.show(address, 400)
+        found["phone"] = window.settled()
+        window.page.locator(".field input[type=number]").first.focus()
+        for key in ("ArrowUp", "ArrowUp", "Tab", "Tab"):
+            window.page.keyboard.press(key)
+        found["focus"] = window.page.evaluate("document.activeElement.closest('.field').dataset.column")
+        found["keys"] = window.settled()
+        window.show(address, 800, "dark")
+        found["dark"] = window.settled()
+        found["complaints"], found["loaded"] = list(window.complaints), list(window.loaded)
+        window.show(locked, 800)
+        window.page.locator("#token").fill("the-right-token")
+        window.page.locator("#login button").click()
+        found["login"] = window.settled()
+    return found
 
 
 @pytest.mark.parametrize(("name", "width"), [("desktop", 1280), ("phone", 400)])
@@ -221,11 +153,6 @@ def test_a_token_opens_the_page(seen):
 
 def test_the_browser_complains_about_nothing_and_loads_nothing_from_elsewhere(seen):
     # The wrong value alone is reported by the browser itself, as an answer with status 422.
-    logs = [each["params"]["entry"] for each in seen["events"] if each["method"] == "Log.entryAdded"]
-    assert [each["text"] for each in logs if "422" not in each["text"]] == []
-    assert [each for each in seen["events"] if each["method"] == "Runtime.exceptionThrown"] == []
-    sent = [
-        each["params"]["request"]["url"] for each in seen["events"] if each["method"] == "Network.requestWillBeSent"
-    ]
-    assert len(sent) > 5
-    assert [url for url in sent if not url.startswith((seen["address"], "data:"))] == []
+    assert [text for text in seen["complaints"] if "422" not in text] == []
+    assert len(seen["loaded"]) > 5
+    assert [url for url in seen["loaded"] if not url.startswith((seen["address"], "data:"))] == []

@@ -14,7 +14,10 @@ from ddpn.serving import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'ray[serve]'")
+pytestmark = [
+    pytest.mark.last,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'ray[serve]'"),
+]
 
 #: In a process of its own: Ray starts threads and processes, and warns about much.
 SCRIPT = """

@@ -14,6 +14,7 @@ from ddpn.cli import app as program
 from ddpn.serving.middleware import read_token
 from ddpn.serving.server import listen
 
+pytestmark = pytest.mark.last
 SECRET = "a-token-of-some-length"
 
 
@@ -25,7 +26,7 @@ def ended(saved, tmp_path_factory, program):
     command = ["serve", str(saved), "--port", "0", "--token-file", str(file)]
     process = program(*command, "--batch-window", "300", "--reload-every", "0", OMP_NUM_THREADS="1")
     try:
-        while process.exitcode is None and "\n" not in process.out.read_text():
+        while process.poll() is None and "\n" not in process.out.read_text():
             time.sleep(0.01)
         line = process.out.read_text()
         address = re.search(r"http://\S+", line)[0]

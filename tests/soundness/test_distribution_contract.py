@@ -164,14 +164,6 @@ def _locations(dist) -> list[torch.Tensor]:
 # The signatures and dtypes of torch.distributions --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["log_prob", "cdf", "survival", "crps"])
-@pytest.mark.parametrize("name", MADE)
-def test_values_may_be_passed_by_name(name, method):
-    dist, y = MADE[name](tensor(4.0, 6.0)), torch.tensor([3, 8])
-    assert torch.equal(getattr(dist, method)(value=y), getattr(dist, method)(y))
-    assert torch.equal(dist.icdf(value=torch.tensor(0.5)), dist.icdf(torch.tensor(0.5)))
-
-
 class Geometric(CountDistribution):
     """A distribution as a user writes it: no dtype is named anywhere."""
 

@@ -9,10 +9,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from ddpn.cli import app
 from ddpn.workflow.model_folder import describe
 
+pytestmark = pytest.mark.last
 CALIBRATION, SCORES = "Calibrating on rows", "Scoring the test rows"
+
+
+QUICK = ("--only", "glm", "--compare-with", "poisson_glm,constant")
 
 
 @pytest.fixture
@@ -25,17 +31,33 @@ def table(tmp_path) -> Path:
     return tmp_path
 
 
-def stopped(program, table, step, *words):
-    """Send SIGINT as soon as the program says that it begins a step."""
-    process = program("fit", "t.csv", "--target", "y", "-o", "m", *words, folder=table)
-    end = time.monotonic() + 300.0
-    while step not in process.err.read_text() and process.exitcode is None and time.monotonic() < end:
+@pytest.fixture
+def ddpn(table, monkeypatch):
+    """Run a command in this process and in the folder of the table."""
+    monkeypatch.chdir(table)
+
+    def run(*words):
+        found = CliRunner().invoke(app, list(words))
+        assert found.exit_code == 0, found.output
+        return found
+
+    return run
+
+
+def scores(model: Path) -> dict[str, tuple]:
+    entries = describe(model)["task"]["test"]["entries"]
+    return {entry["name"]: (entry["crps"], entry["coverage"], entry["weight"]) for entry in entries}
+
+
+def interrupted(program, table, step, *words, times=1):
+    """Send SIGINT, once or more often, as soon as the program says that it begins a step."""
+    process = program("fit", "t.csv", "--target", "y", "-o", "m", *QUICK, *words, folder=table)
+    while step not in process.err.read_text() and process.poll() is None:
         time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
-    return process.wait(), process.out.read_text(), process.err.read_text()
-
-
-QUICK = ("--only", "glm", "--compare-with", "poisson_glm,constant")
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    return process.wait(120.0), process.out.read_text(), process.err.read_text()
 
 
 @pytest.mark.parametrize(
@@ -45,8 +67,8 @@ QUICK = ("--only", "glm", "--compare-with", "poisson_glm,constant")
         (SCORES, ["scores"], "not scored"),
     ],
 )
-def test_the_model_is_saved_and_the_same_command_continues(program, table, step, missing, words):
-    code, printed, told = stopped(program, table, step, *QUICK)
+def test_the_model_is_saved_and_the_same_command_continues(program, ddpn, table, step, missing, words):
+    code, printed, told = interrupted(program, table, step)
     assert code == 130, told
     assert "Traceback" not in told
     task = describe(table / "m")["task"]
@@ -54,41 +76,24 @@ def test_the_model_is_saved_and_the_same_command_continues(program, table, step,
     assert re.search(rf"Stopped\. The fitted model is saved in m, {words}; the same command with --overwrite ", told)
     assert "Saved in m." in printed
     assert {path.name for path in table.iterdir()} == {"t.csv", "m"}
-    shown = program("show", "m", folder=table)
-    assert shown.wait() == 0
-    assert f"yes, by Ctrl-C: {words}" in shown.out.read_text()
-    predicted = program("predict", "m", "t.csv", "-o", "p.csv", folder=table)
-    assert predicted.wait() == 0
-    assert ("not calibrated" in predicted.err.read_text()) == ("calibration" in missing)
+    assert f"yes, by Ctrl-C: {words}" in ddpn("show", "m").stdout
+    assert ("not calibrated" in ddpn("predict", "m", "t.csv", "-o", "p.csv").stderr) == ("calibration" in missing)
     assert pl.read_csv(table / "p.csv").height == 1500
 
-    again = program("fit", "t.csv", "--target", "y", "-o", "m", *QUICK, "--overwrite", folder=table)
-    assert again.wait() == 0, again.err.read_text()
-    assert ("Continuing with the members that were fitted" in again.err.read_text()) == (missing == ["scores"])
+    again = ddpn("fit", "t.csv", "--target", "y", "-o", "m", *QUICK, "--overwrite")
+    assert ("Continuing with the members that were fitted" in again.stderr) == (missing == ["scores"])
     task = describe(table / "m")["task"]
     assert (task["missing"], task["interrupted"], task["warnings"]) == ([], False, [])
-    whole = program("fit", "t.csv", "--target", "y", "-o", "whole", *QUICK, folder=table)
-    assert whole.wait() == 0
+    ddpn("fit", "t.csv", "--target", "y", "-o", "whole", *QUICK)
     assert scores(table / "m") == scores(table / "whole")
 
 
-def scores(model: Path) -> dict[str, tuple]:
-    entries = describe(model)["task"]["test"]["entries"]
-    return {entry["name"]: (entry["crps"], entry["coverage"], entry["weight"]) for entry in entries}
-
-
-def test_ctrl_c_twice_in_a_row_still_saves(program, table):
-    process = program("fit", "t.csv", "--target", "y", "-o", "m", *QUICK, folder=table)
-    end = time.monotonic() + 300.0
-    while CALIBRATION not in process.err.read_text() and process.exitcode is None and time.monotonic() < end:
-        time.sleep(0.002)
-    for _ in range(3):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.01)
-    assert process.wait() == 130
+def test_ctrl_c_three_times_still_saves(program, table):
+    code, _, told = interrupted(program, table, CALIBRATION, times=3)
+    assert code == 130, told
     assert describe(table / "m")["task"]["missing"] == ["calibration", "scores"]
 
 
 def test_json_names_what_is_missing(program, table):
-    _, printed, _ = stopped(program, table, SCORES, *QUICK, "--json")
+    _, printed, _ = interrupted(program, table, SCORES, "--json")
     assert json.loads(printed)["missing"] == ["scores"]

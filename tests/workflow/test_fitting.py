@@ -48,7 +48,7 @@ def test_the_task_has_all_about_the_fit(fitted, prepared):
 
 def test_the_leaderboard_is_that_of_the_test_rows(fitted, prepared):
     task, predictor = fitted.folder.task["test"], fitted.folder.model.predictor_
-    assert task == leaderboard(predictor, prepared.test)
+    assert task == leaderboard(predictor, prepared.test).to_dict()
     weights = {entry["name"]: entry["weight"] for entry in task["entries"]}
     assert weights == {MIXTURE: None, **predictor.weights}
     assert weights["networks"] + weights["glm"] == pytest.approx(1.0)
@@ -363,7 +363,7 @@ def test_members_are_cross_fitted_where_validation_rows_are_few_and_like_the_oth
 ):
     monkeypatch.setattr(fitting, "SMALL_ROWS", most)
     made = plan(**({"model": {"members": "auto"}} | options))
-    assert fitting.is_cross_fitted(prepare(table, made)) is expected
+    assert prepare(table, made).is_cross_fitted is expected
 
 
 def test_cross_fitted_members_use_all_rows_but_those_of_the_test(table, plan):

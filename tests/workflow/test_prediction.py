@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from ddpn.analysis.verdict import verdict
+from ddpn.analysis.report.evidence import gather
 from ddpn.runtime.errors import InputError
 from ddpn.workflow import prediction
 from ddpn.workflow.fitting import fit
@@ -190,9 +190,14 @@ def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, t
         evaluate(again, used)
 
 
+def board_of(parts):
+    """The leaderboard of a report that is written from these parts."""
+    return gather(**{name: each for name, each in parts.items() if name not in ("warnings", "task")}).board
+
+
 def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder, table, prepared):
     parts = report_parts(folder, table)
-    assert list(verdict(parts["evaluation"]).sentences) == folder.task["test"]["verdict"]["sentences"]
+    assert list(board_of(parts).verdict.sentences) == folder.task["test"]["verdict"]["sentences"]
     assert parts["labels"].tolist() == (prepared.split.rows.test + 1).tolist()
     assert parts["ids"] == ("patient", [f"p{row}" for row in prepared.split.rows.test])
     assert parts["task"]["numbering"].startswith("Rows are numbered as in the file")
@@ -233,7 +238,7 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
     assert found["warnings"] == [leak, *folder.task["warnings"]]
     parts = report_parts(leaking, table.head(80))
     assert (parts["leak"], parts["warnings"]) == (leak, folder.task["warnings"])
-    assert verdict(parts["evaluation"]).level == "unusable"
+    assert board_of(parts).verdict.level == "unusable"
 
 
 @pytest.mark.parametrize(
@@ -255,8 +260,6 @@ def test_the_parts_of_a_report(folder, new):
     assert parts["y"].shape == parts["exposure"].shape == parts["weight"].shape == (40,)
     assert (parts["task"]["target"], parts["leak"]) == ("visits", "")
     assert "note" not in parts["task"]
-    names = [entry["name"] for entry in parts["leaderboard"]]
+    names = [entry["name"] for entry in board_of(parts).entries]
     assert sorted(names) == ["constant", "glm", "mixture", "networks", "poisson_glm"]
-    assert parts["baselines"]["Poisson GLM"].batch_shape == (40,)
-    level = folder.model.predictor_.interval_level(0.9, of="poisson_glm")
-    assert parts["levels"]["Poisson GLM"] == level
+    assert board_of(parts).entries == evaluate(folder, new.head(40))["entries"]

@@ -215,9 +215,9 @@ predict_to(folder, Path(model), Table([source], folder.roles.as_text), Request()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path, monkeypatch, forked):
+def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path, monkeypatch, python):
     run(fitted.folder, saved, [text], tmp_path / "whole.csv")
-    killed = forked(SCRIPT, str(saved), str(text), str(tmp_path / "out.csv"), "3")
+    killed = python("-c", SCRIPT, str(saved), str(text), str(tmp_path / "out.csv"), "3")
     assert killed.wait() == -signal.SIGKILL, killed.err.read_text()
     assert not (tmp_path / "out.csv").exists()
     real, calls = prediction.prediction_table, []

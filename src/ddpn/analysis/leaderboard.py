@@ -1,16 +1,23 @@
 """Scores of the mixture and of every member on the same rows, and the verdict on them."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.distributions import Distribution
 
-from ddpn.analysis.evaluation import Evaluation
 from ddpn.analysis.member_names import label_of
-from ddpn.analysis.verdict import verdict
+from ddpn.analysis.verdict import Evaluation, Verdict, verdict
 from ddpn.distributions import discretized
+from ddpn.distributions.recording import limited
 from ddpn.metrics import absolute_error, crps, nll
+from ddpn.metrics.predictive import known
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.display import html_table, text_table
+from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, rows_named
 
@@ -18,11 +25,11 @@ from ddpn.sample import Sample, rows_named
 COVERAGE = 0.9
 #: The scores of a leaderboard.
 SCORES = ("mae", "crps", "nll", "coverage", "width")
-NETWORKS = "networks"
+NETWORKS, _LARGE_NETWORKS = "networks", "large_networks"
 #: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
 _ALONE = {NETWORKS: "the ensemble of networks alone"}
 #: Kinds of members by how many numbers are fitted. A user's own kinds count as simpler than mixtures only.
-_SIMPLEST_FIRST = ("constant", "poisson_glm", "glm", "trees", "joint_trees", NETWORKS, "large_networks")
+_SIMPLEST_FIRST = ("constant", "poisson_glm", "glm", "trees", "joint_trees", NETWORKS, _LARGE_NETWORKS)
 
 
 class RowScores(NamedTuple):
@@ -51,12 +58,26 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
         for block in sample.blocks():
             with rows_named(block.labels):
                 dist: Any = discretized(next(predictor.recorded_blocks(block, of))[0])
-            y = torch.from_numpy(block.y)
-            low, high = predictor.interval(dist, COVERAGE, of, block.interval_groups)
-            interval = (low <= y) & (y <= high), high - low, (low < y) & (y < high)
-            scores = absolute_error(dist, y), crps(dist, y), nll(dist, y), *interval
-            parts.append([values.double().numpy() for values in scores])
+            parts.append(scored_rows(dist, block.y, predictor.interval(dist, COVERAGE, of, block.interval_groups)))
     return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+@torch.no_grad()
+def scored_rows(dist: Any, y: np.ndarray, interval: tuple[Tensor, Tensor]) -> RowScores:
+    """Scores per row of a count distribution with these intervals."""
+    (low, high), counts = interval, torch.from_numpy(y)
+    inside, interior = (low <= counts) & (counts <= high), (low < counts) & (counts < high)
+    scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, high - low, interior
+    return RowScores(*(values.double().numpy() for values in scores))
+
+
+def _score_others(name: str, dist: Distribution, sample: Sample) -> RowScores:
+    """Scores per row of distributions that another model predicts, with their own central intervals."""
+    rows, shape = len(sample), tuple(known(dist).batch_shape)
+    if shape not in ((), (1,), (rows,)):
+        raise InputError(f"baseline '{name}' must have one distribution per row of X ({rows}), got batch {shape}.")
+    found = limited(discretized(dist if shape == (rows,) else dist.expand((rows,))), sample.limit)
+    return scored_rows(found, sample.y, found.interval(COVERAGE))
 
 
 def _is_mixture(predictor: Predictor, name: str) -> bool:
@@ -74,41 +95,79 @@ def _simpler(predictor: Predictor) -> list[str]:
     return list(_SIMPLEST_FIRST[: _SIMPLEST_FIRST.index(name)]) if name in _SIMPLEST_FIRST else []
 
 
-class Board(NamedTuple):
-    """Mean scores of the mixture and of every member, best first, and what the verdict on the mixture is made of."""
+@dataclass(frozen=True, eq=False)
+class Leaderboard:
+    """Mean scores of the mixture, of every member and of other candidates on the same rows.
+
+    Attributes
+    ----------
+    entries : list of dict
+        A row per candidate, the smallest CRPS first: "name", "label", "weight" in the mixture, "crps", "nll", "mae",
+        "coverage" and "width" of the 90% intervals, and "seconds" of the fit.
+    evaluation : Evaluation
+        What the verdict on the mixture is made of.
+    rows : int
+        How many rows were scored.
+    scores : dict of RowScores
+        The scores of every row, by name.
+    weight : array, optional
+        How many times each row counts.
+    """
 
     entries: list[dict[str, Any]]
     evaluation: Evaluation
+    rows: int
+    scores: dict[str, RowScores] = field(repr=False)
+    weight: np.ndarray | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to use the mixture, in plain sentences."""
+        return verdict(self.evaluation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        gain, decision = self.evaluation.gain, self.verdict
+        return {
+            "rows": self.rows,
+            "coverage": COVERAGE,
+            "entries": self.entries,
+            "crps_gain": gain.mean,
+            "crps_gain_error": gain.error,
+            "crps_gain_interval": [gain.low, gain.high],
+            "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
+        }
+
+    def _table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Headings and rows as people read them."""
+        names = ("label", "weight", "crps", "nll", "mae", "coverage", "width", "seconds")
+        share = f"{COVERAGE:.0%}"
+        headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", f"{share} width", "fit, s")
+        rows = []
+        for entry in self.entries:
+            cells = entry | {"coverage": f"{entry['coverage']:.1%}"}
+            if entry["weight"] is not None:
+                cells["weight"] = f"{entry['weight']:.0%}"
+            rows.append(tuple(cells[name] for name in names))
+        return headings, rows
+
+    def __str__(self) -> str:
+        return f"Scores on {self.rows:,} rows\n{text_table(*self._table())}\n{self.verdict}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        best = {(0, 2)} if len(self.entries) > 1 else set()
+        return f"<p>Scores on {self.rows:,} rows</p>{html_table(*self._table(), best)}{self.verdict._repr_html_()}"
 
 
-def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (), meaning: str = "") -> dict[str, Any]:
-    """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
-
-    Parameters
-    ----------
-    predictor : Predictor
-        The model.
-    sample : Sample
-        Rows to score it on, such as test rows.
-    leaks : tuple of str
-        Sentences about suspected target leaks, which forbid a positive verdict.
-    meaning : str
-        A sentence about what the scores mean, such as that they are for new groups of rows.
-    """
-    entries, found = board(predictor, sample, leaks, meaning)
-    decision = verdict(found)
-    return {
-        "rows": len(sample),
-        "coverage": COVERAGE,
-        "entries": entries,
-        "crps_gain": found.gain.mean,
-        "crps_gain_error": found.gain.error,
-        "crps_gain_interval": [found.gain.low, found.gain.high],
-        "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
-    }
-
-
-def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (), meaning: str = "") -> Board:
+def leaderboard(
+    predictor: Predictor,
+    sample: Sample,
+    leaks: Sequence[str] = (),
+    meaning: str = "",
+    others: Mapping[str, Distribution] | None = None,
+) -> Leaderboard:
     """Score the mixture and every member on the same rows.
 
     The mixture is compared with every simpler model used alone: all members but the networks, which count only where
@@ -120,42 +179,52 @@ def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (), mea
         The model.
     sample : Sample
         Rows to score it on, such as test rows.
-    leaks : tuple of str
+    leaks : sequence of str
         Sentences about suspected target leaks, which forbid a positive verdict.
     meaning : str
         A sentence about what the scores mean, such as that they are for new groups of rows.
+    others : mapping of str to Distribution, optional
+        What other models predict for the same rows, by name; a Normal is rounded to counts.
     """
     rows = {MIXTURE: score_rows(predictor, sample)}
     for name in predictor.members:
         rows[name] = rows[MIXTURE] if _is_mixture(predictor, name) else score_rows(predictor, sample, name)
+    for name, dist in (others or {}).items():
+        rows[name] = _score_others(name, dist, sample)
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     entries = [
         {
             "name": name,
             "label": labels.get(name, name),
-            "weight": None if name == MIXTURE else predictor.weights[name],
+            "weight": predictor.weights.get(name),
             **scores.means(sample.weight),
             "seconds": seconds if name == MIXTURE else predictor.seconds.get(name),
         }
         for name, scores in rows.items()
     ]
     # A member of weight 1 is the mixture; networks beside others are what the mixture is made of.
-    others = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name != NETWORKS)]
+    compared = [
+        name
+        for name, w in predictor.weights.items()
+        if w == 0.0 or (w < 1.0 and name not in (NETWORKS, _LARGE_NETWORKS))
+    ]
+    compared += list(others or {})
     found = Evaluation.from_rows(
         MIXTURE,
-        {name: rows[name].crps for name in (MIXTURE, *others)},
+        {name: rows[name].crps for name in (MIXTURE, *compared)},
         rows[MIXTURE].coverage > 0,
         sample.weight,
         y=sample.y,
-        error={name: rows[name].mae for name in (MIXTURE, *others)},
+        error={name: rows[name].mae for name in (MIXTURE, *compared)},
         interior=rows[MIXTURE].interior > 0,
         row_labels=sample.labels,
         labels=labels | _ALONE,
-        simpler=_simpler(predictor),
+        simpler=[*_simpler(predictor), *(others or {})],
         leak=" ".join(leaks),
         warnings=tuple(filter(None, [meaning])),
         group=sample.group,
         target_coverage=COVERAGE,
     )
-    return Board(sorted(entries, key=lambda entry: np.inf if entry["crps"] is None else entry["crps"]), found)
+    entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])
+    return Leaderboard(entries, found, len(sample), rows, sample.weight)

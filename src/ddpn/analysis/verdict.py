@@ -1,11 +1,208 @@
-"""The verdict on a model against the other candidates: one function for `ddpn fit`, `evaluate` and `report`."""
+"""The verdict on a model against the other candidates: one function for `ddpn fit`, `evaluate` and `report`.
+
+`Evaluation` has the numbers that a verdict is made of, `verdict` decides.
+"""
 
 import math
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, NamedTuple, Self
 
-from ddpn.analysis.evaluation import MIN_ROWS, Evaluation, is_score
-from ddpn.analysis.gains import Gain
+import numpy as np
+
+from ddpn.analysis.gains import Gain, few_rows, gain_of, independent_rows, wilson
 from ddpn.runtime.validation import at_rows
+
+#: Fewer test rows than this support no verdict.
+MIN_ROWS = 50
+#: Relative differences in a score below this do not matter in practice, however certain they are.
+MIN_DIFFERENCE = 0.005
+#: Nor do differences below this share of the mean count or of one count, down to where float64 is only rounding.
+_NEGLIGIBLE, _ROUNDING = 1e-3, 1e-6
+#: A coverage this far below its target makes intervals too narrow, this far above too wide, if it is more than chance.
+MAX_SHORTFALL, MAX_EXCESS = 0.02, 0.05
+#: A median that is so much farther from the counts (as a share) is reported even where it may be chance.
+_FAR = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The numbers that a verdict is made of.
+
+    `crps` has the mean CRPS of every candidate by name, the model's own under `model`; `gains` are those of the model
+    on the other candidates in CRPS, `error_gains` in absolute error, `errors` the mean absolute errors. `coverage` is
+    the share of rows inside the model's interval, of which `target_coverage` is expected, and `interior` the share
+    inside and not at an end. With unequal weights, or rows in groups that are alike, `effective_rows` is below `rows`,
+    its default. `labels` are names as they stand within a sentence. `mean_count` is the scale of a difference that
+    matters, `only_count` the count that all rows have. `simpler` are the candidates that are simpler than the model;
+    the default is all. `leak` is a sentence about a target leak, `warnings` are further sentences to repeat,
+    `row_labels` what rows are called.
+    """
+
+    model: str
+    crps: Mapping[str, float]
+    gains: Mapping[str, Gain] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
+    error_gains: Mapping[str, Gain] = field(default_factory=dict)
+    rows: int
+    effective_rows: float | None = None
+    coverage: float
+    interior: float = 0.0
+    target_coverage: float = 0.9
+    labels: Mapping[str, str] = field(default_factory=dict)
+    mean_count: float = 1.0
+    only_count: float | None = None
+    simpler: Collection[str] | None = None
+    leak: str = ""
+    warnings: tuple[str, ...] = ()
+    row_labels: Sequence[Any] | None = None
+
+    @classmethod
+    def from_rows(
+        cls,
+        model: str,
+        crps: Mapping[str, np.ndarray],
+        inside: np.ndarray,
+        weight: np.ndarray | None = None,
+        *,
+        y: np.ndarray | None = None,
+        error: Mapping[str, np.ndarray] | None = None,
+        interior: np.ndarray | None = None,
+        group: np.ndarray | None = None,
+        warnings: Sequence[str] = (),
+        **options: Any,
+    ) -> Self:
+        """The evaluation of per-row values: each candidate's CRPS, and whether the model's interval has the count.
+
+        `y` are the counts, `error` each candidate's absolute errors, `interior` whether a count lies between the ends
+        of the interval, `group` labels of rows that belong together; `options` are the remaining fields.
+
+        >>> import numpy as np
+        >>> crps = {"mixture": np.array([1.0, 2.0, 3.0]), "constant": np.array([2.0, 2.0, 5.0])}
+        >>> found = Evaluation.from_rows("mixture", crps, np.array([True, True, False]))
+        >>> found.rival, found.gain.mean, round(found.gain.error, 3), round(found.coverage, 3)
+        ('constant', 1.0, 0.577, 0.667)
+        """
+        weight = np.ones(len(inside)) if weight is None else weight
+        used = weight > 0
+        mean = {name: float(np.average(values, weights=weight)) for name, values in crps.items()}
+        scored = [name for name in crps if is_score(mean[name])]
+        few = _dominant(crps[model], weight, options.get("row_labels")) if model in scored else ()
+        others = [name for name in scored if name != model and model in scored]
+        error = error or {}
+        return cls(
+            model=model,
+            crps=mean,
+            gains=_gains(crps, model, others, weight, group),
+            errors={name: float(np.average(values, weights=weight)) for name, values in error.items()},
+            error_gains=_gains(error, model, [name for name in others if name in error], weight, group),
+            rows=int(used.sum()),
+            effective_rows=independent_rows(inside, weight, group),
+            coverage=float(np.average(inside, weights=weight)),
+            interior=0.0 if interior is None else float(np.average(interior, weights=weight)),
+            mean_count=1.0 if y is None else float(np.average(y, weights=weight)),
+            only_count=None if y is None or np.ptp(y[used]) else float(y[used][0]),
+            warnings=(*few, *warnings),
+            **options,
+        )
+
+    def least(self, name: str) -> float:
+        """The smallest difference in CRPS from a candidate that matters in practice."""
+        relative = MIN_DIFFERENCE * max(self.crps[name], self.crps[self.model])
+        return max(relative, _ROUNDING, _NEGLIGIBLE * min(self.mean_count, 1.0))
+
+    def against(self, name: str) -> str:
+        """The model against one candidate: "better", "worse" or "unclear"."""
+        gain = self.gains[name]
+        if not gain.is_clear or abs(gain.mean) < self.least(name):
+            return "unclear"
+        return "better" if gain.mean > 0 else "worse"
+
+    @property
+    def others(self) -> list[str]:
+        """The other candidates, the smallest CRPS first."""
+        return sorted(self.gains, key=lambda name: self.crps[name])
+
+    @property
+    def rival(self) -> str | None:
+        """The candidate that decides: the best of those that are clearly better, else of those not clearly beaten."""
+        order = {"worse": 0, "unclear": 1, "better": 2}
+        return min(self.others, key=lambda name: order[self.against(name)], default=None)
+
+    @property
+    def gain(self) -> Gain:
+        """The gain on the rival; 0 without one."""
+        return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
+
+    @property
+    def rival_is_simpler(self) -> bool:
+        """Whether the rival is simpler than the model."""
+        return self.simpler is None or self.rival in self.simpler
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the rows can show how well counts are predicted: there are enough, with different counts."""
+        return self.size >= MIN_ROWS and self.only_count is None
+
+    @property
+    def size(self) -> float:
+        """The number of rows that the uncertainty follows."""
+        return min(self.rows, self.effective_rows or self.rows)
+
+    @property
+    def too_narrow(self) -> bool:
+        """Whether the coverage is clearly below its target: Wilson's 95% interval lies below it."""
+        return self.coverage < self.target_coverage - MAX_SHORTFALL and (
+            wilson(self.coverage, self.size)[1] < self.target_coverage
+        )
+
+    @property
+    def too_wide(self) -> bool:
+        """Whether fewer counts would clearly be enough.
+
+        Intervals of integers cover more than asked, but what lies strictly between the ends of the right interval has
+        at most the target's probability.
+        """
+        return self.interior > self.target_coverage + MAX_EXCESS and (
+            wilson(self.interior, self.size)[0] > self.target_coverage
+        )
+
+    @property
+    def medians_disagree(self) -> bool:
+        """Whether the absolute error says the opposite of the CRPS, beyond chance or by far."""
+        name = self.rival or ""
+        if name not in self.error_gains:
+            return False
+        other, sign = self.error_gains[name], np.sign(self.gain.mean)
+        small = MIN_DIFFERENCE * max(self.errors[name], self.errors[self.model])
+        is_far = abs(other.mean) > _FAR * min(self.errors[name], self.errors[self.model])
+        return bool(sign * other.mean < -small and (other.is_clear or is_far))
+
+
+def is_score(crps: float) -> bool:
+    """Whether a mean CRPS is a number that it can be; overflow of very large counts gives others."""
+    return math.isfinite(crps) and crps >= 0
+
+
+def _gains(
+    scores: Mapping[str, np.ndarray],
+    model: str,
+    others: Sequence[str],
+    weight: np.ndarray,
+    group: np.ndarray | None,
+) -> dict[str, Gain]:
+    return {name: gain_of(scores[name] - scores[model], weight, len(others), group) for name in others}
+
+
+def _dominant(crps: np.ndarray, weight: np.ndarray, labels: Any) -> tuple[str, ...]:
+    """A sentence where a handful of many rows make up most of the score."""
+    few, total = few_rows(crps, weight), float(crps @ weight)
+    share = float(crps[few] @ weight[few]) / total if total > 0 else 0.0
+    if share <= 0.5 or len(crps) < MIN_ROWS or total < _ROUNDING * weight.sum():
+        return ()
+    where = at_rows((few if labels is None else np.asarray(labels)[few]).tolist()).removeprefix("at ")
+    return (f"{100 * share:.0f}% of the CRPS comes from {len(few)} of {len(crps):,} rows: check {where}.",)
 
 
 class Verdict(NamedTuple):
@@ -24,6 +221,10 @@ class Verdict(NamedTuple):
     @property
     def headline(self) -> str:
         return self.sentences[0]
+
+    def _repr_html_(self) -> str:
+        first, *rest = map(escape, self.sentences)
+        return f"<p><strong>{first}</strong> {' '.join(rest)}</p>"
 
 
 def verdict(found: Evaluation) -> Verdict:

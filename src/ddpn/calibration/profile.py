@@ -207,7 +207,7 @@ class FeatureProfile:
             return None
         about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
         split = {name: np.split(arrays[name], np.cumsum(arrays[f"{name}.lengths"])[:-1]) for name in _ARRAYS}
-        # A reader tells two sorts of categories apart, by whether their levels are numbers.
+        # A reader distinguishes two sorts of categories, by whether their levels are numbers.
         kinds = ["category" if kind == WITH_NUMBERS else kind for kind in about["kinds"]]
         columns = [ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(kinds)]
         joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields)) if about["joint"] else None

@@ -29,9 +29,10 @@ def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> l
     `days` are columns of days since 1970, which are shown as dates.
     """
     found: list[list[str]] = []
+    scored = profile.scored
+    columns = [profile.columns[j] for j in scored]
     for table, cells in profile.chunks(profile.reader.read(X)):
-        columns, some, own = ([each[j] for j in profile.scored] for each in (profile.columns, table, cells))
-        found += _reasons(columns, some, own, days)
+        found += _reasons(columns, [table[j] for j in scored], [cells[j] for j in scored], days)
     return found
 
 

@@ -139,7 +139,7 @@ def _column_table(found: Any, most: int) -> "Table":
 
 
 def _range(one: Any, curve: Any) -> str:
-    from ddpn.analysis.explanations.plots import shown
+    from ddpn.analysis.plots import shown
 
     low, high = int(curve.level.argmin()), int(curve.level.argmax())
     if low == high:
@@ -152,7 +152,7 @@ def _show_rows(found: Any, numbers: list[int], most: int) -> None:
 
     from rich.table import Table
 
-    from ddpn.analysis.explanations.plots import shown
+    from ddpn.analysis.plots import shown
 
     value = math.exp if found.log else float
     for place, number in enumerate(numbers):

@@ -9,8 +9,9 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.console import EXIT_CODES, friendly_errors, print_json, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
-from ddpn.cli.tables import fact_table, member_words
+from ddpn.cli.tables import fact_table, folds_of, member_words
 from ddpn.storage.model_files import refuses_strange_files
+from ddpn.tables.splits import rows_words
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The ONNX file to write, such as model.onnx.")]
 Quantiles = Annotated[
@@ -91,7 +92,7 @@ def _fit(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     if about["target"] is not None:
         facts.append(("Target", about["target"]))
     if "split" in fit:
-        facts.append(("Rows", ", ".join(f"{count:,} {part}" for part, count in fit["split"]["rows"].items())))
+        facts.append(("Rows", rows_words(fit["split"]["rows"], folds_of(about["members"]))))
     for name in ("data", "command", "date"):
         if name in fit:
             facts.append((name.capitalize(), str(fit[name])))

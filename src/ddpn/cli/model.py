@@ -151,8 +151,7 @@ def show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     whole = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{whole} rows{' sampled' if whole else ''}", err=as_json)
     show(column_table(prepared.roles), to_stderr=as_json)
-    counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
-    typer.echo(f"Rows: {counts}; split {prepared.split.how}", err=as_json)
+    typer.echo(f"Rows: {prepared.rows_words}; split {prepared.split.how}", err=as_json)
     if prepared.split.meaning:
         typer.echo(prepared.split.meaning, err=as_json)
     show_warnings([*prepared.leaks, *prepared.warnings])

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddpn.tables.count_range import CountRange
+from ddpn.tables.splits import rows_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,16 +20,17 @@ def column_table(roles: "Roles") -> "Table":
     """Every column: its role or kind, distinct values, missing values, and why it is left out."""
     from rich.table import Table
 
-    table = Table("column", "used as", "distinct", "missing", "")
+    has_notes = any(column.left_out or column.parts for column in roles.columns[:_SHOWN])
+    table = Table("column", "used as", "distinct", "missing", *([""] if has_notes else []))
     table.columns[2].justify = table.columns[3].justify = "right"
     for role in ("target", "exposure", "weight", "censored"):
         if getattr(roles, role) is not None:
-            table.add_row(getattr(roles, role), role, "", "", "", style="bold")
+            table.add_row(getattr(roles, role), role, style="bold")
     for column in roles.columns[:_SHOWN]:
-        table.add_row(*_cells(column), style="dim" if column.left_out else None)
+        table.add_row(*_cells(column)[: len(table.columns)], style="dim" if column.left_out else None)
     rest = len(roles.columns) - _SHOWN
     if rest > 0:
-        table.add_row(f"and {rest} more", "", "", "", "")
+        table.add_row(f"and {rest} more")
     return table
 
 
@@ -90,7 +92,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     members += [*_calibration_facts(about), *_range_facts(about.get("counts"), roles)]
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
-    rows = ", ".join(f"{count:,} {part}" for part, count in task["split"]["rows"].items())
+    rows = rows_words(task["split"]["rows"], folds_of(mixed))
     return [
         *members,
         compared,
@@ -106,6 +108,11 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
+
+
+def folds_of(members: Mapping[str, Mapping[str, Any]]) -> int:
+    """The number of folds that members were cross-fitted in; 0 where they were not."""
+    return max((member["facts"].get("copies", 0) for member in members.values()), default=0)
 
 
 def _interruption(task: Mapping[str, Any]) -> str:
@@ -171,7 +178,7 @@ def _calibration_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How distributions and intervals are calibrated, where they are."""
     found, facts = about.get("recalibration"), []
     if found is not None:
-        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} validation rows"
+        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
         facts.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
     if about.get("groups") is not None:
         by = about["groups"]["by"] or "ranges of the predicted mean"

@@ -130,8 +130,8 @@ def _tune(
     show_prepared(data, prepared, as_json)
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     # Only now, as they import torch: wrong options and tables are reported at once.
-    from ddpn.analysis.report import write_tuning
     from ddpn.workflow.tuning import tune as run
+    from ddpn.workflow.tuning.page import write_tuning
 
     n_jobs = cluster_of(*where)
     with output_to_stderr(), steps() as step:

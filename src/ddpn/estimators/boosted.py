@@ -7,9 +7,8 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.calibration.profile import FeatureProfile
+from ddpn.estimators.estimator import CountEstimator
 from ddpn.estimators.fitting import merge_equal_rows, range_of
-from ddpn.estimators.nested import NestedOptions
-from ddpn.estimators.predictions import CountPredictions
 from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
 from ddpn.members.trees.member import Trees, check_monotone
@@ -25,7 +24,7 @@ AUTO = "auto"
 _MERGED = 1000
 
 
-class BoostedCountRegressor(CountPredictions, NestedOptions):
+class BoostedCountRegressor(CountEstimator):
     """Predict counts with boosted trees, a whole distribution per row: fast, and strong on tables.
 
     Numbers, categories and missing values are split as they are. LightGBM boosts the trees.

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import ConfigError
 
 
@@ -42,13 +43,15 @@ class CoefficientTable(NamedTuple):
         return pd.DataFrame(self.columns)
 
     def __str__(self) -> str:
-        parts = []
-        for name, values in self.columns.items():
-            cells = [name, *(_cell(name, value) for value in values)]
-            width = max(map(len, cells))
-            side = "<" if name in ("parameter", "feature") else ">"
-            parts.append([f"{cell:{side}{width}}" for cell in cells])
-        return "\n".join("  ".join(row) for row in zip(*parts, strict=True))
+        return text_table(list(self.columns), self._rows(), names=2)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """The cells of every coefficient."""
+        texts = ([_cell(name, value) for value in values] for name, values in self.columns.items())
+        return list(zip(*texts, strict=True))
+
+    def _repr_html_(self) -> str:
+        return html_table(self.columns, self._rows())
 
 
 def _cell(column: str, value: Any) -> str:

@@ -1,17 +1,17 @@
 """`CountGLM`: generalised linear models of counts, fitted to the exact maximum of their likelihood."""
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
+from ddpn.estimators.estimator import CountEstimator
 from ddpn.estimators.fitting import merge_equal_rows, range_of
-from ddpn.estimators.predictions import CountPredictions
 from ddpn.members.design import Design, check_complete, design_of
 from ddpn.members.glm import GLM
 from ddpn.members.linear import LinearFit, fit_linear
@@ -34,7 +34,8 @@ _NUMBERS = ("loglik_", "aic_", "bic_", "gradient_norm_", "n_iter_", "converged_"
 _FILE = "coefficients.safetensors"
 
 
-class CountGLM(CountPredictions, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class CountGLM(CountEstimator):
     """A count distribution whose every parameter is linear in the columns, by exact maximum likelihood.
 
     Categories become a coefficient for each level but the first in alphabetical order. Missing values are refused.
@@ -86,39 +87,20 @@ class CountGLM(CountPredictions, BaseEstimator):
     log mu     x0             0.9443     0.02352  40.14          0   0.8982    0.9904
     """
 
-    def __init__(
-        self,
-        *,
-        likelihood: str = "double_poisson",
-        dispersion: str = "linear",
-        alpha: float = 0.0,
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        lower: int = 0,
-        upper: int | None = None,
-        censored_above: int | None = None,
-        fractional: str = "error",
-    ) -> None:
-        self.likelihood = likelihood
-        self.dispersion = dispersion
-        self.alpha = alpha
-        self.tol = tol
-        self.max_iter = max_iter
-        self.lower = lower
-        self.upper = upper
-        self.censored_above = censored_above
-        self.fractional = fractional
+    likelihood: str = "double_poisson"
+    dispersion: str = "linear"
+    alpha: float = 0.0
+    tol: float = 1e-6
+    max_iter: int = 200
+    lower: int = 0
+    upper: int | None = None
+    censored_above: int | None = None
+    fractional: str = "error"
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
     ) -> Self:
         """Find the most likely coefficients.
 

@@ -3,16 +3,16 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import Tags, check_random_state
 
+from ddpn.estimators.estimator import CountEstimator, plain_options
 from ddpn.estimators.fitting import merge_equal_rows, range_of
-from ddpn.estimators.nested import NestedOptions
-from ddpn.estimators.predictions import CountPredictions
-from ddpn.estimators.saving import plain_options
 from ddpn.members import MEMBERS, mixable
 from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.folds import Folds, copies_of
@@ -21,38 +21,40 @@ from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Candidate, Elsewhere, Portfolio
 from ddpn.members.reader import TableReader
-from ddpn.networks.heads import Head, check_likelihood, make_head
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.jobs import is_here
+from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.validation import check_keys, is_integer
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.storage.results import ResultStore
 from ddpn.tables.count_range import CountRange
 
 
-class NetworkRegressor(CountPredictions, NestedOptions):
+@dataclass(kw_only=True, eq=False, repr=False)
+class NetworkRegressor(CountEstimator):
     """An estimator with networks: everything but how many there are, and what else is fitted."""
 
-    likelihood: Any
-    head_options: Any
-    hidden: Any
-    numeric: Any
-    epochs: Any
-    mix_with: Any
-    training_options: Any
-    lower: Any
-    upper: Any
-    censored_above: Any
-    fractional: Any
-    checkpoint: Any
-    random_state: Any
-    device: Any
-    verbose: Any
-    n_jobs: Any
-    n_rows_: int
+    likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD
+    head_options: Mapping[str, Any] | None = None
+    hidden: Sequence[int] | str = "auto"
+    numeric: str = "auto"
+    epochs: int | str = "auto"
+    mix_with: Sequence[str] = ()
+    training_options: Mapping[str, Any] | None = None
+    lower: int = 0
+    upper: int | None = None
+    censored_above: int | None = None
+    fractional: str = "error"
+    checkpoint: str | PathLike[str] | None = None
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
+    n_jobs: Where = None
+
+    _nested = ("head_options", "training_options")
     _not_saved = ("checkpoint", "verbose", "time_budget", "n_jobs")
 
     # Fitting -----------------------------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         reader = TableReader()
         reader.fit(train.X, type(self))
         train = train.rows(train.is_used)
-        self.n_rows_ = len(train)
+        self.n_rows_, self.n_validation_rows_ = len(train), 0
         if len(train) <= FULL_BATCH_ROWS and train.group is None:
             train = merge_equal_rows(train)
         # Nodes have devices and folders of their own.
@@ -182,6 +184,8 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         )
         random = check_random_state(self.random_state)
         folds, candidates, seed = self._planned(task, train, validation, random)
+        if folds.validation is not None:
+            self.n_rows_, self.n_validation_rows_ = len(folds.train), len(folds.validation)
         portfolio = Portfolio(candidates, clock, on_step, self._elsewhere(on_step)).fit(folds, seed)
         needs_exposure = train.exposure is not None and not counts.upper_is_total
         parts = portfolio.members, portfolio.weights, needs_exposure, portfolio.seconds, counts
@@ -287,10 +291,12 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         return self._networks.encoder.numeric
 
     def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        return {}, {"rows": self.n_rows_, "interrupted": self.interrupted_}
+        known = {"rows": self.n_rows_, "validation_rows": self.n_validation_rows_, "interrupted": self.interrupted_}
+        return {}, known
 
     def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
-        self.n_rows_, self._interrupted = extra["rows"], extra["interrupted"]
+        self.n_rows_, self.n_validation_rows_ = extra["rows"], extra.get("validation_rows", 0)
+        self._interrupted = extra.get("interrupted", False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

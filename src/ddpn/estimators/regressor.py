@@ -1,9 +1,7 @@
 """`CountRegressor`: the default model of `ddpn fit` with scikit-learn's interface."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from os import PathLike
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,11 +11,9 @@ from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
 from ddpn.members.member import Task
 from ddpn.members.portfolio import Candidate, chosen_candidates, default_candidates
-from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.durations import parse_duration
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.jobs import Where
 from ddpn.runtime.validation import check_keys
 from ddpn.sample import Sample
 from ddpn.tables.count_range import CountRange
@@ -29,6 +25,7 @@ _FITS = 0.75
 _NETWORKS = 5
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CountRegressor(NetworkRegressor):
     """Predict counts with honest uncertainty: what `ddpn fit` does, with scikit-learn's interface.
 
@@ -105,46 +102,8 @@ class CountRegressor(NetworkRegressor):
     [[0, 3], [4, 12]]
     """
 
-    def __init__(
-        self,
-        *,
-        likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD,
-        head_options: Mapping[str, Any] | None = None,
-        members: str | Sequence[str] = "auto",
-        hidden: Sequence[int] | str = "auto",
-        numeric: str = "auto",
-        epochs: int | str = "auto",
-        mix_with: Sequence[str] = (),
-        time_budget: float | str | None = None,
-        training_options: Mapping[str, Any] | None = None,
-        lower: int = 0,
-        upper: int | None = None,
-        censored_above: int | None = None,
-        fractional: str = "error",
-        checkpoint: str | PathLike[str] | None = None,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-        n_jobs: Where = None,
-    ) -> None:
-        self.likelihood = likelihood
-        self.head_options = head_options
-        self.members = members
-        self.hidden = hidden
-        self.numeric = numeric
-        self.epochs = epochs
-        self.mix_with = mix_with
-        self.time_budget = time_budget
-        self.training_options = training_options
-        self.lower = lower
-        self.upper = upper
-        self.censored_above = censored_above
-        self.fractional = fractional
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    members: str | Sequence[str] = "auto"
+    time_budget: float | str | None = None
 
     def _networks_per_kind(self) -> int:
         if isinstance(self.members, str):

@@ -14,7 +14,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.model_files import TASK, read_manifest
 from ddpn.tables.roles import Roles
 
-#: What a saved task tells about the fit, which the file repeats.
+#: What a saved task says about the fit, which the file repeats.
 _SUMMARY = ("date", "data", "command", "split", "versions", "test", "leaks", "warnings", "interrupted")
 #: Members that know the columns by one of these.
 _READERS = ("encoder", "reader", "table")

@@ -5,20 +5,19 @@ return one value or curve.
 """
 
 from ddpn.metrics.calibration import covered, expected_coverage, pit, pit_bounds, pit_cdf, precision, width
-from ddpn.metrics.detection import Detection, aupr, auroc, detection, fpr80, fpr_at, matched
+from ddpn.metrics.detection import aupr, auroc, fpr80, fpr_at
 from ddpn.metrics.ood import OOD_SCORES, ood_score
 from ddpn.metrics.reliability import (
     CoverageCurve,
     coverage_curve,
     median_precision,
-    pit_cramer,
     pit_distance,
     pit_histogram,
-    pit_unevenness,
 )
 from ddpn.metrics.scores import (
     absolute_error,
     crps,
+    crps_scorer,
     dawid_sebastiani,
     nll,
     point,
@@ -31,30 +30,26 @@ from ddpn.metrics.summary import evaluate
 __all__ = [
     "OOD_SCORES",
     "CoverageCurve",
-    "Detection",
     "absolute_error",
     "aupr",
     "auroc",
     "coverage_curve",
     "covered",
     "crps",
+    "crps_scorer",
     "dawid_sebastiani",
-    "detection",
     "evaluate",
     "expected_coverage",
     "fpr80",
     "fpr_at",
-    "matched",
     "median_precision",
     "nll",
     "ood_score",
     "pit",
     "pit_bounds",
     "pit_cdf",
-    "pit_cramer",
     "pit_distance",
     "pit_histogram",
-    "pit_unevenness",
     "point",
     "precision",
     "ranked_probability",

@@ -3,25 +3,24 @@
 Histograms and curves, which only a whole set of predictions has, are in `reliability`.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from ddpn.distributions import CountDistribution
-from ddpn.metrics.predictive import cdf_sides, interval, known, mass_between, observed
+from ddpn.metrics.predictive import as_tensor, cdf_sides, checked, interval, known, mass_between
 
 
-def covered(dist: Distribution, y: Tensor, coverage: float = 0.9, kind: str = "central") -> Tensor:
+def covered(dist: Any, y: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
     """Whether y lies in the prediction interval.
 
     Intervals of counts have `coverage` or more: compare with `expected_coverage`.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     coverage : float
         Nominal coverage of the intervals, in (0, 1).
     kind : {"central", "highest"}
@@ -38,22 +37,20 @@ def covered(dist: Distribution, y: Tensor, coverage: float = 0.9, kind: str = "c
     >>> covered(Poisson(torch.tensor([2.0, 2.0])), torch.tensor([5, 6]))
     tensor([ True, False])
     """
-    y = observed(y, known(dist))
+    dist, y = checked(dist, y)
     low, high = interval(dist, coverage, kind)
     return (low <= y) & (y <= high)
 
 
-def width(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> Tensor:
+def width(dist: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
     """Width of the prediction interval, high - low: for counts, one less than the number of counts in it.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    coverage : float
-        Nominal coverage of the intervals, in (0, 1).
-    kind : {"central", "highest"}
-        Which intervals, see `CountDistribution.interval`.
+    dist
+        As for `crps`.
+    coverage, kind
+        As for `covered`.
 
     Returns
     -------
@@ -70,7 +67,7 @@ def width(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> T
     return high - low
 
 
-def expected_coverage(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> Tensor:
+def expected_coverage(dist: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
     """Probability of the prediction interval under the distribution itself, P(low <= Z <= high).
 
     It is `coverage` for continuous distributions and at least that for counts: the level to compare the observed
@@ -78,12 +75,10 @@ def expected_coverage(dist: Distribution, coverage: float = 0.9, kind: str = "ce
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    coverage : float
-        Nominal coverage of the intervals, in (0, 1).
-    kind : {"central", "highest"}
-        Which intervals, see `CountDistribution.interval`.
+    dist
+        As for `crps`.
+    coverage, kind
+        As for `covered`.
 
     Returns
     -------
@@ -96,20 +91,19 @@ def expected_coverage(dist: Distribution, coverage: float = 0.9, kind: str = "ce
     >>> expected_coverage(Poisson(torch.tensor([0.01, 2.0, 50.0])))
     tensor([0.9900, 0.9834, 0.9102])
     """
-    return mass_between(known(dist), *interval(dist, coverage, kind))
+    dist = known(dist)
+    return mass_between(dist, *interval(dist, coverage, kind))
 
 
-def pit_bounds(dist: Distribution, y: Tensor) -> tuple[Tensor, Tensor]:
+def pit_bounds(dist: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Ends of the probability integral transform (PIT) of a count, F(y - 1) and F(y).
 
     For a continuous distribution both are F(y).
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
 
     Returns
     -------
@@ -122,21 +116,19 @@ def pit_bounds(dist: Distribution, y: Tensor) -> tuple[Tensor, Tensor]:
     >>> pit_bounds(Poisson(torch.tensor(2.0)), torch.tensor([0, 2]))
     (tensor([0.0000, 0.4060]), tensor([0.1353, 0.6767]))
     """
-    dist, y = known(dist), observed(y, dist)
+    dist, y = checked(dist, y)
     return cdf_sides(dist, dist._counts(y) if isinstance(dist, CountDistribution) else y)
 
 
-def pit(dist: Distribution, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def pit(dist: Any, y: Any, generator: torch.Generator | None = None) -> Tensor:
     """Randomised probability integral transform (PIT): uniform between F(y - 1) and F(y).
 
     It is uniform on [0, 1] if y comes from `dist`.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     generator : torch.Generator, optional
         The source of randomness. Default: torch's own.
 
@@ -158,17 +150,15 @@ def pit(dist: Distribution, y: Tensor, generator: torch.Generator | None = None)
     return torch.lerp(lower.double(), upper.double(), u).to(lower.dtype)
 
 
-def pit_cdf(dist: Distribution, y: Tensor, u: Tensor) -> Tensor:
+def pit_cdf(dist: Any, y: Any, u: Tensor) -> Tensor:
     """Non-randomised PIT of Czado, Gneiting and Held (2009, Eq. 2): P(PIT <= u | y), 0 up to F(y - 1), 1 from F(y).
 
     Its mean over the rows is u if the predictions are calibrated.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     u : Tensor, shape (n,)
         Numbers from 0 to 1.
 
@@ -185,21 +175,21 @@ def pit_cdf(dist: Distribution, y: Tensor, u: Tensor) -> Tensor:
             [0.0000, 0.3473]])
     """
     lower, upper = (x.unsqueeze(-1) for x in pit_bounds(dist, y))
-    u = torch.as_tensor(u, device=lower.device).to(lower.dtype)
+    u = as_tensor(u).to(lower)
     share = ((u - lower) / (upper - lower)).clamp(0.0, 1.0)
     # A continuous distribution, or a count whose probability underflows, has a jump instead of a slope.
     return torch.where(u >= upper, 1.0, torch.where(u < lower, 0.0, share))
 
 
-def precision(dist: Distribution) -> Tensor:
+def precision(dist: Any) -> Tensor:
     """Precision of each row, 1 / variance (Appendix B.2); infinite where all mass is on one count.
 
     The exact variance, where the paper's single Double Poissons have gamma / mu.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
+    dist
+        As for `crps`.
 
     Returns
     -------

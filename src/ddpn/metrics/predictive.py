@@ -12,7 +12,7 @@ from ddpn.distributions.arguments import check_coverage, check_interval_kind
 from ddpn.runtime.errors import InputError
 
 
-def known(dist: Distribution) -> Any:
+def known(dist: Any) -> Any:
     """`dist`, if it is a distribution that metrics beyond the likelihood support."""
     if isinstance(dist, CountDistribution | Mixture | Normal):
         return dist
@@ -30,9 +30,20 @@ def placed(dist: Distribution) -> dict[str, Any]:
     return next(({"device": p.device, "dtype": p.dtype} for p in parameters if isinstance(p, Tensor)), {})
 
 
+def checked(dist: Any, y: Any) -> tuple[Any, Tensor]:
+    """The distributions as `known` has them, and y as `observed` has it."""
+    dist = known(dist)
+    return dist, observed(y, dist)
+
+
+def as_tensor(values: Any) -> Tensor:
+    """Numbers as a tensor; columns of data frames are read by position, whatever their index."""
+    return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
+
+
 def observed(y: Any, dist: Distribution) -> Tensor:
     """y as a tensor on the device of `dist`; raises an `InputError` if it is not finite or does not broadcast."""
-    y = torch.as_tensor(y)
+    y = as_tensor(y)
     y = y.to(torch.uint8) if y.dtype == torch.bool else y
     if y.device.type == "cpu" and not torch.isfinite(y).all():
         bad = (~torch.isfinite(y)).nonzero()[0].tolist()

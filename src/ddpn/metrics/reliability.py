@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from ddpn.metrics.calibration import pit_bounds, pit_cdf, precision
-from ddpn.metrics.predictive import interval, known, mass_between, observed
+from ddpn.metrics.predictive import checked, interval, mass_between
 from ddpn.metrics.weights import checked_weight, mean, median
 from ddpn.runtime.validation import check_integer
 
@@ -38,17 +37,15 @@ class CoverageCurve(NamedTuple):
     expected: Tensor
 
 
-def pit_histogram(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = None) -> Tensor:
+def pit_histogram(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Tensor:
     """Heights of the non-randomised PIT histogram (Czado, Gneiting and Held, 2009): all 1 if calibrated.
 
     A valley means that distributions are too narrow, a hill too wide, a slope that they are biased.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     bins : int
         Number of equally wide bins.
     weight : array-like, optional
@@ -72,42 +69,15 @@ def pit_histogram(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = N
     return bins * mean(shares.flatten(0, -2), checked_weight(weight, shares[..., 0]))
 
 
-class _Steps(NamedTuple):
-    """The mean PIT cdf minus u, linear between places `at`: its values just before and just after each of them."""
-
-    at: Tensor
-    before: Tensor
-    after: Tensor
-
-
-def _steps(dist: Distribution, y: Tensor, weight: Any) -> _Steps:
-    """The exact steps, from where each row's PIT cdf begins and ends to rise."""
-    lower, upper = pit_bounds(dist, y)
-    w = checked_weight(weight, lower)
-    lower, upper = (x.double().reshape(-1) for x in (lower, upper))
-    w = w / w.sum()
-    jumps = upper - lower < _JUMP
-    slope = torch.where(jumps, 0.0, w / (upper - lower).clamp(min=_JUMP))
-    ends = torch.tensor([0.0, 1.0], dtype=w.dtype, device=w.device)
-    at, order = torch.cat([ends, lower, upper]).sort(stable=True)
-    nothing = torch.zeros_like(ends)
-    slope = torch.cat([nothing, slope, -slope])[order].cumsum(0)
-    jump = torch.cat([nothing, torch.zeros_like(w), torch.where(jumps, w, 0.0)])[order]
-    rise = torch.cat([nothing[:1], (slope[:-1] * at.diff()).cumsum(0)])
-    return _Steps(at, rise + jump.cumsum(0) - jump - at, rise + jump.cumsum(0) - at)
-
-
-def pit_distance(dist: Distribution, y: Tensor, weight: Any = None) -> float:
+def pit_distance(dist: Any, y: Any, weight: Any = None) -> float:
     """Kolmogorov distance of the mean non-randomised PIT cdf from uniform: the largest |mean P(PIT <= u) - u|.
 
     From 0 (calibrated) to 1; n calibrated rows have about 0.87 / sqrt(n) for continuous distributions, less for counts.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     weight : array-like, optional
         How many times each row counts. Default: once.
 
@@ -117,65 +87,29 @@ def pit_distance(dist: Distribution, y: Tensor, weight: Any = None) -> float:
     >>> round(pit_distance(Poisson(4.0), torch.tensor([2, 3, 4, 6])), 4)
     0.1212
     """
-    steps = _steps(dist, y, weight)
-    return torch.maximum(steps.before.abs(), steps.after.abs()).max().item()
+    lower, upper = pit_bounds(dist, y)
+    w = checked_weight(weight, lower)
+    w = w / w.sum()
+    lower, upper = (x.double().reshape(-1) for x in (lower, upper))
+    # The mean cdf is linear between the places where the cdf of a row begins or ends to rise.
+    jumps = upper - lower < _JUMP
+    slope = torch.where(jumps, 0.0, w / (upper - lower).clamp(min=_JUMP))
+    ends = torch.tensor([0.0, 1.0], dtype=w.dtype, device=w.device)
+    at, order = torch.cat([ends, lower, upper]).sort(stable=True)
+    nothing = torch.zeros_like(ends)
+    slope = torch.cat([nothing, slope, -slope])[order].cumsum(0)
+    jump = torch.cat([nothing, torch.zeros_like(w), torch.where(jumps, w, 0.0)])[order]
+    after = torch.cat([nothing[:1], (slope[:-1] * at.diff()).cumsum(0)]) + jump.cumsum(0) - at
+    return torch.maximum(after.abs(), (after - jump).abs()).max().item()
 
 
-def pit_cramer(dist: Distribution, y: Tensor, weight: Any = None) -> float:
-    """Cramer-von Mises distance of the mean non-randomised PIT cdf from uniform: the integral of (mean cdf - u)^2.
-
-    From 0 to 1/3; n calibrated rows have about 1 / (6 n) for continuous distributions, less for counts.
-
-    Parameters
-    ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
-    weight : array-like, optional
-        How many times each row counts. Default: once.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> round(pit_cramer(Poisson(4.0), torch.tensor([2, 3, 4, 6])), 5)
-    0.00413
-    """
-    at, before, after = _steps(dist, y, weight)
-    start, end = after[:-1], before[1:]
-    return (at.diff() * (start * start + start * end + end * end) / 3.0).sum().item()
-
-
-def pit_unevenness(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = None) -> float:
-    """How far the PIT histogram is from flat: mean |height - 1|, from 0 to 2 (the reliability index).
-
-    Parameters
-    ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
-    bins : int
-        Number of equally wide bins.
-    weight : array-like, optional
-        How many times each row counts. Default: once.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> round(pit_unevenness(Poisson(4.0), torch.tensor([2, 3, 4, 6]), bins=4), 4)
-    0.1703
-    """
-    return (pit_histogram(dist, y, bins, weight) - 1.0).abs().mean().item()
-
-
-def median_precision(dist: Distribution, weight: Any = None) -> float:
+def median_precision(dist: Any, weight: Any = None) -> float:
     """Median of 1 / variance over the rows (Appendix B.2): sharpness, which matters only together with calibration.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
+    dist
+        As for `crps`.
     weight : array-like, optional
         How many times each row counts. Default: once.
 
@@ -190,7 +124,7 @@ def median_precision(dist: Distribution, weight: Any = None) -> float:
 
 
 def coverage_curve(
-    dist: Distribution, y: Tensor, levels: Sequence[float] | Tensor, kind: str = "central", weight: Any = None
+    dist: Any, y: Any, levels: Sequence[float] | Tensor, kind: str = "central", weight: Any = None
 ) -> CoverageCurve:
     """Observed and expected coverage at nominal levels.
 
@@ -198,10 +132,8 @@ def coverage_curve(
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     levels : sequence of float
         Nominal coverages, in (0, 1).
     kind : {"central", "highest"}
@@ -219,7 +151,7 @@ def coverage_curve(
     >>> coverage_curve(Poisson(4.0), torch.tensor([2, 3, 4, 9]), [0.5, 0.9]).observed
     tensor([0.5000, 0.7500], dtype=torch.float64)
     """
-    y = observed(y, known(dist))
+    dist, y = checked(dist, y)
     inside, expected = [], []
     level = torch.as_tensor(levels, dtype=torch.float64).reshape(-1)
     for nominal in level.tolist():

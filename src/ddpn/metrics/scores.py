@@ -10,7 +10,7 @@ from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.distributions.normal import normal_crps
-from ddpn.metrics.predictive import known, observed, quantile
+from ddpn.metrics.predictive import checked, known, observed, quantile
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
@@ -56,15 +56,16 @@ def register_crps(kind: type) -> Callable[[Score], Score]:
     return _crps.register(kind)
 
 
-def crps(dist: Distribution, y: Tensor) -> Tensor:
+def crps(dist: Any, y: Any) -> Tensor:
     """Continuous ranked probability score (Appendix B.2): the integral of (F(z) - 1[z >= y])^2.
 
     Parameters
     ----------
     dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+        Predicted distributions, one per row: what `predict_distribution` returns, or a distribution of torch.
+    y : array-like
+        Observed counts: a tensor, an array, a list, or a column of pandas or polars. Broadcasts with
+        `dist.batch_shape`.
 
     Returns
     -------
@@ -80,15 +81,44 @@ def crps(dist: Distribution, y: Tensor) -> Tensor:
     return _crps(dist, observed(y, dist) if isinstance(dist, Distribution) else y)
 
 
-def nll(dist: Distribution, y: Tensor) -> Tensor:
+def crps_scorer(estimator: Any, X: Any, y: Any, **known: Any) -> float:
+    """Minus the mean CRPS of a fitted estimator, for `scoring` of scikit-learn's searches: larger is better.
+
+    `score`, which scikit-learn takes by default, is about the mean alone: it hardly sees which likelihood is right.
+
+    Parameters
+    ----------
+    estimator : estimator or Pipeline
+        A fitted estimator of ddpn, or a pipeline that ends with one.
+    X, y : array-like
+        Rows and their counts.
+    **known
+        Further arguments of `crps` of the estimator, such as `sample_weight` and `exposure`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from ddpn import CountGLM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(400, 1))
+    >>> y = rng.negative_binomial(1, 1 / (1 + 5 * X[:, 0]))
+    >>> grid = {"likelihood": ["poisson", "negative_binomial"]}
+    >>> GridSearchCV(CountGLM(), grid, scoring=crps_scorer).fit(X, y).best_params_
+    {'likelihood': 'negative_binomial'}
+    """
+    if hasattr(estimator, "steps"):
+        X, estimator = estimator[:-1].transform(X), estimator[-1]
+    return -estimator.crps(X, y, **known)
+
+
+def nll(dist: Any, y: Any) -> Tensor:
     """Negative log-likelihood, -log p(y), for any torch distribution.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
 
     Returns
     -------
@@ -106,7 +136,7 @@ def nll(dist: Distribution, y: Tensor) -> Tensor:
     return -dist.log_prob(observed(y, dist))
 
 
-def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
+def ranked_probability(dist: Any, y: Any) -> Tensor:
     """Ranked probability score: the sum over k = 0, 1, 2, ... of (F(k) - 1[y <= k])^2.
 
     The `crps` of a count distribution. Normals and their mixtures are scored as the counts they round to
@@ -114,10 +144,8 @@ def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
 
     Returns
     -------
@@ -129,18 +157,17 @@ def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
     >>> ranked_probability(Normal(torch.tensor([2.0, 3.0]), 1.5), torch.tensor([2, 5]))
     tensor([0.3257, 1.2718])
     """
-    return discretized(dist).crps(observed(y, dist))
+    dist, y = checked(dist, y)
+    return discretized(dist).crps(y)
 
 
-def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
+def dawid_sebastiani(dist: Any, y: Any) -> Tensor:
     """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance, which uses the first two moments only.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
 
     Returns
     -------
@@ -153,22 +180,22 @@ def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
     >>> dawid_sebastiani(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
     tensor([0.6931, 2.4319])
     """
-    y = observed(y, known(dist))
+    dist, y = checked(dist, y)
     mean, variance = dist.mean, dist.variance
     # If all mass is on one count, the score is very low there and very high elsewhere, but never NaN.
     variance = variance.clamp(min=torch.finfo(variance.dtype).tiny)
     return (y - mean).square() / variance + variance.log()
 
 
-def point(dist: Distribution, statistic: str) -> Tensor:
+def point(dist: Any, statistic: str) -> Tensor:
     """Point prediction of each row: its mean, median or mode.
 
     The median of a count distribution is the smallest y with F(y) >= 1/2.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
+    dist
+        As for `crps`.
     statistic : {"mean", "median", "mode"}
         What to predict from each distribution.
 
@@ -187,15 +214,13 @@ def point(dist: Distribution, statistic: str) -> Tensor:
     return _STATISTICS[check_choice("statistic", statistic, _STATISTICS)](known(dist))
 
 
-def absolute_error(dist: Distribution, y: Tensor, statistic: str = "median") -> Tensor:
+def absolute_error(dist: Any, y: Any, statistic: str = "median") -> Tensor:
     """Absolute error |point - y|, whose mean is smallest for the median (Appendix B.2 takes the mode).
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     statistic : {"mean", "median", "mode"}
         What to predict from each distribution.
 
@@ -210,18 +235,17 @@ def absolute_error(dist: Distribution, y: Tensor, statistic: str = "median") -> 
     >>> absolute_error(Poisson(torch.tensor([2.0, 3.5])), torch.tensor([5, 3]))
     tensor([3., 0.])
     """
-    return (point(dist, statistic) - observed(y, dist)).abs()
+    dist, y = checked(dist, y)
+    return (point(dist, statistic) - y).abs()
 
 
-def squared_error(dist: Distribution, y: Tensor, statistic: str = "mean") -> Tensor:
+def squared_error(dist: Any, y: Any, statistic: str = "mean") -> Tensor:
     """Squared error (point - y)^2, whose mean is smallest for the mean.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     statistic : {"mean", "median", "mode"}
         What to predict from each distribution.
 
@@ -236,4 +260,5 @@ def squared_error(dist: Distribution, y: Tensor, statistic: str = "mean") -> Ten
     >>> squared_error(Poisson(torch.tensor([2.0, 3.5])), torch.tensor([5, 3]))
     tensor([9.0000, 0.2500])
     """
-    return (point(dist, statistic) - observed(y, dist)).square()
+    dist, y = checked(dist, y)
+    return (point(dist, statistic) - y).square()

@@ -3,10 +3,8 @@
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.distributions import Distribution
 
-from ddpn.metrics.predictive import interval, known, mass_between, observed
+from ddpn.metrics.predictive import checked, interval, mass_between
 from ddpn.metrics.reliability import median_precision, pit_distance
 from ddpn.metrics.scores import absolute_error, crps, dawid_sebastiani, nll, squared_error
 from ddpn.metrics.weights import checked_weight, mean
@@ -14,16 +12,14 @@ from ddpn.metrics.weights import checked_weight, mean
 
 @torch.no_grad()
 def evaluate(
-    dist: Distribution, y: Tensor, statistic: str | None = None, coverage: float = 0.9, weight: Any = None
+    dist: Any, y: Any, statistic: str | None = None, coverage: float = 0.9, weight: Any = None
 ) -> dict[str, float]:
     """Errors, scores, calibration and sharpness of predictions, averaged over the rows.
 
     Parameters
     ----------
-    dist : Distribution
-        Predicted distributions, one per row.
-    y : Tensor
-        Observed counts; broadcasts with `dist.batch_shape`.
+    dist, y
+        As for `crps`.
     statistic : {"mean", "median", "mode"}, optional
         The point prediction of `mae` and `rmse`. Default: for each the one that makes it smallest, median and mean (the
         paper takes the mode for `mae`).
@@ -49,7 +45,7 @@ def evaluate(
     >>> round(result["mae"], 3), round(result["crps"], 3), round(result["coverage"], 3)
     (1.0, 0.801, 1.0)
     """
-    y = observed(y, known(dist))
+    dist, y = checked(dist, y)
     low, high = interval(dist, coverage)
     errors = absolute_error(dist, y, statistic or "median"), squared_error(dist, y, statistic or "mean")
     each = {

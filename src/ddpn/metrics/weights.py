@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ddpn.metrics.predictive import as_tensor
 from ddpn.runtime.errors import InputError
 
 
@@ -14,7 +15,7 @@ def checked_weight(weight: Any, like: Tensor) -> Tensor:
         raise InputError("y must hold at least one row, got none.")
     if weight is None:
         return torch.ones(like.numel(), dtype=torch.float64, device=like.device)
-    weight = torch.as_tensor(weight).to(like.device, torch.float64)
+    weight = as_tensor(weight).to(like.device, torch.float64)
     try:
         weight = weight.expand(like.shape).reshape(-1)
     except RuntimeError:

@@ -94,7 +94,7 @@ class Batcher:
                 self._wake.clear()
             if jobs:
                 start = self._started = perf_counter()
-                # Finished also where the server is told to stop meanwhile: its requests were taken.
+                # Finished also where the server has to stop meanwhile: its requests were taken.
                 await asyncio.shield(self._finished(jobs))
                 self._started = None
                 self._metrics.batch.observe(sum(len(job.rows) for job in jobs))

@@ -1,6 +1,6 @@
 """Which rows belong together in a fold or in a held-out part: at random, with rows of one group kept together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -155,3 +155,23 @@ def group_codes(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.nda
         return np.arange(rows), np.ones(rows, dtype=np.int64)
     _, codes, sizes = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
     return codes.ravel(), sizes
+
+
+def rows_words(rows: Mapping[str, int], folds: int = 0) -> str:
+    """How many rows a model is fitted to and scored on, as every page and command writes it.
+
+    >>> rows_words({"train": 661, "validation": 94, "test": 189}, folds=5)
+    '755 rows, 5-fold cross-fitted; 189 test rows'
+    >>> rows_words({"train": 661, "validation": 94})
+    '661 rows, 94 validation rows'
+    """
+    train, validation, test = (rows.get(part, 0) for part in ("train", "validation", "test"))
+    if folds:
+        words = f"{_counted(train + validation, 'row')}, {folds}-fold cross-fitted"
+    else:
+        words = _counted(train, "row") + (f", {_counted(validation, 'validation row')}" if validation else "")
+    return f"{words}; {_counted(test, 'test row')}" if test else words
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -10,13 +10,12 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
 from ddpn.tables.cells import MISSING, cleaned, polars
 from ddpn.tables.dates import YEAR_FIRST, DateFormat, find_date_format, parse_dates
-from ddpn.tables.numbers import are_codes
+from ddpn.tables.numbers import are_codes, has_grouped_points
 
 _SEPARATORS = ",;\t|"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
-_THOUSANDS = r"^[+-]?[0-9]{1,3}(\.[0-9]{3})*$"
 #: Its comma may be a decimal sign or a thousands separator.
 _UNSURE = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 
@@ -188,7 +187,7 @@ def _with_points(series: Any) -> Any:
     known = text.drop_nulls()
     if known.str.contains(_DECIMAL_COMMA).all():
         return text.str.replace(",", ".", literal=True)
-    return text.str.replace_all(".", "", literal=True) if known.str.contains(_THOUSANDS).all() else series
+    return text.str.replace_all(".", "", literal=True) if has_grouped_points(known) else series
 
 
 def _typed(series: Any, as_text: bool) -> Any:

@@ -85,7 +85,7 @@ class Finish:
 
         def work(number: int) -> dict[str, Any]:
             some = test if number == len(test) else test.rows(np.sort(order[:number]))
-            return leaderboard(self.predictor, some, self.prepared.leaks, self.prepared.split.meaning)
+            return leaderboard(self.predictor, some, self.prepared.leaks, self.prepared.split.meaning).to_dict()
 
         self.on_step("Scoring the test rows")
         if not self.interrupts.step(lambda: found.append(with_rows(clock, len(test), work))):

@@ -22,7 +22,7 @@ from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
-from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
+from ddpn.members.network_options import NetworkOptions
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
@@ -173,7 +173,7 @@ def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
 
     Scores always are. Calibration is not, if it needs to know which rows each copy of a member left out.
     """
-    return missing == ["scores"] or (missing == ["calibration", "scores"] and not is_cross_fitted(prepared))
+    return missing == ["scores"] or (missing == ["calibration", "scores"] and not prepared.is_cross_fitted)
 
 
 def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
@@ -249,7 +249,7 @@ def train_model(
     Returns the rows that members were fitted to, and those that choose weights and calibrate.
     """
     train, validation = prepared.train, prepared.validation
-    if is_cross_fitted(prepared):
+    if prepared.is_cross_fitted:
         train, validation = prepared.known, validation.rows(slice(0, 0))
     on_step("Training")
     counts, known = prepared.plan.count_range, validation if len(validation) else None
@@ -266,14 +266,6 @@ def train_model(
     if isinstance(model, CountRegressor):
         model.set_params(time_budget=None)
     return folds
-
-
-def is_cross_fitted(prepared: Prepared) -> bool:
-    """Whether validation rows are training rows too: few rows of a portfolio, which leaves out folds of them."""
-    plan = prepared.plan
-    at_random = plan.split_column is None and plan.time is None
-    is_small = at_random and len(prepared.known) <= SMALL_ROWS
-    return plan.members == "auto" and (is_small or not len(prepared.validation))
 
 
 def _add_comparisons(

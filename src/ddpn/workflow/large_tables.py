@@ -137,7 +137,7 @@ def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, v
         Show progress.
     """
     is_alone = len(sources) == 1 and not os.path.isdir(sources[0]) and not is_pattern(sources[0])
-    if is_alone and not stream and (stream is False or not _may_be_large(sources[0])):
+    if is_alone and not stream and (stream is False or not _is_large(sources[0], plan)):
         return Source(read(sources[0], plan.category), None, "")
     table = Table(sources, plan.category)
     is_small = table.rows * sum(plan.shares[:2]) <= SMALL_ROWS
@@ -150,10 +150,11 @@ def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, v
     return Source(None, table, f"{size}, are streamed, {why}.")
 
 
-def _may_be_large(source: str) -> bool:
-    """Whether a file, which may be compressed, might not fit into memory; standard input is always read."""
+def _is_large(source: str, plan: Plan) -> bool:
+    """Whether a file does not fit into memory; small ones, which may be compressed, are not opened to find out."""
     free = free_memory()
-    return free is not None and os.path.isfile(source) and _EXPANSION * os.path.getsize(source) > free
+    is_small = free is None or not os.path.isfile(source) or _EXPANSION * os.path.getsize(source) <= free
+    return not is_small and not fits_memory(Table([source], plan.category))
 
 
 def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = False) -> tuple[Any, int]:

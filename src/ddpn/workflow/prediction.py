@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.leaderboard import COVERAGE, board, leaderboard
-from ddpn.analysis.member_names import label_of, member_named
+from ddpn.analysis.leaderboard import leaderboard
+from ddpn.analysis.member_names import member_named
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample, rows_named
@@ -165,8 +165,8 @@ def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
         The table. Rows that the model was fitted to are left out.
     """
     sample, note, meaning = rows_to_score(folder, frame)
-    found = leaderboard(folder.model.predictor_, sample, tuple(folder.task["leaks"]), meaning)
-    return {"note": note, **found, "warnings": folder.task["leaks"] + folder.task["warnings"]}
+    found = leaderboard(folder.model.predictor_, sample, folder.task["leaks"], meaning)
+    return {"note": note, **found.to_dict(), "warnings": folder.task["leaks"] + folder.task["warnings"]}
 
 
 def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
@@ -175,12 +175,7 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
-    others = {name: label_of(name, member) for name, member in predictor.members.items() if name not in predictor.mixed}
     known = predictor.counts.arguments(sample)
-    distributions = {
-        label: predictor.distribution(sample.X, sample.exposure, name, known["upper"]) for name, label in others.items()
-    }
-    entries, evaluation = board(predictor, sample, tuple(task["leaks"]), meaning)
     name = folder.roles.identifier
     return {
         "model": folder.model,
@@ -188,12 +183,10 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
         "y": sample.y,
         **known,
         "weight": sample.weight,
-        "baselines": distributions,
-        "levels": {label: predictor.interval_level(COVERAGE, name) for name, label in others.items()},
-        "groups": sample.interval_groups,
-        "leaderboard": entries,
-        "evaluation": evaluation,
+        "groups": sample.group,
+        "interval_groups": sample.interval_groups,
         "leak": " ".join(task["leaks"]),
+        "meaning": meaning,
         "warnings": task["warnings"],
         "labels": sample.labels,
         # Labels are the rows of the file from 1.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.members.network_options import SMALL_ROWS
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
@@ -15,6 +16,7 @@ from ddpn.tables.dates import DAY
 from ddpn.tables.leaks import Leaks, find_leaks
 from ddpn.tables.roles import Column, Roles, report_all
 from ddpn.tables.row_groups import missing_sentences
+from ddpn.tables.splits import FOLDS, rows_words
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
@@ -61,6 +63,19 @@ class Prepared:
     def counts(self) -> dict[str, int]:
         """Number of rows of each part."""
         return {name: len(rows) for name, rows in self.split.rows._asdict().items()}
+
+    @property
+    def is_cross_fitted(self) -> bool:
+        """Whether validation rows are training rows too: few rows of a portfolio, which leaves out folds of them."""
+        at_random = self.plan.split_column is None and self.plan.time is None
+        counts = self.counts
+        is_small = at_random and counts["train"] + counts["validation"] <= SMALL_ROWS
+        return self.plan.members == "auto" and (is_small or not counts["validation"])
+
+    @property
+    def rows_words(self) -> str:
+        """The number of rows of each part in words."""
+        return rows_words(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
 def prepare(frame: Any, plan: Plan) -> Prepared:

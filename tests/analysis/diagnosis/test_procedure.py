@@ -149,7 +149,7 @@ def test_missing_values_and_text(simulated):
     steps = []
     found = diagnose(table[:300], simulated.rng.poisson(simulated.mean)[:300], progress=steps.append)
     assert found.dispersion.estimate > 0
-    assert steps[0] == "Fitting a GLM"
+    assert steps[0] == "Fitting a Poisson GLM"
 
 
 def test_invalid_arguments(simulated):

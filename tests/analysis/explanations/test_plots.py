@@ -17,8 +17,9 @@ def test_every_kind_of_figure_is_drawn(formula, frame, tmp_path):
     assert [one.names for one in found.interactions] == [("x", "ward")]
     figure = found.effects.plot(most=7)
     assert len(figure.axes) == 14
-    assert {ax.get_ylabel() for ax in figure.axes} == {"mean", "variance / mean"}
-    labels = [text.get_text() for ax in found.effects.plot(["ward", "flag"]).axes for text in ax.get_xticklabels()]
+    said = {words for ax in figure.axes for words in (ax.get_xlabel(), ax.get_ylabel())}
+    assert {"predicted mean", "predicted variance / mean"} <= said
+    labels = [text.get_text() for ax in found.effects.plot(["ward", "flag"]).axes for text in ax.get_yticklabels()]
     assert {"a", "b", "c", "missing", "no", "yes"} <= set(labels)
     assert len(found.importance.plot(most=3).axes) == 3
     assert len(found.importance.plot(most=3).axes[0].get_yticklabels()) == 3
@@ -34,6 +35,6 @@ def test_every_kind_of_figure_is_drawn(formula, frame, tmp_path):
 
 
 def test_without_matplotlib_the_extra_is_named(formula, frame, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigError, match=r"pip install 'ddpn\[plot\]'"):
         explain(formula(lambda c: c["x"]), frame[["x"]][:30]).plot()

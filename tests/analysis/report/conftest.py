@@ -10,14 +10,36 @@ import pytest
 import torch
 
 from ddpn import DDPNRegressor, Poisson
+from ddpn.analysis.leaderboard import leaderboard
 from ddpn.analysis.report import write_report
 from ddpn.analysis.report.evidence import Evidence, gather, scored
+from ddpn.distributions.stacking import reshaped
+from ddpn.members import Member
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample
 
 HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
-LEADERBOARD = [
-    {"name": "Mixture", "crps": 1.2, "nll": 1.9, "coverage": 0.91, "width": 5.0, "seconds": 12.0},
-    {"name": HOSTILE, "weight": 0.75, "crps": 1.25, "nll": None, "coverage": 0.88, "width": 4.8, "seconds": 11.0},
-]
+
+
+class Known(Member):
+    """Predicts given distributions, by the position of a row."""
+
+    def __init__(self, dist: Any) -> None:
+        self.dist = dist
+
+    def fit(self, train, validation, seed):
+        return self
+
+    def distribution(self, X, exposure=None):
+        own = self.dist.rows(torch.from_numpy(X[:, 0].astype(int)))
+        return reshaped(own, (len(X), 1))
+
+    def state(self):
+        return {}
+
+    @classmethod
+    def from_state(cls, files):
+        raise NotImplementedError
 
 
 def frame_of(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
@@ -70,7 +92,7 @@ def baselines(data) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def gathered(fitted, data, baselines) -> Evidence:
-    return gather(fitted, *data, None, None, baselines, lambda stage: None)
+    return gather(fitted, *data, baselines=baselines)
 
 
 @pytest.fixture(scope="session")
@@ -84,15 +106,17 @@ def made() -> Callable[..., Evidence]:
     """Evidence of given distributions and counts, without a model."""
 
     def make(dist: Any, y: Any, weight: Any = None, baselines: Any = None, **more: Any) -> Evidence:
-        counts = torch.as_tensor(np.asarray(y, dtype=float))
-        rows, mine = len(counts), scored(dist, counts)
+        counts = np.asarray(y, dtype=float)
+        rows, mine = len(counts), scored(dist, counts, dist.interval(0.9))
+        known = None if weight is None else np.asarray(weight, dtype=float)
+        sample = Sample(np.arange(rows, dtype=float)[:, None], counts, weight=known)
         parts = {
             "labels": np.arange(rows),
             "total": rows,
             "X": None,
             "columns": [],
-            "y": counts.numpy(),
-            "weight": np.ones(rows) if weight is None else np.asarray(weight, dtype=float),
+            "y": counts,
+            "weight": sample.weight_or_ones,
             "exposure": None,
             "upper": None,
             "limit": None,
@@ -100,7 +124,7 @@ def made() -> Callable[..., Evidence]:
             "aleatoric": mine.variance,
             "epistemic": np.zeros(rows),
             "components": 2,
-            "baselines": {name: scored(other, counts) for name, other in (baselines or {}).items()},
+            "board": leaderboard(Predictor({"one": Known(dist)}), sample, others=baselines),
             "fingerprint": "",
         }
         return Evidence(**parts | more)
@@ -120,5 +144,5 @@ def written(tmp_path_factory, fitted, data, baselines) -> Path:
     }
     others = {HOSTILE: baselines["truth"], "constant": baselines["constant"]}
     path = tmp_path_factory.mktemp("report") / "report.html"
-    options = {"leaderboard": LEADERBOARD, "warnings": [f"Warning of {HOSTILE}."], "leak": "A leak is suspected."}
+    options = {"warnings": [f"Warning of {HOSTILE}."], "leak": "A leak is suspected."}
     return write_report(path, model=fitted, X=frame, y=y, baselines=others, task=task, **options)

@@ -37,7 +37,7 @@ def test_a_group_has_the_means_of_its_rows(evidence):
     found = groups(column, weighted)
     assert [(group.column, group.label) for group in found] == [("flag", "no"), ("flag", "yes")]
     mask = column.values == 1.0
-    error = np.abs(weighted.model.median - weighted.y)
+    error = weighted.model.error
     assert found[1].mae == pytest.approx(np.average(error[mask], weights=weighted.weight[mask]))
     assert found[1].aleatoric == pytest.approx(np.average(weighted.aleatoric[mask], weights=weighted.weight[mask]))
     assert (found[1].rows, found[0].rows) == (mask.sum(), (~mask).sum())

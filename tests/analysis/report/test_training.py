@@ -21,7 +21,7 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     facts = dict(reproduction(fitted, evidence, {}))
     assert facts["Model"] == "2 networks"
     assert facts["Likelihood"] == fitted.likelihood
-    assert facts["Training rows"] == str(fitted.n_rows_)
+    assert facts["Training rows"] == "225 rows, 25 validation rows"
     assert "members = 2" in facts["Settings"]
     assert not re.search("validation|random_state|mix_with", facts["Settings"]), "shown elsewhere, or a default"
     assert facts["Seeds"].startswith("model 0;")
@@ -54,7 +54,7 @@ def test_any_value_becomes_one_line(fitted, evidence, value, words):
 
 def test_a_training_is_described_with_what_went_wrong(fitted):
     words = training_sentences(fitted, fitted.history_)
-    assert f"Trained on {fitted.n_rows_} rows for 5 epochs in " in words
+    assert "Trained on 225 rows, 25 validation rows, for 5 epochs in " in words
     hard = History(fitted.history_.epochs, rollbacks=["member 0 at epoch 3"], stopped="patience")
     words = training_sentences(fitted, hard)
     assert words.endswith(" Stopped: patience. Rolled back 1 time, last: member 0 at epoch 3.")

@@ -41,7 +41,9 @@ def test_every_setting_has_a_bad_value_here():
 
 
 def test_what_is_just_allowed():
-    TrainingConfig(epochs=1, batch_size=1, accumulate=1, patience=1, weight_decay=0.0, clip=None, warmup=0.0, ema=0.0)
+    least = {"epochs": 1, "batch_size": 1, "accumulate": 1, "patience": 1, "weight_decay": 0.0, "clip": None}
+    least |= {"warmup": 0.0, "ema": 0.0}
+    assert TrainingConfig(**least).as_dict() == TrainingConfig().as_dict() | least
 
 
 def test_it_is_frozen():

@@ -53,14 +53,13 @@ def test_an_unknown_name():
 
 def test_torch_is_not_imported():
     code = """
-import subprocess
 import sys
 import ddpn.cli.data
 from ddpn.paper.datasets import DATASETS, dataset_status, split
 loaders = dict(DATASETS)
 assert "torch" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_an_empty_folder(folder):

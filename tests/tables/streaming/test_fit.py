@@ -119,6 +119,17 @@ def test_a_cluster_cannot_stream(folder, tmp_path):
     assert "--cluster needs a table in memory" in found.output
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
+def test_a_single_file_that_does_not_fit_is_streamed_by_itself(table, tmp_path, monkeypatch, name):
+    path, plan = tmp_path / name, Plan(target="y")
+    (table.write_csv if name.endswith("csv") else table.write_parquet)(path)
+    assert open_table([str(path)], plan).frame.height == 9000
+    for module in ("ddpn.tables.streaming", "ddpn.workflow.large_tables"):
+        monkeypatch.setattr(f"{module}.free_memory", lambda: 1000)
+    assert "more than half of the free memory" in open_table([str(path)], plan).note
+    assert open_table([str(path)], plan, stream=False).frame.height == 9000
+
+
 def test_a_table_that_does_not_fit_is_streamed_by_itself(folder, monkeypatch):
     plan = Plan(target="y")
     assert open_table([str(folder)], plan).frame.height == 9000

@@ -10,7 +10,8 @@ from ddpn.analysis.diagnosis.reference import LARGEST, Reference
 from ddpn.members.folds import Folds
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError, as_tensor
-from ddpn.members.trees.boosting import MeanFit, Settings
+from ddpn.members.trees.boosting import Settings
+from ddpn.members.trees.mean import MeanFit
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, with_columns
 from ddpn.networks.heads import Head, make_head
 from ddpn.runtime.threads import tree_threads_for
@@ -19,7 +20,7 @@ from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Mean models that can be chosen; "auto" takes the one with the smallest out-of-fold deviance.
 MEAN_MODELS = ("auto", "constant", "glm", "boosting")
-LABELS = {"constant": "constant mean", "glm": "{} GLM", "boosting": "{} GLM with boosted trees on top"}
+LABELS = {"constant": "constant mean", "glm": "{}", "boosting": "{} with boosted trees on top"}
 #: Small trees on top of a GLM: of the settings tried on simulated Poisson counts with linear, smooth and stepped means,
 #: these had the smallest error of the mean, or nearly so, in all.
 _TREES = Settings(leaves=8, rate=0.1, rounds=400, patience=10)
@@ -65,7 +66,11 @@ class Means(NamedTuple):
 
     def label(self, reference: Reference) -> str:
         """What sentences call the mean model."""
-        return LABELS[self.name].format("logistic" if reference.is_bounded else "Poisson")
+        return LABELS[self.name].format(_glm_name(reference))
+
+
+def _glm_name(reference: Reference) -> str:
+    return "logistic GLM" if reference.is_bounded else "Poisson GLM"
 
 
 def out_of_fold_means(reference: Reference, kind: str, seed: int, step: Step) -> Means:
@@ -95,7 +100,7 @@ def out_of_fold_means(reference: Reference, kind: str, seed: int, step: Step) ->
 
     add("constant", lambda rows, some: _constant(rows, number, some))
     if kind != "constant":
-        step("Fitting a GLM")
+        step(f"Fitting a {_glm_name(reference)}")
         try:
             add("glm", lambda rows, some: _glm(rows, number, seed, some))
         except NotApplicableError:
@@ -187,8 +192,5 @@ def _boosted(reference: Reference, base: np.ndarray, number: np.ndarray, seed: i
             rows = TreeRows(matrix, table.is_category, None, rate, weight, with_columns(parts, matrix, rate, weight))
             fit = MeanFit(rows, _TREES._replace(seed=seed))
             fit.run(folds)
-            order, log_factor = fit.held_out(folds)
-            location = base.copy()
-            location[order] = base[order] * np.exp(log_factor)
-            location = reference.clipped(location)
+            location = reference.clipped(base * np.exp(np.nan_to_num(fit.out_of_fold)))
     return OutOfFold(np.where(number < folds, location, np.nan), location)

@@ -1,6 +1,7 @@
 """What a diagnosis found, as numbers and as sentences."""
 
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from ddpn.analysis.diagnosis.families import Family
 from ddpn.analysis.diagnosis.reference import Reference
 from ddpn.distributions.recording import as_recorded
+from ddpn.runtime.display import html_table
 
 #: Level of the interval and of all tests.
 LEVEL = 0.05
@@ -298,6 +300,13 @@ class Diagnosis:
         lines = [self.headline, *(f"- {each.words}" for each in self.findings)]
         lines += [f"Note: {note}" for note in self.notes[self.dispersion is None :]]
         return "\n".join([*lines, f"Recommendation: {self.advice}"])
+
+    def _repr_html_(self) -> str:
+        rows = [(each.name, each.outcome, each.effect, f"{each.adjusted:.3f}") for each in self.findings]
+        checks = html_table(("check", "result", "effect", "adjusted p"), rows) if rows else ""
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes[self.dispersion is None :])
+        advice = f"<p><strong>Recommendation:</strong> {escape(self.advice)}</p>"
+        return f"<p><strong>{escape(self.headline)}</strong></p>{checks}{notes}{advice}"
 
     @property
     def advice(self) -> str:

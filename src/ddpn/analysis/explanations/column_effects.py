@@ -10,6 +10,7 @@ from ddpn.analysis.explanations.curves import curves, measure
 from ddpn.analysis.explanations.grid import grid_of
 from ddpn.analysis.explanations.inputs import MAX_COLUMNS, Inputs, screened
 from ddpn.analysis.explanations.results import ByColumn
+from ddpn.runtime.display import html_table
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.canonical import number_of
 
@@ -145,6 +146,15 @@ class Effects(ByColumn[Effect]):
                 found.setdefault(f"{name}_effect", []).extend(curve.effect.tolist())
         return found
 
+    def _repr_html_(self) -> str:
+        """The range of each column's effects, the strongest first."""
+        ends = [(one.mean.level, one.spread.level) for one in self.by("mean")]
+        rows = [
+            (one.name, *(float(end) for level in levels for end in (level.min(), level.max())))
+            for one, levels in zip(self.by("mean"), ends, strict=True)
+        ]
+        return html_table(("column", "mean from", "to", "spread from", "to"), rows)
+
     def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> Any:
         """Draw the effects on the mean and on the spread, side by side; needs `ddpn[plot]`.
 
@@ -159,7 +169,7 @@ class Effects(ByColumn[Effect]):
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.explanations.plots import effects_figure
+        from ddpn.analysis.plots import effects_figure
 
         chosen = self.by("mean")[:most] if columns is None else [self[name] for name in columns]
         return effects_figure(chosen)

@@ -90,7 +90,7 @@ class Interaction(ExplanationResult):
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.explanations.plots import interaction_figure
+        from ddpn.analysis.plots import interaction_figure
 
         return interaction_figure(self)
 

@@ -114,7 +114,7 @@ class Importances(ByColumn[Importance]):
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.explanations.plots import importance_figure
+        from ddpn.analysis.plots import importance_figure
 
         return importance_figure(self, most)
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from ddpn.runtime.display import html_columns
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
 
@@ -34,6 +35,9 @@ class ExplanationResult(ABC):
         lines = ["  ".join(map(str.rjust, line, widths)) for line in zip(*columns, strict=True)]
         more = [f"... and {rows - _SHOWN:,} more rows"] if rows > _SHOWN else []
         return "\n".join([type(self).__name__, *lines, *more])
+
+    def _repr_html_(self) -> str:
+        return html_columns(self.table())
 
 
 def _cell(value: Any) -> str:

@@ -100,7 +100,7 @@ class Contributions(ExplanationResult):
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.explanations.plots import contributions_figure
+        from ddpn.analysis.plots import contributions_figure
 
         return contributions_figure(self, row, most)
 

@@ -9,6 +9,7 @@ from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.pairs import Interaction, measured_interactions
 from ddpn.analysis.explanations.permutation import Importances, Observed, measured_importance
 from ddpn.analysis.explanations.results import ExplanationResult
+from ddpn.runtime.display import html_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,6 +44,13 @@ class Explanation(ExplanationResult):
             {name: getattr(one, name) for name in about} | {"table": one.table()} for one in self.interactions
         ]
         return found
+
+    def _repr_html_(self) -> str:
+        parts = [] if self.importance is None else [f"<p>Importance</p>{self.importance._repr_html_()}"]
+        parts.append(f"<p>Effects</p>{self.effects._repr_html_()}")
+        pairs = [(" and ".join(one.names), one.strength, one.noise) for one in self.interactions]
+        found = html_table(("interaction", "strength", "noise"), pairs) if pairs else "<p>No interactions.</p>"
+        return "".join([*parts, found])
 
     def plot(self) -> Any:
         """Draw the strongest effects; needs `ddpn[plot]`.

@@ -1,7 +1,6 @@
-"""One HTML file that says what a fitted model is worth, what a target is like, or what a search found."""
+"""One HTML file that says what a fitted model is worth, or what a target is like."""
 
 from ddpn.analysis.report.diagnosis import write_diagnosis
-from ddpn.analysis.report.tuning import write_tuning
 from ddpn.analysis.report.writing import write_report
 
-__all__ = ["write_diagnosis", "write_report", "write_tuning"]
+__all__ = ["write_diagnosis", "write_report"]

@@ -12,14 +12,12 @@ import torch
 from ddpn.analysis.diagnosis.result import Diagnosis, Evidence
 from ddpn.analysis.gains import Z, effective_rows
 from ddpn.analysis.report.figures.chart import POINT, Figure, histogram
-from ddpn.analysis.report.figures.predictions import PIT_BINS, Pit, bin_probabilities, pit_figure, spread_rows
-from ddpn.analysis.report.figures.scales import count_bins
+from ddpn.analysis.report.figures.predictions import PIT_BINS, Pit, pit_figure, spread_rows
+from ddpn.analysis.report.figures.scales import bin_probabilities, count_bins
 from ddpn.analysis.report.grids import Grid
 from ddpn.analysis.report.numbers import fmt, percent, plural
-from ddpn.analysis.report.page import definitions, grid_html, headline_html, page, pair, paragraphs
+from ddpn.analysis.report.page import definitions, grid_html, headline_html, page, pair, paragraphs, write_page
 from ddpn.metrics import pit_histogram
-from ddpn.runtime.errors import InputError
-from ddpn.storage.files import write_text
 
 #: Rows whose distributions are averaged, and rows of the PIT histograms.
 _MIXED_ROWS, _PIT_ROWS = 1000, 10_000
@@ -38,7 +36,6 @@ def write_diagnosis(path: str | PathLike[str], found: Diagnosis) -> Path:
     found : Diagnosis
         What `ddpn.analysis.diagnosis.diagnose` returned.
     """
-    place = Path(path)
     text = page(
         f"What the counts of {found.target} are like",
         [
@@ -50,11 +47,7 @@ def write_diagnosis(path: str | PathLike[str], found: Diagnosis) -> Path:
         found.notes[found.dispersion is None :],
         over="Diagnosis of a count target",
     )
-    try:
-        write_text(place, text)
-    except OSError as error:
-        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
-    return place
+    return write_page(path, text)
 
 
 def _sections(found: Diagnosis) -> dict[str, str]:

@@ -1,40 +1,19 @@
-"""The numbers of the verdict, and the sentences below it: error, coverage, calibration, baselines, dispersion.
+"""The sentences below the verdict: error, coverage, calibration, alternatives, dispersion.
 
 The headline itself comes from `ddpn.analysis.verdict`, which every command shares.
 """
 
 import numpy as np
 
-from ddpn.analysis.evaluation import MIN_ROWS, Evaluation
 from ddpn.analysis.gains import gain_of, wilson
 from ddpn.analysis.report.evidence import LEVEL, Evidence
 from ddpn.analysis.report.figures.predictions import Pit
 from ddpn.analysis.report.numbers import fmt, mean, percent, plural, quantile
-from ddpn.analysis.verdict import change
+from ddpn.analysis.verdict import MIN_ROWS, Evaluation, change
 from ddpn.calibration.recalibration import Recalibration
 
-#: The evaluated model's name among the candidates.
-MODEL = "This model"
 #: A bias that is worth a sentence, as a share of the mean count.
 _BIAS = 0.02
-
-
-def evaluation(evidence: Evidence, leak: str = "") -> Evaluation:
-    """The model against its baselines, as the verdict takes it; `leak` is a sentence on a suspected target leak."""
-    model, y = evidence.model, evidence.y
-    candidates = {MODEL: model} | evidence.baselines
-    return Evaluation.from_rows(
-        MODEL,
-        {name: one.crps for name, one in candidates.items()},
-        model.inside,
-        evidence.weight,
-        y=y,
-        error={name: one.error for name, one in candidates.items()},
-        interior=(model.low < y) & (y < model.high),
-        row_labels=evidence.labels,
-        target_coverage=LEVEL,
-        leak=leak,
-    )
 
 
 def error_sentences(evidence: Evidence, target: str) -> str:
@@ -72,7 +51,7 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
         words = f"It covers {inside:,} of {plural(found.rows, 'row')} ({share}, {interval}). "
     if evidence.calibrated:
         expected, reason = LEVEL, f"the calibration aimed at {level}"
-        words += f"It was calibrated on {plural(evidence.calibrated, 'validation row')}. "
+        words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
     else:
         expected = mean(evidence.model.expected, evidence.weight)
         reason = f"the distributions expect {percent(expected)}; intervals of integers cover more than {level}"
@@ -137,9 +116,9 @@ def recalibration_sentences(found: Recalibration | None) -> str:
     if found is None:
         return ""
     gain = f"{fmt(found.gain)} ± {fmt(found.error)} (mean and standard error)"
-    rows = plural(found.rows, "validation row")
+    rows = plural(found.rows, "held-out row")
     if not found.is_used:
-        return f"Recalibration was tried on {rows} and is not used: it would improve their CRPS by {gain} only."
+        return f"Recalibration was tried on {rows} and is not used: the improvement of their CRPS is only {gain}."
     return (
         f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
         f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "

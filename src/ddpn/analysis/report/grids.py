@@ -63,7 +63,6 @@ _SCORES: dict[str, tuple[str, Callable[[float], str]]] = {
     "crps": ("CRPS", _decimal),
     "nll": ("NLL", _decimal),
     "coverage": (f"{_PERCENT} coverage", percent),
-    "expected": ("Expected", percent),
     "width": (f"{_PERCENT} width", _decimal),
     "seconds": ("Seconds", _decimal),
 }
@@ -72,15 +71,14 @@ _SCORES: dict[str, tuple[str, Callable[[float], str]]] = {
 def score_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     """Candidates by "label" or "name", with every known score that any of them has; missing ones are a dash.
 
-    The smallest "mae", "crps" and "nll" is marked, and the "coverage" nearest to its "expected" value or, without that,
-    to the nominal one. A narrow interval alone is no merit, so widths have no best.
+    The smallest "mae", "crps" and "nll" is marked, and the "coverage" nearest to the nominal one. A narrow interval
+    alone is no merit, so widths have no best.
     """
     names = [name for name in _SCORES if any(row.get(name) is not None for row in rows)]
     values = np.array([[row.get(name) for name in names] for row in rows], dtype=float)
     losses = {name: values[:, j] for j, name in enumerate(names) if name in ("mae", "crps", "nll", "coverage")}
     if "coverage" in names:
-        target = values[:, names.index("expected")] if "expected" in names else LEVEL
-        losses["coverage"] = np.abs(losses["coverage"] - target)
+        losses["coverage"] = np.abs(losses["coverage"] - LEVEL)
     texts = [["–" if np.isnan(v) else _SCORES[n][1](v) for n, v in zip(names, each, strict=True)] for each in values]
     best = {(int(i), 1 + names.index(n)) for n, loss in losses.items() for i in np.flatnonzero(loss == np.nanmin(loss))}
     return Grid(

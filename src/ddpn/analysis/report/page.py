@@ -3,16 +3,19 @@
 from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
+from os import PathLike
+from pathlib import Path
 from string import Template
 
 from ddpn.analysis.report.figures.chart import Figure
 from ddpn.analysis.report.grids import Grid
 from ddpn.analysis.verdict import Verdict
+from ddpn.runtime.display import html_table
+from ddpn.runtime.errors import InputError
+from ddpn.storage.files import write_text
 
 #: CSS class and sign of each level of a verdict.
 _LEVELS = {"better": ("good", "✓"), "unclear": ("care", "!"), "worse": ("bad", "✕"), "unusable": ("bad", "✕")}
-#: A cell of a table, and one that is the best of its column.
-_CELLS = ("<td>{}</td>", "<td><strong>{}</strong></td>")
 _BOX = '<rect x="1" y="1" width="22" height="10" class="{}"/>'
 #: How a legend shows a mark.
 _SWATCHES = {
@@ -52,6 +55,16 @@ def page(
     )
 
 
+def write_page(path: str | PathLike[str], text: str) -> Path:
+    """Write a page whole or not at all, and return its path; raises an `InputError` where that is impossible."""
+    place = Path(path)
+    try:
+        write_text(place, text)
+    except OSError as error:
+        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
+    return place
+
+
 def paragraphs(*words: str) -> str:
     """A paragraph per text that is not empty."""
     return "".join(f"<p>{escape(text)}</p>\n" for text in words if text)
@@ -86,17 +99,11 @@ def definitions(facts: Iterable[tuple[str, str]], kind: str = "", code: bool = F
 def grid_html(found: Grid, caption: str, words: bool = False) -> str:
     """A table in a box that scrolls where the page is narrow; `words` for a long table with columns of text."""
     tall, kind = (" tall", ' class="words"') if words else ("", "")
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in found.headings)
-    rows = "".join(
-        "<tr>" + "".join(_CELLS[(i, j) in found.best].format(escape(cell)) for j, cell in enumerate(row)) + "</tr>\n"
-        for i, row in enumerate(found.rows)
-    )
+    table = html_table(found.headings, found.rows, found.best, f'{kind} aria-label="{escape(caption)}"')
     return (
         # Above the box: a caption inside of it would be as wide as the table, and cut off on a phone.
         f'<p class="caption">{escape(caption)}</p>'
-        f'<div class="scroll{tall}" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f'<table{kind} aria-label="{escape(caption)}">'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
+        f'<div class="scroll{tall}" tabindex="0" role="region" aria-label="{escape(caption)}">{table}</div>\n'
     )
 
 

@@ -16,6 +16,7 @@ from ddpn.analysis.report.figures.scales import Axis
 from ddpn.analysis.report.numbers import fmt, percent, plural
 from ddpn.members.folds import copies_of
 from ddpn.networks.training import History
+from ddpn.tables.splits import rows_words
 
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.
@@ -43,10 +44,18 @@ def likelihood_text(model: Any) -> str:
     return given if isinstance(given, str) else ", ".join(map(str, given))
 
 
+def fitted_rows(model: Any) -> str:
+    """How many rows a model was fitted to, such as "755 rows, 5-fold cross-fitted"; empty where that is not known."""
+    if getattr(model, "n_rows_", None) is None:
+        return ""
+    copies = [len(copies_of(member)) for member in model.predictor_.mixed.values()]
+    rows = {"train": model.n_rows_, "validation": getattr(model, "n_validation_rows_", 0)}
+    return rows_words(rows, max(copies) if max(copies) > 1 else 0)
+
+
 def training_sentences(model: Any, history: History) -> str:
     """Rows, epochs, time, and what went wrong during training."""
-    copies = len(copies_of(model.predictor_.members[NETWORKS]))
-    rows = f"on {plural(model.n_rows_, 'row')}{f', {copies}-fold cross-fitted,' if copies > 1 else ''} "
+    rows = f"on {fitted_rows(model)}, "
     epochs = f"for {plural(len(history.epochs), 'epoch')} in {fmt(history.seconds)} seconds"
     words = f'Trained {rows}{epochs}, with the numeric encoding "{model.numeric_}".'
     if history.stopped:
@@ -100,7 +109,7 @@ def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> lis
     facts = [
         ("Model", members_text(model)),
         ("Likelihood", likelihood_text(model)),
-        *([("Training rows", f"{model.n_rows_:,}")] if getattr(model, "n_rows_", None) else []),
+        *([("Training rows", rows)] if (rows := fitted_rows(model)) else []),
         *([("Settings", ", ".join(f"{name} = {value!r}" for name, value in options.items()))] if options else []),
         ("Seeds", f"model {getattr(model, 'random_state', None)}; draws of this report {SEED}"),
         ("Data fingerprint", f"sha256 {evidence.fingerprint}"),

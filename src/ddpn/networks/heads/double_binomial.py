@@ -18,7 +18,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import at_rows, check_integer
 from ddpn.sample import Sample
 
-#: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still tells the ends from 0 and 1.
+#: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still distinguishes the ends from 0 and 1.
 LOGIT = (-13.0, 13.0)
 #: gamma total >= 1/2: below, the distribution hardly depends on p, which would then get no gradient.
 _LOG_WIDEST = math.log(0.5)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import Mixture
-from ddpn.metrics import detection, matched, ood_score
+from ddpn.metrics import ood_score
 from ddpn.paper.experiments.catalogue import reference
+from ddpn.paper.experiments.detection import detection, matched
 from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.experiments.formats import FORMATS, Cell, Table, ranked
 from ddpn.paper.experiments.results import FinishedRun, finished_runs, predictions_of

@@ -54,10 +54,10 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
 def _column(kind: str, **fields: Any) -> Encoded:
     """The encoding of a column of this kind; an error for fields that do not fit it."""
     if kind in ("number", "flag"):
-        numbers = {name: float(fields.pop(name)) for name in ("fill", "center", "scale")}
+        fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
         has_missing = bool(fields.pop("has_missing"))
         arrays = {name: np.array(values, dtype=np.float64) for name, values in fields.items()}
-        return NumericColumn(**numbers, has_missing=has_missing, **arrays)
+        return NumericColumn(fill, center, scale, has_missing, **arrays)
     if kind not in ("category", WITH_NUMBERS):
         raise ValueError(f"kind {kind!r}")
     effects, levels = fields.pop("effects"), tuple(map(str, fields.pop("levels")))

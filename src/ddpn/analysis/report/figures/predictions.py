@@ -9,7 +9,7 @@ import torch
 from ddpn.analysis.gains import Z, effective_rows, z_of
 from ddpn.analysis.report.evidence import LEVEL, Evidence
 from ddpn.analysis.report.figures.chart import CROSS, LINE, POINT, RANGE, Chart, Figure, histogram
-from ddpn.analysis.report.figures.scales import Axis, count_bins, even_bins, wants_log
+from ddpn.analysis.report.figures.scales import Axis, bin_probabilities, count_bins, even_bins, wants_log
 from ddpn.analysis.report.numbers import fmt, mean, percent, plural, quantile
 from ddpn.metrics import coverage_curve, pit_histogram
 
@@ -27,12 +27,6 @@ def spread_rows(values: np.ndarray, most: int) -> np.ndarray:
     """At most so many rows, evenly spread over the order of these values."""
     order = np.argsort(values, kind="stable")
     return order[np.round(np.linspace(0, len(order) - 1, min(most, len(order)))).astype(int)]
-
-
-def bin_probabilities(dist: Any, edges: np.ndarray) -> np.ndarray:
-    """Probability of the counts from edges[i] to edges[i + 1] - 1. Shape: (bins, rows)."""
-    upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
-    return np.diff(torch.where(upto < 0, 0.0, dist.cdf(upto.clamp(min=0.0))).numpy(), axis=0)
 
 
 class Pit(NamedTuple):
@@ -151,18 +145,22 @@ def _range(values: np.ndarray, log: bool) -> tuple[float, float]:
     return least - 0.05 * (top - least) if least > 0.4 * top else 0.0, top
 
 
-def sharpness_figure(evidence: Evidence, names: list[str]) -> Figure:
-    """The widths of the intervals, and of those of these baselines."""
-    widths = [evidence.model.width, *(evidence.baselines[name].width for name in names)]
+def sharpness_figure(evidence: Evidence) -> Figure:
+    """The widths of the intervals of all rows, and of those of the best alternative."""
+    board = evidence.board
+    names = ["mixture", *board.evaluation.others[:1]]
+    widths = [board.scores[name].width for name in names]
+    weight = np.ones(board.rows) if board.weight is None else board.weight
     bins = count_bins(np.concatenate(widths))
-    shares, *others = (bins.shares(each, evidence.weight) for each in widths)
+    shares, *others = (bins.shares(each, weight) for each in widths)
     chart = histogram(f"width of the {percent(LEVEL, 0)} interval", bins, shares, *others)
     for each in others:
         chart.draw(LINE, "line-2", np.repeat(bins.ends, 2), np.pad(np.repeat(each, 2), 1))
-    half, most = (fmt(quantile(widths[0], evidence.weight, q)) for q in (0.5, 0.9))
+    half, most = (fmt(quantile(widths[0], weight, q)) for q in (0.5, 0.9))
     description = f"Half of the intervals have a width of {half} or less, 90% of {most} or less."
     words = f"{description} An interval of width 0 is a single count. Narrow is good only if the coverage is right."
-    legend = (("bar", "this model"), *(("line-2", name) for name in names))
+    labels = board.evaluation.labels
+    legend = (("bar", "this model"), *(("line-2", labels.get(name, name)) for name in names[1:]))
     return chart.figure("sharpness", "Sharpness", description, words, *legend)
 
 

@@ -1,9 +1,10 @@
 """Axes with their ticks, and bins of counts."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 #: The largest number of ticks of an axis.
 _TICKS = 7
@@ -115,3 +116,9 @@ def even_bins(low: float, high: float, most: int) -> Bins:
     """At most about so many bins of equal width, from `low` to at least `high`."""
     step = max(1.0, math.ceil((high - low) / most))
     return Bins(low + step * np.arange(math.ceil((high - low) / step) + 1))
+
+
+def bin_probabilities(dist: Any, edges: np.ndarray) -> np.ndarray:
+    """Probability of the counts from edges[i] to edges[i + 1] - 1. Shape: (bins, rows)."""
+    upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
+    return np.diff(torch.where(upto < 0, 0.0, dist.cdf(upto.clamp(min=0.0))).numpy(), axis=0)

@@ -50,7 +50,6 @@ def calibration_groups(evidence: Evidence) -> list[Group]:
 
 def calibrated_coverage_figure(found: list[Group], rows: dict[str, int]) -> Figure:
     """The coverage of the intervals in each group that they are calibrated by; `rows` are its calibration rows."""
-    bars = [Bar(g.label, (g.coverage,), percent(g.coverage), wilson(g.coverage, g.size)) for g in found]
     name = found[0].column
     parts = (
         f"{g.label}: {percent(g.coverage)} of {plural(g.rows, 'row')}, calibrated on {rows.get(g.label, 0):,}"
@@ -60,21 +59,25 @@ def calibrated_coverage_figure(found: list[Group], rows: dict[str, int]) -> Figu
         f"Intervals are calibrated within groups by {name}. Groups of few calibration rows, or of none, have the level "
         "of all rows, or one near it."
     )
-    chart = bar_chart(Axis("share of rows inside", 0.0, 1.0, percent=True), bars, mark=LEVEL)
-    legend = (("bar", "inside"), ("whisker", "95% interval"), ("line-2", "nominal"))
-    return chart.figure("calibrated-groups", f"Coverage by {name}", "; ".join(parts) + ".", words, *legend)
+    return _coverage_figure(found, "calibrated-groups", f"Coverage by {name}", "; ".join(parts) + ".", words)
 
 
 def group_coverage_figure(found: list[Group]) -> Figure:
     """The coverage of the intervals in each of the `fifths`."""
-    bars = [Bar(g.label, (g.coverage,), percent(g.coverage), wilson(g.coverage, g.size)) for g in found]
     description = " ".join(
         f"Predicted mean {g.label}: {percent(g.coverage)} of {plural(g.rows, 'row')}." for g in found
     )
     words = "The same groups: the share of rows inside their interval, with Wilson's 95% interval."
+    return _coverage_figure(
+        found, "group-coverage", f"Coverage of the {percent(LEVEL, 0)} interval", description, words
+    )
+
+
+def _coverage_figure(found: list[Group], name: str, title: str, description: str, words: str) -> Figure:
+    bars = [Bar(g.label, (g.coverage,), percent(g.coverage), wilson(g.coverage, g.size)) for g in found]
     chart = bar_chart(Axis("share of rows inside", 0.0, 1.0, percent=True), bars, mark=LEVEL)
     legend = (("bar", "inside"), ("whisker", "95% interval"), ("line-2", "nominal"))
-    return chart.figure("group-coverage", f"Coverage of the {percent(LEVEL, 0)} interval", description, words, *legend)
+    return chart.figure(name, title, description, words, *legend)
 
 
 def importance_figures(found: Importances) -> list[Figure]:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import Mixture
-from ddpn.metrics import auroc, detection
+from ddpn.metrics import auroc
+from ddpn.paper.experiments.detection import detection
 from ddpn.paper.experiments.experiment import Experiment, Method
 from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, legend_below, panels
 from ddpn.paper.experiments.results import finished_runs, predictions_of

@@ -1,0 +1,429 @@
+"""`CountEstimator`: what every estimator offers: predictions, scores, calibration, explanations, saving."""
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import narwhals as nw
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from ddpn.distributions import discretized
+from ddpn.estimators.analysed import Analysed
+from ddpn.estimators.prediction import Prediction
+from ddpn.members.reader import TableReader
+from ddpn.metrics import crps, nll, point
+from ddpn.predictor import Predictor
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.threads import single_thread
+from ddpn.sample import Sample, checked_sample, row_labels
+from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.tables.roles import Roles
+
+
+class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
+    """An estimator with scikit-learn's interface that keeps a `Predictor` as `predictor_`."""
+
+    fractional: Any
+    predictor_: Predictor
+    feature_kinds_: list[str] | None
+    feature_names_in_: np.ndarray
+    n_features_in_: int
+    #: Arguments that are dictionaries of options, which `set_params` and grid search reach into.
+    _nested: ClassVar[tuple[str, ...]] = ()
+    #: Arguments that a saved model does not keep.
+    _not_saved: ClassVar[tuple[str, ...]] = ()
+    #: How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
+    _roles: Roles | None = None
+
+    # Arguments ---------------------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments; with `deep`, also each option that is set, as `argument__option`."""
+        params = super().get_params(deep=False)
+        if deep:
+            for name in self._nested:
+                params |= {f"{name}__{key}": value for key, value in _options(params[name]).items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set arguments, and single options by `argument__option`."""
+        whole = {name: value for name, value in params.items() if name.partition("__")[0] not in self._nested}
+        super().set_params(**whole)
+        # Whole dictionaries first, so that single options of the same call are added to them.
+        for name in sorted(set(params) - set(whole), key=lambda name: "__" in name):
+            argument, _, option = name.partition("__")
+            given = {**_options(getattr(self, argument)), option: params[name]} if option else params[name]
+            setattr(self, argument, given)
+        return self
+
+    # What was fitted ---------------------------------------------------------------------------------------------
+
+    def _set_fitted(self, reader: TableReader, predictor: Predictor) -> None:
+        """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing."""
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
+        self.feature_kinds_, self.predictor_, self._roles = reader.kinds_, predictor, None
+
+    @property
+    def _fitted(self) -> Predictor:
+        check_is_fitted(self)
+        return self.predictor_
+
+    def _over_blocks(
+        self, f: Callable[[Prediction], Tensor], X: Any, exposure: Any, upper: Any, groups: np.ndarray | None = None
+    ) -> np.ndarray:
+        """f of the predictions, a block of rows at a time."""
+        parts, done = [], 0
+        with torch.no_grad():
+            # Members choose their threads themselves.
+            for block in self._fitted.blocks(self._features(X), exposure, upper=upper):
+                rows = slice(done, done + block.batch_shape[0])
+                own = Prediction(block, self.predictor_, None if groups is None else groups[rows])
+                with single_thread():
+                    parts.append(f(own).double())
+                done = rows.stop
+        return torch.cat(parts).numpy()
+
+    def _features(self, X: Any) -> Any:
+        """X as the members take it: models of `ddpn fit` read data frames with the columns of the file."""
+        frame = nw.from_native(X, pass_through=True)
+        if self._roles is None or not isinstance(frame, nw.DataFrame):
+            return X
+        written = [column.name for column in self._roles.used]
+        if not set(written) <= set(frame.columns) and set(self.feature_names_in_) <= set(frame.columns):
+            return X  # dates have become numbers already
+        # What is neither text nor number in pandas, such as a column of dates and None, is read as text.
+        objects = [nw.col(name).cast(nw.String) for name, dtype in frame.schema.items() if dtype == nw.Object]
+        return self._roles.features(frame.with_columns(*objects).to_polars())
+
+    # Predicting --------------------------------------------------------------------------------------------------
+
+    def predict_distribution(self, X: Any, exposure: Any = None, upper: Any = None, groups: Any = None) -> Prediction:
+        """Predict the whole distribution of every row.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            Rows with the columns that `fit` was given.
+        exposure : array-like or float, optional
+            The known scale of each row; required if `fit` was given exposures. 1 predicts rates per unit.
+        upper : array-like, optional
+            The largest possible count of each row; required if `fit` was given one per row.
+        groups : array-like, optional
+            As for `predict_interval`; without labels, intervals have the level of all rows.
+
+        Returns
+        -------
+        Prediction
+            With `pmf`, `quantile`, `interval` and `plot`, and all that distributions of torch have: `mean`, `variance`,
+            `aleatoric`, `epistemic`, `cdf`, `sample`, ...
+        """
+        known = self._fitted.groups
+        has_column = known is not None and known.by in getattr(X, "columns", ())
+        labels = self._group_labels(X, groups) if groups is not None or has_column else None
+        found = self._fitted.distribution(self._features(X), exposure, upper=upper)
+        return Prediction(found, self._fitted, labels, row_labels(X))
+
+    def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
+        """Predict one number per row.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        statistic : {"mean", "median", "mode"}
+            What to take from the predicted distribution. Median and mode are counts; those of a Gaussian are of its
+            rounded values.
+
+        Returns
+        -------
+        array of float, shape (rows,)
+        """
+        return self._over_blocks(lambda found: _points(found, statistic), X, exposure, upper)
+
+    def predict_interval(
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        exposure: Any = None,
+        kind: str = "auto",
+        groups: Any = None,
+        upper: Any = None,
+    ) -> np.ndarray:
+        """Predict an interval of counts per row, both ends included.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        coverage : float
+            The share of counts that the intervals should contain.
+        kind : {"auto", "central", "highest", "calibrated"}
+            "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
+            `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
+            together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`,
+            which calibrates), else "central".
+        groups : array-like, optional
+            The label of each row's group, where `fit_intervals` was given labels. Rows of a group that it did not have
+            get the level of all rows, with a warning.
+
+        Returns
+        -------
+        array of int, shape (rows, 2)
+            The lowest and the highest count of each interval.
+        """
+        labels = self._group_labels(X, groups) if kind in ("auto", "calibrated") else None
+        return self._over_blocks(
+            lambda found: torch.stack(found.interval(coverage, kind), dim=1), X, exposure, upper, labels
+        ).astype(np.int64)
+
+    def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
+        """The groups of rows by which intervals are calibrated, with a warning about those that are unknown."""
+        known = self._fitted.groups
+        if known is None:
+            if groups is not None:
+                raise InputError("groups must be None: fit_intervals was not given groups.")
+            return None
+        labels = known.labels(X, groups)
+        if sentence := known.unseen(labels):
+            warnings.warn(sentence, UserWarning, stacklevel=3)
+        return labels
+
+    def predict_quantiles(self, X: Any, q: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
+        """Predict quantiles, which are counts.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        q : float or array-like
+            One or more levels from 0 to 1, such as [0.1, 0.5, 0.9].
+
+        Returns
+        -------
+        array of float, shape (rows, levels)
+        """
+        return self._over_blocks(lambda found: found.quantile(q).reshape(len(found), -1), X, exposure, upper)
+
+    def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
+        """Predict the variance of every row and its two parts.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+
+        Returns
+        -------
+        dict of arrays, each of shape (rows,)
+            "total" is the variance, the sum of "aleatoric", which more data would not remove, and "epistemic", the
+            disagreement of the mixture's components. After recalibration, the total is that of the recalibrated
+            distribution, divided in the mixture's proportions.
+        """
+        parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure, upper)
+        return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
+
+    def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
+        """Predict the probability of given counts.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        counts : int or array-like of int
+            The counts whose probability is wanted. For Gaussians it is the probability of rounding to them.
+
+        Returns
+        -------
+        array of float, shape (rows, counts)
+        """
+        return self._over_blocks(lambda found: found.pmf(counts).reshape(len(found), -1), X, exposure, upper)
+
+    # Scores ------------------------------------------------------------------------------------------------------
+
+    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
+        sample = checked_sample(self._features(X), y, sample_weight, exposure, self.fractional)
+        return self._fitted.counts.of(sample, upper, censored)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
+    ) -> float:
+        """D^2, the share of the Poisson deviance that the predicted means explain: 1 is best, 0 is that of a constant.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            Rows with the columns that `fit` was given.
+        y : array-like
+            Their counts.
+        sample_weight : array-like, optional
+            How many times each row counts.
+        exposure, upper : array-like, optional
+            As for `predict_distribution`.
+        censored : array-like of bool, optional
+            Rows whose count stands for that many or more; means are then those of counts as they are recorded.
+        """
+        from sklearn.metrics import mean_poisson_deviance  # slow to import
+
+        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        # A Gaussian's mean may be negative; no count divided by this bound overflows.
+        mean = np.maximum(self._recorded_means(sample), 1e-290)
+        scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
+        # Of rates weighted by exposure, which is the deviance of the counts.
+        rate, weight = sample.y / scale, sample.weight_or_ones * scale
+        constant = np.full_like(rate, np.average(rate, weights=weight))
+        null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
+        left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
+        return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
+
+    def _recorded_means(self, sample: Sample) -> np.ndarray:
+        with torch.no_grad():
+            blocks = self._fitted.recorded_blocks(sample)
+            return np.concatenate([dist.mean.double().numpy() for dist, _ in blocks])
+
+    def crps(
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
+    ) -> float:
+        """Mean continuous ranked probability score (CRPS), in units of the counts; smaller is better.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, upper, censored
+            As for `score`. Censored counts are scored with the distribution of what is recorded, see
+            `ddpn.distributions.Censored`.
+        """
+        return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
+
+    def nll(
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
+    ) -> float:
+        """Mean negative log-likelihood, in nats; smaller is better.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, upper, censored
+            As for `score`. A censored count has -log of P(that many or more).
+        """
+        return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
+
+    def _mean_score(self, score: Any, sample: Sample) -> float:
+        with torch.no_grad():
+            each = [self._scored(score, dist, part.y) for dist, part in self._fitted.recorded_blocks(sample)]
+        return float(np.average(np.concatenate(each), weights=sample.weight))
+
+    @staticmethod
+    def _scored(score: Any, dist: Any, y: np.ndarray) -> np.ndarray:
+        with single_thread():
+            return score(dist, torch.from_numpy(y)).numpy()
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Files and JSON values that the estimator keeps besides its predictor."""
+        return {}, {}
+
+    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
+        """The inverse of `_extra_state`."""
+
+    def saved_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Everything that `save` writes: files by name and the manifest."""
+        files, manifest = self._fitted.state()
+        more, extra = self._extra_state()
+        names = getattr(self, "feature_names_in_", None)
+        manifest["estimator"] = {
+            "class": type(self).__name__,
+            "options": plain_options(self, self._not_saved),
+            "features": None if names is None else list(map(str, names)),
+            "kinds": self.feature_kinds_,
+            "n_features": int(self.n_features_in_),
+            "extra": extra,
+        }
+        return files | more, manifest
+
+    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
+        """Write the fitted model to a folder, whole or not at all. No pickle is written.
+
+        Parameters
+        ----------
+        path : path
+            The folder to make.
+        overwrite : bool
+            Whether to replace a model that is there already.
+        """
+        write_model(Path(path), *self.saved_state(), overwrite)
+
+    @classmethod
+    @refuses_strange_files
+    def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
+        """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
+
+        A model of `ddpn fit` takes data frames with the columns of the file that it was fitted to: dates, numbers and
+        missing values as they are written there. Other columns are ignored.
+
+        Parameters
+        ----------
+        path : path
+            The folder of the model.
+        mixed_only : bool
+            Leave out the members that are kept for comparison, which predictions do not need.
+        """
+        manifest = read_manifest(Path(path))
+        known = manifest.get("estimator", {"class": "Predictor"})
+        if known["class"] != cls.__name__:
+            raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
+        needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
+        files = read_files(Path(path), manifest, needed)
+        options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
+        model: Any = cls(**options)
+        model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
+        model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
+        if known["features"] is not None:
+            model.feature_names_in_ = np.array(known["features"], dtype=object)
+        if TASK in files:
+            model._roles = Roles.from_dict(json.loads(files[TASK])["roles"])
+        model._restore_extra(files, known["extra"])
+        return model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        tags.target_tags.positive_only = True
+        return tags
+
+
+def _points(found: Prediction, statistic: str) -> Tensor:
+    """The mean, or the median or mode of the counts that Gaussians are rounded to."""
+    return point(found if statistic == "mean" else discretized(found), statistic)
+
+
+def _options(value: Any) -> Mapping[str, Any]:
+    """The options, none where `value` is no dictionary: `fit` reports that, as scikit-learn wants it."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
+    """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
+    options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
+    return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: _plain(option) for name, option in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(option) for option in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -1,0 +1,242 @@
+"""`Prediction`: the predicted distributions of some rows, as notebooks show them."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddpn.distributions import discretized
+from ddpn.distributions.arguments import check_coverage
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.display import Html, html_table, text_table
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice
+from ddpn.sample import check_counts, row_count
+
+#: Rows that are shown, and the coverage of their intervals.
+_SHOWN, _COVERAGE = 5, 0.9
+
+
+class Prediction:
+    """The predicted distribution of every row: what `predict_distribution` returns.
+
+    Notebooks show the first rows with a drawing of each distribution. In all else a prediction is the distribution of
+    torch that it holds, for `isinstance` too: it has `mean`, `variance`, `aleatoric`, `epistemic`, `mode`, `cdf`,
+    `icdf`, `log_prob`, `crps`, `sample`, `batch_shape`, ..., and all scores of `ddpn.metrics` take it.
+
+    Parameters
+    ----------
+    distribution : Mixture or Recalibrated
+        The distributions, of batch shape (rows,).
+    predictor : Predictor
+        What predicted them, with its calibrated intervals.
+    groups : array, optional
+        The groups of the rows, where intervals are calibrated by groups.
+    labels : sequence, optional
+        What the rows are called. Default: their positions.
+
+    Attributes
+    ----------
+    distribution : Mixture or Recalibrated
+        The distributions of torch: a `Recalibrated`, whose `base` is the mixture, where `fit_recalibration` is in use.
+
+    Examples
+    --------
+    >>> from ddpn import CountGLM
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> model = CountGLM(likelihood="poisson").fit(X.repeat(40, axis=0), np.tile([1, 3], 60))
+    >>> found = model.predict_distribution(X)
+    >>> found
+    Prediction of 3 rows
+    row  mean  90% interval
+      0     2        0 to 5
+      1     2        0 to 5
+      2     2        0 to 5
+    >>> found.pmf([0, 1])[0].numpy().round(3), found.quantile(0.5).tolist()
+    (array([0.135, 0.271]), [2.0, 2.0, 2.0])
+    """
+
+    def __init__(
+        self, distribution: Any, predictor: Predictor, groups: np.ndarray | None = None, labels: Any = None
+    ) -> None:
+        self.distribution, self._predictor, self._groups = distribution, predictor, groups
+        self._labels = range(len(self)) if labels is None else labels
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "distribution":
+            raise AttributeError(name)
+        return getattr(self.distribution, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self.distribution)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Prediction, (self.distribution, self._predictor, self._groups, self._labels)
+
+    def __len__(self) -> int:
+        return int(self.distribution.batch_shape[0])
+
+    @cached_property
+    def _rounded(self) -> Any:
+        """The distributions as count distributions: a Gaussian is rounded."""
+        return discretized(self.distribution)
+
+    @torch.no_grad()
+    def pmf(self, counts: Any) -> Tensor:
+        """The probability of counts in every row.
+
+        Parameters
+        ----------
+        counts : int or array-like of int
+            One count, or several. For Gaussians it is the probability of rounding to them.
+
+        Returns
+        -------
+        Tensor, shape (rows,) or (rows, counts)
+        """
+        plain = np.atleast_1d(np.asarray(counts))
+        values = torch.from_numpy(check_counts(plain, row_count(plain), name="counts"))
+        found = torch.stack([self._rounded.log_prob(value) for value in values], dim=1).exp()
+        return found if np.ndim(counts) else found[:, 0]
+
+    @torch.no_grad()
+    def quantile(self, q: Any) -> Tensor:
+        """Quantiles of every row, which are counts.
+
+        Parameters
+        ----------
+        q : float or array-like
+            One or more levels from 0 to 1, such as [0.1, 0.5, 0.9].
+
+        Returns
+        -------
+        Tensor, shape (rows,) or (rows, levels)
+        """
+        levels = torch.from_numpy(_checked_levels(q)).unsqueeze(1)
+        found = self._rounded.icdf(levels).T
+        return found if np.ndim(q) else found[:, 0]
+
+    @torch.no_grad()
+    def interval(self, coverage: float = _COVERAGE, kind: str = "auto") -> tuple[Tensor, Tensor]:
+        """The lowest and the highest count of an interval per row, both included.
+
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that the intervals should contain.
+        kind : {"auto", "central", "highest", "calibrated"}
+            As for `predict_interval`.
+
+        Returns
+        -------
+        low, high : Tensor, shape (rows,)
+        """
+        check_choice("kind", kind, ("auto", "central", "highest", "calibrated"))
+        if kind == "calibrated" and MIXTURE not in self._predictor.intervals:
+            raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
+        if kind in ("central", "highest"):
+            return self._rounded.interval(check_coverage(coverage), kind)
+        return self._predictor.interval(self.distribution, coverage, labels=self._groups)
+
+    def plot(self, rows: Sequence[int] | None = None) -> Any:
+        """Draw the distributions of some rows with their 90% intervals; needs `ddpn[plot]`.
+
+        Parameters
+        ----------
+        rows : sequence of int, optional
+            Positions of the rows. Default: the first five.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        from ddpn.analysis.plots import distributions_figure
+
+        some = self._first() if rows is None else self._some(rows)
+        return distributions_figure([f"row {label}" for label in some._labels], *some._bars())
+
+    # What notebooks and terminals show ---------------------------------------------------------------------------
+
+    def _some(self, rows: Sequence[int]) -> "Prediction":
+        """The prediction of some rows."""
+        index = np.array(rows, dtype=int)
+        groups = None if self._groups is None else self._groups[index]
+        found = self.distribution.rows(torch.from_numpy(index))
+        return Prediction(found, self._predictor, groups, [self._labels[row] for row in index])
+
+    @torch.no_grad()
+    def _bars(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Edges of bins that all rows share, the probability of each bin (bins, rows), and the ends of intervals."""
+        from ddpn.analysis.report.figures.scales import bin_probabilities, even_bins
+
+        low, high = (end.numpy() for end in self.interval())
+        tails = self.quantile([0.005, 0.995]).numpy()
+        first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
+        # From 0, unless much of the axis would be empty.
+        edges = even_bins(float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48).edges
+        return edges, bin_probabilities(self._rounded, edges), low, high
+
+    def _summary(self) -> list[tuple[Any, str, str]]:
+        """The label, mean and interval of every row."""
+        low, high = self.interval()
+        shown = zip(self._labels, self.mean.tolist(), low.tolist(), high.tolist(), strict=True)
+        return [(label, f"{mean:.3g}", f"{first:,.0f} to {last:,.0f}") for label, mean, first, last in shown]
+
+    def _first(self) -> "Prediction":
+        """The prediction of the rows that are shown."""
+        return self._some(range(min(_SHOWN, len(self))))
+
+    def _more(self) -> str:
+        rest = len(self) - _SHOWN
+        return f"and {rest:,} more row{'s' if rest > 1 else ''}" if rest > 0 else ""
+
+    def __repr__(self) -> str:
+        rows = f"{len(self):,} row{'s' if len(self) != 1 else ''}"
+        table = text_table(("row", "mean", f"{_COVERAGE:.0%} interval"), self._first()._summary())
+        return "\n".join(filter(None, [f"Prediction of {rows}", table, self._more()]))
+
+    def _repr_html_(self) -> str:
+        if not len(self):
+            return "<p>Prediction of 0 rows</p>"
+        some = self._first()
+        rows = [(*cells, Html(svg)) for cells, svg in zip(some._summary(), _drawings(*some._bars()), strict=True)]
+        table = html_table(("row", "mean", f"{_COVERAGE:.0%} interval", "distribution"), rows)
+        return f"{table}<p>{self._more()}</p>" if self._more() else table
+
+
+def _drawings(edges: np.ndarray, shares: np.ndarray, low: np.ndarray, high: np.ndarray) -> Iterator[str]:
+    """A small drawing per row, all with the same axis; counts inside the interval are darker."""
+    width, height, top = 240, 42, float(shares.max())
+    step = width / (len(edges) - 1)
+    label = '<text x="{}" y="{}" font-size="9" fill="currentColor" text-anchor="{}">{:,.0f}</text>'
+    axis = f'<path d="M0 {height}H{width}" stroke="currentColor" stroke-width="0.6"/>'
+    axis += label.format(0, height + 11, "start", edges[0]) + label.format(width, height + 11, "end", edges[-1] - 1)
+    bar = '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" opacity="{}"/>'
+    for share, first, last in zip(shares.T, low, high, strict=True):
+        inside = (edges[:-1] <= last) & (edges[1:] > first)
+        bars = "".join(
+            bar.format(i * step, height * (1 - p), max(step - 0.6, 0.6), height * p, 1 if inside[i] else 0.35)
+            for i, p in enumerate(share / top)
+            if p > 1e-3
+        )
+        yield (
+            f'<svg width="{width}" height="{height + 14}" viewBox="0 0 {width} {height + 14}" role="img">'
+            f'<title>90% between {first:,.0f} and {last:,.0f}</title><g fill="#1d5c9e">{bars}</g>{axis}</svg>'
+        )
+
+
+def _checked_levels(q: Any) -> np.ndarray:
+    try:
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(f"q must hold numbers, got {q!r:.60}.") from None
+    if levels.ndim != 1:
+        raise InputError(f"q must be a number or a list of numbers, got shape {levels.shape}.")
+    bad = levels[~((levels >= 0.0) & (levels <= 1.0))]
+    if len(bad):
+        raise InputError(f"q must lie in [0, 1], got {bad[0]:g}.")
+    return levels

@@ -1,0 +1,89 @@
+"""Plots show the numbers that metrics compute, and their labels do not overlap."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import CountGLM, Poisson, metrics
+from ddpn.analysis.explanations import Curve, Effect, Effects
+from ddpn.analysis.plots import plot_coverage, plot_pit, plot_reliability
+
+pytest.importorskip("matplotlib")
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+RNG = np.random.default_rng(3)
+MU = RNG.uniform(1.0, 9.0, 1000)
+Y = RNG.poisson(MU)
+DIST = Poisson(torch.from_numpy(MU))
+
+
+def labels_overlap(figure) -> bool:
+    """Whether two tick labels of one axis cover each other."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+    boxes = [[t.get_window_extent() for t in axis.get_ticklabels() if t.get_text()] for axis in axes]
+    return any(a.overlaps(b) for each in boxes for a, b in itertools.pairwise(each))
+
+
+def test_the_pit_histogram_has_the_heights_of_the_metric():
+    weight = RNG.uniform(0.5, 1.5, 1000)
+    figure = plot_pit(DIST, Y, bins=8, weight=weight)
+    heights = [bar.get_height() for bar in figure.axes[0].patches if bar.get_width() == pytest.approx(1 / 8)]
+    np.testing.assert_allclose(heights, metrics.pit_histogram(DIST, Y, 8, weight))
+    assert not labels_overlap(figure)
+
+
+def test_the_coverage_is_that_of_the_metric():
+    figure = plot_coverage(DIST, Y)
+    lines = {line.get_label(): line.get_xydata() for line in figure.axes[0].lines}
+    level, observed = lines["observed"].T
+    np.testing.assert_allclose(observed, metrics.coverage_curve(DIST, Y, level).observed)
+    assert not labels_overlap(figure)
+
+
+def test_reliability_is_that_of_tenths():
+    """Predictions of a third too much: mean counts are at three quarters of them, up to four standard errors."""
+    figure = plot_reliability(Poisson(torch.from_numpy(4 / 3 * MU)), Y)
+    points = figure.axes[0].containers[0].lines[0].get_xydata()
+    order = np.argsort(MU)
+    np.testing.assert_allclose(points[:, 1], [Y[part].mean() for part in np.array_split(order, 10)])
+    expected = 0.75 * points[:, 0]
+    assert (np.abs(points[:, 1] - expected) < 4 * np.sqrt(expected / 100)).all()
+    assert not labels_overlap(figure)
+
+
+def curve(quantity: str, size: int) -> Curve:
+    return Curve(quantity, np.linspace(-0.3, 0.3, size), np.full(size, 0.05), 1.0, True)
+
+
+def test_effects_of_any_column_have_labels_apart():
+    long = [f"a level with a long name, number {i}" for i in range(30)]
+    kinds = {
+        "category": (long, False, False),
+        "flag": ([False, True, "missing"], False, True),
+        "number": ([1.0, 2.0, 3.0], False, False),
+        "wide": ([float(10**i) for i in range(12)], True, False),
+    }
+    each = []
+    for name, (points, continuous, missing) in kinds.items():
+        kind = "number" if name == "wide" else name
+        share = np.full(len(points), 1 / len(points))
+        curves = curve("mean", len(points)), curve("variance / mean", len(points))
+        each.append(Effect(name, kind, points, share, *curves, continuous, missing))
+    figure = Effects(each, 100).plot()
+    assert not labels_overlap(figure)
+    assert len(figure.axes) == 2 * len(kinds)
+    bars = next(ax for ax in figure.axes if ax.get_title(loc="left") == "flag: mean").containers[-1]
+    np.testing.assert_allclose([bar.get_width() for bar in bars], np.exp(1.0 + np.linspace(-0.3, 0.3, 3)))
+
+
+def test_predictions_are_drawn_with_their_masses():
+    model = CountGLM(likelihood="poisson").fit(MU[:, None], Y)
+    found = model.predict_distribution(MU[:3, None])
+    figure = found.plot()
+    assert [len(figure.axes), labels_overlap(figure)] == [3, False]
+    heights = np.array([bar.get_height() for bar in figure.axes[1].patches])
+    np.testing.assert_allclose(heights, found.pmf(np.arange(len(heights)))[1], rtol=1e-9)

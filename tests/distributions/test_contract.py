@@ -1,0 +1,331 @@
+"""What every count distribution offers, whatever its family and modifiers: against sums of its own pmf, row by row.
+
+The pmfs themselves are compared with golden rows, scipy, statsmodels and R in the file of each family.
+"""
+
+import math
+import pickle
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.distributions import Normal
+from torch.func import grad, jacrev, vmap
+
+from ddpn.distributions import (
+    Censored,
+    ConwayMaxwellPoisson,
+    CountDistribution,
+    DoubleBinomial,
+    DoublePoisson,
+    GeneralizedPoisson,
+    Hurdle,
+    Mixture,
+    MonotoneMap,
+    NegativeBinomial,
+    Poisson,
+    Recalibrated,
+    Truncated,
+    ZeroInflated,
+    discretized,
+)
+from ddpn.runtime.errors import ConfigError, InputError
+
+
+def f64(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+#: Means, second parameters and counts of four rows.
+MU, OTHER, COUNTS = f64(0.01, 3.3, 45.2, 420.7), f64(0.3, 0.8, 0.1, 0.9), f64(0, 2, 61, 390)
+PI, LOW, HIGH, TOTAL = f64(0.0, 0.4, 1e-9, 0.95), f64(0, 2, 60, 100), f64(5, math.inf, 70, 2000), f64(1, 9, 90, 3000)
+CHANGE = MonotoneMap.of([0.0, 0.03, 0.2, 0.5, 0.9, 1.0], [0.0, 0.06, 0.3, 0.45, 0.95, 1.0])
+
+
+def like(mu: Tensor, values: Tensor) -> Tensor:
+    """Values with the precision of results for these means: half precision is promoted."""
+    return values.to(torch.promote_types(mu.dtype, torch.float32))
+
+
+FAMILIES = {
+    "Poisson": lambda mu, other: Poisson(mu),
+    "DoublePoisson": DoublePoisson,
+    "NegativeBinomial": NegativeBinomial,
+    "GeneralizedPoisson": GeneralizedPoisson,
+    "ConwayMaxwellPoisson": ConwayMaxwellPoisson,
+    "DoubleBinomial": lambda mu, other: DoubleBinomial(like(mu, TOTAL), mu, other),
+}
+
+
+def blend(mu: Tensor, other: Tensor) -> Mixture:
+    return Mixture([DoublePoisson(mu, other), NegativeBinomial(mu, other)], [0.3, 0.7])
+
+
+MAKERS = FAMILIES | {
+    "Mixture": blend,
+    "Mixture of a stack": lambda mu, other: Mixture(DoublePoisson(torch.stack([mu, 2 * mu], -1), other.unsqueeze(-1))),
+    "Mixture of modifiers": lambda mu, other: Mixture(
+        [
+            Truncated(Poisson(mu), LOW, HIGH),
+            ZeroInflated(DoublePoisson(mu, other), 0.3),
+            Hurdle(Poisson(mu), like(mu, PI)),
+        ]
+    ),
+    "Mixture of hurdles": lambda mu, other: Mixture(
+        [Hurdle(NegativeBinomial(mu, other), like(mu, PI)), Hurdle(NegativeBinomial(mu / 2, other), 0.1)], [0.2, 0.8]
+    ),
+    "Truncated above zero": lambda mu, other: Truncated(NegativeBinomial(mu, other), low=1),
+    "Truncated per row": lambda mu, other: Truncated(DoublePoisson(mu, other), LOW, HIGH),
+    "Truncated far from its base": lambda mu, other: Truncated(Poisson(mu), 900),
+    "Truncated mixture": lambda mu, other: Truncated(blend(mu, other), LOW, HIGH),
+    "ZeroInflated": lambda mu, other: ZeroInflated(NegativeBinomial(mu, other), like(mu, PI)),
+    "ZeroInflated mixture": lambda mu, other: ZeroInflated(blend(mu, other), logits=like(mu, f64(-2, 0, 3, -40))),
+    "Truncated ZeroInflated": lambda mu, other: Truncated(ZeroInflated(NegativeBinomial(mu, other), 0.4), 0, HIGH),
+    "Hurdle": lambda mu, other: Hurdle(Poisson(mu), like(mu, PI)),
+    "Hurdle of a Truncated": lambda mu, other: Hurdle(Truncated(NegativeBinomial(mu, other), high=HIGH), 0.2),
+    "Censored": lambda mu, other: Censored(DoublePoisson(mu, other), f64(2, 4, 60, 400)),
+    "Censored mixture": lambda mu, other: Censored(blend(mu, other), f64(2, 4, 60, math.inf)),
+    "Recalibrated": lambda mu, other: Recalibrated(Poisson(mu), CHANGE),
+    "Recalibrated mixture": lambda mu, other: Recalibrated(blend(mu, other), CHANGE),
+    "Discretized": lambda mu, other: discretized(Normal(mu, 4.0 * other)),
+    "Discretized mixture": lambda mu, other: discretized(Mixture(Normal(torch.stack([mu, -mu, 2 * mu], -1), 9.0))),
+}
+each_family = pytest.mark.parametrize("name", FAMILIES)
+each = pytest.mark.parametrize("name", MAKERS)
+AT_COUNTS = ("log_prob", "cdf", "survival", "crps")
+Y = torch.arange(12000.0, dtype=torch.float64).unsqueeze(1)
+
+
+@cache
+def example(name: str) -> CountDistribution:
+    return MAKERS[name](MU, OTHER)
+
+
+@cache
+def pmf_of(name: str) -> Tensor:
+    return example(name).log_prob(Y).exp()
+
+
+def results(dist: CountDistribution, y: Tensor) -> dict[str, Tensor]:
+    """Everything that a distribution answers, but samples."""
+    found = {method: getattr(dist, method)(y) for method in AT_COUNTS}
+    found |= {"mean": dist.mean, "variance": dist.variance, "stddev": dist.stddev, "mode": dist.mode}
+    found |= {"entropy": dist.entropy(), "icdf": dist.icdf(torch.tensor(0.3))}
+    for kind in ("central", "highest"):
+        found |= dict(zip((f"{kind} low", f"{kind} high"), dist.interval(0.8, kind=kind), strict=True))
+    return found
+
+
+# Everything follows from the pmf --------------------------------------------------------------------------------------
+
+
+@each
+def test_moments_and_scores_are_sums(name):
+    dist, p = example(name), pmf_of(name)
+    cdf, above = p.cumsum(0), p.flip(0).cumsum(0).flip(0) - p
+    torch.testing.assert_close(cdf[-1], torch.ones_like(cdf[-1]), rtol=1e-8, atol=0.0)
+    mean = (p * Y).sum(0)
+    torch.testing.assert_close(dist.mean, mean, rtol=1e-8, atol=1e-12)
+    torch.testing.assert_close(dist.variance, (p * (Y - mean) ** 2).sum(0), rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(dist.entropy(), torch.special.entr(p).sum(0), rtol=1e-7, atol=1e-9)
+    assert (p.gather(0, dist.mode.long().unsqueeze(0)) >= p.amax(0) * (1 - 1e-12)).all()
+    y = torch.stack([torch.zeros(4), dist.mode, mean.round() + 3, torch.full((4,), 1000.0)]).double()
+    torch.testing.assert_close(dist.cdf(y), cdf.gather(0, y.long()), rtol=1e-8, atol=1e-13)
+    torch.testing.assert_close(dist.survival(y), above.gather(0, y.long()), rtol=1e-7, atol=1e-13)
+    assert torch.equal(dist.cdf(f64(-1, -2, -7, -1)), torch.zeros(4, dtype=torch.float64))
+    torch.testing.assert_close(dist.survival(f64(-1, -2, -7, -1)), torch.ones(4).double(), rtol=1e-15, atol=0.0)
+    if not name.startswith("Censored"):  # whose CRPS compares cdfs below the limit only: test_censored.py
+        score = torch.stack([((cdf - (level <= Y).double()) ** 2).sum(0) for level in y])
+        torch.testing.assert_close(dist.crps(y), score, rtol=1e-6, atol=1e-9)
+
+
+@each
+def test_quantiles_and_intervals_are_searches(name):
+    dist, p = example(name), pmf_of(name)
+    cdf = p.cumsum(0)
+    q = f64(0.003, 0.05, 0.5, 0.95, 0.97).unsqueeze(1)
+    found = dist.icdf(q)
+    assert (cdf.gather(0, found.long()) >= q - 1e-9).all()
+    assert (cdf.gather(0, found.long()) - p.gather(0, found.long()) < q + 1e-9).all()
+    assert [end.tolist() for end in dist.interval(0.9)] == [found[1].tolist(), found[3].tolist()]
+    assert torch.equal(dist.icdf(f64(0.0)), torch.zeros(4, dtype=torch.float64))
+    levels = torch.linspace(0.0, 1.0, 101, dtype=torch.float64).unsqueeze(1)
+    assert (dist.icdf(levels).diff(dim=0) >= 0).all()
+    low, high = (end.long().tolist() for end in dist.interval(0.9, kind="highest"))
+    for row in range(4):
+        own, before = cdf[:, row].numpy(), (cdf - p)[:, row].numpy()
+        assert own[high[row]] - before[low[row]] >= 0.9 - 1e-9
+        # The shortest range from any count on; a coverage that is met up to rounding may count or not.
+        last = [np.searchsorted(own, before + 0.9 + slack) for slack in (-1e-9, 1e-9)]
+        least, most = ((end - np.arange(12000))[end < 12000].min() for end in last)
+        assert least <= high[row] - low[row] <= most
+
+
+@each
+def test_samples_follow_the_pmf(name):
+    dist, cdf = example(name), pmf_of(name).cumsum(0).numpy()
+    draws = dist.sample((2000,), generator=torch.Generator().manual_seed(1)).long().numpy()
+    for row in range(4):
+        edges = np.unique(np.searchsorted(cdf[:, row], [0.1, 0.25, 0.5, 0.75, 0.9]))
+        expected = 2000 * np.diff([0.0, *cdf[edges, row], cdf[-1, row]])
+        seen = np.bincount(np.searchsorted(edges, draws[:, row]), minlength=len(expected))
+        keep = expected > 5
+        assert seen[expected < 1e-6].sum() == 0
+        if keep.sum() > 1:
+            scaled = expected[keep] * seen[keep].sum() / expected[keep].sum()
+            assert stats.chisquare(seen[keep], scaled).pvalue > 1e-4
+
+
+# Shapes and dtypes ----------------------------------------------------------------------------------------------------
+
+
+@each
+def test_shapes_rows_and_pickles(name):
+    dist, index = example(name), torch.tensor([3, 1])
+    expected, score = dist.log_prob(COUNTS), dist.crps(COUNTS)
+    torch.testing.assert_close(dist.rows(index).log_prob(COUNTS[index]), expected[index], rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(dist.rows(index).crps(COUNTS[index]), score[index], rtol=1e-9, atol=1e-12)
+    wide = dist.expand((3, 4))
+    assert type(wide) is type(dist)
+    assert (wide.batch_shape, wide.crps(COUNTS).shape, wide.sample((2,)).shape) == ((3, 4), (3, 4), (2, 3, 4))
+    torch.testing.assert_close(wide.mean[1], dist.mean)
+    assert dist.log_prob(torch.zeros(5, 1)).shape == (5, 4)
+    torch.testing.assert_close(dist._reshape((2, 2)).log_prob(COUNTS.view(2, 2)).flatten(), expected)
+    torch.testing.assert_close(pickle.loads(pickle.dumps(dist)).log_prob(COUNTS), expected)
+    none = dist.rows(torch.zeros(0, dtype=torch.long))
+    assert all(value.shape == (0,) for value in results(none, torch.zeros(0)).values())
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if n not in ("Poisson", "DoubleBinomial")])
+def test_parameters_broadcast_and_numbers_make_scalars(name):
+    dist, y = MAKERS[name](MU.unsqueeze(1), OTHER[:3]), torch.zeros(5, 1, 1)
+    assert (dist.batch_shape, dist.event_shape, dist.mean.shape) == ((4, 3), (), (4, 3))
+    one = MAKERS[name](MU[1].item(), OTHER[2].item())
+    for method in AT_COUNTS:
+        assert getattr(dist, method)(y).shape == (5, 4, 3)
+        torch.testing.assert_close(getattr(dist, method)(2)[1, 2].float(), getattr(one, method)(2))
+    assert (one.sample().shape, one.interval(0.9)[1].shape, one.entropy().shape) == ((), (), ())
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_float32_answers_are_float64_answers_rounded(name, dtype):
+    """And half precision is promoted to float32."""
+    mu, other = MU.to(dtype), OTHER.to(dtype)
+    rounded, exact = (
+        results(MAKERS[name](mu, other), COUNTS),
+        results(MAKERS[name](mu.double(), other.double()), COUNTS),
+    )
+    for result, got in rounded.items():
+        assert got.dtype == torch.float32, result
+        torch.testing.assert_close(got.double(), exact[result], rtol=1e-5, atol=1e-5)
+
+
+@each
+def test_memory_and_autocast_change_nothing(name):
+    expected = results(example(name), COUNTS)
+    strided = MAKERS[name](MU.repeat_interleave(2)[::2], OTHER.repeat_interleave(3)[::3])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for result, got in results(strided, COUNTS).items():
+            assert torch.equal(got, expected[result]), result
+
+
+@each
+def test_what_counts_may_be(name):
+    """Integers of any kind and lists are counts too, and may be passed by name, as in torch.distributions."""
+    dist, y = example(name), [0, 2, 61, 130]
+    for method in AT_COUNTS:
+        expected = getattr(dist, method)(f64(*y))
+        for same in (y, torch.tensor(y), torch.tensor(y, dtype=torch.uint8), np.array(y)):
+            assert torch.equal(getattr(dist, method)(same), expected)
+        assert torch.equal(getattr(dist, method)(value=torch.tensor(y)), expected)
+    assert torch.equal(dist.icdf(value=torch.tensor(0.5)), dist.icdf(0.5))
+
+
+# Derivatives ----------------------------------------------------------------------------------------------------------
+
+
+@each_family
+def test_derivatives_of_families(name):
+    leaves = [MU.log().requires_grad_(), OTHER.log().requires_grad_()]
+
+    def log_prob(log_mu: Tensor, log_other: Tensor) -> Tensor:
+        return MAKERS[name](log_mu.exp(), log_other.exp()).log_prob(COUNTS)
+
+    assert gradcheck(log_prob, leaves, eps=1e-6, atol=1e-5, rtol=1e-5)
+    assert gradgradcheck(log_prob, leaves, eps=1e-6, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", [n for n in MAKERS if n not in FAMILIES and not n.startswith(("Recal", "Disc"))])
+def test_derivatives_of_mixtures_and_modifiers(name):
+    leaves, y = [MU.clone().requires_grad_(), OTHER.clone().requires_grad_()], example(name).mode
+    log_prob = lambda mu, other: MAKERS[name](mu, other).log_prob(y)
+    assert gradcheck(log_prob, leaves, eps=1e-6, atol=1e-5, rtol=1e-5, fast_mode=True)
+
+
+@each_family
+def test_transforms_of_torch_func(name):
+    n_parameters = 1 if name == "Poisson" else 2
+    parameters = (MU, OTHER)[:n_parameters]
+
+    def log_prob(*given: Tensor) -> Tensor:
+        if name == "DoubleBinomial":
+            return DoubleBinomial(given[-1], *given[:2]).log_prob(given[2])
+        return MAKERS[name](given[0], given[1] if n_parameters == 2 else None).log_prob(given[n_parameters])
+
+    constant = (COUNTS, TOTAL) if name == "DoubleBinomial" else (COUNTS,)
+    leaves = [x.clone().requires_grad_() for x in parameters]
+    values = log_prob(*leaves, *constant)
+    expected = torch.autograd.grad(values.sum(), leaves)
+    torch.testing.assert_close(vmap(log_prob)(*parameters, *constant), values.detach())
+    found = vmap(grad(log_prob, argnums=tuple(range(n_parameters))))(*parameters, *constant)
+    torch.testing.assert_close(found, expected)
+    assert torch.isfinite(vmap(jacrev(jacrev(log_prob)))(*parameters, *constant)).all()
+
+
+# Bad arguments --------------------------------------------------------------------------------------------------------
+
+
+def one_sentence_and_a_remedy(pattern: str, error: pytest.ExceptionInfo) -> None:
+    """The whole message: `pattern`, a full stop, and one more sentence."""
+    assert re.fullmatch(pattern + r"\. [A-Z][^.\n]+\.", str(error.value)), str(error.value)
+
+
+@each
+def test_bad_counts_are_named(name):
+    for method in AT_COUNTS:
+        call, signed = getattr(example(name), method), method in ("cdf", "survival")
+        kind = "integers" if signed else "non-negative integers"
+        for bad in (2.5, math.nan, math.inf, *(() if signed else (-1.0,))):
+            with pytest.raises(InputError) as error:
+                call(f64(0.0, 3.0, bad, 0.5))
+            one_sentence_and_a_remedy(rf"y must hold {kind}, got {bad:g} at 2", error)
+        with pytest.raises(InputError) as error:
+            call(torch.tensor([[0.0, 1.0, 2.0, 0.5]]))
+        one_sentence_and_a_remedy(rf"y must hold {kind}, got 0\.5 at \(0, 3\)", error)
+        with pytest.raises(InputError) as error:
+            call(torch.ones(3, 2))
+        one_sentence_and_a_remedy(r"shapes must broadcast, got y \(3, 2\) and batch_shape \(4,\)", error)
+
+
+@each
+def test_bad_probabilities_are_named(name):
+    dist = example(name)
+    for bad in (-0.1, 1.5, 90.0, math.nan, math.inf):
+        with pytest.raises(InputError) as error:
+            dist.icdf(f64(0.0, 0.3, 1.0, bad))
+        one_sentence_and_a_remedy(rf"q must lie in \[0, 1\], got {bad:g} at 3", error)
+    for kind in ("central", "highest"):
+        for bad in (0.0, 1.0, -0.5, 90.0, math.nan):
+            with pytest.raises(
+                InputError, match=rf"^coverage must lie strictly between 0 and 1, got {bad:g}\. Use 0\.9"
+            ):
+                dist.interval(bad, kind=kind)
+    with pytest.raises(ConfigError) as error:
+        dist.interval(0.9, kind="shortest")
+    one_sentence_and_a_remedy('kind must be "central" or "highest", got "shortest"', error)
