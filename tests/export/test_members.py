@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn import CountGLM, DDPNRegressor
+from ddpn import CountGLM, CountRegressor, DDPNRegressor
 from ddpn.export import export_onnx
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
@@ -152,6 +152,14 @@ def test_an_estimator_and_its_folder_give_the_same_file(wards, quick, tmp_path, 
         export_onnx(source, tmp_path / name, quantiles=(0.01, 0.1, 0.9, 0.99), pmf_up_to=20)
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
     assert_parity(model.predictor_, pl.from_pandas(X.assign(kind=X["kind"].astype(str)))[:20])
+
+
+def test_a_default_model_of_few_rows_has_copies_of_its_members(counts, run_file, file):
+    X, y = counts
+    model = CountRegressor(members=["constant", "glm"], random_state=0).fit(X[:100], y[:100])
+    assert export_onnx(model, file)["pmf_up_to"] > 0
+    out = run_file(file, {f"x{j}": X[:5, j].copy() for j in range(3)})
+    assert out["mean"] == pytest.approx(model.predict(X[:5]), rel=1e-9)
 
 
 def test_arrays_have_numbered_columns(counts, run_file, file):

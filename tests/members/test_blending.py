@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
+from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson, discretized
 from ddpn.members import choose_weights
 from ddpn.members.blending import MixtureScores, as_one, mix, shrunk_weights
 from ddpn.sample import Sample
@@ -90,11 +90,12 @@ def test_scores_are_those_of_the_mixtures(with_normals):
         assert scores.at(weights) == pytest.approx(found, rel=1e-7, abs=1e-9)
 
 
-def test_normals_alone_are_scored_as_normals():
+def test_normals_alone_are_scored_as_counts():
     parts = [Normal(tensor([[1.0], [4.0]]), tensor([[s], [s]])) for s in (1.0, 2.0)]
     y = np.array([2.0, 3.0])
     scores = scores_of(parts, y)
-    assert scores.at(np.array([0.3, 0.7])) == pytest.approx(mix(parts, [0.3, 0.7]).crps(tensor(y)).numpy(), rel=1e-9)
+    rounded = mix([discretized(part) for part in parts], [0.3, 0.7])
+    assert scores.at(np.array([0.3, 0.7])) == pytest.approx(rounded.crps(tensor(y)).numpy(), rel=1e-9)
 
 
 def test_the_best_weights_by_brute_force():

@@ -10,11 +10,12 @@ from ddpn.members.blending import mix_members
 from ddpn.members.constant import Constant
 from ddpn.members.folds import CrossFitted, Folds, copies_of, restored
 from ddpn.members.glm import GLM, PoissonGLM
-from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.member import Member
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.member import JointTrees, Trees
 from ddpn.networks.heads import make_head
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
 ROWS = 240
@@ -132,8 +133,8 @@ def test_effects_inside_a_copy_keep_groups_whole(monkeypatch):
 
 def test_one_group_alone_cannot_be_left_out():
     sample = table(20).replace(group=np.zeros(20))
-    with pytest.raises(NotApplicableError, match="two groups of rows"):
-        Folds.of(sample, None, seed=0).fit(Constant(), seed=0)
+    with pytest.raises(InputError, match="groups must have at least two different values"):
+        Folds.of(sample, None, seed=0)
 
 
 def test_validation_rows_are_held_out_where_there_are_some():

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.estimators.fitting import held_out
-from ddpn.estimators.network_regressor import Checked, NetworkRegressor
+from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members.folds import Folds
+from ddpn.members.member import Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Candidate, chosen_candidates
@@ -72,12 +75,13 @@ class DDPNRegressor(NetworkRegressor):
         fitted_to = self.fit_members(train, validation, counts).folds.train
         self.predictor_.profile = FeatureProfile.fit(fitted_to.X, fitted_to.weight)
 
-    def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
-        train, validation, task = checked.train, checked.validation, checked.task
+    def _planned(
+        self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
+    ) -> tuple[Folds, list[Candidate], int]:
         if validation is None:
-            kept = held_out(train, self._validation_share(), checked.random.randint(2**31 - 1))
+            kept = held_out(train, self._validation_share(), random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
-        seeds = tuple(checked.random.randint(2**31 - 1, size=task.options.members).tolist())
+        seeds = tuple(random.randint(2**31 - 1, size=task.options.members).tolist())
         run = {name: getattr(task, name) for name in ("runtime", "checkpoint", "verbose", "stream")}
         given = task.head, task.options
         networks = Candidate("networks", lambda clock: Networks(*given, seeds=seeds, clock=clock, **run))

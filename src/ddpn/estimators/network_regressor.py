@@ -33,17 +33,6 @@ from ddpn.storage.results import ResultStore
 from ddpn.tables.count_range import CountRange
 
 
-@dataclass(frozen=True)
-class Checked:
-    """Validated options and rows of a fit."""
-
-    task: Task
-    counts: CountRange
-    train: Sample
-    validation: Sample | None
-    random: np.random.RandomState
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class NetworkRegressor(CountEstimator):
     """An estimator with networks: everything but how many there are, and what else is fitted."""
@@ -193,8 +182,8 @@ class NetworkRegressor(CountEstimator):
             checkpoint=self._checkpoint() if here else None,
             verbose=bool(self.verbose) and here,
         )
-        checked = Checked(task, counts, train, validation, check_random_state(self.random_state))
-        folds, candidates, seed = self._planned(checked)
+        random = check_random_state(self.random_state)
+        folds, candidates, seed = self._planned(task, train, validation, random)
         if folds.validation is not None:
             self.n_rows_, self.n_validation_rows_ = len(folds.train), len(folds.validation)
         portfolio = Portfolio(candidates, clock, on_step, self._elsewhere(on_step)).fit(folds, seed)
@@ -208,7 +197,9 @@ class NetworkRegressor(CountEstimator):
         return portfolio
 
     @abstractmethod
-    def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
+    def _planned(
+        self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
+    ) -> tuple[Folds, list[Candidate], int]:
         """Rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime]:
@@ -302,10 +293,12 @@ class NetworkRegressor(CountEstimator):
         return self._networks.encoder.numeric
 
     def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        return {}, {"rows": self.n_rows_, "validation_rows": self.n_validation_rows_}
+        known = {"rows": self.n_rows_, "validation_rows": self.n_validation_rows_, "interrupted": self.interrupted_}
+        return {}, known
 
     def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
         self.n_rows_, self.n_validation_rows_ = extra["rows"], extra.get("validation_rows", 0)
+        self._interrupted = extra.get("interrupted", False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ddpn.calibration.calibrate import calibrate
-from ddpn.estimators.network_regressor import Checked, NetworkRegressor
+from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
+from ddpn.members.member import Task
 from ddpn.members.portfolio import Candidate, chosen_candidates, default_candidates
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.durations import parse_duration
@@ -119,9 +122,11 @@ class CountRegressor(NetworkRegressor):
         fitted = self.fit_members(train, validation, counts, clock.part(_FITS * clock.left))
         calibrate(self.predictor_, fitted.folds, fitted.seed, clock=clock)
 
-    def _planned(self, checked: Checked) -> tuple[Folds, list[Candidate], int]:
-        seed = int(checked.random.randint(2**31 - 1))
-        folds, task = Folds.of(checked.train, checked.validation, seed), checked.task
+    def _planned(
+        self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
+    ) -> tuple[Folds, list[Candidate], int]:
+        seed = int(random.randint(2**31 - 1))
+        folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True)
         if folds.are_crossed:
             # Two networks leave out each row, so that what all of them gain by being mixed is known.
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)

@@ -107,9 +107,12 @@ def export_onnx(
 def training_counts(source: Source) -> Any:
     """The distribution of the counts of all training rows; None where the model does not know it."""
     facts: Mapping[str, Any] = source.members.get("constant", {}).get("facts", {})
-    if "raw outputs" not in facts or facts.get("likelihood") == "double_binomial":
+    if "raw outputs" not in facts:
         return None
-    return make_head(facts["likelihood"])(torch.tensor(facts["raw outputs"], dtype=torch.float64))
+    name, raw = facts["likelihood"], facts["raw outputs"]
+    # A cross-fitted constant has several copies, of which one says enough.
+    name, raw = name[0] if isinstance(name, list) else name, raw[0] if isinstance(raw[0], list) else raw
+    return None if name == "double_binomial" else make_head(name)(torch.tensor(raw, dtype=torch.float64))
 
 
 def check_size(source: Source, request: Request) -> None:

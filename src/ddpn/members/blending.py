@@ -79,10 +79,9 @@ class MixtureScores:
         self.gain = np.zeros((0, 0, rows))
 
     @property
-    def share(self) -> np.ndarray:
-        """What each row counts as; with sum 1."""
-        weight = np.concatenate([block.weight_or_ones for block in self.blocks])
-        return weight / weight.sum()
+    def weight(self) -> np.ndarray:
+        """How many times each row counts."""
+        return np.concatenate([block.weight_or_ones for block in self.blocks])
 
     def add(self, member: Blocks, size: int | None = None) -> None:
         """Take one more member into account. Normals are rounded, as they are in a mixture with counts.
@@ -136,9 +135,8 @@ class MixtureScores:
         """CRPS per row of the mixture with these weights."""
         return weights @ self.each - np.einsum("i,j,ijr->r", weights, weights, self.gain)
 
-    def best(self) -> np.ndarray:
-        """The weights with the smallest mean CRPS: a convex problem on the simplex."""
-        share = self.share
+    def best(self, share: np.ndarray) -> np.ndarray:
+        """The weights with the smallest mean CRPS, rows counting by `share`: a convex problem on the simplex."""
         each, gain = self.each @ share, self.gain @ share
         both, n = gain + gain.T, len(each)
         found = minimize(
@@ -165,7 +163,7 @@ def _single(parts: Sequence[Distribution], number: int) -> list[Distribution]:
     raise IndexError(number)
 
 
-def shrunk_weights(scores: MixtureScores) -> np.ndarray:
+def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
     """The weights nearest to equal ones that are not clearly worse than the best.
 
     A few hundred rows choose weights by chance, and members that chose their epochs by the same rows look better on
@@ -173,7 +171,8 @@ def shrunk_weights(scores: MixtureScores) -> np.ndarray:
     standard error of the paired difference above the smallest (as in the rule of Breiman, Friedman, Olshen and Stone,
     1984, with equal weights as the simplest model).
     """
-    share, best = scores.share, scores.best()
+    share = weight / weight.sum()
+    best = scores.best(share)
     equal = np.full(len(best), 1.0 / len(best))
     lowest = scores.at(best)
     for step in range(_STEPS, 0, -1):
@@ -206,7 +205,7 @@ def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[st
     scores = MixtureScores([validation])
     for member in members.values():
         scores.add([parts_for(member, validation)])
-    return dict(zip(members, shrunk_weights(scores).tolist(), strict=True))
+    return dict(zip(members, shrunk_weights(scores, scores.weight).tolist(), strict=True))
 
 
 def parts_for(member: Member, sample: Sample) -> list[Distribution]:

@@ -73,7 +73,7 @@ class GLM(Member):
             raise NotApplicableError(f'likelihood="{head.name}" has no exact GLM')
         # The total of all rows is an option: such a head has a GLM of its own.
         member = cls(head if head.exposure_is_total else make_head(head.glm_likelihood))
-        member._is_rough = True  # weights are chosen by its scores, for which some digits are enough
+        member._is_rough = task.is_rough
         # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
         member._dispersion = "constant" if "nothing" in head.sees else "linear"
         families = getattr(head, "families", ())

@@ -56,6 +56,8 @@ class Task:
         A file from which an interrupted training continues.
     verbose : bool
         Show progress.
+    is_rough : bool
+        Whether an optimum to some digits is enough, as for weights that are chosen by scores.
     """
 
     head: Head
@@ -66,6 +68,7 @@ class Task:
     runtime: "Runtime | None" = None
     checkpoint: Path | None = None
     verbose: bool = False
+    is_rough: bool = False
 
 
 class Member(ABC):

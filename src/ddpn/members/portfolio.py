@@ -265,9 +265,9 @@ class Portfolio:
                 self.weights = {candidate.name: 1.0}  # alone, it needs no score
             return False
         mixed = [c.name for c in self.candidates if c.name in self.members and not c.baseline]
-        chosen = shrunk_weights(scores)
+        chosen = shrunk_weights(scores, scores.weight)
         self.weights = dict(zip(mixed, chosen.tolist(), strict=True))
-        self.crps = float(scores.share @ scores.at(chosen))
+        self.crps = float(np.average(scores.at(chosen), weights=scores.weight))
         return True
 
     def _affordable(self, folds: Folds, seed: int) -> Folds:

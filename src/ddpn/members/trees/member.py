@@ -159,7 +159,8 @@ class Trees(Member):
 
         assert self.stream is not None
         settings = Settings(self.used_leaves, rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
-        used = in_units(validation.rows(validation.is_used), self.unit)
+        known = validation.rows(validation.is_used)
+        used = in_units(known, self.unit)
         found = fit_streamed(self.stream, sample, self.table, self.unit, used, settings, clock)
         if found is None:
             return
@@ -168,7 +169,7 @@ class Trees(Member):
         if weight @ (np.exp(after) - rate * after) < weight @ (np.exp(before) - rate * before):
             self.outputs[0], self.used_leaves, self.n_rows = [found.booster], found.leaves, found.rows
             # Counts spread less around a better mean.
-            around = self.raw(used.X, used.exposure)[:, 1] - self.start[1]
+            around = self.raw(known.X, known.exposure)[:, 1] - self.start[1]
             self.start = OutputsFit(self.head, used, seed, np.stack([after, around], 1)).start
 
     # Predicting --------------------------------------------------------------------------------------------------
