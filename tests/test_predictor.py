@@ -317,5 +317,5 @@ def test_a_missing_ood_score_or_an_unknown_member_is_refused(saved, rewrite):
     with pytest.raises(InputError, match="do not fit its manifest"):
         Predictor.load(saved)
     rewrite(saved, members={"my_own": {"weight": 1.0, "seconds": None, "facts": {}}})
-    with pytest.raises(ConfigError, match=r"member must be one of networks, .*got 'my_own'"):
+    with pytest.raises(ConfigError, match=r"member must be one of constant, .*got 'my_own'"):
         Predictor.load(saved)

@@ -30,7 +30,7 @@ def counts(rows: int, seed: int) -> Sample:
 
 def fitted(folds: Folds) -> Predictor:
     kinds = {"poisson_glm": PoissonGLM, "constant": Constant}
-    return Predictor({name: folds.fit(kind, seed=0) for name, kind in kinds.items()}, WEIGHTS)
+    return Predictor({name: folds.fit(kind(), seed=0) for name, kind in kinds.items()}, WEIGHTS)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """Which test rows are scored where time is short."""
 
+from types import SimpleNamespace
+
 import polars as pl
 import pytest
 
@@ -15,7 +17,8 @@ def scored(table, plan, monkeypatch):
     """Returns the test rows that a fit of this seed scores, with time for ten of them."""
     rows = table.with_columns(part=pl.Series((["train"] * 7 + ["validation"] + ["test"] * 2) * 30))
     monkeypatch.setattr(finishing, "with_rows", lambda clock, number, work: work(10))
-    monkeypatch.setattr(finishing, "leaderboard", lambda predictor, test, *_: {"rows": len(test), "y": test.labels})
+    scored = lambda predictor, test, *_: SimpleNamespace(to_dict=lambda: {"rows": len(test), "y": test.labels})
+    monkeypatch.setattr(finishing, "leaderboard", scored)
 
     def of_seed(seed: int) -> list[int]:
         prepared = prepare(rows, plan(seed=seed, split_column="part"))

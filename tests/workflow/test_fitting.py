@@ -22,7 +22,7 @@ from ddpn.networks.heads import PoissonHead
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import folder_lock
-from ddpn.workflow import fitting
+from ddpn.workflow import fitting, preparing
 from ddpn.workflow.fitting import fit, fit_into
 from ddpn.workflow.model_folder import CHECKPOINT, load
 from ddpn.workflow.preparing import checkpoint_of, identity, prepare
@@ -361,7 +361,7 @@ def test_checkpoints_of_other_folders_are_left_alone(at_once, prepared, tmp_path
 def test_members_are_cross_fitted_where_validation_rows_are_few_and_like_the_others(
     table, plan, monkeypatch, options, most, expected
 ):
-    monkeypatch.setattr(fitting, "SMALL_ROWS", most)
+    monkeypatch.setattr(preparing, "SMALL_ROWS", most)
     made = plan(**({"model": {"members": "auto"}} | options))
     assert prepare(table, made).is_cross_fitted is expected
 

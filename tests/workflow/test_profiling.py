@@ -182,7 +182,7 @@ def test_columns_with_a_role_are_not_inputs():
 @pytest.mark.parametrize("role", ["target", "exposure", "weight", "split_column", "time", "drop", "use", "category"])
 def test_every_name_is_checked(role):
     given = {"target": "y", role: ("nmber",) if role in ("drop", "use", "category") else "nmber"}
-    with pytest.raises(InputError, match=rf"No column named 'nmber' \({role}\)\. Did you mean 'number'\?"):
+    with pytest.raises(InputError, match=rf"No column named 'nmber' \(`{role}`\)\. Did you mean 'number'\?"):
         roles_of(FRAME, Plan(**given))
 
 

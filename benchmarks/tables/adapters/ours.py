@@ -71,7 +71,8 @@ def fit(job: Job) -> Callable[[Columns], Any]:
         model.fit(inputs(job.train), job.counts)
     except ConfigError as error:
         raise NotAvailableError(str(error)) from None
-    return lambda columns: model.predict_distribution(inputs(columns))
+    # The distribution itself: `interval` of a prediction is calibrated, and the scorer calibrates all models alike.
+    return lambda columns: model.predict_distribution(inputs(columns)).distribution
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ class Constant(Member):
     """
 
     label = "constant distribution"
+    takes_prepared_tables = True
     is_baseline = True
     likelihood: str
     raw: Tensor

@@ -43,6 +43,7 @@ class GLM(Member):
     """
 
     label = "GLM"
+    takes_prepared_tables = True
     #: Ridge penalty: with less, a rare level or an outlier ran away on one of five small tables; more helped on none.
     alpha: ClassVar[float] = 1e-3
     #: A line is known from so many rows; more columns would take minutes, and are where a line helps least.

@@ -84,6 +84,8 @@ class Member(ABC):
     is_baseline: ClassVar[bool] = False
     #: The name of a smaller member; this one is fitted if that one improved the mixture, and could learn more.
     larger_than: ClassVar[str | None] = None
+    #: Whether it reads tables by `ddpn.tables.encoding`: it then gets them as `PreparedTable`, which is read already.
+    takes_prepared_tables: ClassVar[bool] = False
     #: Whether the fit was stopped early, with the best result so far kept.
     interrupted: bool = False
     #: Whether the fit was still improving when it ended, so that a larger model may learn more.

@@ -79,6 +79,7 @@ class Networks(Member):
     """
 
     label = "networks"
+    takes_prepared_tables = True
     encoder: FeatureEncoder
     chosen: np.ndarray | None
     model: CountModel

@@ -71,11 +71,19 @@ class Candidate:
     @property
     def applies(self) -> bool:
         """Whether there is such a member for the task."""
+        return self._made() is not None
+
+    @property
+    def takes_prepared_tables(self) -> bool:
+        """As `Member` says; also where there is no such member."""
+        member = self._made()
+        return member is None or member.takes_prepared_tables
+
+    def _made(self) -> Member | None:
         try:
-            self.make(Clock())
+            return self.make(Clock())
         except NotApplicableError:
-            return False
-        return True
+            return None
 
 
 def default_candidates(task: Task, others: Sequence[str] = ()) -> list[Candidate]:
@@ -177,7 +185,9 @@ class Portfolio:
         -------
         self
         """
-        self.folds, self.seed = _read_once(self._affordable(folds, seed)), seed
+        self.folds, self.seed = self._affordable(folds, seed), seed
+        if all(candidate.takes_prepared_tables for candidate in self.candidates):
+            self.folds = _read_once(self.folds)
         self._fits = None if self.elsewhere is None else self.elsewhere(self.folds, seed)
         is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
         scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])

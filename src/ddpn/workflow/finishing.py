@@ -9,6 +9,7 @@ import numpy as np
 
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.members.folds import Folds
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock, with_rows
@@ -57,6 +58,7 @@ class Finish:
             The time there is.
         """
         if not folds.are_crossed and folds.validation is None:
+            self.predictor.profile = FeatureProfile.fit(folds.train.X, folds.train.weight, self.prepared.time_columns)
             return
         plan, known = self.prepared.plan, sum(map(len, folds.held_out))
         wanted = CalibrationOptions(

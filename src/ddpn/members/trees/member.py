@@ -77,6 +77,7 @@ class Trees(Member):
     """
 
     label = "boosted trees"
+    takes_prepared_tables = True
     #: The likelihood: that which was given, or after the fit that which was chosen.
     head: Head
     table: TreeTable

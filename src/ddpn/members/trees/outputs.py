@@ -28,9 +28,6 @@ _EVERY, _LEAVES = 2, 8
 _LONGEST = 2.0
 #: How far constants may move when they are fitted again, and rows that they are known well enough from.
 _REACH, _ROWS = 20.0, 20_000
-#: Around a boosted mean, rounds after which the curvature is computed again: it changes slowly, and costs more than the
-#: gradient.
-_REFRESHED = 5
 #: Around a boosted mean: small trees and few rounds, as how wide counts spread is much harder to learn than where they
 #: lie. Fewer rows do not say how it varies.
 _SETTINGS, _FEWER_LEAVES, _LEAST_ROWS = Settings(leaves=_LEAVES, rate=0.1, rounds=300, patience=10), 4, 200
@@ -107,7 +104,7 @@ class OutputsFit:
         """Boost all outputs but the locations, unless that is not clearly better than constants."""
         raw, before = self.raw, self.losses()
         self._begin(rows, settings, self.others)
-        self._rounds(lambda done: self.others, settings, clock, _REFRESHED)
+        self._rounds(lambda done: self.others, settings, clock, rarely=True)
         gain = before - self.losses()
         if gain.sum() <= _CLEAR * np.sqrt(len(gain)) * gain.std():
             self.raw, self._growing = raw, []
@@ -129,16 +126,17 @@ class OutputsFit:
             self._growing.append(each)
 
     def _rounds(
-        self, outputs: Callable[[int], Collection[int]], settings: Settings, clock: Clock, refreshed: int = 1
+        self, outputs: Callable[[int], Collection[int]], settings: Settings, clock: Clock, rarely: bool = False
     ) -> bool:
         """Boost, return to the best round, and say whether there was any gain.
 
-        Curvatures are computed again after so many rounds as `refreshed` says.
+        Curvatures are computed again in every round, or `rarely`: in rounds 1, 2, 4, 8 and so on. They change slowly,
+        take longer than gradients, and only scale the steps.
         """
         kept, best_raw = self._counts(), self.raw.copy()
 
         def step(done: int) -> float:
-            self._step(outputs(done), refresh=(done - 1) % refreshed == 0)
+            self._step(outputs(done), refresh=not rarely or done & (done - 1) == 0)
             return float(self.losses().sum())
 
         def keep() -> None:

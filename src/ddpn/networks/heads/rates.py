@@ -27,6 +27,7 @@ class PoissonHead(Head):
 
     raw = (log mu).
 
+    >>> import torch
     >>> PoissonHead()(torch.tensor([1.0])).mean
     tensor(2.7183)
     """
@@ -72,6 +73,7 @@ class NegativeBinomialHead(RateHead):
 
     raw = (log mu, log alpha).
 
+    >>> import torch
     >>> NegativeBinomialHead()(torch.tensor([2.0, 0.0])).variance
     tensor(61.9872)
     """
@@ -97,6 +99,7 @@ class GeneralizedPoissonHead(RateHead):
 
     Examples
     --------
+    >>> import torch
     >>> GeneralizedPoissonHead()(torch.tensor([2.0, 0.0])).variance
     tensor(29.5562)
     """
@@ -122,6 +125,7 @@ class ConwayMaxwellPoissonHead(RateHead):
     Huang (2017) and of glmmTMB's and brms's families. A comparison for the Double Poisson, which trains several times
     as fast and has no bound on its variance.
 
+    >>> import torch
     >>> ConwayMaxwellPoissonHead()(torch.tensor([2.0, 0.0])).mean
     tensor(7.3891)
     """
