@@ -31,6 +31,8 @@ _REACH, _ROWS = 20.0, 20_000
 #: Around a boosted mean: small trees and few rounds, as how wide counts spread is much harder to learn than where they
 #: lie. Fewer rows do not say how it varies.
 _SETTINGS, _FEWER_LEAVES, _LEAST_ROWS = Settings(leaves=_LEAVES, rate=0.1, rounds=300, patience=10), 4, 200
+#: Raw outputs are rounded to this where their curvature is shared.
+_ROUNDED = 0.1
 #: Standard errors of the paired difference by which trees of the dispersion must reduce the out-of-fold loss.
 _CLEAR = 2.0
 
@@ -192,8 +194,15 @@ class OutputsFit:
         with single_thread():
             gradient = self.head.gradient(at, known).numpy() * share
             if refresh or self._curvature is None:
-                self._curvature = self.head.curvature(at, known).numpy() * share
+                self._curvature = self._curvatures(at, known).numpy() * share
         return gradient, self._curvature
+
+    def _curvatures(self, raw: Tensor, rows: Sample) -> Tensor:
+        """Curvatures; around a boosted mean, rows whose raw outputs agree to 0.1 share one, as it only scales steps."""
+        if rows.exposure is not None or any(fold[p] is not None for fold in self._growing for p in self.locations):
+            return self.head.curvature(raw, rows)
+        distinct, place = (raw / _ROUNDED).round().unique(dim=0, return_inverse=True)
+        return self.head.curvature(_ROUNDED * distinct, rows.rows(slice(0, len(distinct))))[place]
 
     def _refit(self) -> None:
         """Move the constants of the other outputs to where the out-of-fold loss is smallest."""
