@@ -49,8 +49,7 @@ def test_results_and_errors_of_one_run(n_jobs, work, tmp_path):
     with pytest.raises(JobError, match=r"^odd failed: ZeroDivisionError: odd\.$"):
         found["odd"].get()
     assert "in fail_first" in found["odd"].trace
-    # A pool whose processes ended since another test is begun again, and with it its first jobs.
-    assert list(dict.fromkeys(begun)) == [job.name for job in jobs]
+    assert begun == [job.name for job in jobs]
 
 
 def test_a_job_whose_process_dies_is_repeated_and_does_not_end_the_others(work, tmp_path):
