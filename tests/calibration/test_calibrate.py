@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from ddpn.calibration import calibrate as module
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate, held_out
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import level_needed
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Recalibrated
@@ -47,7 +48,7 @@ def calibrated(crossed) -> Predictor:
 
 def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed):
     predictor = fitted(crossed)
-    rows = held_out(predictor, crossed, seed=0)
+    rows = HeldOut.of_folds(predictor, crossed, seed=0)
     for number, dist, block in rows.blocks(MIXTURE):
         copies = [copies_of(member)[number].parts(block.X) for member in predictor.members.values()]
         own = mix_members(copies, list(WEIGHTS.values()))
@@ -58,8 +59,8 @@ def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed):
 def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed):
     """With other counts in one part, its map stays the same to the last bit, and those of other parts change."""
     predictor = fitted(crossed)
-    rows = held_out(predictor, crossed, seed=0)
-    changed = held_out(predictor, crossed, seed=0)
+    rows = HeldOut.of_folds(predictor, crossed, seed=0)
+    changed = HeldOut.of_folds(predictor, crossed, seed=0)
     own = changed.part == 3
     changed.sample = changed.sample.replace(y=np.where(own, changed.sample.y + 7.0, changed.sample.y))
     maps, other = (Recalibration.fit(each, MIXTURE)[1] for each in (rows, changed))
@@ -69,7 +70,7 @@ def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed):
 
 def test_intervals_are_calibrated_with_those_maps(crossed, calibrated):
     assert calibrated.is_recalibrated()
-    rows = held_out(fitted(crossed), crossed, seed=0)
+    rows = HeldOut.of_folds(fitted(crossed), crossed, seed=0)
     _, maps = Recalibration.fit(rows, MIXTURE)
     needed = []
     for number, dist, block in rows.blocks(MIXTURE):
