@@ -3,37 +3,11 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
-
-
-@pytest.fixture(params=["standard", "piecewise", "steps"], scope="module")
-def frame_and_encoder(request) -> tuple[pd.DataFrame, FeatureEncoder]:
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(
-        {
-            "age": rng.normal(50, 9, 200),
-            "hour": rng.integers(0, 24, 200),
-            "flag": rng.random(200) < 0.3,
-            "ward": rng.choice(["A", "B", None], 200),
-            "same": 1.0,
-        }
-    )
-    X.loc[3, "age"] = None
-    return X, FeatureEncoder(numeric=request.param).fit(X, rng.poisson(X["hour"]))
-
-
-def test_a_round_trip_changes_nothing(frame_and_encoder):
-    X, encoder = frame_and_encoder
-    again = encoder_from_bytes(encoder_bytes(encoder))
-    assert again.get_params() == encoder.get_params()
-    assert again.transform(X).tobytes() == encoder.transform(X).tobytes()
-    assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
-    assert again.feature_names_in_.tolist() == list(X.columns)
 
 
 def test_options_and_levels_of_any_kind_are_restored():
