@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import joblib
 import numpy as np
@@ -82,6 +82,18 @@ class Result(NamedTuple):
         return self.files
 
 
+class Store(Protocol):
+    """Where results are kept, such as `ddpn.storage.results.ResultStore`."""
+
+    def read(self, identity: Any) -> Mapping[str, bytes] | None:
+        """The files of a job, if they are there."""
+        ...
+
+    def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
+        """Keep the files of a job."""
+        ...
+
+
 def slots(n_jobs: Where) -> int:
     """How many jobs run at the same time.
 
@@ -120,7 +132,7 @@ def run(
     jobs: Iterable[Job],
     shared: Any = None,
     n_jobs: Where = None,
-    store: Any = None,
+    store: Store | None = None,
     on_start: Callable[[Job], object] = lambda job: None,
 ) -> Iterator[Result]:
     """Run jobs and yield their results as they come, those that are stored already first.
@@ -136,8 +148,8 @@ def run(
     n_jobs : int, RayCluster or None
         None or 1: this process, one after the other. Other numbers: so many processes of one thread each, -1 for one
         per core. A cluster: its nodes.
-    store : ResultStore, optional
-        Keeps results (`ddpn.storage.results`): a program that is killed and started again continues with those it has.
+    store : Store, optional
+        Keeps results: a program that is killed and started again continues with those it has.
     on_start : callable
         Called with each job that begins; on a cluster, with each that is sent to it.
 
