@@ -54,9 +54,10 @@ class SavedCalibration(NamedTuple):
         arrays = arrays_from_bytes(files[_FILE])
 
         def part(kind: type[Part], name: str, facts: Mapping[str, Any]) -> Part:
-            return kind(**{field: arrays[f"{name}.{field}"] for field in kind._fields if field not in facts}, **facts)
+            known: dict[str, Any] = {field: arrays[f"{name}.{field}"] for field in kind._fields if field not in facts}
+            return kind(**known, **facts)
 
-        groups, ood, known = None, None, manifest["recalibration"]
+        groups, ood, maps = None, None, manifest["recalibration"]
         if "groups" in manifest:
             about = manifest["groups"]
             codes = range(len(about["names"]))
@@ -68,7 +69,7 @@ class SavedCalibration(NamedTuple):
         return cls(
             {name: part(IntervalLevels, f"intervals.{name}", {}) for name in manifest["intervals"]},
             groups,
-            {name: part(Recalibration, f"recalibration.{name}", facts) for name, facts in known.items()},
+            {name: part(Recalibration, f"recalibration.{name}", facts) for name, facts in maps.items()},
             ood,
             FeatureProfile.from_state(files),
         )
