@@ -99,32 +99,33 @@ def test_columns_of_data_frames_are_read_by_position(column):
 ONE, THREE, Y = Poisson(torch.tensor([2.0])), Poisson(torch.ones(3)), torch.tensor([1, 2, 3])
 EMPTY = Poisson(torch.ones(0)), torch.ones(0)
 REFUSALS = {
-    "no rows": (lambda: evaluate(*EMPTY), "at least one row"),
-    "no rows for a histogram": (lambda: pit_histogram(*EMPTY), "at least one row"),
-    "no rows for a median": (lambda: median_precision(EMPTY[0]), "at least one row"),
-    "weights of another shape": (lambda: pit_distance(THREE, Y, [1.0, 1.0]), r"got shape \(2,\) for \(3,\)"),
-    "a negative weight": (lambda: coverage_curve(THREE, Y, [0.5], weight=[1.0, -1.0, 1.0]), "weight must be finite"),
-    "weights of 0": (lambda: evaluate(THREE, Y, weight=[0.0] * 3), "weight must be finite"),
-    "no whole number of bins": (lambda: pit_histogram(THREE, Y, 2.5), "bins must be an integer"),
-    "a level of 1": (lambda: coverage_curve(THREE, Y, [0.5, 1.0]), "coverage must lie"),
-    "a percentage": (lambda: evaluate(THREE, Y, coverage=90), "coverage must lie"),
-    "a percentage as a width": (lambda: width(Normal(3.0, 1.0), 90), "coverage must lie"),
-    "a strange interval": (lambda: expected_coverage(Normal(3.0, 1.0), 0.9, "equal"), "kind must be"),
-    "a strange point": (lambda: point(ONE, "middle"), "statistic must be"),
-    "a point of something else": (lambda: point(Laplace(0.0, 1.0), "mean"), "got Laplace"),
-    "a strange statistic": (lambda: evaluate(THREE, Y, statistic="average"), "statistic must be"),
-    "a strange score": (lambda: ood_score(ONE, "surprise"), "kind must be"),
-    "disagreement of one": (lambda: ood_score(ONE, "epistemic"), "got a single Poisson"),
-    "disagreement of a mixture of one": (lambda: ood_score(Mixture(ONE), "mutual_information"), "a single member"),
-    "scores of nothing": (lambda: auroc([], [1.0]), "score_in must hold at least one"),
-    "no number among scores": (lambda: fpr80([1.0], [math.nan]), "score_out must hold numbers, got nan at row 0"),
-    "words as scores": (lambda: aupr(["a", "b"], [1.0]), "score_in must hold numbers, got list"),
-    "a count that is missing": (lambda: crps(THREE, pl.Series([1, None, 2])), "got nan at row 1"),
+    "no rows": (lambda: evaluate(*EMPTY), "y"),
+    "no rows for a histogram": (lambda: pit_histogram(*EMPTY), "y"),
+    "no rows for a median": (lambda: median_precision(EMPTY[0]), "y"),
+    "weights of another shape": (lambda: pit_distance(THREE, Y, [1.0, 1.0]), "weight"),
+    "a negative weight": (lambda: coverage_curve(THREE, Y, [0.5], weight=[1.0, -1.0, 1.0]), "weight"),
+    "weights of 0": (lambda: evaluate(THREE, Y, weight=[0.0] * 3), "weight"),
+    "no whole number of bins": (lambda: pit_histogram(THREE, Y, 2.5), "bins"),
+    "a level of 1": (lambda: coverage_curve(THREE, Y, [0.5, 1.0]), "coverage"),
+    "a percentage": (lambda: evaluate(THREE, Y, coverage=90), "coverage"),
+    "a percentage as a width": (lambda: width(Normal(3.0, 1.0), 90), "coverage"),
+    "a strange interval": (lambda: expected_coverage(Normal(3.0, 1.0), 0.9, "equal"), "kind"),
+    "a strange point": (lambda: point(ONE, "middle"), "statistic"),
+    "a point of something else": (lambda: point(Laplace(0.0, 1.0), "mean"), "dist"),
+    "a strange statistic": (lambda: evaluate(THREE, Y, statistic="average"), "statistic"),
+    "a strange score": (lambda: ood_score(ONE, "surprise"), "kind"),
+    "disagreement of one": (lambda: ood_score(ONE, "epistemic"), "dist"),
+    "disagreement of a mixture of one": (lambda: ood_score(Mixture(ONE), "mutual_information"), "dist"),
+    "scores of nothing": (lambda: auroc([], [1.0]), "score_in"),
+    "no number among scores": (lambda: fpr80([1.0], [math.nan]), "score_out"),
+    "words as scores": (lambda: aupr(["a", "b"], [1.0]), "score_in"),
+    "a count that is missing": (lambda: crps(THREE, pl.Series([1, None, 2])), "y"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_bad_arguments_are_refused(case):
-    call, words = REFUSALS[case]
-    with pytest.raises((InputError, ConfigError), match=words):
+def test_bad_arguments_are_named(case):
+    call, argument = REFUSALS[case]
+    with pytest.raises((InputError, ConfigError)) as error:
         call()
+    assert str(error.value).startswith(f"{argument} must")

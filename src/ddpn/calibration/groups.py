@@ -175,13 +175,15 @@ def grouping(
     """
     if not isinstance(groups, str):
         if groups < 2:
-            raise InputError(f"groups must be at least 2 ranges of the predicted mean, got {groups}.")
+            must = "be at least 2 ranges of the predicted mean"
+            raise InputError(argument="groups", must=must, got=str(groups))
         mean = np.concatenate([np.asarray(block, dtype=np.float64) for block in means])
         found = IntervalGroups.by_mean(mean, int(groups), prior_rows)
         return found, found.codes(None, mean)
     values = column_of(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
-        raise InputError(f"groups must be labels or a number where X is no data frame, got {groups!r}.")
+        must = "be labels or a number where X is no data frame"
+        raise InputError(argument="groups", must=must, got=repr(groups))
     labels = group_labels(values, len(sample))
     found = IntervalGroups.by_labels(groups, labels, prior_rows)
     return found, found.codes(labels, None)

@@ -263,4 +263,4 @@ class Calibrated:
 def _check_rows(**numbers: Any) -> None:
     for name, value in numbers.items():
         if not is_number(value) or not 0.0 <= value < np.inf:
-            raise ConfigError(f"{name} must be a finite number of at least 0, got {value!r}.")
+            raise ConfigError(argument=name, must="be a finite number of at least 0", got=repr(value))

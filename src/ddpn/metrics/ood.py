@@ -22,7 +22,8 @@ def _ensemble(dist: Any, kind: str) -> Mixture:
         return dist
     got = "one of a single member" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
     remedy = "Use kind='variance' or kind='entropy', or train more members."
-    raise InputError(f"dist must be a mixture of at least 2 members for kind={kind!r}, got {got}. {remedy}")
+    must = f"be a mixture of at least 2 members for kind={kind!r}"
+    raise InputError(argument="dist", must=must, got=got, remedy=remedy)
 
 
 #: Name -> function (dist) -> one value per row.
@@ -140,9 +141,10 @@ def checked_scores(**scores: Any) -> list[np.ndarray]:
             plain = values.detach().cpu() if isinstance(values, Tensor) else values
             found.append(np.asarray(plain, dtype=np.float64).reshape(-1))
         except (TypeError, ValueError):
-            raise InputError(f"{name} must hold numbers, got {type(values).__name__}.") from None
+            raise InputError(argument=name, must="hold numbers", got=type(values).__name__) from None
         if not len(found[-1]):
-            raise InputError(f"{name} must hold at least one score, got none.")
+            raise InputError(argument=name, must="hold at least one score", got="none")
         if np.isnan(found[-1]).any():
-            raise InputError(f"{name} must hold numbers, got nan at row {np.isnan(found[-1]).argmax()}.")
+            rows = [int(np.isnan(found[-1]).argmax())]
+            raise InputError(argument=name, must="hold numbers", got="nan", rows=rows)
     return found

@@ -97,7 +97,7 @@ def nll(dist: Any, y: Any) -> Tensor:
     tensor(2.)
     """
     if not isinstance(dist, Distribution):
-        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}.")
+        raise InputError(argument="dist", must="be a torch distribution", got=type(dist).__name__)
     return -dist.log_prob(observed(y, dist))
 
 

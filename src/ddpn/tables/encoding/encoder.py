@@ -260,7 +260,8 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
     target = np.asarray(y, dtype=np.float64)
     target = target[:, 0] if target.shape == (rows, 1) else target
     if target.shape != (rows,):
-        raise InputError(f"y must have one value per row of X, got shape {target.shape} for {rows} rows.")
+        must = "have one value per row of X"
+        raise InputError(argument="y", must=must, got=f"shape {target.shape} for {rows} rows")
     bad = ~np.isfinite(target)
     if bad.any():
         raise InputError(f"y must be finite, got {target[bad][0]} {labels_at(bad, row_labels(y))}.")
@@ -272,9 +273,9 @@ def _checked_fold(fold: Any, rows: int) -> np.ndarray:
     found = np.asarray(fold)
     if found.shape != (rows,) or found.dtype.kind not in "iu":
         got = f"shape {found.shape} of {found.dtype}"
-        raise InputError(f"fold must be one integer per row of X, got {got} for {rows} rows.")
+        raise InputError(argument="fold", must="be one integer per row of X", got=f"{got} for {rows} rows")
     if found.min() < 0:
-        raise InputError(f"fold must be integers of at least 0, got {found.min()}.")
+        raise InputError(argument="fold", must="be integers of at least 0", got=str(found.min()))
     return found.astype(np.int64)
 
 
