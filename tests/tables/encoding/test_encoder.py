@@ -1,5 +1,6 @@
 """FeatureEncoder as a scikit-learn transformer: same matrix from any table, weights, messages, names."""
 
+import json
 from unittest import mock
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.tables.encoding import FeatureEncoder, steps
+from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes, steps
 
 MODES = ["standard", "piecewise", "steps"]
 RNG = np.random.default_rng(5)
@@ -241,3 +242,36 @@ def test_scikit_learns_own_checks(estimator, monkeypatch):
     results = check_estimator(estimator, on_skip=None, on_fail=None)
     assert len(results) > 40
     assert [(r["check_name"], str(r["exception"])) for r in results if r["status"] == "failed"] == []
+
+
+# Saving --------------------------------------------------------------------------------------------------------------
+
+
+def test_options_and_levels_of_any_kind_are_restored():
+    encoder = FeatureEncoder(limit=np.inf, bins=np.int64(3), min_frequency=1).fit([["ü\ud800", 1.0], [None, 2.0]])
+    again = encoder_from_bytes(encoder_bytes(encoder))
+    assert again.get_params() == encoder.get_params()
+    assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
+
+
+def test_an_encoder_that_is_not_fitted_cannot_be_saved():
+    with pytest.raises(NotFittedError):
+        encoder_bytes(FeatureEncoder())
+
+
+GOOD = encoder_bytes(FeatureEncoder().fit([[1.0, "a"], [3.0, "b"], [None, "a"]]))
+OTHERS = {
+    "nothing": b"",
+    "truncated": GOOD[:-9],
+    "bytes": b"\xff\x00",
+    "another format": GOOD.replace(b"features 3", b"features 9"),
+    "a list": b"[1, 2]",
+    "no columns": json.dumps({"format": "ddpn features 3"}).encode(),
+    "unknown field": GOOD.replace(b'"scale"', b'"other"'),
+}
+
+
+@pytest.mark.parametrize("content", OTHERS.values(), ids=OTHERS.keys())
+def test_other_content_is_refused(content):
+    with pytest.raises(InputError, match=r"^a\.json must hold a FeatureEncoder and nothing else"):
+        encoder_from_bytes(content, "a.json")
