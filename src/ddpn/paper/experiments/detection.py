@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.metrics.detection import aupr, auroc, checked_scores, fpr80
+from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 
