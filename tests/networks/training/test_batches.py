@@ -46,7 +46,7 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     before = torch.get_rng_state()
     seen = []
     for seed in (1, 2, 1):
-        batches.augment(seed)
+        batches.begin(seed)
         seen.append(batches.sample.X - given.X)
     assert torch.equal(seen[0], seen[2])
     assert not torch.equal(seen[0], seen[1])
@@ -57,9 +57,9 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     assert torch.equal(batches.sample.weight, given.weight)
     for wrong in (lambda x: x[:1], lambda x: x.double()):
         with pytest.raises(InputError, match=r"augment must return inputs of shape \(6, 2\) and torch.float32"):
-            MemoryBatches(Augmented(given, wrong), batch_size=3).augment(1)
+            MemoryBatches(Augmented(given, wrong), batch_size=3).begin(1)
     unchanging = MemoryBatches(given, batch_size=3)
-    unchanging.augment(1)
+    unchanging.begin(1)
     assert unchanging.sample.X is given.X
 
 
@@ -93,7 +93,7 @@ def test_the_shares_of_all_processes_are_the_batch(source, world):
 
     def epoch(share: Share) -> list[Sample]:
         if source == "memory":
-            return list(MemoryBatches(data, 8, share).epoch(generators([1, 2])))
+            return list(MemoryBatches(data, 8, share=share).epoch(generators([1, 2])))
         dataset = TensorDataset(data.X, data.y, data.weight)
         return list(DatasetBatches(dataset, 8, CPU, share=share).epoch(generators([1, 2])))
 
@@ -188,6 +188,6 @@ class Unreadable(Dataset):
 def test_an_item_that_cannot_be_read_raises_its_own_error(workers):
     batches = DatasetBatches(Unreadable(), 2, CPU, workers)
     with pytest.raises(InputError, match=r"^a\.jpg must be an image\.$"):
-        list(batches._loaded([[0, 1], [3, 4]]))
+        list(batches._loads([[0, 1], [3, 4]]))
     with pytest.raises(InputError, match=r"y must have one number per row, got shape \(1, 2\)"):
-        list(batches._loaded([[2]]))
+        list(batches._loads([[2]]))

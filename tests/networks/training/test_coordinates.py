@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from statsmodels.stats.outliers_influence import variance_inflation_factor
-
 from ddpn.networks.training.coordinates import standardize
+from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3)) * [1.0, 1e12, 1e-9] + [5.0, 1e12, 0.0]

@@ -14,49 +14,9 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, listed, suggestion
 
 if TYPE_CHECKING:
-    from ddpn.networks.heads.double_binomial import DoubleBinomialHead
-    from ddpn.networks.heads.double_poisson import DoublePoissonHead
-    from ddpn.networks.heads.gaussian import FaithfulGaussianHead, GaussianHead, NaturalGaussianHead
     from ddpn.networks.heads.head import Head
-    from ddpn.networks.heads.mixed import MixedHead
-    from ddpn.networks.heads.rates import (
-        ConwayMaxwellPoissonHead,
-        GeneralizedPoissonHead,
-        NegativeBinomialHead,
-        PoissonHead,
-    )
-    from ddpn.networks.heads.zeros import (
-        HurdleDoublePoissonHead,
-        HurdleNegativeBinomialHead,
-        HurdlePoissonHead,
-        ZeroInflatedDoublePoissonHead,
-        ZeroInflatedNegativeBinomialHead,
-        ZeroInflatedPoissonHead,
-    )
 
-__all__ = [
-    "DEFAULT_LIKELIHOOD",
-    "HEADS",
-    "ConwayMaxwellPoissonHead",
-    "DoubleBinomialHead",
-    "DoublePoissonHead",
-    "FaithfulGaussianHead",
-    "GaussianHead",
-    "GeneralizedPoissonHead",
-    "Head",
-    "HurdleDoublePoissonHead",
-    "HurdleNegativeBinomialHead",
-    "HurdlePoissonHead",
-    "MixedHead",
-    "NaturalGaussianHead",
-    "NegativeBinomialHead",
-    "PoissonHead",
-    "ZeroInflatedDoublePoissonHead",
-    "ZeroInflatedNegativeBinomialHead",
-    "ZeroInflatedPoissonHead",
-    "check_likelihood",
-    "make_head",
-]
+__all__ = ["DEFAULT_LIKELIHOOD", "HEADS", "Head", "check_likelihood", "make_head"]
 
 #: Module of each class that is imported on first use.
 _MODULES = {cls: module for module, _, cls in (entry.partition(":") for entry in SHIPPED.values())}

@@ -3,8 +3,8 @@ import pytest
 import torch
 from scipy.optimize import approx_fprime, minimize
 
+from ddpn.members.maximum_likelihood import LinearObjective, inverse_information, maximize
 from ddpn.networks.heads import make_head
-from ddpn.networks.training.maximum_likelihood import LinearObjective, inverse_information, maximize
 from ddpn.sample import Sample
 
 RNG = np.random.default_rng(3)
