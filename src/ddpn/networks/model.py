@@ -9,8 +9,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture
 from ddpn.networks.backbones import Identity, Members
-from ddpn.networks.backbones.arguments import check_seeds
-from ddpn.networks.backbones.members import Linear, generators
+from ddpn.networks.backbones.members import Linear, check_seeds, generators
 from ddpn.networks.heads import Head
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer

@@ -6,7 +6,6 @@ from torch import nn
 
 from ddpn.networks.backbones import MLP, Identity
 from ddpn.networks.backbones.members import generators
-from ddpn.runtime.errors import ConfigError
 
 TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
@@ -38,14 +37,3 @@ def test_identity_hands_its_input_on():
         assert torch.equal(backbone(x)[:, member], x)
     own = torch.randn(5, 3, 4)
     assert torch.equal(backbone(own), own)
-
-
-def test_an_unknown_activation_is_refused():
-    with pytest.raises(ConfigError, match=r"activation must be one of relu, .*, got 'swish'"):
-        MLP(n_in=4, activation="swish")
-
-
-def test_it_says_its_layers_and_activation():
-    text = repr(MLP(n_in=4, hidden=(6,), members=2, activation="gelu"))
-    assert "activation=gelu" in text
-    assert "Linear(4, 6, members=2)" in text

@@ -40,19 +40,9 @@ def test_a_given_pad_replaces_that_of_the_configuration():
     torch.testing.assert_close(network(longer), network(longer[:, :2]), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("config", "pad", "got"),
-    [
-        (GPT2, None, "None"),
-        (BERT | {"pad_token_id": None}, None, "None"),
-        (BERT, 30, "30"),
-        (BERT, -1, "-1"),
-        (BERT, 1.5, "1.5"),
-        (BERT, "[PAD]", "'[PAD]'"),
-    ],
-)
-def test_bad_pads(config, pad, got):
-    message = f"pad must be an id below 30, the model's number of tokens, got {got}. Use pad=tokenizer.pad_token_id"
+@pytest.mark.parametrize(("config", "pad"), [(GPT2, None), (BERT, 30), (BERT, -1), (BERT, 1.5), (BERT, "[PAD]")])
+def test_bad_pads(config, pad):
+    message = f"pad must be an id below 30, the model's number of tokens, got {pad!r}. Use pad=tokenizer.pad_token_id"
     with pytest.raises(ConfigError, match=re.escape(message)):
         built(config, pad=pad)
 
@@ -63,13 +53,9 @@ BAD_IDS = {
     "negative": (torch.tensor([[5, -1]]), "hold token ids from 0 to 29, got -1"),
     "too long": (torch.ones(2, 11).long(), "hold texts of at most 10 tokens, got 11. Tokenise with max_length=10"),
     "no rows": (IDS[:0], r"hold at least one integer token id, got torch.int64 of shape \(0, 3\)"),
-    "no columns": (IDS[:, :0], r"hold at least one integer token id, got torch.int64 of shape \(2, 0\)"),
     "one text": (IDS[0], rf"{SHAPES} shape \(3,\)"),
-    "four axes": (torch.zeros(2, 1, 3, 4).long(), rf"{SHAPES} shape \(2, 1, 3, 4\)"),
     "array": (IDS.numpy(), rf"{SHAPES} ndarray"),
-    "texts": (["a text", "another"], rf"{SHAPES} list"),
     "floats": (IDS + 0.7, "hold at least one integer token id, got torch.float32"),
-    "booleans": (IDS > 0, "hold at least one integer token id, got torch.bool"),
 }
 
 
@@ -79,15 +65,12 @@ def networks() -> dict:
 
 
 @pytest.mark.parametrize("frozen", FROZEN)
-@pytest.mark.parametrize("kind", BAD_IDS)
-def test_bad_ids(kind, frozen, networks):
-    x, message = BAD_IDS[kind]
+def test_bad_ids(frozen, networks):
     network = networks[frozen]
-    with pytest.raises(InputError, match=f"x must {message}"):
-        network(x)
-    if network.trunk is not None:
-        with pytest.raises(InputError, match=f"x must {message}"):
-            network.trunk(x)
+    for x, message in BAD_IDS.values():
+        for part in (network, network.trunk or network):
+            with pytest.raises(InputError, match=f"x must {message}"):
+                part(x)
 
 
 @pytest.mark.parametrize("frozen", FROZEN)

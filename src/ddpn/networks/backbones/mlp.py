@@ -7,8 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.arguments import check_rows, check_widths
-from ddpn.networks.backbones.members import Linear
+from ddpn.networks.backbones.members import Linear, check_rows, check_widths
 from ddpn.runtime.validation import check_choice, check_integer
 
 #: In place if the derivative needs only the result: activations are most of the memory traffic of a step on a CPU.
