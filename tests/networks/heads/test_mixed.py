@@ -93,34 +93,6 @@ def _poisson(mean: float, y: np.ndarray) -> np.ndarray:
     return poisson.pmf(y, mean)
 
 
-def test_a_list_of_families_is_fitted_saved_and_loaded(two_humps, tmp_path):
-    X, y = two_humps
-    model = DDPNRegressor(
-        likelihood=["poisson", "negative_binomial"],
-        members=1,
-        hidden=(4,),
-        numeric="standard",
-        epochs=2,
-        random_state=0,
-    ).fit(X, y)
-    model.save(tmp_path / "model")
-    again = DDPNRegressor.load(tmp_path / "model")
-    assert again.likelihood == ("poisson", "negative_binomial")
-    np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
-
-
-def test_one_exponential_in_float32_gives_the_mixture_of_float64():
-    head, generator = make_head("mixed"), torch.Generator().manual_seed(0)
-    raw = (3.0 * torch.randn(5, 9, 40, generator=generator)).clamp(-8.0, 2.0).permute(2, 0, 1)  # rows side by side
-    found, expected = head(raw), head(raw.double())
-    for own, other in zip(found.components, expected.components, strict=True):
-        for name in own.arg_constraints:
-            assert getattr(own, name).dtype == torch.float32
-            torch.testing.assert_close(getattr(own, name).double(), getattr(other, name), rtol=3e-7, atol=0.0)
-    torch.testing.assert_close(found._weights, expected._weights, rtol=3e-6, atol=0.0)
-    torch.testing.assert_close(found._weights.sum(-1), torch.ones(40, 5).double(), rtol=1e-15, atol=0.0)
-
-
 def test_a_likelihood_with_a_loss_of_its_own_keeps_it_in_a_mixture(monkeypatch):
     class Bounded(PoissonHead):
         """A Poisson whose loss is at most 1."""

@@ -6,7 +6,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.training import Augmented, Sample
-from ddpn.networks.training.batches import ALL, DatasetBatches, MemoryBatches, Share, orders, parts_of, pick
+from ddpn.networks.training.batches import ALL, DatasetBatches, MemoryBatches, Share, parts_of, pick
 from ddpn.runtime.errors import InputError
 
 CPU = torch.device("cpu")
@@ -17,10 +17,6 @@ def numbered(n: int, **columns: bool) -> Sample:
     number = torch.arange(float(n))
     given = {name: number.clone() if columns.get(name) else None for name in ("weight", "exposure")}
     return Sample(number.unsqueeze(1).repeat(1, 2), number, **given)
-
-
-def test_rows_are_counted_by_y():
-    assert len(numbered(5)) == 5
 
 
 def test_pick_gives_each_member_its_rows():
@@ -76,16 +72,6 @@ def test_an_epoch_has_whole_batches_and_no_row_twice(n):
         assert set(rows) <= set(range(n))
 
 
-def test_what_is_left_over_changes_from_epoch_to_epoch():
-    batches, streams = MemoryBatches(numbered(11), batch_size=4), generators([1])
-    seen = {int(y) for _ in range(20) for batch in batches.epoch(streams) for y in batch.y.flatten()}
-    assert seen == set(range(11))
-
-
-def test_one_batch_of_all_rows_keeps_their_order():
-    assert all(torch.equal(order, torch.arange(5)) for order in orders([5, 5], 5, generators([1, 2])))
-
-
 @pytest.mark.parametrize("source", ["memory", "dataset"])
 @pytest.mark.parametrize("world", [2, 3, 8])
 def test_the_shares_of_all_processes_are_the_batch(source, world):
@@ -137,16 +123,6 @@ def test_texts_and_clouds_are_evaluated_in_as_many_rows_as_a_training_has_room_f
     else:
         batches = DatasetBatches(TensorDataset(x, torch.ones(11)), 2, CPU, accumulate=2)
     assert [len(part) for part in batches.in_order()] == [4, 4, 3]
-
-
-class Nothing(Dataset):
-    def __len__(self) -> int:
-        return 0
-
-
-def test_an_empty_data_set_is_refused():
-    with pytest.raises(InputError, match="at least one row"):
-        DatasetBatches(Nothing(), 4, CPU)
 
 
 @pytest.mark.parametrize("name", ["y", "weight", "exposure"])

@@ -37,13 +37,6 @@ def test_without_validation_the_last_complete_epoch_is_kept(interrupted, train, 
     assert not whole.interrupted
 
 
-def test_before_the_first_epoch_is_complete_the_weights_are_the_initial_ones(interrupted, rows, fresh, flat):
-    got, history = interrupted(rows(48), at=3, validation=rows(20))
-    assert torch.equal(got, flat(fresh(STEADY["seeds"])))
-    assert history.interrupted
-    assert history.epochs == []
-
-
 def test_the_callback_may_interrupt(train, rows):
     def stop(text):
         assert text.startswith("epoch 1 of 3, loss ")

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.networks.heads import make_head
-from ddpn.networks.training import Augmented, Sample, TrainingConfig
-from ddpn.runtime.errors import ConfigError
+from ddpn.networks.training import Sample, TrainingConfig
 
 SEEDS = (5, 11, 2)
 HEADS = {
@@ -55,28 +54,6 @@ def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
         assert history.best_score[member] == pytest.approx(its_history.best_score[0], rel=1e-6)
         for record, its_record in zip(history.epochs, its_history.epochs, strict=False):
             assert record["loss"][member] == pytest.approx(its_record["loss"][0], rel=1e-5)
-
-
-def test_members_whose_inputs_change_equal_separate_runs(train, rows):
-    data, validation = Augmented(rows(34, seed=1), lambda x: x + torch.randn_like(x)), rows(20, seed=2)
-    together = train(data, validation, seeds=(3, 8))[0]
-    for number, seed in enumerate((3, 8)):
-        torch.testing.assert_close(together[number], train(data, validation, seeds=(seed,))[0][0])
-
-
-def test_members_have_their_own_order(rows, train):
-    recorded = Recorded(rows(48))
-    train(recorded, seeds=(1, 2), epochs=2)
-    first, second = torch.tensor(recorded.asked).view(2, 3, 2, 16).transpose(1, 2).reshape(2, 2, 48)
-    for epoch in (first, second):
-        for member in epoch:
-            assert sorted(member.tolist()) == list(range(48))
-    assert len({tuple(order.tolist()) for epoch in (first, second) for order in epoch}) == 4
-
-
-def test_a_network_of_another_size_is_refused(train, rows, fresh):
-    with pytest.raises(ConfigError, match=r"^parameters must have the 3 members along their first axis, got "):
-        train(rows(20), model=fresh((0, 1)), seeds=SEEDS)
 
 
 # Plain torch -----------------------------------------------------------------------------------------------------
@@ -164,17 +141,6 @@ def test_a_weight_of_two_equals_a_row_given_twice(train, rows):
     torch.testing.assert_close(by_weight, by_copies, rtol=0, atol=1e-5)
     assert (by_weight - plain).abs().max() > 1e-3
     assert weighted_history.epochs[-1]["loss"] == pytest.approx(copied_history.epochs[-1]["loss"], rel=1e-5)
-
-
-def test_validation_weights_count_rows_too(train, rows):
-    data, validation = rows(32), rows(10, seed=3)
-    weight = torch.ones(10)
-    weight[2] = 3.0
-    weighted = Sample(validation.X, validation.y, weight)
-    copied = validation.map(lambda t: torch.cat([t, t[[2, 2]]]))
-    scores = [train(data, held_out)[1].best_score for held_out in (validation, weighted, copied)]
-    assert scores[1] == pytest.approx(scores[2], rel=1e-6)
-    assert scores[1] != pytest.approx(scores[0], rel=1e-3)
 
 
 def test_a_fit_with_exposure_is_that_of_the_shifted_intercept(train, rows, fresh):

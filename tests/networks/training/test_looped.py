@@ -1,6 +1,5 @@
 """Networks without a member axis: trained in a loop they are what each would be alone."""
 
-import pytest
 import torch
 from torch import nn
 
@@ -9,7 +8,6 @@ from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit
 from ddpn.networks.training.weights import FlatWeights
-from ddpn.runtime.errors import ConfigError
 
 
 class Own(Members):
@@ -50,22 +48,6 @@ def test_members_in_a_loop_equal_separate_runs():
     assert not torch.equal(together.backbone[0][1].weight, together.backbone[1][1].weight)
 
 
-def test_they_are_rows_of_one_tensor():
-    model = CountModel(Own(2), make_head("poisson"), 2)
-    kept = FlatWeights(model, 2)
-    assert kept.values.shape[1] == sum(p.numel() for p in _network().parameters()) + 6 + 1
-    kept.values[1] = 7.0
-    assert all((p == 7.0).all() for p in model.backbone[1].parameters())
-    assert not any((p == 7.0).any() for p in model.backbone[0].parameters())
-
-
-def test_scales_and_biases_do_not_decay():
-    model = CountModel(Own(1), make_head("poisson"), 1)
-    kept = FlatWeights(model, 1)
-    convolution, linear = 2 * 9, 8 * 6
-    assert kept.decayed.sum() == convolution + linear + 6  # and the projection's weights
-
-
 def test_an_idle_weight_gets_no_gradient():
     model = CountModel(Own(2), make_head("poisson"), 2)
     model.reset((0, 1))
@@ -73,8 +55,3 @@ def test_an_idle_weight_gets_no_gradient():
     kept.add_gradient_of(model.raw(images().X).square().sum(), fresh=True)
     assert kept.grad.isfinite().all()
     assert (kept.grad != 0).any(1).all()
-
-
-def test_other_members_than_the_training_has_are_refused():
-    with pytest.raises(ConfigError, match="Members must hold the 3 members of the training, got 2"):
-        FlatWeights(Own(2), members=3)

@@ -72,13 +72,6 @@ def test_the_average_follows_its_formula(optimizer):
     assert not torch.equal(ours.average, ours.flat.values)
 
 
-def test_without_ema_there_is_no_average(optimizer):
-    ours = optimizer()
-    apply(ours, gradients(ours.flat.values.shape)[0])
-    assert torch.equal(ours.average, ours.flat.values)
-    assert "average" not in ours.tensors()
-
-
 FAILURES = {
     "gradient": lambda gradient, loss: (gradient.index_fill(1, torch.tensor([2]), torch.nan), loss),
     "infinite gradient": lambda gradient, loss: (gradient.index_fill(1, torch.tensor([2]), torch.inf), loss),
@@ -106,15 +99,3 @@ def test_a_failed_member_stays_where_it_is_and_the_other_does_not_notice(optimiz
     assert ours.healthy.all()
     assert torch.isfinite(ours.flat.values).all()
     assert torch.equal(ours.flat.values[1], undisturbed.flat.values[1])
-
-
-def test_its_state_is_all_that_later_steps_depend_on(optimizer):
-    ours, copy = optimizer(ema=0.3, weight_decay=0.1), optimizer(ema=0.3, weight_decay=0.1)
-    first, second = gradients(ours.flat.values.shape, steps=2)
-    apply(ours, first)
-    for name, tensor in copy.tensors().items():
-        tensor.copy_(ours.tensors()[name])
-    for each in (ours, copy):
-        apply(each, second)
-    assert torch.equal(ours.flat.values, copy.flat.values)
-    assert torch.equal(ours.average, copy.average)

@@ -3,11 +3,6 @@
 import pytest
 
 
-def test_silence(train, rows, capsys):
-    train(rows(32), rows(10), epochs=1)
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize(("validate", "what"), [(True, "validation nll"), (False, "loss")])
 def test_a_training_shows_its_progress(train, rows, capsys, monkeypatch, validate, what):
     monkeypatch.setenv("COLUMNS", "200")
