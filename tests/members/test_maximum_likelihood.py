@@ -80,14 +80,6 @@ def test_a_curved_valley_is_followed_to_its_end():
     assert objective.value_and_gradient(found.theta)[0] == pytest.approx(peer.fun, rel=1e-9)
 
 
-def test_too_few_steps_are_told():
-    objective = objective_of("double_poisson")
-    found = maximize(objective, objective.start(), max_iter=2)
-    assert not found.converged
-    assert found.n_iter == 2
-    assert found.gradient_norm > 1e-6
-
-
 def test_information_is_inverted_in_its_own_units():
     hessian = np.array([[1e-13, 2e-8], [2e-8, 0.5]])
     np.testing.assert_allclose(inverse_information(hessian, 4.0), np.linalg.inv(4.0 * hessian), rtol=1e-9)

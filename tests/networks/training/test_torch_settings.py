@@ -2,9 +2,11 @@
 
 from contextlib import AbstractContextManager, contextmanager
 
+import numpy as np
 import pytest
 import torch
 
+from ddpn import CountGLM
 from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
@@ -43,3 +45,11 @@ def test_a_model_that_was_built_under_the_setting_is_trained_in_float32(setting)
     for name, expected in trained().state_dict().items():
         assert found[name].dtype == torch.float32
         assert torch.equal(found[name], expected), name
+
+
+def test_a_glm_is_the_same(setting, counts):
+    expected = CountGLM(alpha=1e-3).fit(*counts).coef_
+    with setting:
+        found = CountGLM(alpha=1e-3).fit(*counts)
+    np.testing.assert_array_equal(found.coef_, expected)
+    assert np.isfinite(found.predict(counts[0])).all()
