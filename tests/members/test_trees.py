@@ -17,9 +17,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
 FILE = "trees.safetensors"
-QUICK = {"leaves": (4,), "rounds": 60, "rate": 0.1}
-#: For what the number of rounds does not change.
-FEWER = QUICK | {"rounds": 15}
+QUICK = {"leaves": (4,), "rounds": 30, "rate": 0.2}
 
 
 def sample_of(n: int, seed: int = 0) -> Sample:

@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.networks.backbones.members import generators
-from ddpn.networks.training import Augmented, Sample
+from ddpn.networks.training import Augmented, Sample, Streamed, TrainingConfig
 from ddpn.networks.training.batches import ALL, DatasetBatches, MemoryBatches, Share, parts_of, pick
 from ddpn.runtime.errors import InputError
 
@@ -167,3 +167,19 @@ def test_an_item_that_cannot_be_read_raises_its_own_error(workers):
         list(batches._loads([[0, 1], [3, 4]]))
     with pytest.raises(InputError, match=r"y must have one number per row, got shape \(1, 2\)"):
         list(batches._loads([[2]]))
+
+
+class Rows:
+    """Twenty million rows that nobody reads."""
+
+    identity, most_passes = "rows", 1.0
+
+    def __len__(self) -> int:
+        return 20_000_000
+
+
+def test_epochs_of_a_long_stream_are_parts_of_a_pass():
+    config = TrainingConfig(epochs=5, batch_size=256, patience=2)
+    stream, found = Streamed.scheduled(Rows(), lambda chunk: chunk, config)
+    assert (stream.rows, stream.chunks, found.epochs, found.batch_size) == (16_384, 16, 77, 256)
+    assert found.patience == round(2 * 77 / 5)

@@ -1,7 +1,8 @@
 """Where batches come from: tensors in memory, any torch Dataset, or a stream; and checks of these rows."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -10,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.networks.heads import Head
+from ddpn.networks.training.config import TrainingConfig
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
@@ -18,6 +20,10 @@ from ddpn.sample import Sample
 _IN_ORDER = 8192
 #: So many times the rows of a training batch fit where no gradients are kept, in a network of a few layers or more.
 WITHOUT_GRADIENTS = 4
+#: Rows of a stream that are encoded at once: 2 KB per row for 40 columns of numbers in steps.
+CHUNK_ROWS = 16_384
+#: Epochs of a stream, which end with a score of the validation rows: about so many, and at most so many chunks long.
+_EPOCHS, _MOST_CHUNKS = 40, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,6 +311,31 @@ class Streamed:
     encode: Callable[[Any], Sample]
     rows: int
     chunks: int
+
+    @classmethod
+    def scheduled(
+        cls, source: RowStream, encode: Callable[[Any], Sample], config: TrainingConfig
+    ) -> tuple["Streamed", TrainingConfig]:
+        """Chunks of a size that suits encoding, and the settings of a training whose epochs are some chunks each.
+
+        Parameters
+        ----------
+        source, encode
+            As for `Streamed`.
+        config : TrainingConfig
+            Its epochs are passes over the rows, of which there are at most `source.most_passes`.
+        """
+        rows = len(source)
+        batch = min(config.batch_size, rows)
+        size = batch * max(1, min(CHUNK_ROWS, rows) // batch)
+        total = max(1, math.ceil(min(config.epochs, source.most_passes) * rows / size))
+        per_epoch = min(_MOST_CHUNKS, max(1, total // _EPOCHS))
+        epochs = math.ceil(total / per_epoch)
+        patience = config.patience
+        if patience is not None:
+            patience = max(3, round(patience * epochs / config.epochs))
+        found = replace(config, batch_size=batch, epochs=epochs, patience=patience)
+        return cls(source, encode, size, per_epoch), found
 
     def __len__(self) -> int:
         return self.rows * self.chunks
