@@ -1,6 +1,5 @@
 """Cross-fitting: each member of an ensemble leaves out its own fold of the rows."""
 
-import pytest
 import torch
 
 from ddpn.networks.backbones import MLP
@@ -8,7 +7,6 @@ from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import OwnRows, Sample, TrainingConfig, fit
 from ddpn.networks.training.batches import MemoryBatches
-from ddpn.runtime.deadlines import Clock, TimeLimitError
 
 ROWS, MEMBERS = 43, 4
 
@@ -68,16 +66,3 @@ def test_all_members_have_the_epoch_of_the_lowest_mean_score():
     scores = torch.tensor([record["score"] for record in history.epochs])
     assert history.best_epoch == [int(scores.mean(1).argmin()) + 1] * MEMBERS
     assert len(set((scores.argmin(0) + 1).tolist())) > 1
-
-
-def test_a_training_ends_with_its_time():
-    _, history = trained(rows(), epochs=100_000, clock=Clock(0.5))
-    assert history.stopped == "the time was up"
-    assert 0 < len(history.epochs) < 100_000
-    assert not history.interrupted
-    assert history.epochs[-1]["lr"] < 0.2 * 1e-2
-
-
-def test_without_a_complete_epoch_there_is_nothing():
-    with pytest.raises(TimeLimitError):
-        trained(rows(), epochs=10, clock=Clock(0.0))

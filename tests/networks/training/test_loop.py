@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.networks.heads import make_head
-from ddpn.networks.training import Sample, TrainingConfig
+from ddpn.networks.training import Sample, TrainingConfig, loop
+from ddpn.runtime.deadlines import Clock, TimeLimitError
 
 SEEDS = (5, 11, 2)
 HEADS = {
@@ -199,3 +200,83 @@ def test_steps_and_validation_choose_their_threads(train, rows, fresh, monkeypat
     finally:
         torch.set_num_threads(before)
     assert seen == used
+
+
+# Progress, and the ends of a training ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("validate", "what"), [(True, "validation nll"), (False, "loss")])
+def test_a_training_shows_its_progress(train, rows, capsys, monkeypatch, validate, what):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any stream for a terminal then
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = []
+    options = {"verbose": True, "title": "Networks", "on_epoch": lines.append}
+    _, history = train(rows(32), rows(10) if validate else None, epochs=3, fit_options=options)
+    shown = capsys.readouterr().err
+    last = history.epochs[-1]["score" if validate else "loss"][0]
+    assert "Networks" in shown
+    assert "3/3" in shown, "the bar ends before the training does"
+    assert f"{what} {last:.4f}" in shown
+    assert lines[-1] == f"epoch 3 of 3, {what} {last:.4f}"
+
+
+STEADY = {"seeds": (3, 8), "schedule": "constant", "warmup": 0.0}
+
+
+@pytest.fixture
+def interrupted(train, fresh):
+    """Train on 48 rows, three steps an epoch, with Ctrl-C in the `at`-th use of the network."""
+
+    def run(data, at, validation=None, **options):
+        model = fresh(STEADY["seeds"])
+        compute, uses = model.raw, []
+
+        def raw(x):
+            uses.append(x)
+            if len(uses) == at:
+                raise KeyboardInterrupt
+            return compute(x)
+
+        model.raw = raw
+        return train(data, validation, model=model, fit_options=options, **STEADY)
+
+    return run
+
+
+def test_without_validation_the_last_complete_epoch_is_kept(interrupted, train, rows):
+    got, history = interrupted(rows(48), at=8)
+    expected, whole = train(rows(48), epochs=2, **STEADY)
+    assert torch.equal(got, expected)
+    assert (history.interrupted, history.stopped, history.best_epoch) == (True, "interrupted", [2, 2])
+    assert len(history.epochs) == 2
+    assert not whole.interrupted
+
+
+def test_the_callback_may_interrupt(train, rows):
+    def stop(text):
+        assert text.startswith("epoch 1 of 3, loss ")
+        raise KeyboardInterrupt
+
+    _, history = train(rows(48), fit_options={"on_epoch": stop})
+    assert history.interrupted
+    assert len(history.epochs) == 1
+
+
+def test_a_second_one_while_the_first_is_handled_is_raised(interrupted, rows, monkeypatch, tmp_path):
+    def again(self, snapshot):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop.Checkpoint, "save", again)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(rows(48), at=8, checkpoint=tmp_path / "state")
+
+
+def test_a_training_ends_with_its_time(train, rows):
+    _, history = train(rows(43), epochs=100_000, fit_options={"clock": Clock(0.5)})
+    assert history.stopped == "the time was up"
+    assert 0 < len(history.epochs) < 100_000
+    assert not history.interrupted
+    assert history.epochs[-1]["lr"] < 0.2 * 1e-2
+    with pytest.raises(TimeLimitError):
+        train(rows(43), fit_options={"clock": Clock(0.0)})

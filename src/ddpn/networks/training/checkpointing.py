@@ -59,7 +59,7 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     }
 
 
-def data_identity(train: Source | OwnRows | Streamed, validation: Source | OwnRows | None) -> dict[str, Any]:
+def data_identity(train: Source | OwnRows | Streamed, validation: Source | OwnRows | Streamed | None) -> dict[str, Any]:
     """What distinguishes these rows from others."""
     return {
         "training data": _rows_identity(train),
