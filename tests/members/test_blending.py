@@ -9,7 +9,7 @@ from scipy import stats
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
-from ddpn.members.blending import MixtureScores, as_one, mix, shrunk_weights
+from ddpn.members.blending import MixtureScores, mix, shrunk_weights
 from ddpn.sample import Sample
 
 RNG = np.random.default_rng(1)
@@ -181,14 +181,3 @@ def test_blocks_are_scored_by_their_own_distributions():
     for number, half in enumerate(halves):
         parts = [part for member in members for part in member[number]]
         assert scores.at(weights)[half] == pytest.approx(direct(parts, [0.3, 0.35, 0.35], y[half]), rel=1e-7)
-
-
-@pytest.mark.parametrize("same", [True, False], ids=["one family", "two families"])
-def test_parts_as_one_distribution(same):
-    mean, y = rows(12)
-    parts = [three(mean)[0], three(2.0 * mean)[0]] if same else three(mean)
-    found = as_one(parts)
-    assert found.batch_shape == (12, 4 if same else 1)
-    assert mix([found], [1.0]).crps(tensor(y)).numpy() == pytest.approx(
-        direct(parts, np.full(len(parts), 1 / len(parts)), y), rel=1e-7
-    )

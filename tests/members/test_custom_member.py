@@ -23,7 +23,6 @@ from ddpn.members.folds import CrossFitted
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.workflow.model_folder import load
 
@@ -90,25 +89,6 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return X, rng.poisson(np.exp(1.5 + np.cos(2.0 * X[:, 0]))).astype(float)
 
 
-def test_its_distribution_is_that_of_the_neighbours(data):
-    X, y = data
-    member = Neighbours().fit(Sample(X[:300], y[:300]), None, seed=0)
-    nearest = np.argsort(np.abs(X[:300, 0] - X[300:, 0][:, None]), axis=1)[:, :15]
-    counts = y[nearest]
-    dist = member.distribution(X[300:])
-    assert dist.batch_shape == (100, 1)
-    assert dist.mean.numpy()[:, 0] == pytest.approx(counts.mean(1))
-    assert dist.variance.numpy()[:, 0] == pytest.approx(counts.var(1), abs=1e-9)
-    assert dist.icdf(torch.tensor(0.5)).numpy()[:, 0] == pytest.approx(np.sort(counts)[:, 7])
-    at = torch.from_numpy(y[300:])
-    # CRPS of an empirical distribution: E|Z - y| - E|Z - Z'| / 2.
-    pairs = np.abs(counts[:, :, None] - counts[:, None]).mean((1, 2))
-    wanted = np.abs(counts - y[300:, None]).mean(1) - 0.5 * pairs
-    assert dist.crps(at.unsqueeze(1)).numpy()[:, 0] == pytest.approx(wanted, abs=1e-9)
-    doubled = member.distribution(X[300:], np.full(100, 2.0))
-    assert doubled.mean.numpy() == pytest.approx(2.0 * dist.mean.numpy())
-
-
 @pytest.fixture(scope="module")
 def portfolio(data) -> CountRegressor:
     """The default model with it: cross-fitted, weighted and calibrated."""
@@ -133,17 +113,6 @@ def test_it_is_a_part_of_the_default_model(portfolio, data):
     assert set(predictor.intervals) == {MIXTURE, *predictor.members}
     constant = predictor.distribution(X[300:], of="constant").crps(torch.from_numpy(y[300:])).mean()
     assert portfolio.crps(X[300:], y[300:]) < 0.9 * constant.item()
-
-
-def test_its_intervals_are_those_of_rows_that_copies_left_out(portfolio):
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-3.0, 3.0, size=(2000, 1))
-    y = rng.poisson(np.exp(1.5 + np.cos(2.0 * X[:, 0])))
-    for name in (MIXTURE, "knn"):
-        dist = portfolio.predictor_.distribution(X, of=name)
-        low, high = portfolio.predictor_.interval(dist, 0.9, of=name)
-        # Three standard errors of 300 rows for calibration; counts make intervals cover rather more.
-        assert 0.85 < ((low.numpy() <= y) & (y <= high.numpy())).mean() < 0.98, name
 
 
 def test_its_copies_are_saved_and_loaded(portfolio, data, tmp_path):

@@ -52,11 +52,6 @@ def test_where_it_cannot_be_fitted(line, monkeypatch, case):
         GLM(make_head("poisson")).fit(sample, None, seed=0)
 
 
-def test_a_likelihood_without_an_exact_glm():
-    with pytest.raises(NotApplicableError, match='"faithful_gaussian" has no exact GLM'):
-        GLM.like(Task(make_head("faithful_gaussian")))
-
-
 def test_the_poisson_glm_is_that_of_statsmodels(mixed_sample):
     X, y, weight, exposure = mixed_sample.X, mixed_sample.y, mixed_sample.weight, mixed_sample.exposure
     member = PoissonGLM.like(Task(make_head("double_poisson"))).fit(mixed_sample, None, seed=0)

@@ -35,16 +35,6 @@ def test_gradient_and_hessian_are_those_of_differences(name, linear):
     np.testing.assert_allclose(hessian, hessian.T, rtol=1e-9, atol=1e-12)
 
 
-def test_the_objective_is_the_weighted_mean_loss_and_the_penalty():
-    objective = objective_of("double_poisson", alpha=0.4)
-    theta = np.array([1.0, 0.5, -0.3, 0.1, 0.2, 0.3])
-    dist = make_head("double_poisson")(objective.raw(theta), torch.from_numpy(EXPOSURE))
-    expected = np.average(-dist.log_prob(torch.from_numpy(Y)).numpy(), weights=WEIGHT)
-    expected += 0.2 * (0.5**2 + 0.3**2 + 0.2**2 + 0.3**2)
-    assert objective.value_and_gradient(theta)[0] == pytest.approx(expected, rel=1e-12)
-    assert np.average(objective.losses(theta), weights=WEIGHT) == pytest.approx(expected - 0.2 * 0.47, rel=1e-12)
-
-
 @pytest.mark.parametrize("name", HEADS)
 def test_the_search_ends_at_a_maximum(name):
     objective = objective_of(name)

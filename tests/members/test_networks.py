@@ -8,7 +8,7 @@ import torch
 
 from ddpn.distributions import Poisson
 from ddpn.members import networks as networks_module
-from ddpn.members.network_options import NetworkOptions, auto_numeric
+from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
@@ -30,12 +30,6 @@ def steps() -> tuple[Sample, Sample]:
     return whole.rows(slice(0, 300)), whole.rows(slice(300, 400))
 
 
-def test_auto_follows_the_number_of_rows_and_columns(steps):
-    assert networks(numeric="auto").fit(*steps, seed=0).encoder.numeric == "piecewise"
-    assert [auto_numeric(rows, 5) for rows in (5000, 5001)] == ["piecewise", "steps"]
-    assert auto_numeric(100, 501) == "standard"
-
-
 def test_copies_predict_the_rows_that_they_left_out(steps):
     train, fold = steps[0], np.arange(300) % 2
     copies = networks(numeric="steps", epochs=20, lr=1e-2).fit_copies(
@@ -49,14 +43,6 @@ def test_copies_predict_the_rows_that_they_left_out(steps):
         assert dist.batch_shape == (150, 2)
         constant = Poisson(torch.full((150, 1), float(train.y.mean())))
         assert -dist.log_prob(y).mean() < -constant.log_prob(y).mean() - 0.3
-
-
-def test_late_best_epochs_mean_that_more_could_be_learned(steps):
-    member = networks(numeric="steps", epochs=10).fit(*steps, seed=0)
-    member.history.best_epoch = [9, 10]
-    assert member.is_underfitted
-    member.history.best_epoch = [2, 5]
-    assert not member.is_underfitted
 
 
 @pytest.mark.parametrize(("largest", "dtype"), [(2.0**24 - 1, "torch.float32"), (2.0**24 + 1, "torch.float64")])

@@ -10,7 +10,7 @@ import torch
 from ddpn import CountRegressor
 from ddpn.members.blending import MixtureScores, mix_members
 from ddpn.members.constant import Constant
-from ddpn.members.folds import CrossFitted, Folds, copies_of
+from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import PoissonGLM
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
@@ -186,13 +186,6 @@ def test_an_interruption_keeps_what_was_fitted(sample):
 def score(members: list, weights: list[float], sample: Sample) -> np.ndarray:
     parts = [member.parts(sample.X) for member in members]
     return mix_members(parts, weights).crps(torch.from_numpy(sample.y)).numpy()
-
-
-def test_validation_rows_choose_the_weights(sample):
-    train, validation = sample.rows(slice(0, 150)), sample.rows(slice(150, 200))
-    found = portfolio(candidate("glm", PoissonGLM), candidate("same", PoissonGLM)).fit(Folds(train, validation), seed=0)
-    assert not isinstance(found.members["glm"], CrossFitted)
-    assert found.crps == pytest.approx(score([found.members["glm"]], [1.0], validation).mean())
 
 
 def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(sample):

@@ -83,13 +83,6 @@ def test_exposure_multiplies_the_mean_of_every_member():
     torch.testing.assert_close(model.mixture(x, exposure).mean, model.mixture(x).mean * exposure)
 
 
-def test_the_mixture_is_the_mean_of_the_members_probabilities():
-    model, x = model_of("double_poisson"), features(5, 4)
-    y = torch.arange(5.0)
-    expected = model(x).log_prob(y.unsqueeze(1)).exp().mean(1)
-    torch.testing.assert_close(model.mixture(x).log_prob(y).exp(), expected, rtol=1e-5, atol=1e-7)
-
-
 def test_the_trunk_of_a_faithful_gaussian_learns_from_squared_error_alone():
     model, x, y = model_of("faithful_gaussian"), features(5, 4), torch.arange(5.0).unsqueeze(1)
     trunk = list(model.backbone.parameters())

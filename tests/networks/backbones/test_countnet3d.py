@@ -77,13 +77,6 @@ def test_padding_changes_nothing():
     assert torch.equal(net(filled), net(x))
 
 
-def test_the_order_of_points_changes_nothing():
-    net, x = drawn(), beams(20, 7, 1)
-    order = 2 + torch.randperm(20, generator=torch.Generator().manual_seed(1))
-    shuffled = torch.cat([x[:, :2], x[:, order]], dim=1)
-    torch.testing.assert_close(net(shuffled), net(x), rtol=1e-6, atol=1e-6)
-
-
 def test_gradients_reach_every_parameter_and_are_finite_without_points():
     net = drawn(hidden=(64, 64))
     net(beams(20, 20, 20)).sum().backward()
@@ -116,12 +109,6 @@ def test_no_beams_and_no_points_at_all(grad):
     with torch.set_grad_enabled(grad):
         assert net(beams()).shape == (0, 3, 6)
         torch.testing.assert_close(net(beams(0, 0, n=0)), net(beams(0, 0, n=5)))
-
-
-def test_the_papers_widths_are_the_default():
-    net = CountNet3D(n_classes=4)
-    assert [layer.weight.shape[2] for layer in net.points] == [64, 128, 1024]
-    assert [layer.weight.shape[1:] for layer in net.mlp.layers] == [(1024 + 16 + 6, 512), (512, 256)]
 
 
 BAD_BEAMS = {

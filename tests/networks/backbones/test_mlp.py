@@ -24,11 +24,6 @@ def test_each_member_is_a_torch_sequence(activation):
         torch.testing.assert_close(backbone(x)[:, member], nn.Sequential(*layers)(x), rtol=1e-6, atol=1e-6)
 
 
-def test_the_papers_widths_are_the_default():
-    widths = [layer.weight.shape[2] for layer in MLP(n_in=4).layers]
-    assert widths == [128, 128, 128, 64]
-
-
 def test_identity_hands_its_input_on():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     backbone = Identity(n_in=4, members=3)

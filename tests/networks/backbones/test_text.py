@@ -33,13 +33,6 @@ def test_a_given_pad_is_the_padding():
     assert not torch.allclose(network(padded), network(torch.tensor([[5]]))), "token 0 is a word like others"
 
 
-def test_a_given_pad_replaces_that_of_the_configuration():
-    assert built().pad == 0
-    network = built(pad=3)
-    longer = torch.tensor([[5, 0, 3, 3]])
-    torch.testing.assert_close(network(longer), network(longer[:, :2]), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(("config", "pad"), [(GPT2, None), (BERT, 30), (BERT, -1), (BERT, 1.5), (BERT, "[PAD]")])
 def test_bad_pads(config, pad):
     message = f"pad must be an id below 30, the model's number of tokens, got {pad!r}. Use pad=tokenizer.pad_token_id"
@@ -85,14 +78,3 @@ def test_positions_that_begin_behind_the_padding_are_counted():
     assert network(torch.full((1, 8), 5)).shape == (1, 1, 4)
     with pytest.raises(InputError, match="x must hold texts of at most 8 tokens, got 9"):
         network(torch.full((1, 9), 5))
-
-
-def test_ids_of_any_integers_are_the_same():
-    network = built()
-    for dtype in (torch.uint8, torch.int16, torch.int32):
-        assert torch.equal(network(IDS.to(dtype)), network(IDS))
-
-
-def test_a_tail_takes_no_ids(networks):
-    with pytest.raises(InputError, match=r"x must be hidden states \(B, L, H \+ 1\), or .*, got shape \(2, 3\)"):
-        networks[-1].tail(IDS)

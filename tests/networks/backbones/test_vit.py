@@ -53,12 +53,6 @@ def test_a_family_that_takes_other_sizes_does():
     assert network(torch.zeros(2, 3, 16, 16, dtype=torch.uint8)).shape == (2, 1, 4)
 
 
-def test_a_size_may_have_both_sides():
-    network = ViT(config=VIT | {"image_size": [8, 8]}, hidden=(4,))
-    assert network.size == 8
-    assert network(IMAGES).shape == (2, 1, 4)
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -72,8 +66,3 @@ def test_a_size_may_have_both_sides():
 def test_models_for_other_inputs_are_refused(config, message):
     with pytest.raises(ConfigError, match=f"the model must {message}"):
         ViT(config=config)
-
-
-def test_a_tail_takes_hidden_states():
-    with pytest.raises(InputError, match=r"x must be hidden states \(B, L, H\), or .*, got shape \(2, 8\)"):
-        network_of("cut vit").tail(torch.zeros(2, 8))

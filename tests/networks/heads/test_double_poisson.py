@@ -85,15 +85,6 @@ def test_exact_gradients_are_scores():
     torch.testing.assert_close(score.sum(0), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("beta", BETAS)
-def test_beta_only_weighs_the_exact_gradient(columns, beta):
-    mu, gamma, y = columns
-    plain = partials(DoublePoissonHead(), mu, gamma, y)
-    weighted = partials(DoublePoissonHead(beta=beta), mu, gamma, y)
-    for a, b in zip(plain, weighted, strict=True):
-        torch.testing.assert_close(gamma**-beta * a, b, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     "draw", [lambda rng: rng.binomial(20, 0.9, 500), lambda rng: rng.negative_binomial(2, 0.3, 500)]
 )

@@ -54,11 +54,6 @@ def test_the_mean_gets_squared_error_and_the_variance_its_likelihood(slopes):
     torch.testing.assert_close(slope[:, 1], 0.5 * (1 - squared), rtol=1e-12, atol=1e-12)
 
 
-def test_loss_in_natural_parameters_is_scipys():
-    expected = -stats.norm.logpdf(Y, ETA1 / PRECISION, PRECISION**-0.5)
-    np.testing.assert_allclose(NaturalGaussianHead().loss(NATURAL, Y), expected, rtol=1e-12)
-
-
 def test_gradients_are_expected_minus_seen_statistics(slopes):
     """By eta1: E[Y] - y; by eta2 = -precision / 2: E[Y^2] - y^2."""
     slope = slopes(NaturalGaussianHead(), NATURAL, Y)

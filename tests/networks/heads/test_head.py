@@ -192,15 +192,8 @@ def test_options_rebuild_the_head(head):
     assert repr(again) == repr(head)
     raw, y = a_raw(head, 4), torch.arange(4)
     torch.testing.assert_close(again.loss(raw, y), head.loss(raw, y), rtol=0, atol=0)
-    with pytest.raises(TypeError):
-        type(head)(0.5)
-
-
-def test_attributes(head):
-    assert head.name in HEADS
+    assert head.is_count == isinstance(head(raw), CountDistribution)
     assert len(head.parameter_names) == head.n_raw
-    assert all(head.parameter_names)
-    assert head.is_count == isinstance(head(a_raw(head, 1)), CountDistribution)
 
 
 def test_nothing_looks_at_values(head):

@@ -9,13 +9,6 @@ from ddpn.networks.heads import HEADS, PoissonHead, make_head
 from ddpn.runtime.errors import ConfigError
 
 
-def test_one_component_is_the_head_itself():
-    raw, y = torch.tensor([[1.0, -0.5, 0.3], [0.2, 0.7, -2.0]]), torch.tensor([3, 0])
-    single, mixed = make_head("double_poisson"), make_head(["double_poisson"])
-    torch.testing.assert_close(mixed.loss(raw, y), single.loss(raw[:, :2], y))
-    torch.testing.assert_close(mixed(raw).mean, single(raw[:, :2]).mean)
-
-
 def test_the_loss_is_that_of_the_weighted_sum_of_pmfs():
     head = make_head(["poisson", "negative_binomial"])
     raw, y = torch.tensor([0.5, 2.0, -1.0, 0.3, -0.4], dtype=torch.float64), torch.arange(9)
@@ -24,13 +17,6 @@ def test_the_loss_is_that_of_the_weighted_sum_of_pmfs():
     expected = -(weights[0] * parts[0] + weights[1] * parts[1]).log()
     # The logits are bounded smoothly: at 0.4 by 1e-4 of their size.
     torch.testing.assert_close(head.loss(raw.expand(9, -1), y), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_families_of_one_kind_stand_together():
-    head = make_head(["poisson", "double_poisson", "poisson"])
-    assert head.families == ("poisson", "poisson", "double_poisson")
-    assert head.n_raw == 1 + 1 + 2 + 3
-    assert head.parameter_names[2:4] == ("log mu 3", "log gamma 3")
 
 
 def test_components_start_apart_with_equal_weights():

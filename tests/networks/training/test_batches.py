@@ -6,7 +6,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.training import Augmented, Sample, Streamed, TrainingConfig
-from ddpn.networks.training.batches import ALL, DatasetBatches, MemoryBatches, Share, parts_of, pick
+from ddpn.networks.training.batches import ALL, DatasetBatches, MemoryBatches, Share, pick
 from ddpn.runtime.errors import InputError
 
 CPU = torch.device("cpu")
@@ -27,12 +27,6 @@ def test_pick_gives_each_member_its_rows():
     assert torch.equal(picked.weight, picked.y)
     assert torch.equal(picked.X[..., 1], picked.y)
     assert picked.exposure is None
-
-
-def test_parts_are_the_rows_one_after_the_other():
-    parts = list(parts_of(numbered(5, exposure=True), 2))
-    assert [part.y.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
-    assert [part.exposure.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
 
 
 def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
@@ -91,16 +85,6 @@ def test_the_shares_of_all_processes_are_the_batch(source, world):
             assert sorted(joined.tolist()) == sorted(batch.y[:, member].tolist())
 
 
-@pytest.mark.parametrize("columns", [{}, {"weight": True}, {"weight": True, "exposure": True}])
-def test_a_data_set_gives_the_batches_that_tensors_give(columns):
-    data = numbered(11, **columns)
-    dataset = TensorDataset(*data.parts.values())
-    ours = MemoryBatches(data, 4).epoch(generators([1, 2]))
-    theirs = DatasetBatches(dataset, 4, CPU).epoch(generators([1, 2]))
-    for expected, got in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(got.parts, expected.parts, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("source", ["memory", "dataset"])
 def test_in_order_is_every_row_once(source, monkeypatch):
     monkeypatch.setattr("ddpn.networks.training.batches._IN_ORDER", 4)
@@ -123,13 +107,6 @@ def test_texts_and_clouds_are_evaluated_in_as_many_rows_as_a_training_has_room_f
     else:
         batches = DatasetBatches(TensorDataset(x, torch.ones(11)), 2, CPU, accumulate=2)
     assert [len(part) for part in batches.in_order()] == [4, 4, 3]
-
-
-@pytest.mark.parametrize("name", ["y", "weight", "exposure"])
-def test_items_with_more_than_one_number_per_row_are_refused(name):
-    columns = {"y": torch.ones(4), "weight": torch.ones(4), "exposure": torch.ones(4)} | {name: torch.ones(4, 1)}
-    with pytest.raises(InputError, match=rf"{name} must have one number per row, got shape \(1, 1\)"):
-        next(DatasetBatches(TensorDataset(torch.zeros(4, 2), *columns.values()), 4, CPU).in_order())
 
 
 class Items(Dataset):

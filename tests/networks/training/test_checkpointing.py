@@ -16,7 +16,7 @@ from ddpn.networks.backbones import MLP, Tuned
 from ddpn.networks.backbones.fine_tuning import Frozen, Tail
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Augmented, Runtime, Sample, TrainingConfig, fit
+from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit
 from ddpn.runtime.errors import InputError
 from ddpn.storage import tensor_files
 
@@ -88,39 +88,6 @@ def test_an_interrupted_training_resumes_to_the_same_bits(run, whole, at):
     assert without_seconds(resumed) == without_seconds(whole[1])
     begun = (at - 1) // CALLS_PER_EPOCH
     assert uses == (CONFIG.epochs - begun) * CALLS_PER_EPOCH, "epochs that were done are done again, or left out"
-
-
-def noisy(x: torch.Tensor) -> torch.Tensor:
-    return x + 0.1 * torch.randn_like(x)
-
-
-def test_augmented_inputs_are_the_same_in_a_resumed_training(run, training, rows, whole):
-    augmented = Augmented(rows(50, seed=1), noisy)
-    expected, history, _ = training(None, data=augmented)
-    assert not torch.equal(expected, whole[0])
-    assert run(data=augmented, interrupt_at=7)[1].interrupted
-    with pytest.raises(InputError, match="with another training data"):
-        run()
-    got, resumed, _ = run(data=augmented)
-    assert torch.equal(got, expected)
-    assert without_seconds(resumed) == without_seconds(history)
-
-
-@pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
-def test_failures_of_an_interrupted_epoch_count_once(run, training, rows, tmp_path):
-    data = rows(50, seed=1)
-    data.X[7] = torch.nan
-    given = {"data": data, "config": replace(CONFIG, epochs=2)}
-    expected, history, uses = training(None, **given)
-    assert sum("epoch 2" in story for story in history.rollbacks) == 2, "not both members failed in the last epoch"
-    # In the last validation, after those failures; twice, as a resumed training counts them too.
-    for at in (uses, uses // 2):
-        assert run(interrupt_at=at, **given)[1].interrupted
-    before = [sum(f"epoch 1, member {member}" in story for story in history.rollbacks) for member in (0, 1)]
-    assert tensor_files.read(tmp_path / "state")[1]["failures"] == before
-    got, resumed, _ = run(**given)
-    assert torch.equal(got, expected)
-    assert resumed.rollbacks == history.rollbacks
 
 
 def test_a_finished_training_is_not_done_again(run, whole):

@@ -122,14 +122,6 @@ def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
 # Batches, weights, exposures, precisions ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [3, 100])
-def test_accumulating_parts_equals_one_batch(train, rows, parts):
-    data = rows(34, weight=True, exposure=True)
-    whole, _ = train(data, accumulate=1, seeds=(1, 2), epochs=2)
-    split, _ = train(data, accumulate=parts, seeds=(1, 2), epochs=2)
-    torch.testing.assert_close(split, whole, rtol=0, atol=1e-6)
-
-
 def test_a_weight_of_two_equals_a_row_given_twice(train, rows):
     data = rows(20, exposure=True)
     twice = data.map(lambda t: torch.cat([t, t[3:5]]))
@@ -184,22 +176,6 @@ def test_bf16_stays_close(train, rows):
 
 
 # Threads ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("large", "used"), [(2**60, {1}), (1, {2})], ids=["small", "large"])
-def test_steps_and_validation_choose_their_threads(train, rows, fresh, monkeypatch, large, used):
-    monkeypatch.setattr("ddpn.runtime.threads.LARGE", large)
-    model, seen, before = fresh((1,)), set(), torch.get_num_threads()
-    compute = model.raw
-    model.raw = lambda x: seen.add(torch.get_num_threads()) or compute(x)
-    torch.set_num_threads(2)
-    try:
-        for data in (rows(32), TensorDataset(rows(32).X, rows(32).y)):
-            train(data, rows(10), model=model, seeds=(1,), epochs=1)
-            assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert seen == used
 
 
 # Progress, and the ends of a training ---------------------------------------------------------------------------------

@@ -86,14 +86,6 @@ def test_the_rows_are_named(train, spoiled, poisoned, monkeypatch, at, where):
         train(spoiled(*at), epochs=1, batch_size=48, model=poisoned(), **STEADY)
 
 
-def test_rows_that_break_only_the_weighted_loss_are_named(train, rows):
-    data = rows(48)
-    weight = torch.ones(48)
-    weight[11] = 3e38  # times its loss beyond what float32 can say
-    with pytest.warns(RuntimeWarning, match="at row 11:"):
-        train(Sample(data.X, data.y, weight), epochs=1, batch_size=48)
-
-
 @pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
 @pytest.mark.parametrize("validate", [False, True])
 def test_a_member_that_fails_again_and_again_ends_the_training(train, rows, spoiled, poisoned, flat, validate):

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ddpn.networks.training import Runtime, TrainingConfig, fit, runtime
-from ddpn.networks.training.batches import ALL, Share
+from ddpn.networks.training.batches import Share
 from ddpn.networks.training.loop import Training
 from ddpn.networks.training.runtime import pick_device
 from ddpn.runtime.errors import ConfigError
@@ -28,12 +28,6 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
     assert pick_device("auto") == torch.device("cuda")
     assert pick_device(torch.device("cuda:1")) == torch.device("cuda:1")
     assert pick_device("cpu") == torch.device("cpu")
-
-
-@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.bfloat16)])
-def test_the_precision_of_a_forward_pass(fresh, rows, precision, dtype):
-    with Runtime("cpu", precision).autocast():
-        assert fresh((0,)).raw(rows(4).X).dtype == dtype
 
 
 def test_what_is_refused(fresh, rows, monkeypatch):
@@ -59,18 +53,6 @@ def test_one_process_does_without_accelerate(train, rows, monkeypatch):
     monkeypatch.setitem(sys.modules, "accelerate", None)  # to import it is an error
     _, history = train(rows(32), precision="bf16", accumulate=2, epochs=1)
     assert len(history.epochs) == 1
-
-
-def test_shares_of_a_step_add_up_to_the_whole(fresh, rows):
-    """What two processes would exchange: their gradients sum to that of one, also where shares are uneven."""
-    data, config, gradients = rows(5, weight=True, exposure=True), TrainingConfig(batch_size=5, clip=None), []
-    for share in (ALL, Share(0, 2), Share(1, 2)):
-        runtime = Runtime("cpu")
-        runtime.share = share
-        training = Training(fresh((0,)), data, None, config, runtime)
-        training.train_step(next(iter(training.batches.epoch(training.state.streams))))
-        gradients.append(training.state.flat.grad.clone())
-    torch.testing.assert_close(gradients[1] + gradients[2], gradients[0])
 
 
 def free_port() -> int | None:
