@@ -42,7 +42,7 @@ def truth(sample: Sample) -> Poisson:
 
 def wide(rows: int = ROWS) -> Sample:
     """More columns than networks use."""
-    X = np.random.default_rng(1).normal(size=(rows, 700))
+    X = np.random.default_rng(1).normal(size=(rows, 510))
     return Sample(X, np.random.default_rng(2).poisson(np.exp(1.0 + 0.5 * X[:, 5])).astype(float))
 
 

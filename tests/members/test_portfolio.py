@@ -26,7 +26,7 @@ from ddpn.tables.count_range import CountRange
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(5500, 3))
+    X = rng.normal(size=(2500, 3))
     return X, rng.negative_binomial(3, 3 / (3 + np.exp(1 + X[:, 0] * (X[:, 1] > 0))))
 
 
@@ -86,19 +86,6 @@ def test_counts_of_known_totals():
     assert set(model.predictor_.members) == {"constant", "glm", "trees", "networks"}
     low, high = model.predict_interval(X, upper=upper).T
     assert ((low <= high) & (high <= upper)).all()
-
-
-def test_what_is_left_out_is_named_in_a_warning_and_kept():
-    """A boosted mean cannot have censored counts."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(100, 2))
-    y = np.minimum(rng.poisson(np.exp(1.0 + X[:, 0])), 5)
-    options = {"likelihood": "poisson", "censored_above": 5, "hidden": (8,), "epochs": 1, "random_state": 0}
-    with pytest.warns(UserWarning, match=r"The mixture is fitted without boosted trees: .*censored"):
-        model = CountRegressor(**options).fit(X, y)
-    assert set(model.predictor_.members) == {"constant", "glm", "networks"}
-    assert list(model.left_out_) == ["trees"]
-    assert "censored" in model.left_out_["trees"]
 
 
 # The portfolio itself ------------------------------------------------------------------------------------------------

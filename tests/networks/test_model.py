@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones import MLP, CountNet3D, Identity, Members, Tuned
+from ddpn.networks.backbones import MLP, CountNet3D, Members, Tuned
 from ddpn.networks.backbones.fine_tuning import Frozen, Tail
 from ddpn.networks.backbones.members import Linear, generators
 from ddpn.networks.heads import HEADS, make_head
@@ -64,7 +64,7 @@ def test_shapes(head):
     assert model.mixture(features(5, 4)).batch_shape == (5,)
 
 
-@pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), members=2), Identity(n_in=4, members=2)])
+@pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), members=2), MLP(n_in=4, hidden=(), members=2)])
 def test_start_is_the_first_prediction_at_zero_features(backbone):
     head = make_head("poisson")
     model = CountModel(backbone, head, 2)
@@ -93,7 +93,7 @@ def test_the_trunk_of_a_faithful_gaussian_learns_from_squared_error_alone():
 
 TWO = {
     "mlp": lambda: MLP(n_in=4, hidden=(6,), members=2),
-    "identity": lambda: Identity(n_in=4, members=2),
+    "no layers": lambda: MLP(n_in=4, hidden=(), members=2),
     "countnet3d": lambda: CountNet3D(n_classes=3, widths=(8,), hidden=(4,), members=2),
     "tuned": lambda: Tuned(Frozen(nn.Linear(4, 8), row_axes=1), Tail(lambda: nn.Linear(8, 4), width=4, members=2)),
 }

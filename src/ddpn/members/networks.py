@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric, large_options, small_options
 from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
-from ddpn.networks.backbones import MLP, Identity
+from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
@@ -279,9 +279,8 @@ class Networks(Member):
         )
 
     def _build(self, n_in: int, members: int) -> CountModel:
-        widths, activation = self.options.widths, self.options.activation
-        options = {"n_in": n_in, "members": members}
-        backbone = MLP(hidden=widths, activation=activation, **options) if widths else Identity(**options)
+        options = {"hidden": self.options.widths, "activation": self.options.activation}
+        backbone = MLP(n_in=n_in, members=members, **options)
         return CountModel(backbone, self.head, members)
 
     # Predicting --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones import MLP, EfficientNet, Identity
+from ddpn.networks.backbones import MLP, EfficientNet
 from ddpn.networks.backbones.members import Linear, Members, generators
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -80,7 +80,7 @@ ROWS = torch.zeros(5, 4)
 NETWORKS = {
     "linear": lambda: Linear(4, 2, 3),
     "mlp": lambda: MLP(n_in=4, members=3),
-    "identity": lambda: Identity(n_in=4, members=3),
+    "no layers": lambda: MLP(n_in=4, hidden=(), members=3),
     "members": lambda: Members(lambda: nn.Linear(4, 2), 3),
 }
 
@@ -94,7 +94,6 @@ def test_bad_inputs(network):
 
 BAD = {
     "a width": (lambda: MLP(n_in=4, hidden=(8, 0)), "hidden"),
-    "no widths": (lambda: MLP(n_in=4, hidden=()), "hidden"),
     "one width": (lambda: MLP(n_in=4, hidden=16), "hidden"),
     "a function": (lambda: MLP(n_in=4, activation="swish"), "activation"),
     "a rate": (lambda: EfficientNet(drop_connect=1.0), "drop_connect"),

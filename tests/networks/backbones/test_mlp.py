@@ -1,10 +1,10 @@
-"""The perceptron is torch's, member by member, and Identity is none."""
+"""The perceptron is torch's, member by member, and the identity without layers."""
 
 import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones import MLP, Identity
+from ddpn.networks.backbones import MLP
 from ddpn.networks.backbones.members import generators
 
 TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
@@ -24,9 +24,9 @@ def test_each_member_is_a_torch_sequence(activation):
         torch.testing.assert_close(backbone(x)[:, member], nn.Sequential(*layers)(x), rtol=1e-6, atol=1e-6)
 
 
-def test_identity_hands_its_input_on():
+def test_without_layers_it_hands_its_input_on():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    backbone = Identity(n_in=4, members=3)
+    backbone = MLP(n_in=4, hidden=(), members=3)
     assert backbone.output_dim == 4
     for member in range(3):
         assert torch.equal(backbone(x)[:, member], x)

@@ -161,10 +161,10 @@ def check_seeds(given: Sized, members: int) -> None:
         raise ConfigError(f"seeds must have one entry per member ({members}), got {len(given)}.")
 
 
-def check_widths(name: str, widths: Any) -> tuple[int, ...]:
-    """Return the widths of layers as integers, or raise a `ConfigError`."""
-    found = tuple(widths) if hasattr(widths, "__iter__") else ()
-    if not found or not all(is_integer(width) and width >= 1 for width in found):
+def check_widths(name: str, widths: Any, least: int = 1) -> tuple[int, ...]:
+    """Return the widths of at least so many layers as integers, or raise a `ConfigError`."""
+    found = tuple(widths) if hasattr(widths, "__iter__") else (None,)
+    if len(found) < least or not all(is_integer(width) and width >= 1 for width in found):
         raise ConfigError(f"{name} must list integers of at least 1, such as (128, 64), got {widths!r:.40}.")
     return tuple(int(width) for width in found)
 
