@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, create_model
 
 from ddpn.calibration.columns import ColumnProfile
-from ddpn.members.known_levels import known_levels
+from ddpn.members.folds import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.tables.cells import missing_numbers

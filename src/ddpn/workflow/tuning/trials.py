@@ -13,7 +13,6 @@ import torch
 from ddpn.distributions import discretized
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.metrics import crps
-from ddpn.networks.training.monitoring import EpochReport, monitored
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.threads import single_thread
@@ -61,17 +60,17 @@ def score_fold(fold: Prepared, settings: Settings, clock: Clock) -> Scored:
         Ends the fit with a `TimeLimitError`.
     """
 
-    def check_time(report: EpochReport | None = None) -> None:
+    def check_time(step: str = "") -> None:
         if not clock.left:
             raise TimeLimitError("the time is up")
 
     started = time.monotonic()
     plan = trial_plan(with_settings(fold.plan, settings))
     model = plan.regressor()
-    with warnings.catch_warnings(), monitored(check_time):
+    with warnings.catch_warnings():
         # A setting that is tried may converge badly: its score will tell.
         warnings.simplefilter("ignore")
-        train_model(model, replace(fold, plan=plan), None, lambda step: None)
+        train_model(model, replace(fold, plan=plan), None, check_time)
         if model.interrupted_:
             raise KeyboardInterrupt
         scores = crps_of(model.predictor_, fold.test)
