@@ -442,7 +442,7 @@ def test_rows_are_called_by_the_index_of_a_frame(fast, counts):
 
 
 def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder):
-    data = length_of_stay(data_folder, may_download=False)
+    data = length_of_stay(data_folder)
     X, y = data.X.to_pandas(), data.y
     options = {"epochs": 15, "training_options": {"batch_size": 100}, "random_state": 0, "device": "cpu"}
     model = DDPNRegressor(members=1, hidden=(64, 64), numeric="steps", **options)
