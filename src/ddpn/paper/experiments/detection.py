@@ -88,8 +88,8 @@ def detection(score_in: Any, score_out: Any, *, as_paper: bool = False) -> Detec
             areas.append(_joined(_quantiles(inside[rows], 1.0 - ALPHAS), kept, outside))
         else:
             areas.append((auroc(kept, outside), aupr(kept, outside), fpr80(kept, outside)))
-    spreads = [Spread(float(each.mean()), float(each.std(ddof=1))) for each in np.array(areas).T]
-    return Detection(*spreads, len(kept), len(outside))
+    first, second, third = (Spread(float(each.mean()), float(each.std(ddof=1))) for each in np.array(areas).T)
+    return Detection(first, second, third, len(kept), len(outside))
 
 
 def _joined(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[float, float, float]:

@@ -113,7 +113,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
     settings = run.training
     shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate")
     config = TrainingConfig(
-        epochs=settings.epochs_for(len(parts.train)),  # type: ignore[arg-type]
+        epochs=settings.epochs_for(len(parts.train)),
         clip=None,
         ema=0.0,
         score="crps",
