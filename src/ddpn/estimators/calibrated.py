@@ -8,28 +8,14 @@ from ddpn.calibration.groups import with_labels
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
-from ddpn.predictor import MIXTURE, Predictor
-from ddpn.runtime.errors import ConfigError
+from ddpn.estimators.estimator import Estimator
+from ddpn.predictor import MIXTURE
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.validation import is_integer, is_number
-from ddpn.sample import Sample
-from ddpn.tables.roles import Roles
+from ddpn.runtime.validation import check_number, is_integer, is_number
 
 
-class Calibrated:
+class Calibrated(Estimator):
     """Methods that calibrate the predictor of an estimator with rows that it was not trained on."""
-
-    _roles: Roles | None
-
-    @property
-    def _fitted(self) -> Predictor:
-        raise NotImplementedError
-
-    def _features(self, X: Any) -> Any:
-        raise NotImplementedError
-
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
-        raise NotImplementedError
 
     def fit_intervals(
         self,
