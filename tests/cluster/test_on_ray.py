@@ -27,13 +27,13 @@ from ddpn.runtime.jobs import Job, JobError, run, slots
 from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
 from ddpn.tables.table import Table
+from ddpn.workflow import tuning
 from ddpn.workflow.cluster_blocks import ClusterBlocks, _Actor, predict_on_cluster
 from ddpn.workflow.model_folder import load
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.streaming import predict_to
-from ddpn.workflow.tuning import search, tune
 
 pytestmark = pytest.mark.last
 
@@ -192,10 +192,10 @@ def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=120)
     table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
     prepared = prepare(table, Plan(target="visits", compare_with=(), model=QUICK))
-    there = tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
-    for module in (search, fit_jobs):
+    there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
+    for module in (tuning, fit_jobs):
         monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run(jobs, shared, None, store))
-    here = tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
+    here = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
     trials = [[(t.settings, t.crps, t.dropped) for t in each.result.trials] for each in (there, here)]
     assert trials[0] == trials[1]
     weights = [(tmp_path / name / "networks" / "networks.safetensors").read_bytes() for name in ("cluster", "here")]

@@ -120,6 +120,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Rows", f"{rows}; split {task['split']['how']}"),
         *([("Scores", task["split"]["meaning"])] if task["split"].get("meaning") else []),
         *_stream_facts(task.get("stream")),
+        *([("Search", task["tuning"]["headline"])] if "tuning" in task else []),
         *((name.capitalize(), roles[name] or "none") for name in ("target", "exposure", "weight")),
         needed,
         ("Seed", str(task["plan"]["seed"])),
