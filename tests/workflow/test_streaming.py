@@ -12,12 +12,11 @@ from polars.testing import assert_frame_equal
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables import table as table_module
-from ddpn.tables.table import Table
+from ddpn.tables.table import Place, Table
 from ddpn.workflow import prediction
-from ddpn.workflow.parts import OutputParts, part_content
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.streaming import predict_to
+from ddpn.workflow.streaming import Parts, predict_to
 
 
 @pytest.fixture(scope="module")
@@ -123,33 +122,28 @@ def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp
     with pytest.raises(SystemExit):
         run(folder, saved, [text], out)
     assert not out.exists()
-    manifest = json.loads((tmp_path / "out.csv.parts" / "manifest.json").read_text())
-    assert len(manifest["parts"]) == 3
+    assert len(list((tmp_path / "out.csv.parts").glob("*.json"))) == 3
     monkeypatch.setattr(prediction, "prediction_table", real)
     done: list[int] = []
     findings = run(folder, saved, [text], out, done=done.append)
     assert out.read_bytes() == expected
-    assert done[0] == sum(part["rows"] for part in manifest["parts"])
+    assert sum(done) == 200
     assert findings == run(folder, saved, [text], tmp_path / "again.csv")
     assert not (tmp_path / "out.csv.parts").exists()
 
 
 def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
-    target = tmp_path / "o.csv"
-    part = part_content(pl.DataFrame({"mean": [1.0, 2.0]}), str(target)), 2, ["mean"]
-    with OutputParts(target, {"request": 1}).opened() as parts:
-        parts.add(*part, next=[0, 5, 2])
-        parts.add(*part, next=[0, 9, 4])
-    with OutputParts(target, {"request": 1}).opened() as parts:
-        assert [part["next"] for part in parts.done] == [[0, 5, 2], [0, 9, 4]]
-    (tmp_path / "o.csv.parts" / "part-000001").write_text("damaged")
-    with OutputParts(target, {"request": 1}).opened() as parts:
-        assert [part["next"] for part in parts.done] == [[0, 5, 2]]
-    with OutputParts(target, {"request": 2}).opened() as parts:
-        assert parts.done == []
-        parts.add(*part, next=[0, 5, 2])
-        assert parts.join() == 2
-    assert target.read_text() == "mean\n1.0\n2.0\n"
+    place, other = Place(0, 5, 2, 0), Place(5, 9, 2, 2)
+    files = {"content": b"1.0\n2.0\n", "facts": json.dumps({"rows": 2, "columns": ["mean"], "findings": {}}).encode()}
+    parts = Parts(tmp_path / "o.csv", {"request": 1})
+    parts.write(place, files, "a part")
+    parts.write(other, files, "a part")
+    known = Parts(tmp_path / "o.csv", {"request": 1})
+    assert json.loads(known.read(place)["facts"])["rows"] == 2
+    assert Parts(tmp_path / "o.csv", {"request": 2}).read(place) is None
+    known.path(place).write_text("damaged")
+    known.path(other).with_suffix(".json").write_text('{"facts"')
+    assert known.read(place) is known.read(other) is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Commands on fitted models: predict, evaluate, show, report. Arguments and printing only."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,36 +75,14 @@ def predict(
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
-    from ddpn.analysis.member_names import member_named
-    from ddpn.runtime.progress import progress_bar
-    from ddpn.tables.table import Table
-    from ddpn.tables.writing import check_output
-    from ddpn.workflow.model_folder import describe, load, roles_of_model
     from ddpn.workflow.prediction_request import Request, parse_levels
+    from ddpn.workflow.streaming import predict_files
 
-    request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
-    for source in data:
-        check_output(out, overwrite, source)
-    about = describe(model)
-    if member not in (None, "mixture"):
-        request = replace(request, member=member_named(str(member), about["members"]))
-    request.check_model(about["ood"])
-    columns = {"exposure": exposure, "upper": upper_column}
-    roles = roles_of_model(model, **columns)
-    tables = Table(data, roles.as_text)
-    tables.check(roles)
-    from ddpn.workflow.streaming import predict_to
-
-    findings, blocks = list[str](), None
-    if (found := o.cluster_of(cluster)) is not None:
-        from ddpn.workflow.cluster_blocks import ClusterBlocks
-
-        blocks = ClusterBlocks(found, model, columns, tables, request, out)
-    folder = load(model, mixed_only=request.member is None, **columns)
-    with progress_bar("Predicting", tables.rows) as bar:
-        rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
-    if "calibration" in about["task"].get("missing", ()):
-        findings.append("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
+    levels, findings = parse_levels(quantiles), list[str]()
+    request = Request(coverage=coverage, quantiles=levels, pmf=pmf, keep=keep, ood=ood, member=member)
+    roles: dict[str, Any] = {"exposure": exposure, "upper": upper_column}
+    options: dict[str, Any] = {"overwrite": overwrite, "verbose": True, "n_jobs": o.cluster_of(cluster)}
+    rows = predict_files(model, data, out, request=request, **roles, **options, on_finding=findings.append)
     for sentence in findings:
         typer.echo(sentence, err=True)
     typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)
