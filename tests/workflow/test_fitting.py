@@ -181,6 +181,22 @@ def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
     assert (kind == "equal") == (verdict["sentences"][0].startswith("All 64 test rows have the count 5"))
 
 
+def test_rows_that_are_scored_in_short_time_are_drawn_with_the_seed_of_the_fit(table, plan, monkeypatch):
+    rows = table.with_columns(part=pl.Series((["train"] * 7 + ["validation"] + ["test"] * 2) * 30))
+    labels = lambda predictor, test, *_: SimpleNamespace(to_dict=lambda: {"rows": len(test), "y": test.labels.tolist()})
+    monkeypatch.setattr(fitting, "leaderboard", labels)
+    monkeypatch.setattr(fitting, "with_rows", lambda clock, number, work: work(10))
+
+    def scored(seed: int) -> list[int]:
+        made = prepare(rows, plan(seed=seed, split_column="part", compare_with=(), model={"members": 1, "epochs": 1}))
+        with pytest.warns(UserWarning, match="scored on 10 of 60 test rows"):
+            task = fit(made, {}).folder.task
+        assert task["warnings"][-1].startswith("The model is scored on 10"), "the warning stays with the model"
+        return task["test"]["y"]
+
+    assert scored(0) == scored(0) != scored(1)
+
+
 # Interruption --------------------------------------------------------------------------------------------------------
 
 
@@ -251,7 +267,7 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
     whole = fit_into(tmp_path / "whole", unmixed, {})
     with monkeypatch.context() as patch:
         name = {"calibration": "calibrate", "scores": "leaderboard"}[step]
-        patch.setattr(f"ddpn.workflow.finishing.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        patch.setattr(f"ddpn.workflow.fitting.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         with pytest.warns(UserWarning, match="because the fit was stopped"):
             first = fit_into(tmp_path / "model", unmixed, {})
     assert (first.interrupted, first.can_continue) == (True, True)
