@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from ddpn.cli.messages import in_options
+from ddpn.cli.console import in_options
 from ddpn.networks.heads.likelihoods import DESCRIPTIONS, SHIPPED
 from ddpn.runtime.errors import Argument, InputError
 

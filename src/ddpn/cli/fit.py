@@ -11,6 +11,7 @@ from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import (
     INTERRUPTED,
+    command_start,
     output_to_stderr,
     print_json,
     print_step,
@@ -19,7 +20,6 @@ from ddpn.cli.console import (
     show_warnings,
     steps,
 )
-from ddpn.cli.context import command_start
 from ddpn.cli.model import show_scores
 from ddpn.cli.options import option
 from ddpn.cli.tables import column_table, missing_words, table_of

@@ -14,8 +14,7 @@ from ddpn.networks.heads import check_likelihood
 from ddpn.runtime.durations import parse_duration
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
-from ddpn.workflow.plan import Plan
-from ddpn.workflow.plan_options import read_toml
+from ddpn.workflow.plan import Plan, read_toml
 
 #: What a search may take by default.
 BUDGET = "10m"
