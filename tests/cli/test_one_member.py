@@ -42,20 +42,6 @@ def test_the_p_values_are_those_of_the_mixture(ddpn, fit, files):
     assert other["mean"].n_unique() == 1
 
 
-@pytest.mark.parametrize(
-    ("word", "hint"), [("tree", "Did you mean 'trees'?"), ("poison glm", "'poisson_glm'"), ("zzz", "The members are: ")]
-)
-def test_unknown_members_are_reported_with_a_suggestion(ddpn, fit, files, word, hint):
-    found = ddpn("predict", str(fit.model), "visits.csv", "-o", "p.csv", "--member", word)
-    assert found.exit_code == 2
-    assert f"Error: No member named '{word}'. " in found.stderr
-    assert hint in found.stderr
-    found = ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", word)
-    assert found.exit_code == 2
-    assert f"No member named '{word}'. " in found.stderr
-    assert hint in found.stderr
-
-
 @pytest.mark.parametrize("name", [*(name for name in MEMBERS if name != "large_networks"), "Boosted trees"])
 def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     words = ("--compare-with", "constant,poisson_glm")

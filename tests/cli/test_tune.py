@@ -56,22 +56,3 @@ def test_tables_and_sentences(ddpn, tiny):
     assert "default settings" in done.stdout
     assert "Scores on 52 test rows" in done.stdout
     assert "default settings" in ddpn("show", "model").stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        (["--budget", "10"], 2, "budget must be a duration above 0 such as 90s, 10m or 1h30m, got '10'"),
-        (["--trials", "0"], 2, "trials must be an integer of at least 1"),
-        (["--search", "lrr"], 2, "Did you mean 'lr'?"),
-        (["--search", "epochs"], 2, "epochs has a value and is in --search"),
-        (["--search", "none.toml"], 1, "File not found: none.toml"),
-        (["--target", "visit"], 1, "Did you mean 'visits'?"),
-    ],
-)
-def test_errors(ddpn, tiny, options, code, words):
-    done = ddpn("tune", "visits.csv", "--config", "tiny.toml", "-o", "model", *options)
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not (tiny / "model").exists()

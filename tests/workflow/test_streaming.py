@@ -1,9 +1,7 @@
 """Predictions of long tables: in parts, from several files, resumed after a kill, and with clear errors."""
 
 import json
-import os
 import pickle
-import signal
 from pathlib import Path
 
 import polars as pl
@@ -49,7 +47,7 @@ def run(folder, saved, sources, out, request=None, **more) -> list[str]:
     return findings
 
 
-@pytest.mark.parametrize("name", ["out.tsv", "out.parquet", "out.feather", "out.csv.gz"])
+@pytest.mark.parametrize("name", ["out.tsv", "out.feather", "out.csv.gz"])
 def test_parts_change_nothing(fitted, saved, table, text, tmp_path, name):
     folder, out, request = fitted.folder, tmp_path / name, Request(keep=True, quantiles=(0.2,), ood=0.05)
     findings: list[str] = []
@@ -180,42 +178,3 @@ def test_a_damaged_parquet_file_names_its_rows(fitted, saved, table, tmp_path):
     with pytest.raises(InputError, match=r"t.parquet cannot be read as a parquet file, rows [0-9]+ to [0-9]+"):
         run(fitted.folder, saved, [path], tmp_path / "out.csv")
     assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
-
-
-#: Predicts so many parts of 40 rows, and dies.
-SCRIPT = """
-import os, signal, sys
-from pathlib import Path
-from ddpn.workflow import prediction
-from ddpn.tables import table as table_module
-from ddpn.workflow.model_folder import load
-from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.streaming import predict_to
-from ddpn.tables.table import Table
-
-table_module.ROWS, table_module.SMALL, table_module._SMALLEST = 40, 0, 1
-folder, (model, source, out, last) = load(Path(sys.argv[1]), mixed_only=True), sys.argv[1:]
-real, calls = prediction.prediction_table, []
-
-def counted(*arguments, **options):
-    calls.append(1)
-    if len(calls) > int(last):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*arguments, **options)
-
-prediction.prediction_table = counted
-predict_to(folder, Path(model), Table([source], folder.roles.as_text), Request(), out)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path, monkeypatch, python):
-    run(fitted.folder, saved, [text], tmp_path / "whole.csv")
-    killed = python("-c", SCRIPT, str(saved), str(text), str(tmp_path / "out.csv"), "3")
-    assert killed.wait() == -signal.SIGKILL, killed.err.read_text()
-    assert not (tmp_path / "out.csv").exists()
-    real, calls = prediction.prediction_table, []
-    monkeypatch.setattr(prediction, "prediction_table", lambda *a, **options: calls.append(1) or real(*a, **options))
-    run(fitted.folder, saved, [text], tmp_path / "out.csv")
-    assert len(calls) == 200 // 40 - 3
-    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

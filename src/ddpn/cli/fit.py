@@ -20,9 +20,8 @@ from ddpn.cli.console import (
     show_warnings,
     steps,
 )
-from ddpn.cli.model import show_scores
 from ddpn.cli.options import option
-from ddpn.cli.tables import column_table, missing_words, table_of
+from ddpn.cli.tables import column_table, missing_words, show_scores, table_of
 
 if TYPE_CHECKING:
     from ddpn.workflow.tuning import TuningResult

@@ -1,6 +1,5 @@
 """Commands on fitted models: predict, evaluate, show, report. Arguments and printing only."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +8,8 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
-from ddpn.cli.export import show_onnx
 from ddpn.cli.options import option
-from ddpn.cli.tables import fact_table, leaderboard_table, model_facts, only_command
+from ddpn.cli.tables import fact_table, model_facts, show_scores
 from ddpn.storage.model_files import refuses_strange_files
 
 PredictionTable = Annotated[
@@ -125,7 +123,12 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
 
     Example: ddpn show bikes.model
     """
-    (show_onnx if model.suffix == ".onnx" else _show_folder)(model, as_json)
+    if model.suffix == ".onnx":
+        from ddpn.cli.export import show_onnx
+
+        show_onnx(model, as_json)
+    else:
+        _show_folder(model, as_json)
 
 
 @refuses_strange_files
@@ -169,20 +172,6 @@ def report(
     with output_to_stderr(), steps() as step:
         write_report(out, progress=step, **report_parts(folder, frame))
     typer.echo(f"Report written to {out}", err=True)
-
-
-def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> None:
-    """The leaderboard and the verdict, and how to use or fit the one member that the verdict prefers."""
-    show(leaderboard_table(found))
-    typer.echo(" ".join(found["verdict"]["sentences"]))
-    name = found["verdict"].get("prefer")
-    if name is None:
-        return
-    predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
-    typer.echo(f"To predict with {name} alone: {predict}")
-    command = only_command(task.get("command", ""), name)
-    if command:
-        typer.echo(f"To fit {name} alone: {command}")
 
 
 def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> tuple[Any, Any]:

@@ -2,8 +2,12 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from ddpn.cli.console import show
 from ddpn.tables.count_range import CountRange
 from ddpn.tables.splits import rows_words
 
@@ -78,6 +82,20 @@ def leaderboard_table(found: Mapping[str, Any]) -> "Table":
         cells = (entry["label"], weight, *scores, f"{entry['coverage']:.1%}", number(entry["width"]), seconds)
         rows.append((cells, entry["weight"] is None))
     return table_of(headings, rows, range(1, len(headings)), title)
+
+
+def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> None:
+    """The leaderboard and the verdict, and how to use or fit the one member that the verdict prefers."""
+    show(leaderboard_table(found))
+    typer.echo(" ".join(found["verdict"]["sentences"]))
+    name = found["verdict"].get("prefer")
+    if name is None:
+        return
+    predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
+    typer.echo(f"To predict with {name} alone: {predict}")
+    command = only_command(task.get("command", ""), name)
+    if command:
+        typer.echo(f"To fit {name} alone: {command}")
 
 
 def number(value: float | None) -> str:
