@@ -56,16 +56,6 @@ def test_the_leaderboard_is_that_of_the_test_rows(fitted, prepared):
     assert all(entry["seconds"] > 0 for entry in task["entries"])
 
 
-def test_scores_are_weighted_means_on_the_test_rows(fitted, prepared):
-    test, model = prepared.test, fitted.folder.model
-    (found,) = [entry for entry in fitted.folder.task["test"]["entries"] if entry["name"] == MIXTURE]
-    low, high = model.predict_interval(test.X, 0.9, test.exposure, kind="calibrated").T
-    assert found["crps"] == pytest.approx(model.crps(test.X, test.y, test.weight, test.exposure))
-    assert found["nll"] == pytest.approx(model.nll(test.X, test.y, test.weight, test.exposure))
-    assert found["coverage"] == pytest.approx(np.average((low <= test.y) & (test.y <= high), weights=test.weight))
-    assert found["width"] == pytest.approx(np.average(high - low, weights=test.weight))
-
-
 # Calibration ---------------------------------------------------------------------------------------------------------
 
 
