@@ -24,7 +24,8 @@ class Program(Group):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.commands = dict.fromkeys(_MODULES)  # names, which suggestions are made from
+        names: Any = dict.fromkeys(_MODULES)
+        self.commands = names  # which suggestions are made from
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All names."""

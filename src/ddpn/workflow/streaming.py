@@ -211,10 +211,10 @@ def _fill(parts: "Parts", work: _Work, n_jobs: Where, done: Callable[[int], None
     """Check all blocks whose parts are missing, then predict them."""
     missing = []
     for place in work.table.places():
-        if (facts := parts.read(place)) is None:
+        if (known := parts.read(place)) is None:
             missing.append(place)
         else:
-            done(json.loads(facts["facts"])["rows"])
+            done(json.loads(known["facts"])["rows"])
     steps = (("checking", _check_job, None), ("predicting", _predict_job, parts))
     for name, job, store in steps:
         for start in range(0, len(missing), _TOGETHER):
