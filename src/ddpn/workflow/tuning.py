@@ -24,7 +24,6 @@ from ddpn.analysis.gains import Gain, gain_of
 from ddpn.distributions import discretized
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.metrics import crps
-from ddpn.networks.training.monitoring import EpochReport, monitored
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.durations import format_duration
 from ddpn.runtime.errors import DDPNError
@@ -705,7 +704,7 @@ def score_fold(fold: Prepared, settings: Settings, clock: Clock) -> np.ndarray:
         Ends the fit with a `TimeLimitError`.
     """
 
-    def check_time(report: EpochReport | None = None) -> None:
+    def check_time(step: str = "") -> None:
         if not clock.left:
             raise TimeLimitError("the time is up")
 
@@ -713,10 +712,10 @@ def score_fold(fold: Prepared, settings: Settings, clock: Clock) -> np.ndarray:
     if plan.members != "auto":
         plan = replace(plan, model={**plan.model, "members": min(TRIAL_NETWORKS, int(plan.members))})
     model = plan.regressor()
-    with warnings.catch_warnings(), monitored(check_time):
+    with warnings.catch_warnings():
         # A setting that is tried may converge badly: its score will tell.
         warnings.simplefilter("ignore")
-        train_model(model, replace(fold, plan=plan), None, lambda step: None)
+        train_model(model, replace(fold, plan=plan), None, check_time)
         if model.interrupted_:
             raise KeyboardInterrupt
         with single_thread(), torch.no_grad():
