@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.jobs import Job, Where, run
+from ddpn.runtime.jobs import Job, Where, is_here, run
 from ddpn.runtime.progress import progress_bar
 from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
 from ddpn.storage.model_files import MANIFEST
@@ -160,6 +160,10 @@ def _at_once(
     return rows
 
 
+def _ignored(rows: int) -> None:
+    """For jobs in other processes, whose rows are counted when they are done."""
+
+
 class _Work(NamedTuple):
     """What all jobs share; `sizes` are those of the files, which nodes of a cluster must see, too."""
 
@@ -168,6 +172,7 @@ class _Work(NamedTuple):
     sizes: list[int]
     request: Request
     target: str
+    done: Callable[[int], None] = _ignored
 
     def check(self, place: Place) -> None:
         """Raise an error if this machine sees another file."""
@@ -192,7 +197,7 @@ def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
     work.check(place)
     findings, frame = Findings(work.folder.model.predictor_, work.request), work.table.block(place)
     with work.table.named(place):
-        found = predict_block(work.folder, frame, work.request, findings, first=place.start, note=findings.note)
+        found = predict_block(work.folder, frame, work.request, findings, work.done, place.start, findings.note)
     facts = {"rows": found.height, "columns": found.columns, "findings": findings.as_dict()}
     return {"content": _content(found, work.target), "facts": json.dumps(facts).encode()}
 
@@ -209,7 +214,8 @@ def _content(frame: Any, target: str) -> bytes:
 
 def _fill(parts: "Parts", work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
     """Check all blocks whose parts are missing, then predict them."""
-    missing = []
+    missing, is_local = list[Place](), is_here(n_jobs)
+    work = work._replace(done=done if is_local else _ignored)
     for place in work.table.places():
         if (known := parts.read(place)) is None:
             missing.append(place)
@@ -222,7 +228,8 @@ def _fill(parts: "Parts", work: _Work, n_jobs: Where, done: Callable[[int], None
             jobs = [Job(f"{name} rows from {place.first + 1:,} on", job, (place,), place) for place in some]
             for result in run(jobs, work, n_jobs, store):
                 facts = result.get().get("facts")
-                done(0 if facts is None else json.loads(facts)["rows"])
+                if facts is not None and not is_local:
+                    done(json.loads(facts)["rows"])
 
 
 class Parts:
