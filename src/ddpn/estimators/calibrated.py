@@ -248,5 +248,4 @@ class Calibrated(Estimator):
 
 def _check_rows(**numbers: Any) -> None:
     for name, value in numbers.items():
-        if not is_number(value) or not 0.0 <= value < np.inf:
-            raise ConfigError(argument=name, must="be a finite number of at least 0", got=repr(value))
+        check_number(name, value, "a finite number of at least 0", is_number(value) and 0.0 <= value < np.inf)

@@ -20,9 +20,8 @@ from ddpn.tables.splits import FOLDS, rows_words
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
-from ddpn.workflow.repeated_rows import repeated_rows
 from ddpn.workflow.splitting import Split, split_rows
-from ddpn.workflow.trends import find_trend, time_columns
+from ddpn.workflow.table_warnings import find_trend, repeated_rows, time_columns
 
 
 @dataclass(frozen=True)

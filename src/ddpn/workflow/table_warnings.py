@@ -1,7 +1,6 @@
-"""Find rows that seem to belong together although no group was named, where a random split flatters the model.
+"""Warnings about a table whose scores would be too good, or too old: rows that belong together, and counts that trend.
 
-Rows that share all inputs, or the value of a column such as a person, are compared with a quick model twice: once it
-has seen other rows of their group, once it has not. Imports no torch.
+Both compare a model of the mean that is fitted in a second on different rows. Imports no torch.
 """
 
 import re
@@ -16,10 +15,88 @@ from ddpn.tables.hashing import column_codes, hashed
 from ddpn.tables.roles import TableColumn
 from ddpn.tables.row_groups import EQUAL_INPUTS
 from ddpn.tables.splits import fold_pairs, group_codes, held_out_rows
-from ddpn.workflow.quick_model import Pairs, QuickModel, most_rows
 
-#: Fewer rows do not show a difference.
+#: Fewer rows show neither a difference nor a trend.
 _MIN_ROWS = 100
+#: Cells of a table at most: 10,000 rows of up to 100 columns take about a second per set of folds.
+MAX_ROWS, _MAX_CELLS = 10_000, 1_000_000
+#: Trees, and rows of a leaf at least: few, so that rows that come again are recognised.
+_TREES, _LEAF_ROWS = 60, 5
+#: The smallest mean, as a share of the overall rate.
+_SMALLEST = 1e-4
+
+Pairs = list[tuple[np.ndarray, np.ndarray]]
+
+
+def most_rows(columns: int) -> int:
+    """Rows that a quick model is fitted to at most; larger tables are sampled."""
+    return min(MAX_ROWS, _MAX_CELLS // max(1, columns))
+
+
+class Quick(NamedTuple):
+    """Means per row and their Poisson deviances."""
+
+    mean: np.ndarray
+    deviance: np.ndarray
+
+
+class QuickModel:
+    """Boosted trees of Poisson rates with few rows per leaf.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows to fit and to predict; `X` is a polars DataFrame.
+    """
+
+    def __init__(self, sample: Sample) -> None:
+        from ddpn.members.reader import TableReader  # scikit-learn is slow to import
+
+        columns = TableReader().fit(sample.X)
+        # Code -1, a missing level, is a missing value to LightGBM, too.
+        self._matrix = np.column_stack([column.values.astype(np.float64) for column in columns])
+        self._categories = [j for j, column in enumerate(columns) if column.kind == "category"]
+        self._exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+        self._rate, self._weight = sample.y / self._exposure, sample.weight_or_ones * self._exposure
+        self._y, self._own = sample.y, sample.weight_or_ones
+
+    def predict(self, pairs: Pairs) -> Quick:
+        """The means of the second rows of each pair, by models fitted to the first; NaN for all other rows."""
+        rate = np.full(len(self._y), np.nan)
+        for inner, outer in pairs:
+            rate[outer] = self._rates(inner, outer)
+        smallest = _SMALLEST * float(np.average(self._rate, weights=self._weight))
+        return self.scored(np.maximum(rate, smallest) * self._exposure)
+
+    @property
+    def constant_deviance(self) -> float:
+        """The mean deviance of a constant rate."""
+        mean = np.average(self._rate, weights=self._weight) * self._exposure
+        return float(np.average(self.scored(mean).deviance, weights=self._own))
+
+    def scored(self, mean: np.ndarray) -> Quick:
+        """Means per row with their deviances."""
+        ratio = np.where(self._y > 0, self._y, 1.0) / mean
+        return Quick(mean, 2.0 * (self._y * np.log(ratio) - self._y + mean))
+
+    def _rates(self, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
+        import lightgbm
+
+        if not self._rate[inner].any():
+            return np.zeros(len(outer))
+        settings = {
+            "objective": "poisson", "min_data_in_leaf": _LEAF_ROWS, "num_threads": 1, "deterministic": True,
+            "force_row_wise": True, "verbosity": -1,
+        }  # fmt: skip
+        rows = lightgbm.Dataset(
+            self._matrix[inner], self._rate[inner], weight=self._weight[inner], params=settings,
+            categorical_feature=self._categories,
+        )  # fmt: skip
+        return np.asarray(lightgbm.train(settings, rows, _TREES).predict(self._matrix[outer]))
+
+
+# Rows that belong together -------------------------------------------------------------------------------------------
+
 #: Fewer different values are categories, not persons; fewer are enough if a column is named like an id.
 _MIN_GROUPS, _MIN_NAMED = 30, 8
 _ID_NAMES = re.compile(
@@ -35,9 +112,9 @@ _SHUFFLED = 2.0
 #: Columns that are compared at most, those named like an id first, then by their number of values.
 _MAX_COLUMNS = 3
 _FOLDS = 3
-#: The least share of the deviance that is reported, and the largest p-value. tests/workflow/test_repeated_rows.py has
+#: The least share of the deviance that is reported, and the largest p-value. tests/workflow/test_table_warnings.py has
 #: designed experiments, for which nothing is reported, and persons.
-_LEAST, _P_VALUE = 0.03, 1e-4
+_LEAST_SHARE, _P_VALUE = 0.03, 1e-4
 
 
 class Repeated(NamedTuple):
@@ -177,7 +254,7 @@ def _compared(sample: Sample, option: str, labels: np.ndarray, seed: int, is_cat
     best = min((each.deviance for each in seen), key=lambda deviance: np.average(deviance, weights=weight))
     shares = [1.0 - np.average(each, weights=weight) / model.constant_deviance for each in (best, new.deviance)]
     found = Repeated(option, groups, rows, *map(float, shares))
-    if found.gain < _LEAST:
+    if found.gain < _LEAST_SHARE:
         return None
     # Ranks of the groups' means: deviances of few rows with large counts would make the mean uncertain.
     means = np.bincount(codes, weight * (new.deviance - best)) / np.bincount(codes, weight)
@@ -202,3 +279,109 @@ def _effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -
         counts, means = (np.bincount(codes[inner], each[inner], minlength=number) for each in (y, mean))
         effects[outer] = ((1.0 + variance * counts) / (1.0 + variance * means))[codes[outer]]
     return effects
+
+
+# What changes with time -----------------------------------------------------------------------------------------------
+
+#: A column of numbers that rises or falls with time has a rank correlation with it of this size or more.
+_MONOTONE = 0.95
+#: Values of a column such as the year or the season last for this share of the rows or longer, each time they occur.
+_STRETCH = 0.02
+#: The share of the rows that a quick model is fitted to, the earliest ones; it predicts the others.
+_EARLY = 0.7
+#: Successive blocks of later rows: within one, rows need not be independent.
+_BLOCKS = 10
+#: The least relative difference of the later counts that is reported, and its least size in standard errors of the
+#: blocks: chance exceeds that in 0.3% of tables (Student's t with 9 degrees of freedom).
+_LEAST_CHANGE, _CLEAR = 0.1, 4.0
+
+
+class Trend(NamedTuple):
+    """`change` is how much higher later counts are than predicted, as a share; `is_input` if the model has the time."""
+
+    time: str
+    change: float
+    is_input: bool
+
+    @property
+    def sentence(self) -> str:
+        """The warning."""
+        side = "higher" if self.change > 0 else "lower"
+        remedy = "" if self.is_input else f" --use {self.time} makes the time an input, too."
+        return (
+            f"Counts trend with {self.time}: those of the latest training and validation rows are "
+            f"{abs(self.change):.0%} {side} than a quick model of the earlier rows predicts. Test rows, and rows to "
+            f"predict, may be as far off: trees and networks do not extrapolate a trend. Fit again as new rows come "
+            f"in.{remedy}"
+        )
+
+
+def find_trend(sample: Sample, times: Any, time: str, is_input: bool) -> Trend | None:
+    """How far later counts are from what a quick model of earlier rows predicts, if that is clear.
+
+    Parameters
+    ----------
+    sample : Sample
+        The rows that are known, test rows left out.
+    times : polars Series
+        The time of each row.
+    time : str
+        The name of the column of times.
+    is_input : bool
+        Whether the model has the time as an input.
+    """
+    if len(sample) < _MIN_ROWS or not np.ptp(sample.y):
+        return None
+    order = times.arg_sort().to_numpy()
+    most = most_rows(sample.X.width)
+    if len(order) > most:
+        order = order[np.linspace(0, len(order) - 1, most).astype(np.int64)]
+    sample = sample.rows(order)
+    early, late = np.split(np.arange(len(sample)), [round(_EARLY * len(sample))])
+    if not sample.y[early].any():
+        return None
+    mean = QuickModel(sample).predict([(early, late)]).mean[late]
+    weight, y = sample.weight_or_ones[late], sample.y[late]
+    excess = np.array([block.sum() for block in np.array_split(weight * (y - mean), _BLOCKS)])
+    change = float(excess.sum() / (weight * mean).sum())
+    error = float(excess.std(ddof=1) * np.sqrt(_BLOCKS))
+    is_clear = abs(excess.sum()) > _CLEAR * error and abs(change) >= _LEAST_CHANGE
+    return Trend(time, change, is_input) if is_clear else None
+
+
+def time_columns(X: Any, times: Any) -> list[str]:
+    """Names of the columns that are monotone in time, or constant over long stretches of it; `X` is a polars frame.
+
+    `times` is a series of the times of its rows. Nothing could be said about a row without all of its columns, so that
+    none is returned where all columns follow time.
+
+    >>> import polars as pl
+    >>> days = pl.Series(range(100))
+    >>> X = pl.DataFrame({"year": days // 50, "trend": days + 0.5, "weekday": days % 7})
+    >>> time_columns(X, days)
+    ['year', 'trend']
+    """
+    order = times.arg_sort()
+    ranks = times.gather(order).rank("average").to_numpy()
+    found = [name for name in X.columns if _follows(X[name].gather(order), ranks)]
+    return found if len(found) < len(X.columns) else []
+
+
+def _follows(series: Any, ranks: np.ndarray) -> bool:
+    codes = series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    if not np.ptp(codes):
+        return False
+    is_number = series.dtype.is_numeric() and not series.null_count()
+    return (is_number and _is_monotone(series.rank("average").to_numpy(), ranks)) or _has_stretches(codes)
+
+
+def _is_monotone(values: np.ndarray, ranks: np.ndarray) -> bool:
+    return bool(np.ptp(ranks) and abs(np.corrcoef(values, ranks)[0, 1]) >= _MONOTONE)
+
+
+def _has_stretches(codes: np.ndarray) -> bool:
+    """Whether the stretches of equal values are long for every value, on average."""
+    starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
+    _, rows = np.unique(codes, return_counts=True)
+    _, stretches = np.unique(codes[starts], return_counts=True)
+    return bool((rows / stretches).min() >= max(_STRETCH * len(codes), 2.0))
