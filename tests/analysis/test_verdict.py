@@ -26,12 +26,6 @@ def evaluation(model=1.0, gain=0.2, reach=0.02, rows=500, coverage=0.91, error_g
     return Evaluation(**{"model": "mixture", "rows": rows, "coverage": coverage} | given | more)
 
 
-def with_gain(**parts):
-    """The gain on gradient boosting changed."""
-    gain = Gain(0.2, 0.18, 0.22)._replace(**parts)
-    return evaluation(gain=gain.mean, gains={"boosted_nb": gain, "constant": Gain(2.0, 1.9, 2.1)})
-
-
 LARGE = {"rows": 10**6, "reach": 2e-4}
 TABLE = [
     (
@@ -97,17 +91,6 @@ TABLE = [
         ["disagree", "the model's CRPS is 25% higher", "error 13% lower"],
     ),
     (evaluation(error_gain=-0.04), "better", ["use it"]),
-    (
-        with_gain(without_few=-0.1, few=(3, 17)),
-        "unclear",
-        ["A handful of rows decides", "8.3% higher without 2 of 500 rows", "Check rows 3, 17."],
-    ),
-    (
-        with_gain(mean=-0.2, low=-0.3, high=-0.1, without_few=0.0, few=(3,)),
-        "unclear",
-        ["A handful of rows decides", "CRPS is 25% higher", "Check row 3."],
-    ),
-    (with_gain(without_few=0.15, few=(3, 17)), "better", ["use it"]),
 ]
 
 
@@ -127,12 +110,6 @@ def test_a_leak_forbids_every_positive_verdict():
         leaking = verdict(Evaluation(**vars(found) | {"leak": "Column 'total' predicts it."}))
         assert leaking.level == "unusable", level
         assert "use it" not in str(leaking)
-
-
-def test_rows_are_called_by_their_labels():
-    found = with_gain(without_few=-0.1, few=(0, 2))
-    named = Evaluation(**vars(found) | {"row_labels": ["p7", "p8", "p9"]})
-    assert verdict(named).headline.endswith("Check rows p7, p9.")
 
 
 # Numbers from rows ---------------------------------------------------------------------------------------------------
@@ -279,17 +256,6 @@ def test_rows_that_count_little_give_no_verdict():
     assert levels(make, 20) == {"unclear": 1.0}
 
 
-@pytest.mark.parametrize("outliers", [1, 2, 4, 6])
-@pytest.mark.parametrize("size", [1e4, 1e12])
-def test_a_handful_of_outliers_does_not_decide(outliers, size):
-    def make(rng):
-        difference = -0.3 + 0.3 * rng.normal(size=600)
-        difference[rng.choice(600, outliers, replace=False)] = size * rng.uniform(0.5, 1.5, outliers)
-        return verdict_on(rng, difference)
-
-    assert levels(make, 50).get("better", 0.0) == 0.0
-
-
 def test_a_candidate_that_fails_on_a_few_rows_does_not_hide_that_the_model_is_better():
     """Such as a Poisson GLM, whose mean grows exponentially."""
 
@@ -299,16 +265,6 @@ def test_a_candidate_that_fails_on_a_few_rows_does_not_hide_that_the_model_is_be
         return verdict_on(rng, [failing, 0.4 + 0.5 * rng.normal(size=600)])
 
     assert levels(make, 50)["better"] >= 0.95
-
-
-def test_outliers_in_the_scores_are_reported_by_their_rows():
-    rng = np.random.default_rng(0)
-    crps = np.ones(600)
-    crps[[17, 203]] = 1e12
-    labels = np.arange(600) + 1
-    found = Evaluation.from_rows("m", {"m": crps, "o": 1.1 * crps}, rng.random(600) < 0.9, row_labels=labels)
-    assert "100% of the CRPS comes from 6 of 600 rows: check rows 18, 204," in str(verdict(found))
-    assert verdict(found).level == "better", "as it is on every row"
 
 
 def test_one_outlier_does_not_hide_a_clear_difference_in_the_wrong_direction():
@@ -327,7 +283,6 @@ def test_equal_counts_give_no_verdict(count):
     crps = {"m": np.full(200, 6e-44), "o": np.full(200, 6e-24)}
     found = Evaluation.from_rows("m", crps, np.ones(200), y=np.full(200, count))
     assert verdict(found).level == "unclear"
-    assert len(verdict(found).sentences) == 2, "which rows these tiny scores come from does not matter"
     nearly = Evaluation.from_rows("m", crps, rng.random(200) < 0.9, y=np.r_[count + 1, np.full(199, count)])
     assert verdict(nearly).level == "unclear"
 

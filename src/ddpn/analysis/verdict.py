@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.analysis.gains import Gain, few_rows, gain_of, independent_rows, wilson
-from ddpn.runtime.validation import at_rows
+from ddpn.analysis.gains import Gain, gain_of, independent_rows, wilson
 
 #: Fewer test rows than this support no verdict.
 MIN_ROWS = 50
@@ -36,8 +35,7 @@ class Evaluation:
     inside and not at an end. With unequal weights, or rows in groups that are alike, `effective_rows` is below `rows`,
     its default. `labels` are names as they stand within a sentence. `mean_count` is the scale of a difference that
     matters, `only_count` the count that all rows have. `simpler` are the candidates that are simpler than the model;
-    the default is all. `leak` is a sentence about a target leak, `warnings` are further sentences to repeat,
-    `row_labels` what rows are called.
+    the default is all. `leak` is a sentence about a target leak, `warnings` are further sentences to repeat.
     """
 
     model: str
@@ -56,7 +54,6 @@ class Evaluation:
     simpler: Collection[str] | None = None
     leak: str = ""
     warnings: tuple[str, ...] = ()
-    row_labels: Sequence[Any] | None = None
 
     @classmethod
     def from_rows(
@@ -70,7 +67,6 @@ class Evaluation:
         error: Mapping[str, np.ndarray] | None = None,
         interior: np.ndarray | None = None,
         group: np.ndarray | None = None,
-        warnings: Sequence[str] = (),
         **options: Any,
     ) -> Self:
         """The evaluation of per-row values: each candidate's CRPS, and whether the model's interval has the count.
@@ -88,7 +84,6 @@ class Evaluation:
         used = weight > 0
         mean = {name: float(np.average(values, weights=weight)) for name, values in crps.items()}
         scored = [name for name in crps if is_score(mean[name])]
-        few = _dominant(crps[model], weight, options.get("row_labels")) if model in scored else ()
         others = [name for name in scored if name != model and model in scored]
         error = error or {}
         return cls(
@@ -103,7 +98,6 @@ class Evaluation:
             interior=0.0 if interior is None else float(np.average(interior, weights=weight)),
             mean_count=1.0 if y is None else float(np.average(y, weights=weight)),
             only_count=None if y is None or np.ptp(y[used]) else float(y[used][0]),
-            warnings=(*few, *warnings),
             **options,
         )
 
@@ -195,16 +189,6 @@ def _gains(
     return {name: gain_of(scores[name] - scores[model], weight, len(others), group) for name in others}
 
 
-def _dominant(crps: np.ndarray, weight: np.ndarray, labels: Any) -> tuple[str, ...]:
-    """A sentence where a handful of many rows make up most of the score."""
-    few, total = few_rows(crps, weight), float(crps @ weight)
-    share = float(crps[few] @ weight[few]) / total if total > 0 else 0.0
-    if share <= 0.5 or len(crps) < MIN_ROWS or total < _ROUNDING * weight.sum():
-        return ()
-    where = at_rows((few if labels is None else np.asarray(labels)[few]).tolist()).removeprefix("at ")
-    return (f"{100 * share:.0f}% of the CRPS comes from {len(few)} of {len(crps):,} rows: check {where}.",)
-
-
 class Verdict(NamedTuple):
     """`level` is "better", "unclear", "worse" or "unusable"; the first of the `sentences` is the headline.
 
@@ -274,8 +258,6 @@ def _headline(found: Evaluation) -> tuple[str, str]:
     outcome = found.against(found.rival)
     if outcome == "unclear":
         return "unclear", _no_difference(found, name)
-    if found.gain.hangs_on_few:
-        return "unclear", _few_decide(found, name)
     if found.medians_disagree:
         return "unclear", _disagreement(found, name)
     if outcome == "worse":
@@ -313,17 +295,6 @@ def _no_difference(found: Evaluation, name: str) -> str:
     return (
         f"There is no clear difference from the best alternative, {name} {words}: "
         f"{found.rows:,} test rows cannot distinguish it from chance. {_capital(advice)}, or test on more rows."
-    )
-
-
-def _few_decide(found: Evaluation, name: str) -> str:
-    gain, base = found.gain, found.crps[str(found.rival)]
-    few = gain.few if found.row_labels is None else [found.row_labels[row] for row in gain.few]
-    without = gain.without_few or 0.0
-    return (
-        f"A handful of rows decides between the model and {name}: its CRPS is {change(gain, base)}, "
-        f"but {_share(without, base)} {_side(without)} without {len(few)} of {found.rows:,} rows. "
-        f"Check {at_rows(few).removeprefix('at ')}."
     )
 
 

@@ -76,7 +76,7 @@ def predict(
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
-    from ddpn.analysis.member_names import member_named
+    from ddpn.members.names import member_named
     from ddpn.runtime.progress import progress_bar
     from ddpn.tables.table import Table
     from ddpn.tables.writing import check_output

@@ -79,6 +79,7 @@ class Networks(Member):
     """
 
     label = "networks"
+    complexity = 5
     takes_prepared_tables = True
     encoder: FeatureEncoder
     chosen: np.ndarray | None
@@ -353,6 +354,7 @@ class LargeNetworks(Networks):
     """Networks that are larger and trained longer than the default ones, for what these cannot learn in their time."""
 
     label = "large networks"
+    complexity = 6
     larger_than = "networks"
 
     @classmethod

@@ -16,12 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ddpn.analysis.member_names import label_of
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
+from ddpn.members.names import label_of
 from ddpn.members.network_options import NetworkOptions
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.durations import format_duration

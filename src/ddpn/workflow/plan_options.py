@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddpn.analysis.member_names import member_named
 from ddpn.members import mixable
+from ddpn.members.names import member_named
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.analysis.leaderboard import leaderboard
-from ddpn.analysis.member_names import member_named
+from ddpn.members.names import member_named
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample, rows_named

@@ -14,7 +14,7 @@ from ddpn.analysis.diagnosis.recommendation import recommend
 from ddpn.analysis.diagnosis.reference import Reference
 from ddpn.analysis.diagnosis.result import Diagnosis, Evidence, Finding, Recommendation, Summary
 from ddpn.analysis.diagnosis.shape import heaping_finding, tail_finding, zero_finding
-from ddpn.analysis.holm import holm
+from ddpn.analysis.gains import holm
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, is_integer
 from ddpn.sample import Sample, checked_sample

@@ -8,7 +8,7 @@ from ddpn.tables.encoding.canonical import number_of
 from ddpn.tables.encoding.table import Column
 
 #: Levels of a category that are measured, the most frequent ones.
-MAX_LEVELS = 20
+_LEVELS = 20
 
 
 class EffectGrid(NamedTuple):
@@ -25,11 +25,6 @@ class EffectGrid(NamedTuple):
     discrete: bool
 
     @property
-    def steps(self) -> np.ndarray:
-        """The step that every row is in, called by the point where it ends, so at least 1; -1 if none."""
-        return np.where(self.code < 0, -1, np.maximum(self.code, 1))
-
-    @property
     def shares(self) -> np.ndarray:
         """The share of rows that each point stands for; the two ends of a bin share its rows."""
         size, used = len(self.points), self.code[self.code >= 0]
@@ -44,12 +39,12 @@ def is_missing(column: Column) -> np.ndarray:
     return column.values < 0 if column.kind == "category" else np.isnan(column.values)
 
 
-def grid_of(columns: list[Column], position: int, bins: int, max_levels: int = MAX_LEVELS) -> EffectGrid:
+def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
     """The grid of a column: quantiles of numbers, all values where there are few, and the levels of a category."""
     column = columns[position]
     missing = is_missing(column)
     if column.kind == "category":
-        order = _ordered_levels(columns, position, max_levels)
+        order = _ordered_levels(columns, position)
         lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
         lookup[order] = np.arange(len(order))
         code = lookup[column.values.astype(int)]
@@ -77,7 +72,7 @@ def _first_rows(code: np.ndarray, size: int) -> np.ndarray:
 # The order of levels ---------------------------------------------------------------------------------------------
 
 
-def _ordered_levels(columns: list[Column], position: int, most: int) -> np.ndarray:
+def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     """The most frequent levels: numbers by size, others so that neighbours are alike in the other columns.
 
     Effects are accumulated from each level to the next one. Rows of neighbours then are rows for which both levels are
@@ -87,7 +82,9 @@ def _ordered_levels(columns: list[Column], position: int, most: int) -> np.ndarr
     number = np.bincount(column.values[column.values >= 0].astype(int), minlength=len(column.levels))
     found = np.flatnonzero(number)
     # The number of rows decides, then the name: the order of rows does not matter.
-    found = np.array(sorted(found.tolist(), key=lambda level: (-number[level], column.levels[level]))[:most], dtype=int)
+    found = np.array(sorted(found.tolist(), key=lambda level: (-number[level], column.levels[level])), dtype=int)[
+        :_LEVELS
+    ]
     if len(found) < 3:
         return found
     numbers = [number_of(column.levels[level]) for level in found]

@@ -1,23 +1,27 @@
 """write_diagnosis: the diagnosis of a target as one HTML page with figures."""
 
-import math
 from datetime import date
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from ddpn.analysis.diagnosis.result import Diagnosis, Evidence
-from ddpn.analysis.gains import Z, effective_rows
-from ddpn.analysis.report.figures.chart import POINT, Figure, histogram
-from ddpn.analysis.report.figures.predictions import PIT_BINS, Pit, pit_figure, spread_rows
-from ddpn.analysis.report.figures.scales import bin_probabilities, count_bins
-from ddpn.analysis.report.grids import Grid
-from ddpn.analysis.report.numbers import fmt, percent, plural
-from ddpn.analysis.report.page import definitions, grid_html, headline_html, page, pair, paragraphs, write_page
-from ddpn.metrics import pit_histogram
+from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.numbers import fmt, percent, plural
+from ddpn.analysis.report.chart import Figure
+from ddpn.analysis.report.figures import counts_chart, pit_figure, spread_rows
+from ddpn.analysis.report.page import (
+    TextTable,
+    definitions,
+    headline_html,
+    page,
+    pair,
+    paragraphs,
+    table_html,
+    write_page,
+)
 
 #: Rows whose distributions are averaged, and rows of the PIT histograms.
 _MIXED_ROWS, _PIT_ROWS = 1000, 10_000
@@ -61,7 +65,7 @@ def _sections(found: Diagnosis) -> dict[str, str]:
         )
     }
     if found.evidence is not None:
-        sections["Checks"] = grid_html(_checks(found), "Every check, with p-values adjusted by Holm's method", True)
+        sections["Checks"] = table_html(_checks(found), "Every check, with p-values adjusted by Holm's method", True)
         sections["Figures"] = _figures(found, found.evidence)
     summary = found.summary
     facts = [
@@ -78,17 +82,18 @@ def _sections(found: Diagnosis) -> dict[str, str]:
     return sections
 
 
-def _checks(found: Diagnosis) -> Grid:
+def _checks(found: Diagnosis) -> TextTable:
     rows = []
     for each in found.findings:
         numbers = [f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted)]
         rows.append((each.name.capitalize(), each.outcome, each.effect, *numbers))
-    return Grid(("Check", "Result", "Effect", "p", "Adjusted p"), rows)
+    return TextTable(("Check", "Result", "Effect", "p", "Adjusted p"), rows)
 
 
 def _figures(found: Diagnosis, evidence: Evidence) -> str:
     rows = torch.from_numpy(np.sort(spread_rows(evidence.mean, _PIT_ROWS)))
     reference, fitted = (evidence.distribution(rows.numpy(), each) for each in (True, False))
+    y, weight = torch.from_numpy(evidence.y)[rows], evidence.weight[rows.numpy()]
     kind = _WORDS[evidence.chosen.name]
     over = "Sides that rise show over-dispersion, a hump in the middle under-dispersion."
     rest = "What remains is not a matter of dispersion."
@@ -97,28 +102,17 @@ def _figures(found: Diagnosis, evidence: Evidence) -> str:
         paragraphs("All expected counts use means that were predicted for rows outside the fit.")
         + pair(_counts(found, evidence, reference=True), _counts(found, evidence, reference=False))
         + pair(
-            pit_figure(_pit(reference, evidence, rows), over, "pit-reference", f"PIT under a {found.reference}"),
-            pit_figure(_pit(fitted, evidence, rows), rest, "pit-fitted", title),
+            pit_figure(Pit.of(reference, y, weight), over, "pit-reference", f"PIT under a {found.reference}"),
+            pit_figure(Pit.of(fitted, y, weight), rest, "pit-fitted", title),
         )
     )
 
 
-def _pit(dist: Any, evidence: Evidence, rows: torch.Tensor) -> Pit:
-    weight = evidence.weight[rows.numpy()]
-    heights = pit_histogram(dist, torch.from_numpy(evidence.y)[rows], PIT_BINS, weight).numpy()
-    return Pit(heights, Z * math.sqrt((PIT_BINS - 1) / effective_rows(weight)))
-
-
 def _counts(found: Diagnosis, evidence: Evidence, reference: bool) -> Figure:
     """How often each count was observed, and is expected given the features."""
-    bins, rows = count_bins(evidence.y), spread_rows(evidence.mean, _MIXED_ROWS)
+    rows = spread_rows(evidence.mean, _MIXED_ROWS)
     dist = evidence.with_all_limits().distribution(rows, reference)
-    observed = bins.shares(evidence.y, evidence.weight)
-    expected = np.average(bin_probabilities(dist, bins.edges), axis=1, weights=evidence.weight[rows])
-    chart = histogram(f"observed {found.target}", bins, observed, expected)
-    left, right = bins.ends[:-1], bins.ends[1:]
-    middle = np.sqrt((left + 1) * (right + 1)) - 1 if bins.log else 0.5 * (left + right)
-    chart.draw(POINT, "dot big", middle, expected)
+    chart, (bins, observed, expected) = counts_chart(dist, found.target, evidence.y, evidence.weight, rows)
     kind = found.reference if reference else f"{_WORDS[evidence.chosen.name]} with the fitted dispersion"
     top = int(np.argmax(np.abs(observed - expected)))
     shares = f"{percent(observed[top])} observed, {percent(expected[top])} expected"

@@ -8,11 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.report.figures.chart import CROSS, LINE, POINT, Bar, Chart, Figure, bar_chart
-from ddpn.analysis.report.figures.scales import Axis
-from ddpn.analysis.report.grids import Grid
-from ddpn.analysis.report.numbers import fmt, percent, plural
-from ddpn.analysis.report.page import definitions, grid_html, headline_html, page, pair, paragraphs, write_page
+from ddpn.analysis.numbers import fmt, percent, plural
+from ddpn.analysis.report.chart import CROSS, LINE, POINT, Axis, Bar, Chart, Figure, bar_chart
+from ddpn.analysis.report.page import (
+    TextTable,
+    definitions,
+    headline_html,
+    page,
+    pair,
+    paragraphs,
+    table_html,
+    write_page,
+)
 from ddpn.workflow.tuning.result import TrialSummary, TuningResult, value_text
 
 #: The figure of scores ends at a CRPS above that of the defaults by this share; worse trials are at its upper end.
@@ -47,12 +54,12 @@ def write_tuning(
 
 def _sections(found: TuningResult, test: Mapping[str, Any] | None) -> dict[str, str]:
     sections = {"Result": headline_html(found.level, found.headline, found.details)}
-    sections["Settings"] = grid_html(_settings(found), "Best settings against the defaults", words=True)
+    sections["Settings"] = table_html(_settings(found), "Best settings against the defaults", words=True)
     if any(trial.crps is not None for trial in found.trials[1:]):
         parts = [scores_figure(found), *([importance_figure(found)] if found.importances else [])]
         few = "" if found.importances else "There are too few trials to say which settings matter."
         sections["What mattered"] = pair(*parts) + paragraphs(few)
-        sections["Best trials"] = grid_html(
+        sections["Best trials"] = table_html(
             _trials(found),
             "The best trials, those first that were scored on all rows; the CRPS of others is that of fewer rows",
         )
@@ -63,23 +70,23 @@ def _sections(found: TuningResult, test: Mapping[str, Any] | None) -> dict[str, 
     return sections
 
 
-def _settings(found: TuningResult) -> Grid:
+def _settings(found: TuningResult) -> TextTable:
     rows, best = [], set()
     for i, (name, meaning, default, value) in enumerate(found.changes):
         share = percent(found.importances[name], 0) if name in found.importances else "–"
         rows.append((name, meaning, default, value, share, found.space[name]))
         if value != default:
             best.add((i, 3))
-    return Grid(("Setting", "Meaning", "Default", "Used", "Importance", "Searched"), rows, frozenset(best))
+    return TextTable(("Setting", "Meaning", "Default", "Used", "Importance", "Searched"), rows, frozenset(best))
 
 
-def _trials(found: TuningResult) -> Grid:
+def _trials(found: TuningResult) -> TextTable:
     names = list(found.space)
     rows = []
     for trial in found.leaders:
         cells = [value_text(trial.settings[name]) for name in names]
         rows.append((_label(trial), f"{trial.crps:.4g}", _gain(trial), *cells))
-    return Grid(("Trial", "CRPS", "Gain over the defaults", *names), rows)
+    return TextTable(("Trial", "CRPS", "Gain over the defaults", *names), rows)
 
 
 def _label(trial: TrialSummary) -> str:
