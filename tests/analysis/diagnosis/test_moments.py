@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ddpn.analysis.diagnosis.families import Family, fit_families, smoothest
 from ddpn.analysis.diagnosis.moments import SumNull, moment_test, tabulate
-from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.analysis.diagnosis.reference import Family, Reference, fit_families, smoothest
 from ddpn.analysis.gains import holm
 from ddpn.sample import Sample
 

@@ -9,10 +9,9 @@ from scipy.special import expit
 
 from ddpn.analysis.diagnosis import diagnose
 from ddpn.analysis.diagnosis.dispersion import conditional_dispersion
-from ddpn.analysis.diagnosis.families import Family
 from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
 from ddpn.analysis.diagnosis.moments import moment_test, tabulate
-from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.analysis.diagnosis.reference import Family, Reference
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 

@@ -76,46 +76,31 @@ def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     """The most frequent levels: numbers by size, others so that neighbours are alike in the other columns.
 
     Effects are accumulated from each level to the next one. Rows of neighbours then are rows for which both levels are
-    plausible. The order is the first principal coordinate of the distances between levels (Apley and Zhu, 2020).
+    plausible (Apley and Zhu, 2020). The order is that of the first principal component of what the rows of each level
+    have in the other columns: mean ranks of numbers, shares of levels.
     """
     column = columns[position]
     number = np.bincount(column.values[column.values >= 0].astype(int), minlength=len(column.levels))
-    found = np.flatnonzero(number)
     # The number of rows decides, then the name: the order of rows does not matter.
-    found = np.array(sorted(found.tolist(), key=lambda level: (-number[level], column.levels[level])), dtype=int)[
-        :_LEVELS
-    ]
+    ranked = sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
+    found = np.array(ranked[:_LEVELS], dtype=int)
     if len(found) < 3:
         return found
     numbers = [number_of(column.levels[level]) for level in found]
     if None not in numbers:
         return found[np.argsort(np.array(numbers, dtype=float), kind="stable")]
-    apart = np.zeros((len(found), len(found)))
-    for j, other in enumerate(columns):
-        apart += 0.0 if j == position else _distances(column, found, other)
-    return found[_first_coordinate(apart)]
+    others = [_profile(column, found, other) for j, other in enumerate(columns) if j != position]
+    if not others:
+        return found
+    profile = np.hstack(others)
+    first = np.linalg.svd(profile - profile.mean(0), full_matrices=False)[0][:, 0]
+    return found[np.argsort(first * np.sign(first[np.abs(first).argmax()]), kind="stable")]
 
 
-def _distances(column: Column, levels: np.ndarray, other: Column) -> np.ndarray:
-    """Kolmogorov-Smirnov distances of numbers, total variation of categories, between the rows of each two levels."""
+def _profile(column: Column, levels: np.ndarray, other: Column) -> np.ndarray:
+    """What the rows of each level have in another column. Shape: (levels, features)."""
     if other.kind == "category":
-        codes, is_sum = other.values.astype(int) + 1, True
-        size = len(other.levels) + 1
+        values = np.eye(len(other.levels) + 1)[other.values.astype(int)]
     else:
-        unique, codes = np.unique(other.values, return_inverse=True)
-        size, is_sum = len(unique), False
-    shares = np.stack([np.bincount(codes[column.values == level], minlength=size) for level in levels]).astype(float)
-    shares /= shares.sum(1, keepdims=True)
-    if not is_sum:
-        shares = shares.cumsum(1)
-    apart = np.abs(shares[:, None] - shares[None])
-    return apart.sum(-1) / 2.0 if is_sum else apart.max(-1)
-
-
-def _first_coordinate(distances: np.ndarray) -> np.ndarray:
-    """The order of points along the first coordinate of classical multidimensional scaling."""
-    squared = distances**2
-    centred = squared - squared.mean(0) - squared.mean(1, keepdims=True) + squared.mean()
-    _, vectors = np.linalg.eigh(-centred / 2.0)
-    first = vectors[:, -1] * np.sign(vectors[np.abs(vectors[:, -1]).argmax(), -1] or 1.0)
-    return np.argsort(first, kind="stable")
+        values = (np.unique(other.values, return_inverse=True)[1] / len(other.values))[:, None]
+    return np.stack([values[column.values == level].mean(0) for level in levels])
