@@ -292,8 +292,8 @@ def _missing(profile: ColumnProfile, name: str, is_missing: np.ndarray) -> Check
     before, now = profile.rows, np.array([len(is_missing), is_missing.sum()], dtype=float)
     table = np.array([[part[1], part[0] - part[1]] for part in (before, now)]).round().astype(int)
     p_value = float(stats.fisher_exact(table)[1])
-    shares = before[1] / before[0], now[1] / now[0]
-    return Check("missing", name, abs(shares[0] - shares[1]), p_value, *(f"{share:.1%} missing" for share in shares))
+    old, new = before[1] / before[0], now[1] / now[0]
+    return Check("missing", name, abs(old - new), p_value, f"{old:.1%} missing", f"{new:.1%} missing")
 
 
 def _numbers(
@@ -307,8 +307,8 @@ def _numbers(
     ranks = np.searchsorted(ordered, profile.edges, "left") + np.searchsorted(ordered, profile.edges, "right")
     distance = float(np.abs(0.5 * ranks / len(values) - ndtr(profile.normal)).max())
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(before * len(values) / (before + len(values)))))
-    medians = float(np.interp(0.0, profile.normal, profile.edges)), float(np.median(values))
-    return Check("values", name, distance, p_value, *(f"median {shown(value)}" for value in medians))
+    old, new = float(np.interp(0.0, profile.normal, profile.edges)), float(np.median(values))
+    return Check("values", name, distance, p_value, f"median {shown(old)}", f"median {shown(new)}")
 
 
 def _levels(profile: ColumnProfile, column: Column, values: np.ndarray, before: float) -> Check:

@@ -119,6 +119,15 @@ class Inputs:
         """What the columns are called."""
         return [column.name for column in self.columns]
 
+    @property
+    def observed(self) -> Sample:
+        """The rows with their counts; an `InputError` where these are not known."""
+        if self.sample is None:
+            raise InputError(
+                argument="inputs", must="have counts", got="none", remedy="Build them by Inputs.of_sample."
+            )
+        return self.sample
+
     def rows(self, index: np.ndarray) -> Self:
         """Some of the rows."""
         new = object.__new__(type(self))

@@ -154,14 +154,13 @@ def importance(
     """
     check_integer("repeats", repeats, 1)
     check_integer("max_rows", max_rows, 1)
-    assert inputs.sample is not None, "the counts are known"
     if columns is None and len(inputs.columns) > _MAX_SCREENED:
         return Importances([], 0, len(inputs.columns))
-    rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.sample.is_used)
+    rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.is_used)
     positions = inputs.rows(used).chosen(columns, rng)
     size = int(np.clip(_WORK // (repeats * len(positions)), min(_MIN_ROWS, max_rows), max_rows))
     inputs, found = inputs.rows(inputs.draw(size, rng, used)), []
-    weight, plain = inputs.sample.weight_or_ones, _state(inputs, {}, np.arange(0))
+    weight, plain = inputs.observed.weight_or_ones, _state(inputs, {}, np.arange(0))
     parts = _scored_rows(plain, len(weight), repeats, len(positions), rng)
     before = [plain._replace(crps=_state(inputs, {}, part).crps) for part in parts]
     for place, position in enumerate(positions, 1):
@@ -169,7 +168,8 @@ def importance(
             progress(f"Shuffling columns: {place} of {len(positions)}")
         after = [_state(inputs, {position: rng.permutation(len(weight))}, part) for part in parts]
         each = [_changes(old, new, weight) for old, new in zip(before, after, strict=True)]
-        found.append(Importance(inputs.names[position], *np.array(each).T, position=position))
+        changes = dict(zip(MEASURES, np.array(each).T, strict=True))
+        found.append(Importance(inputs.names[position], **changes, position=position))
     return Importances(found, len(weight), len(inputs.columns))
 
 
@@ -194,12 +194,11 @@ def _scored_rows(plain: _State, rows: int, repeats: int, columns: int, rng: np.r
 
 def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
     """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
-    assert inputs.sample is not None
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with torch.no_grad(), single_thread():
         dist: Any = discretized(plain)
         aleatoric, epistemic, mean = (part.double().numpy() for part in (dist.aleatoric, dist.epistemic, plain.mean))
-        score = _mean_crps(dist.rows(torch.from_numpy(scored)), inputs.sample.rows(scored)) if len(scored) else np.nan
+        score = _mean_crps(dist.rows(torch.from_numpy(scored)), inputs.observed.rows(scored)) if len(scored) else np.nan
     total = aleatoric + epistemic
     spread = total / np.maximum(mean, _TINY) if dist is plain else np.sqrt(total)
     return _State(score, mean, spread, aleatoric, epistemic)
