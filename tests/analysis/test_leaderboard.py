@@ -8,7 +8,8 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn.analysis.leaderboard import SCORES, leaderboard, score_rows
+from ddpn.analysis.leaderboard import leaderboard, score_rows
+from ddpn.analysis.verdict import SCORES
 from ddpn.calibration.held_out import HeldOut
 from ddpn.distributions import Poisson
 from ddpn.members import Member
@@ -149,12 +150,6 @@ def test_a_leak_forbids_a_positive_verdict():
     found = leaderboard(predictor(Scaled(0.5)), SAMPLE, ("Column paid nearly determines the target.",)).to_dict()
     assert found["verdict"]["level"] == "unusable"
     assert "Column paid nearly determines the target." in found["verdict"]["sentences"]
-
-
-def test_without_a_comparison_there_is_no_verdict():
-    found = leaderboard(Predictor({"one": Scaled()}), SAMPLE).to_dict()
-    assert found["verdict"]["level"] == "unclear"
-    assert [entry["name"] for entry in found["entries"]] == [MIXTURE, "one"]
 
 
 def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ():

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.verdict import Evaluation, Verdict, verdict
+from ddpn.analysis.verdict import COVERAGE, Evaluation, RowScores, Verdict, verdict
 from ddpn.distributions import discretized
 from ddpn.distributions.recording import limited
 from ddpn.members.folds import copies_of
@@ -23,30 +23,6 @@ from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, rows_named
-
-#: The coverage of the intervals that are scored.
-COVERAGE = 0.9
-#: The scores of a leaderboard.
-SCORES = ("mae", "crps", "nll", "coverage", "width")
-
-
-class RowScores(NamedTuple):
-    """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width.
-
-    `interior` is whether the count lies inside the interval and not at an end.
-    """
-
-    mae: np.ndarray
-    crps: np.ndarray
-    nll: np.ndarray
-    coverage: np.ndarray
-    width: np.ndarray
-    interior: np.ndarray
-
-    def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
-        """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
-        found = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
-        return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
 def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowScores:
@@ -211,18 +187,14 @@ def leaderboard(
     compared += list(others or {})
     found = Evaluation.from_rows(
         MIXTURE,
-        {name: rows[name].crps for name in (MIXTURE, *compared)},
-        rows[MIXTURE].coverage > 0,
+        {name: rows[name] for name in (MIXTURE, *compared)},
+        sample.y,
         sample.weight,
-        y=sample.y,
-        error={name: rows[name].mae for name in (MIXTURE, *compared)},
-        interior=rows[MIXTURE].interior > 0,
+        sample.group,
         labels=labels | {name: f"the ensemble of {labels[name]} alone" for name in networks},
         simpler=[*_simpler(predictor), *(others or {})],
         leak=" ".join(leaks),
         warnings=tuple(filter(None, [meaning])),
-        group=sample.group,
-        target_coverage=COVERAGE,
     )
     entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])
     return Leaderboard(entries, found, len(sample), rows, sample.weight)

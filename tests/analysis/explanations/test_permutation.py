@@ -106,18 +106,6 @@ def test_of_many_columns_those_that_change_predictions_most_are_measured(monkeyp
     assert len(importance(observed(model, X, y), columns=["x0", "x1", "x2", "x3"], repeats=1).each) == 4
 
 
-def test_wide_counts_are_scored_on_fewer_rows():
-    rng = np.random.default_rng(0)
-    rows = {}
-    for deviation in (1.0, 400.0):
-        values = np.full(2000, deviation**2)
-        plain = module._State(np.nan, values, values, values, 0 * values)
-        rows[deviation] = module._scored_rows(plain, 2000, 3, 5, rng)
-    assert [len(part) for part in rows[1.0]] == [533] * 3
-    assert [len(part) for part in rows[400.0]] == [80] * 3
-    assert len(np.unique(np.concatenate(rows[1.0]))) == 1599, "other rows in each repeat"
-
-
 def test_bad_arguments(fitted, data):
     with pytest.raises(InputError, match=r"No column named 'wards'\. Did you mean 'ward'\?"):
         importance(observed(fitted, *data), columns="wards")

@@ -70,11 +70,6 @@ def test_all_marks_have_the_same_places(chart):
     assert middle == pytest.approx((left + 0.4 * (right - left), (top + bottom) / 2), abs=0.1)
 
 
-def test_without_data_nothing_is_drawn(chart):
-    chart.draw(POINT, "dot", [], [])
-    assert not [path for path in parsed(chart).iter("path") if path.get("class") == "dot"]
-
-
 def test_a_band_spans_the_whole_width(chart):
     chart.band(0.5, 1.5)
     chart.draw(LINE, "ref", [0.0, 10.0], [1.0, 1.0])
@@ -154,12 +149,6 @@ def test_ticks_are_few_round_and_in_range(axis):
 def test_places_are_even_or_logarithmic_and_stay_inside():
     assert Axis("", 10.0, 20.0).share(np.array([10.0, 15.0, 20.0, 99.0, -9.0])).tolist() == [0.0, 0.5, 1.0, 1.0, 0.0]
     assert Axis("", 0.0, 99.0, log=True).share(np.array([0.0, 9.0, 99.0])).tolist() == pytest.approx([0.0, 0.5, 1.0])
-
-
-def test_the_bar_of_0_has_a_width_on_a_log_axis():
-    shares = Axis("", -0.5, 1000.0, log=True).share(np.array([-0.5, 0.0, 0.5]))
-    assert shares[0] == 0.0
-    assert shares[1] - shares[0] > 0.05
 
 
 def test_labels_are_short():

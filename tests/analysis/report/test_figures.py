@@ -13,7 +13,6 @@ from ddpn.analysis.explanations import Curve, Effect, Effects, Importance, Impor
 from ddpn.analysis.explanations.column_effects import scale_of
 from ddpn.analysis.figure_data import Pit, bin_probabilities
 from ddpn.analysis.report.figures import (
-    _range,
     counts_figure,
     coverage_figure,
     distribution_svg,
@@ -101,14 +100,6 @@ def test_long_tails_are_drawn_on_log_axes(made):
     assert {"0", "1M"} <= {text.text for text in ElementTree.fromstring(figure.svg).iter("text")}
 
 
-@pytest.mark.parametrize(
-    ("least", "top", "log", "floor"),
-    [(0.0, 50.0, False, 0.0), (30.0, 50.0, False, 28.9), (5.0, 9e5, True, 0.0), (1e3, 9e5, True, 800.0)],
-)
-def test_axes_start_at_0_unless_that_leaves_them_empty(least, top, log, floor):
-    assert _range(np.array([least, top]), log) == (pytest.approx(floor), 1.04 * top)
-
-
 def test_widths_are_compared_with_those_of_the_best_alternative(evidence, made):
     widths = stats.poisson.ppf(0.95, MU) - stats.poisson.ppf(0.05, MU)
     figure = sharpness_figure(evidence)
@@ -161,12 +152,6 @@ def test_columns_are_drawn_by_importance_and_the_rest_is_counted():
     assert described(second).startswith("c0: 20.0%; c1: 19.0%")
     assert described(third).startswith("c14: 28.0%; c13: 26.0%")
     assert "The 12 largest of 15 columns are shown" in first.words
-
-
-def test_a_single_column_without_effect_can_be_drawn():
-    assert "x: 0.0%" in described(
-        importance_figure(Importances([importance("x", 0, 0.0, 0.0)], 5, 1), "crps", "title", "label")
-    )
 
 
 # Effects ---
@@ -249,8 +234,3 @@ def test_epochs_without_a_score_are_left_out():
     _, score = curves(History(epochs, [2]))
     assert re.search(r'<path d="([^"]*)" class="dot big"', score.svg).group(1).count("M") == 1
     assert "nan" not in score.svg
-
-
-def test_a_single_epoch_can_be_drawn():
-    (loss,) = curves(History([{"loss": [2.0], "seconds": 0.1}], [1]))
-    assert "nan" not in loss.svg

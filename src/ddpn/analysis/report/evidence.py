@@ -12,9 +12,10 @@ from torch.distributions import Distribution
 from ddpn.analysis.explanations.grid import is_missing
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.gains import effective_rows
-from ddpn.analysis.leaderboard import COVERAGE as LEVEL
-from ddpn.analysis.leaderboard import Leaderboard, RowScores, leaderboard, scored_rows
+from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
 from ddpn.analysis.numbers import mean, value_text
+from ddpn.analysis.verdict import COVERAGE as LEVEL
+from ddpn.analysis.verdict import RowScores
 from ddpn.distributions import Recalibrated, discretized
 from ddpn.distributions.recording import limited
 from ddpn.distributions.stacking import rows_of
