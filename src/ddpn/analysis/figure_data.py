@@ -45,7 +45,7 @@ class Pit(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """ "flat" up to chance, sloped "up" or "down", "U", "hump" or, where it is none of these, "uneven"."""
+        """How it looks: "flat" up to chance, sloped "up" or "down", "U", "hump" or, if none of these, "uneven"."""
         h, half = self.heights, len(self.heights) // 2
         ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
         if np.abs(h - 1.0).max() <= self.chance_of_all:
