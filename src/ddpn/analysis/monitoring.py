@@ -173,8 +173,6 @@ class Monitoring:
 def compare(
     predictor: Predictor,
     X: Any,
-    exposure: np.ndarray | None = None,
-    upper: np.ndarray | None = None,
     sample: Sample | None = None,
     *,
     alpha: float = 0.01,
@@ -189,8 +187,8 @@ def compare(
     ----------
     predictor : Predictor
         The model, with a summary of its training rows.
-    X, exposure, upper
-        New rows, as for `Predictor.distribution`.
+    X : table
+        New rows.
     sample : Sample, optional
         Rows with counts that the model was not fitted to, by which coverage and PIT are checked.
     alpha : float
@@ -231,8 +229,7 @@ def compare(
         index = _drawn(rows)
         if len(index) < rows:
             notes.append(f"All rows: of the predictions, a random draw of {_MOST_ROWS:,} rows is compared.")
-        known = (None if values is None else values[index] for values in (exposure, upper))
-        checks.append(_ood(predictor, predictor.ood_pvalue(take_rows(X, index), *known)))
+        checks.append(_ood(predictor, predictor.ood_pvalue(take_rows(X, index))))
     scores: dict[str, Any] = {}
     if sample is not None:
         progress("Scoring predictions")

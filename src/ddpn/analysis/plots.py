@@ -14,8 +14,7 @@ from ddpn.analysis.explanations.column_effects import scale_of
 from ddpn.analysis.figure_data import COVERAGES, Pit, Tenths
 from ddpn.analysis.numbers import value_text
 from ddpn.metrics import coverage_curve
-from ddpn.metrics.predictive import checked
-from ddpn.metrics.weights import checked_weight
+from ddpn.metrics.predictive import checked, checked_weight
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_integer
 
