@@ -44,6 +44,18 @@ class Pit(NamedTuple):
         return max(1.6, 1.1 * float(self.heights.max()), 1.05 * (1 + self.chance))
 
     @property
+    def shape(self) -> str:
+        """How it looks: "flat" up to chance, sloped "up" or "down", "U", "hump" or, if none of these, "uneven"."""
+        h, half = self.heights, len(self.heights) // 2
+        ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
+        if np.abs(h - 1.0).max() <= self.chance_of_all:
+            return "flat"
+        # Chance moves a difference of halves by sqrt(2 / 5) of what it moves one bar, the mean of two by sqrt(1 / 2).
+        if abs(slope) > 0.63 * self.chance and abs(slope) > abs(ends):
+            return "up" if slope > 0 else "down"
+        return "U" if ends > 0.71 * self.chance else "hump" if ends < -0.71 * self.chance else "uneven"
+
+    @property
     def chance_of_all(self) -> float:
         """How far chance moves the one that it moves farthest, in at most 5% of samples (Bonferroni)."""
         return self.chance * z_of(len(self.heights)) / Z

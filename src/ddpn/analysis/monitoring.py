@@ -32,6 +32,15 @@ from ddpn.tables.encoding.table import Column
 _MOST_ROWS = 20_000
 #: Fewer rows are not compared: only the grossest differences would be found.
 LEAST_ROWS = 20
+#: What the shape of a PIT histogram says about predictions.
+_SHAPES = {
+    "flat": "uniform up to chance",
+    "up": "counts higher than predicted",
+    "down": "counts lower than predicted",
+    "U": "predictions too narrow",
+    "hump": "predictions too wide",
+    "uneven": "uneven",
+}
 #: Rows that a level must be expected in to be compared on its own; others are compared together.
 _LEAST_EXPECTED = 5.0
 
@@ -375,7 +384,7 @@ def _count_checks(predictor: Predictor, sample: Sample) -> tuple[list[Check], di
         y, mean = torch.from_numpy(sample.y), float(dist.mean.double().mean())
         distance, pit = pit_distance(dist, y), Pit.of(dist, y, np.ones(len(sample)))
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(len(sample))))
-    shape = Check("pit", "PIT of the counts", distance, p_value, "uniform", _shape(pit.heights))
+    shape = Check("pit", "PIT of the counts", distance, p_value, "uniform", _SHAPES[pit.shape])
     found = {name: value for name, value in scores.means(None).items() if name in ("crps", "mae", "nll", "coverage")}
     found |= {"mean_count": float(sample.y.mean()), "mean_prediction": mean, "pit": pit.heights.tolist()}
     return [_coverage(predictor, scores.coverage > 0), shape], found
@@ -394,16 +403,3 @@ def _coverage(predictor: Predictor, inside: np.ndarray) -> Check:
     share = covered / rows
     words = f"{COVERAGE:.0%} asked", f"{share:.1%} covered"
     return Check("coverage", f"coverage of {COVERAGE:.0%} intervals", max(0.0, COVERAGE - share), p_value, *words)
-
-
-def _shape(heights: np.ndarray) -> str:
-    """What a PIT histogram looks like, in a few words."""
-    third = len(heights) // 3
-    low, middle, high = heights[:third].mean(), heights[third:-third].mean(), heights[-third:].mean()
-    if low > 1.1 and high > 1.1 and middle < 1.0:
-        return "predictions too narrow"
-    if middle > 1.1 and low < 1.0 and high < 1.0:
-        return "predictions too wide"
-    if abs(high - low) > 0.2:
-        return f"counts {'higher' if high > low else 'lower'} than predicted"
-    return "nearly uniform"

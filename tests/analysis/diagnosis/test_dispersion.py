@@ -87,6 +87,6 @@ def test_the_noise_of_a_glm_is_columns_over_rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 19))
     y = rng.poisson(5.0, 500).astype(float)
-    found = [out_of_fold_means(Reference.of(Sample(X, y)), "glm", seed, lambda words: None) for seed in range(10)]
+    found = [out_of_fold_means(Reference.of(Sample(X, y)), "glm", seed, lambda words: None) for seed in range(5)]
     # Twenty coefficients, fitted to four fifths of the rows. One draw of counts has a chi-squared error of 32%.
     assert np.mean([means.noise for means in found]) == pytest.approx(20 / 400, rel=0.25)

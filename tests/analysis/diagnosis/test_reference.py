@@ -167,6 +167,7 @@ def test_zeros_of_censored_counts_are_calibrated():
 
 
 def test_counts_with_an_upper_bound(simulated):
+    simulated = simulated.of(500)
     share = expit(0.5 + simulated.X[:, 0])
     y = simulated.rng.binomial(12, share)
     found = diagnose(simulated.X, y, upper=12, mean_model="glm")
@@ -199,6 +200,7 @@ def test_counts_that_are_recorded_up_to_a_limit(simulated):
 
 
 def test_flags_of_censored_counts_and_a_lower_bound(simulated):
+    simulated = simulated.of(500)
     count = 1 + simulated.rng.poisson(simulated.mean)
     limit = simulated.rng.integers(2, 12, len(count))
     found = diagnose(simulated.X, np.minimum(count, limit), lower=1, censored=count >= limit, mean_model="glm")

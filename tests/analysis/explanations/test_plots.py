@@ -27,7 +27,7 @@ def test_every_kind_of_figure_is_drawn(formula, frame, tmp_path):
     assert [text.get_text() for text in drawn.get_yticklabels()][-1] == "5 others"
     ends = [bar.get_x() + bar.get_width() for bar in drawn.patches]
     assert ends[-1] == pytest.approx(rows.prediction[1])
-    found.plot().savefig(tmp_path / "effects.png")
+    found.effects.plot(["x"]).savefig(tmp_path / "effects.png")
     assert set(found.to_dict()) == {"rows", "effects", "importance"}
 
 

@@ -10,7 +10,7 @@ from torch.distributions import Exponential, Normal
 
 from ddpn import InputError, Poisson
 from ddpn.analysis.report import evidence as module
-from ddpn.analysis.report.evidence import _coded, gather, groups_by
+from ddpn.analysis.report.evidence import gather, groups_by
 from ddpn.tables.encoding.table import Column
 
 
@@ -91,7 +91,7 @@ def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
 def test_a_group_has_the_means_of_its_rows(evidence):
     weighted = evidence._replace(weight=np.arange(1.0, 1.0 + len(evidence.y)))
     column = weighted.columns[3]
-    found = groups_by(column, weighted)
+    found = groups_by(weighted.columns, 3, weighted)
     assert [(group.column, group.label) for group in found] == [("flag", "no"), ("flag", "yes")]
     mask = column.values == 1.0
     error = weighted.scores.mae
@@ -101,29 +101,26 @@ def test_a_group_has_the_means_of_its_rows(evidence):
     assert 0.0 < found[1].share < 1.0
 
 
-def test_numbers_are_grouped_into_fifths():
-    values = np.random.default_rng(2).normal(size=500)
-    codes, labels = _coded(Column("x", "number", values))
-    ranks = np.argsort(np.argsort(values))
-    assert codes.tolist() == (ranks // 100).tolist()
-    assert (labels[0][:6], labels[4][:6], labels[-1]) == ("up to ", "above ", "missing")
-
-
-def test_rare_levels_are_grouped_together():
-    values = np.concatenate([np.repeat(np.arange(7), 20), np.arange(7, 30)])
-    column = Column("c", "category", values, tuple(f"l{j}" for j in range(30)))
-    codes, labels = _coded(column)
-    assert labels == [*(f"l{j}" for j in range(7)), "others", "missing"]
-    assert np.bincount(codes).tolist() == [20] * 7 + [23]
-
-
 @pytest.mark.parametrize(
-    ("values", "labels"),
+    ("column", "expected"),
     [
-        (np.concatenate([np.zeros(90), np.arange(1.0, 11.0)]), ["up to 0", "above 0"]),
-        (np.concatenate([np.arange(10.0), np.full(90, 10.0)]), ["up to 9", "above 9"]),
+        (Column("x", "number", np.repeat([1.0, 2.0, np.nan], [60, 30, 10])), {"1": 60, "2": 30, "missing": 10}),
+        (Column("x", "number", np.concatenate([np.zeros(90), np.arange(1.0, 11.0)])), {"up to 0": 90, "above 0": 10}),
+        (Column("f", "flag", np.repeat([0.0, 1.0], [70, 30])), {"no": 70, "yes": 30}),
+        (Column("c", "category", np.repeat([1, 0, -1], [50, 30, 20]), ("p", "q")), {"q": 50, "p": 30, "missing": 20}),
+        (
+            Column("year", "number", np.arange(1925.0, 2025.0)),
+            dict.fromkeys(["up to 1944", "1944 to 1964", "1964 to 1984", "1984 to 2004", "above 2004"], 20),
+        ),
     ],
 )
-def test_a_column_dominated_by_one_value_has_two_groups(values, labels):
-    codes, names = _coded(Column("x", "number", values))
-    assert [names[code] for code in (codes[0], codes[-1])] == labels
+def test_rows_are_grouped_by_values_levels_or_ranges(made, column, expected):
+    evidence = made(Poisson(torch.ones(100).double()), np.ones(100), columns=[column])
+    assert {group.label: group.rows for group in groups_by([column], 0, evidence)} == expected
+
+
+def test_rare_levels_are_grouped_together(made):
+    values = np.concatenate([np.repeat(np.arange(20), 4), np.arange(20, 40)])
+    column = Column("c", "category", values, tuple(f"l{j:02}" for j in range(40)))
+    found = groups_by([column], 0, made(Poisson(torch.ones(100).double()), np.ones(100), columns=[column]))
+    assert {group.label: group.rows for group in found} == {**{f"l{j:02}": 4 for j in range(20)}, "others": 20}

@@ -11,7 +11,6 @@ import torch
 
 from ddpn.analysis.explanations import Importance, Importances
 from ddpn.analysis.report import sections
-from ddpn.analysis.report.evidence import _coded
 from ddpn.analysis.report.sections import (
     cell_text,
     column_table,
@@ -158,8 +157,6 @@ EMPTY = Column("e", "number", np.full(4, np.nan))
         (EMPTY, ["missing"] * 4, "none"),
     ],
 )
-def test_cells_descriptions_and_groups_of_few_values(column, cells, words):
+def test_cells_and_descriptions_of_columns(column, cells, words):
     assert [cell_text(column, row) for row in range(4)] == cells
     assert description(column) == words
-    codes, labels = _coded(column)
-    assert [labels[code] for code in codes] == cells, "few values are groups of their own"

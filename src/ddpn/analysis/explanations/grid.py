@@ -62,7 +62,7 @@ def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
 
 def _edges(values: np.ndarray, bins: int) -> np.ndarray:
     """The smallest value and quantiles, all of which occur; equal ones once."""
-    return np.unique(np.quantile(values, np.linspace(0.0, 1.0, bins + 1), method="inverted_cdf"))
+    return np.unique(np.quantile(values, np.arange(bins + 1) / bins, method="inverted_cdf"))
 
 
 def _first_rows(code: np.ndarray, size: int) -> np.ndarray:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from ddpn.analysis.numbers import value_text
 from ddpn.runtime.display import html_columns
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
@@ -37,7 +38,8 @@ class ExplanationResult(ABC):
         return "\n".join([type(self).__name__, *lines, *more])
 
     def _repr_html_(self) -> str:
-        return html_columns(self.table())
+        table = self.table()
+        return html_columns(table | {name: [value_text(v) for v in table[name]] for name in table if name == "value"})
 
 
 def _cell(value: Any) -> str:

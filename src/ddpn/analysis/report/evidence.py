@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.explanations.grid import is_missing
+from ddpn.analysis.explanations.grid import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.gains import effective_rows
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
@@ -27,8 +27,8 @@ from ddpn.tables.encoding.table import Column
 #: More rows than this would change no digit of a figure: a random draw of so many is shown.
 MAX_ROWS = 100_000
 SEED = 0
-#: Ranges of a numeric column; values or levels that are groups of their own.
-_BINS, _LEVELS = 5, 8
+#: Ranges of a numeric column.
+_BINS = 5
 
 
 class Evidence(NamedTuple):
@@ -199,45 +199,15 @@ def group_of(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> R
     return RowGroup(column, label, len(weight), effective_rows(weight), *(mean(each[rows], weight) for each in values))
 
 
-def groups_by(column: Column, evidence: Evidence) -> list[RowGroup]:
-    """A group per value, level or range of the column, in their order; rows without a value last."""
-    codes, labels = _coded(column)
-    masks = ((label, codes == code) for code, label in enumerate(labels))
-    return [group_of(column.name, label, evidence, mask) for label, mask in masks if mask.any()]
-
-
-def common_levels(column: Column) -> list[int]:
-    """Codes of the levels that occur, the most frequent first; equally frequent ones by name, in any order of rows."""
-    number = np.bincount(column.values[~is_missing(column)].astype(int), minlength=len(column.levels))
-    return sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
-
-
-def _coded(column: Column) -> tuple[np.ndarray, list[str]]:
-    """A group code per row, and the label of each code; rows without a value have the last one."""
-    missing = is_missing(column)
-    if column.kind == "category":
-        order = common_levels(column)
-        kept = order if len(order) <= _LEVELS else order[: _LEVELS - 1]
-        lookup = np.full(len(column.levels) + 1, len(kept))
-        lookup[kept] = np.arange(len(kept))
-        codes, labels = lookup[column.values.astype(int)], [*(column.levels[level] for level in kept), "others"]
-    else:
-        known = column.values[~missing]
-        each = np.unique(known)
-        if column.kind == "flag":
-            each, labels = np.array([0.0, 1.0]), ["no", "yes"]
-        elif len(each) <= _LEVELS:
-            labels = [value_text(value) for value in each.tolist()]
-        else:
-            each, labels = _ranges(known, each)
-        codes = np.searchsorted(each, column.values)
-    return np.where(missing, len(labels), codes), [*labels, "missing"]
-
-
-def _ranges(known: np.ndarray, each: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Upper ends and labels of ranges with about equally many rows; equal values stay together."""
-    quantiles = np.quantile(known, np.arange(1, _BINS) / _BINS, method="inverted_cdf")
-    # The last range is not empty, even if most rows have the largest value.
-    inner = np.unique(np.minimum(quantiles, each[-2]))
-    ends = [value_text(value) for value in inner.tolist()]
-    return inner, [f"up to {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"above {ends[-1]}"]
+def groups_by(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
+    """A group per value, level or range of a column, in their order; rare levels and rows without a value last."""
+    column, grid = columns[position], grid_of(columns, position, _BINS)
+    code, labels = grid.code, [value_text(point) for point in grid.points]
+    if not grid.discrete:
+        inner = grid.points[1:-1] or grid.points[:1]
+        code = np.where(grid.missing, -1, np.searchsorted(inner, column.values))
+        ends = [value_text(end) for end in inner]
+        labels = [f"up to {ends[0]}", *(f"{low} to {high}" for low, high in pairwise(ends)), f"above {ends[-1]}"]
+    masks = {label: code == place for place, label in enumerate(labels)}
+    masks |= {"others": (code < 0) & ~grid.missing, "missing": grid.missing}
+    return [group_of(column.name, label, evidence, mask) for label, mask in masks.items() if mask.any()]

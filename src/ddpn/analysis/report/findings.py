@@ -99,22 +99,19 @@ def comparison_sentences(found: Evaluation) -> str:
     return words
 
 
+_SHAPES = {
+    "flat": "is flat up to chance: there is no evidence against the predicted distributions.",
+    "up": "is sloped: counts are larger than predicted more often than they should be.",
+    "down": "is sloped: counts are smaller than predicted more often than they should be.",
+    "U": "is U-shaped: too many counts are in the tails. The distributions are too narrow.",
+    "hump": "is hump-shaped: too few counts are in the tails. The distributions are too wide.",
+    "uneven": "has bars outside the range of chance, but without a slope, a U or a hump.",
+}
+
+
 def pit_sentence(pit: Pit) -> str:
     """What the shape of the PIT histogram means, where it is more than chance."""
-    h = pit.heights
-    half = len(h) // 2
-    ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
-    if np.abs(h - 1.0).max() <= pit.chance_of_all:
-        return "The PIT histogram is flat up to chance: there is no evidence against the predicted distributions."
-    # Chance moves a difference of halves by sqrt(2 / 5) of what it moves one bar, the mean of two bars by sqrt(1 / 2).
-    if abs(slope) > 0.63 * pit.chance and abs(slope) > abs(ends):
-        side = "larger" if slope > 0 else "smaller"
-        return f"The PIT histogram is sloped: counts are {side} than predicted more often than they should be."
-    if ends > 0.71 * pit.chance:
-        return "The PIT histogram is U-shaped: too many counts are in the tails. The distributions are too narrow."
-    if ends < -0.71 * pit.chance:
-        return "The PIT histogram is hump-shaped: too few counts are in the tails. The distributions are too wide."
-    return "Some bars of the PIT histogram are outside the range of chance, but without a slope, a U or a hump."
+    return f"The PIT histogram {_SHAPES[pit.shape]}"
 
 
 def recalibration_sentences(found: Recalibration | None) -> str:

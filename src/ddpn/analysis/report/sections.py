@@ -21,7 +21,6 @@ from ddpn.analysis.report.evidence import (
     SEED,
     Evidence,
     RowGroup,
-    common_levels,
     group_of,
     groups_by,
 )
@@ -188,7 +187,8 @@ def column_table(columns: list[Column]) -> tuple[page.TextTable, str]:
 def description(column: Column) -> str:
     """The values of a column in a few words."""
     if column.kind == "category":
-        order = common_levels(column)
+        number = Counter(column.values[~is_missing(column)].tolist())
+        order = sorted(number, key=lambda level: (-number[level], column.levels[level]))
         shown = ", ".join(column.levels[level] for level in order[:_LISTED])
         return shown if len(order) <= _LISTED else f"{shown}, … ({len(order):,} levels)"
     known = column.values[~is_missing(column)]
@@ -254,7 +254,7 @@ def driving_groups(found: Importances, evidence: Evidence, part: str) -> list[Ro
     first = next(iter(found.by(part)), None)
     if first is None or getattr(first, part).mean() <= 0:
         return []
-    return groups_by(evidence.inputs.columns[first.position], evidence)
+    return groups_by(evidence.inputs.columns, first.position, evidence)
 
 
 # Explanations --------------------------------------------------------------------------------------------------------
