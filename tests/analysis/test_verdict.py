@@ -90,6 +90,11 @@ TABLE = [
         ["disagree", "the model's CRPS is 25% higher", "error 13% lower"],
     ),
     (evaluation(error_gain=-0.04), "better", ["use it"]),
+    (
+        evaluation(gains={"boosted_nb": Gain(0.2, 0.1, 0.3, 0.05, few=5, without_few=-0.1, hangs_on_few=True)}),
+        "unclear",
+        ["A handful of rows decides", "8.3% higher without the 5 of 500 rows that count most"],
+    ),
 ]
 
 
@@ -254,6 +259,17 @@ def test_rows_that_count_little_give_no_verdict():
         return verdict_on(rng, 1.0 + rng.normal(size=500), weight=weight)
 
     assert levels(make, 20) == {"unclear": 1.0}
+
+
+@pytest.mark.parametrize("outliers", [1, 2, 4, 6])
+@pytest.mark.parametrize("size", [1e4, 1e12])
+def test_a_handful_of_outliers_does_not_decide(outliers, size):
+    def make(rng):
+        difference = -0.3 + 0.3 * rng.normal(size=600)
+        difference[rng.choice(600, outliers, replace=False)] = size * rng.uniform(0.5, 1.5, outliers)
+        return verdict_on(rng, difference)
+
+    assert levels(make, 50).get("better", 0.0) == 0.0
 
 
 def test_a_candidate_that_fails_on_a_few_rows_does_not_hide_that_the_model_is_better():

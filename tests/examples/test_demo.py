@@ -1,14 +1,10 @@
-"""A fast run of the demo: its files, its numbers against a sum over counts, and Ctrl-C without a traceback."""
+"""A fast run of the demo: its files, and Ctrl-C without a traceback."""
 
 import sys
 from types import ModuleType
 
 import polars
 import pytest
-import torch
-
-from ddpn.paper.datasets import simulate
-from ddpn.workflow.model_folder import load
 
 
 @pytest.fixture(scope="module")
@@ -28,37 +24,15 @@ def folder(demo, tmp_path_factory):
     return out
 
 
-def test_reports_are_written(folder):
-    for name in ("report.html", "wave.html"):
-        assert (folder / name).read_text(encoding="utf-8").startswith("<!doctype html>")
+def test_a_report_is_written(folder):
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_the_table_of_the_simulation_has_its_draws(folder):
-    table = polars.read_csv(folder / "wave.csv")
-    drawn = simulate("wave")
-    assert (table["x"].to_numpy() == drawn.x).all()
-    assert (table["y"].to_numpy() == drawn.y).all()
-    assert set(table["part"].to_numpy()[drawn.split.test]) == {"test"}
-
-
-def test_against_the_truth(demo, folder):
-    """The expected CRPS by its definition, a sum over the counts of the true distribution."""
-    found = demo.against_truth(folder / "wave.model", points=40)
-    labels = ["true distribution", "mixture", "networks", "GLM", "constant distribution", "Poisson GLM"]
-    assert list(found) == labels
-    x = torch.linspace(0.0, 2 * torch.pi, 40, dtype=torch.float64)
-    truth, predictor = simulate("wave").distribution(x), load(folder / "wave.model").model.predictor_
-    dist = predictor.distribution(polars.DataFrame({"x": x.numpy()}), of="poisson_glm")
-    y = torch.arange(31.0, dtype=torch.float64).unsqueeze(1)
-    expected = (truth.log_prob(y).exp() * dist.crps(y)).sum(0).mean().item()
-    crps, excess, coverage, error = found["Poisson GLM"]
-    assert crps == pytest.approx(expected, rel=1e-6)
-    assert excess == pytest.approx(expected - found["true distribution"][0], rel=1e-6)
-    low, high = dist.interval(0.9)
-    covered = (truth.log_prob(y).exp() * ((low <= y) & (y <= high))).sum(0).mean().item()
-    assert coverage == pytest.approx(covered, abs=1e-9)
-    assert error > 1.0
-    assert found["true distribution"][1] == found["true distribution"][3] == 0.0
+def test_predictions_are_of_ten_words(folder):
+    found = polars.read_csv(folder / "predictions.csv")
+    assert found["education"].to_list() == [8, 12, 20]
+    assert found["mean"].is_sorted()
+    assert found["upper"].max() <= 10
 
 
 def test_ctrl_c_ends_it_in_one_sentence(demo, tmp_path, monkeypatch, capsys):

@@ -20,16 +20,23 @@ _MIN_GROUPS = 5
 
 
 class Gain(NamedTuple):
-    """The mean of per-row differences, positive where the model is better, its 95% interval and its standard error."""
+    """The mean of per-row differences, positive where the model is better, its 95% interval and its standard error.
+
+    `without_few` is the mean if the `few` rows that count most had no difference, and `hangs_on_few` whether that is
+    less than half of the mean and may be chance.
+    """
 
     mean: float
     low: float
     high: float
     error: float = 0.0
+    few: int = 0
+    without_few: float = 0.0
+    hangs_on_few: bool = False
 
     def __neg__(self) -> "Gain":
         """The gain of the other candidate on the model."""
-        return self._replace(mean=-self.mean, low=-self.high, high=-self.low)
+        return self._replace(mean=-self.mean, low=-self.high, high=-self.low, without_few=-self.without_few)
 
     @property
     def is_clear(self) -> bool:
@@ -57,7 +64,12 @@ def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, gro
     in_favour, against = difference.copy(), difference.copy()
     in_favour[few], against[few] = np.minimum(difference[few], 0.0), np.maximum(difference[few], 0.0)
     lowest, highest = interval(in_favour)[1], interval(against)[2]
-    return Gain(mean, max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high, error)
+    low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
+    others = difference.copy()
+    others[few] = 0.0
+    rest, rest_low, rest_high, _ = interval(others)
+    rest_is_clear = rest_low > 0 if mean > 0 else rest_high < 0
+    return Gain(mean, low, high, error, number, rest, not rest_is_clear and rest * np.sign(mean) < 0.5 * abs(mean))
 
 
 def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -260,6 +260,8 @@ def _headline(found: Evaluation) -> tuple[str, str]:
     outcome = found.against(found.rival)
     if outcome == "unclear":
         return "unclear", _no_difference(found, name)
+    if found.gain.hangs_on_few:
+        return "unclear", _few_decide(found, name)
     if found.medians_disagree:
         return "unclear", _disagreement(found, name)
     if outcome == "worse":
@@ -297,6 +299,15 @@ def _no_difference(found: Evaluation, name: str) -> str:
     return (
         f"There is no clear difference from the best alternative, {name} {words}: "
         f"{found.rows:,} test rows cannot distinguish it from chance. {_capital(advice)}, or test on more rows."
+    )
+
+
+def _few_decide(found: Evaluation, name: str) -> str:
+    gain, base = found.gain, found.crps[str(found.rival)]
+    without = f"{_share(gain.without_few, base)} {_side(gain.without_few)}"
+    return (
+        f"A handful of rows decides between the model and {name}: the model's CRPS is {change(gain, base)}, but "
+        f"{without} without the {gain.few} of {found.rows:,} rows that count most. Test on more rows."
     )
 
 
