@@ -10,6 +10,7 @@ cluster does for each block of predictions. Writes scaling.md.
 
 import argparse
 import gc
+import io
 import json
 import os
 import platform
@@ -39,8 +40,9 @@ from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.sample import Sample
 from ddpn.tables.streaming import sampled_rows
-from ddpn.workflow.parts import OutputParts, part_content
+from ddpn.tables.table import Place
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.streaming import Parts
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
 #: Rows of the table that trees are measured by: enough that memory per row is seen above all else.
@@ -169,15 +171,15 @@ def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
 
 
 def driver(folder: Path, blocks: int = 200) -> Row:
-    """What is done for each block by the program that controls a cluster: a part is written, and the manifest."""
-    content = part_content(pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9))), "out.parquet")
+    """What the program that controls a cluster does for each block: write a part, and what is known of it."""
+    frame = pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9)))
+    frame.write_parquet(content := io.BytesIO())
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
-    with OutputParts(folder / "out.parquet", {}).opened() as parts:
-        seconds, _ = measured(
-            lambda: [parts.add(content, BLOCK_ROWS, ["a"] * 9, findings=findings) for _ in range(blocks)]
-        )
+    facts = json.dumps({"rows": BLOCK_ROWS, "columns": frame.columns, "findings": findings}).encode()
+    parts, files = Parts(folder / "out.parquet", {}), {"content": content.getvalue(), "facts": facts}
+    seconds, _ = measured(lambda: [parts.write(Place(0, 0, 0, at), files, "a part") for at in range(blocks)])
     rows = blocks * BLOCK_ROWS
-    return Row(what="parts and manifest", rows=rows, columns=9, members="", seconds=seconds, per=rows)
+    return Row(what="parts and what is known of them", rows=rows, columns=9, members="", seconds=seconds, per=rows)
 
 
 def measure(rows: int, tree_rows: int) -> Iterator[Row]:
