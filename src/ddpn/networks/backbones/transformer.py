@@ -201,7 +201,7 @@ def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: floa
         _set_dropout(plain, dropout)
         return partial(_drawn, plain)
     where = _located(pretrained)
-    with _readable(pretrained), _without_bar(transformers):
+    with _readable(pretrained):
         settings = transformers.AutoConfig.from_pretrained(where)
         _set_dropout(settings, dropout)
         found = transformers.AutoModel.from_pretrained(where, config=settings)
@@ -263,19 +263,6 @@ def _buildable(kind: Any) -> AbstractContextManager[None]:
 def _readable(pretrained: Any) -> AbstractContextManager[None]:
     must = "pretrained must name a model of the hub or a folder with one"
     return _reported(f'{must}, got "{pretrained}"', OSError, ValueError, SafetensorError)
-
-
-@contextmanager
-def _without_bar(transformers: Any) -> Iterator[None]:
-    """Without the progress bar of transformers."""
-    logging = transformers.utils.logging
-    was_on = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_on:
-            logging.enable_progress_bar()
 
 
 def first_line(error: Exception) -> str:
