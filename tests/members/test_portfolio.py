@@ -124,7 +124,7 @@ def portfolio(*candidates: Candidate, seconds: float | None = None) -> Portfolio
 
 def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
     PoissonGLM().fit(sample, None, seed=0)  # kernels are loaded before the clock starts
-    found = portfolio(candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=3.0)
+    found = portfolio(candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=8.0)
     found.fit(Folds.of(sample, None, 0), seed=0)
     assert list(found.members) == ["constant", "glm"]
     assert found.weights == {"constant": 0.0, "glm": 1.0}
