@@ -88,12 +88,8 @@ def test_the_model_is_saved_and_the_same_command_continues(program, ddpn, table,
     assert scores(table / "m") == scores(table / "whole")
 
 
-def test_ctrl_c_three_times_still_saves(program, table):
-    code, _, told = interrupted(program, table, CALIBRATION, times=3)
+def test_ctrl_c_three_times_still_saves_and_json_names_what_is_missing(program, table):
+    code, printed, told = interrupted(program, table, CALIBRATION, "--json", times=3)
     assert code == 130, told
     assert describe(table / "m")["task"]["missing"] == ["calibration", "scores"]
-
-
-def test_json_names_what_is_missing(program, table):
-    _, printed, _ = interrupted(program, table, SCORES, "--json")
-    assert json.loads(printed)["missing"] == ["scores"]
+    assert json.loads(printed)["missing"] == ["calibration", "scores"]

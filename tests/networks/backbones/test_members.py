@@ -96,8 +96,6 @@ BAD = {
     "a width": (lambda: MLP(n_in=4, hidden=(8, 0)), "hidden"),
     "one width": (lambda: MLP(n_in=4, hidden=16), "hidden"),
     "a function": (lambda: MLP(n_in=4, activation="swish"), "activation"),
-    "a rate": (lambda: EfficientNet(drop_connect=1.0), "drop_connect"),
-    "no rate": (lambda: EfficientNet(drop_connect=None), "drop_connect"),
     "a pooling": (lambda: EfficientNet(pooling="max"), "pooling"),
     "a cut": (lambda: EfficientNet(frozen=3), "frozen"),
     "no seeds": (lambda: generators(5), "seeds"),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.networks.backbones.fine_tuning import IMAGES, Frozen, ImageNormalization, Tail, Tuned
-from ddpn.networks.backbones.members import Copies, check_rate
+from ddpn.networks.backbones.members import Copies
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice
 
@@ -36,8 +36,6 @@ class EfficientNet(Tuned):
         Widths of the perceptron of each member.
     members : int
         M, the number of members.
-    drop_connect : float
-        The rate at which blocks are skipped at random in training.
     pooling : {"mean", "stages"}
         "mean" averages the last features over the image; "stages" takes the mean and the standard deviation over the
         image of several stages, which carry more information about amounts.
@@ -50,26 +48,23 @@ class EfficientNet(Tuned):
         frozen: str | None = "none",
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
-        drop_connect: float = 0.0,
         pooling: str = "mean",
     ) -> None:
         check_choice("frozen", "none" if frozen is None else frozen, ("none", "all"))
         check_choice("pooling", pooling, POOLINGS)
-        check_rate("drop_connect", drop_connect)
         # Those drawn at random differ from call to call; pretrained weights are read once.
-        make: Callable[[], nn.Module] = partial(_features, pretrained, drop_connect, pooling)
+        make: Callable[[], nn.Module] = partial(_features, pretrained, pooling)
         make = Copies(make()) if pretrained else make
         options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "members": members}
         if frozen == "all":
             super().__init__(Frozen(make(), row_axes=3), Tail(None, **options))
         else:
             super().__init__(None, Tail(make, row_axes=3, **options))
-        self.tail.capturable_if(drop_connect == 0.0)
 
 
-def _features(pretrained: bool, drop_connect: float, pooling: str) -> "Features":
+def _features(pretrained: bool, pooling: str) -> "Features":
     lite = import_extra("efficientnet_lite_pytorch", "weights").EfficientNet
-    network = lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect)
+    network = lite.from_name("efficientnet-lite0", drop_connect_rate=0.0)
     if pretrained:
         network.load_state_dict(_weights())
     return Features(network, pooling)

@@ -62,11 +62,6 @@ class Tail(nn.Module):
         self.perceptron = MLP(n_in=width, hidden=hidden, members=members)
         self.output_dim = self.perceptron.output_dim
 
-    def capturable_if(self, plain: bool) -> None:
-        """Members' networks can be captured if they say so and are `plain`: without dropout and recomputation."""
-        for network in self.networks or ():
-            network.capturable = plain and getattr(network, "capturable", False)  # type: ignore[assignment]
-
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream per member; pretrained ones are the same for all."""
         if self.networks is not None:

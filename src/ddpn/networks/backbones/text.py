@@ -38,8 +38,6 @@ class Text(Transformer):
         M, the number of members.
     dropout : float
         Dropout rate of the transformer.
-    checkpointing : bool
-        Compute activations twice instead of keeping them.
     pad : int, optional
         The id that fills short texts. Default: that of the configuration. If a tokenizer pads with another id, use
         pad=tokenizer.pad_token_id.
@@ -54,7 +52,6 @@ class Text(Transformer):
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
         dropout: float = 0.0,
-        checkpointing: bool = False,
         pad: int | None = None,
     ) -> None:
         make = loader(pretrained, config, dropout)
@@ -63,7 +60,7 @@ class Text(Transformer):
         example = torch.full((2, 6), self.pad)
         example[0], example[1, :3] = (1 + self.pad) % reader.words, (2 + self.pad) % reader.words
         options: dict[str, Any] = {"frozen": frozen, "hidden": hidden, "members": members, "dropout": dropout}
-        super().__init__(make, partial(TokenReader, pad=self.pad), example, checkpointing=checkpointing, **options)
+        super().__init__(make, partial(TokenReader, pad=self.pad), example, **options)
 
 
 class TokenReader(Reader):

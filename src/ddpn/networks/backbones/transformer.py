@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ddpn.networks.backbones.fine_tuning import Frozen, Tail, Tuned
 from ddpn.networks.backbones.members import Copies, check_rate
@@ -69,12 +68,12 @@ class Last(nn.Module):
 
     capturable = True
 
-    def __init__(self, model: nn.Module, n: int, reader: type[Reader], checkpointing: bool = False) -> None:
+    def __init__(self, model: nn.Module, n: int, reader: type[Reader]) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(list(blocks_of(model)[2])[n:])
         norms = [getattr(model, name) for name in _LAST_NORMS if hasattr(model, name)]
         self.norm = norms[0] if norms else nn.Identity()
-        self.reader, self.takes, self.checkpointing = reader, reader.states, checkpointing
+        self.reader, self.takes = reader, reader.states
 
     def forward(self, states: Tensor) -> Tensor:
         # States stored in half precision are computed with in the weights' precision, except under autocast.
@@ -84,10 +83,7 @@ class Last(nn.Module):
             hidden, keep = hidden[..., :-1], hidden[..., -1]
             mask = (keep[:, None, None, :].bool(),)
         for block in self.blocks:
-            if self.checkpointing and torch.is_grad_enabled():
-                hidden = checkpoint(block, hidden, *mask, use_reentrant=False)
-            else:
-                hidden = block(hidden, *mask)
+            hidden = block(hidden, *mask)
             # Older releases of transformers return a tuple.
             hidden = hidden[0] if isinstance(hidden, tuple) else hidden
         return self.reader.pool(self.norm(hidden), keep)
@@ -106,7 +102,6 @@ class Transformer(Tuned):
         hidden: Sequence[int],
         members: int,
         dropout: float,
-        checkpointing: bool,
     ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # of the trunk, if it is not pretrained
@@ -115,7 +110,7 @@ class Transformer(Tuned):
         features = _features(whole, example)
         options: dict[str, Any] = {"width": features.shape[1], "hidden": hidden, "members": members}
         if n is None:
-            super().__init__(None, Tail(partial(_whole, make, reader, checkpointing), row_axes=row_axes, **options))
+            super().__init__(None, Tail(partial(_whole, make, reader), row_axes=row_axes, **options))
         elif n == len(blocks_of(model)[2]):
             super().__init__(Frozen(whole, row_axes), Tail(None, **options))
         else:
@@ -123,8 +118,9 @@ class Transformer(Tuned):
             last = Last(model, n, kind)  # for the check alone; taken before the model is cut
             trunk = Frozen(First(_first_blocks(model, n), whole.reader), row_axes)
             _check_split(features, trunk, last, example)
-            super().__init__(trunk, Tail(partial(_last, make, kind, n, checkpointing), row_axes=2, **options))
-        self.tail.capturable_if(dropout == 0.0 and not checkpointing)
+            super().__init__(trunk, Tail(partial(_last, make, kind, n), row_axes=2, **options))
+        for network in self.tail.networks or ():
+            network.capturable = network.capturable and dropout == 0.0  # type: ignore[assignment]
 
 
 def blocks_of(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
@@ -147,15 +143,13 @@ def _first_blocks(model: nn.Module, n: int) -> nn.Module:
     return model
 
 
-def _whole(make: Callable[[], nn.Module], reader: Callable[[nn.Module], Reader], checkpointing: bool) -> nn.Module:
+def _whole(make: Callable[[], nn.Module], reader: Callable[[nn.Module], Reader]) -> nn.Module:
     model = make()
-    if checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
     return Whole(model, reader(model))
 
 
-def _last(make: Callable[[], nn.Module], reader: type[Reader], n: int, checkpointing: bool) -> nn.Module:
-    return Last(make(), n, reader, checkpointing)
+def _last(make: Callable[[], nn.Module], reader: type[Reader], n: int) -> nn.Module:
+    return Last(make(), n, reader)
 
 
 @torch.no_grad()
@@ -207,7 +201,7 @@ def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: floa
         _set_dropout(plain, dropout)
         return partial(_drawn, plain)
     where = _located(pretrained)
-    with _readable(pretrained), _without_bar(transformers):
+    with _readable(pretrained):
         settings = transformers.AutoConfig.from_pretrained(where)
         _set_dropout(settings, dropout)
         found = transformers.AutoModel.from_pretrained(where, config=settings)
@@ -269,19 +263,6 @@ def _buildable(kind: Any) -> AbstractContextManager[None]:
 def _readable(pretrained: Any) -> AbstractContextManager[None]:
     must = "pretrained must name a model of the hub or a folder with one"
     return _reported(f'{must}, got "{pretrained}"', OSError, ValueError, SafetensorError)
-
-
-@contextmanager
-def _without_bar(transformers: Any) -> Iterator[None]:
-    """Without the progress bar of transformers."""
-    logging = transformers.utils.logging
-    was_on = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_on:
-            logging.enable_progress_bar()
 
 
 def first_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ class ViT(Transformer):
 
     Parameters
     ----------
-    pretrained, config, hidden, members, dropout, checkpointing
+    pretrained, config, hidden, members, dropout
         As for `ddpn.networks.backbones.Text`.
     frozen : int, "all" or "none"
         So many first blocks, with the embeddings, are shared and not trained. The default is "none", as the paper tunes
@@ -38,13 +38,12 @@ class ViT(Transformer):
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
         dropout: float = 0.0,
-        checkpointing: bool = False,
     ) -> None:
         make = loader(pretrained, config, dropout)
         self.size = ImageReader(make()).size
         example = (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
         options: dict[str, Any] = {"frozen": frozen, "hidden": hidden, "members": members, "dropout": dropout}
-        super().__init__(make, ImageReader, example, checkpointing=checkpointing, **options)
+        super().__init__(make, ImageReader, example, **options)
 
 
 class ImageReader(Reader):

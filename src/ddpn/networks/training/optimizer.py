@@ -51,12 +51,6 @@ class Optimizer:
         """Update the weights by the gradient in `flat.grad`, which is that of `loss` (M,)."""
         norms = self.flat.norms()
         self.healthy = (norms + loss).abs() < torch.inf
-        if self._on_host and self.healthy.all():
-            # Reading the norms costs nothing here, and mostly shows that there is nothing to do.
-            if self.config.clip is not None and norms.max() > self.config.clip:
-                self._clip(norms, self.config.clip)
-            self._move()
-            return
         before = self.flat.values.clone() if self._on_host else None
         self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
         if self.config.clip is not None:

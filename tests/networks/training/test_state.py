@@ -1,0 +1,211 @@
+"""Each epoch is scored and the best is kept; a member that fails is rolled back, and no other member notices."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from ddpn.distributions import DoublePoisson
+from ddpn.networks.heads import DoublePoissonHead, make_head
+from ddpn.networks.training import Runtime, Sample, TrainingConfig
+from ddpn.networks.training.loop import Training
+from ddpn.runtime.errors import TrainingError
+
+# Selection -----------------------------------------------------------------------------------------------------------
+
+SEEDS = (1, 2, 3)
+
+
+#: Twelve rows and a high, constant learning rate: validation gets worse sooner or later.
+OVERFITTING = {"epochs": 30, "lr": 0.05, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0, "ema": 0.0}
+
+
+@pytest.fixture(scope="module")
+def overfitted(train, rows):
+    """Weights and history of a training with the given settings, run once for all tests."""
+
+    @cache
+    def run(validate: bool = True, **settings):
+        validation = rows(60, seed=2) if validate else None
+        return train(rows(12, seed=1), validation, **OVERFITTING | {"seeds": SEEDS} | settings)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def weights_after(rows, fresh):
+    """The (averaged) weights after an epoch of a training that selects nothing."""
+
+    @cache
+    def all_epochs(ema: float):
+        config = TrainingConfig(**OVERFITTING | {"seeds": SEEDS, "ema": ema, "batch_size": 16})
+        training = Training(fresh(SEEDS), rows(12, seed=1), None, config, Runtime("cpu"))
+        return [training.run_epoch() and training.state.optimizer.average.clone() for _ in range(config.epochs)]
+
+    return lambda epoch, ema=0.0: all_epochs(ema)[epoch - 1]
+
+
+@pytest.mark.parametrize(("score", "ema"), [("nll", 0.0), ("crps", 0.5)])
+def test_each_member_keeps_its_own_best_epoch(overfitted, weights_after, score, ema):
+    best, history = overfitted(score=score, ema=ema)
+    scores = torch.tensor([record["score"] for record in history.epochs])
+    assert history.best_epoch == (scores.argmin(0) + 1).tolist()
+    assert history.best_score == pytest.approx(scores.min(0).values.tolist())
+    assert len(set(history.best_epoch)) > 1, "all are best at the same time, so nothing is shown"
+    for member, epoch in enumerate(history.best_epoch):
+        assert torch.equal(best[member], weights_after(epoch, ema)[member])
+
+
+def test_the_last_epoch_is_kept_where_nothing_is_validated_whatever_the_patience(overfitted, weights_after):
+    kept, history = overfitted(validate=False, patience=1, epochs=4)
+    assert history.best_epoch == [4, 4, 4]
+    assert "score" not in history.epochs[0]
+    assert len(history.epochs) == 4
+    assert history.stopped == ""
+    assert torch.equal(kept, weights_after(4))
+
+
+@pytest.mark.parametrize("patience", [1, 2])
+def test_a_member_has_stopped_after_so_many_epochs_without_a_better_score(overfitted, weights_after, patience):
+    _, whole = overfitted(score="nll", ema=0.0)
+    kept, history = overfitted(patience=patience)
+    for member in range(len(SEEDS)):
+        scores = [record["score"][member] for record in whole.epochs]
+        epoch, best = 0, 0
+        while epoch - best < patience:
+            epoch += 1
+            best = epoch if scores[epoch - 1] < min([*scores[: epoch - 1], float("inf")]) else best
+        assert history.best_epoch[member] == best
+        assert history.best_score[member] == scores[best - 1]
+        assert torch.equal(kept[member], weights_after(best)[member])
+    assert len(history.epochs) == max(history.best_epoch) + patience < OVERFITTING["epochs"]
+    assert history.stopped == f"no member had a better nll for {patience} epochs"
+    chances = zip(history.best_epoch, whole.best_epoch, strict=True)
+    assert any(kept < best <= len(history.epochs) for kept, best in chances), "no better score came too late"
+
+
+@pytest.mark.parametrize("score", ["nll", "crps"])
+def test_scores_are_those_of_the_distribution_whatever_the_objective(train, rows, fresh, score):
+    data, validation = rows(64, exposure=True), rows(40, seed=2, exposure=True)
+    model = fresh((1, 2), "double_poisson", objective="paper", beta=1.0)
+    _, history = train(data, validation, model=model, seeds=(1, 2), epochs=1, score=score, ema=0.5)
+    with torch.no_grad():  # the model now has what was scored, the average
+        raw = model.raw(validation.X).double()
+    dist = make_head("double_poisson")(raw, validation.exposure.unsqueeze(1))
+    assert isinstance(dist, DoublePoisson)
+    y = validation.y.double().unsqueeze(1)
+    expected = -dist.log_prob(y) if score == "nll" else dist.crps(y)
+    assert history.best_score == pytest.approx(expected.mean(0).tolist(), rel=1e-5)
+
+
+def test_a_score_that_is_not_a_number_never_wins(train, rows, fresh, flat):
+    broken = Sample(torch.full((5, 3), torch.nan), torch.ones(5))
+    got, history = train(rows(32), broken, epochs=2, head="poisson")
+    assert history.best_score == [float("inf")]
+    assert history.best_epoch == [0]
+    assert torch.equal(got, flat(fresh((0,), "poisson")))
+
+
+# Recovery ------------------------------------------------------------------------------------------------------------
+
+#: At a constant rate a training is the beginning of a longer one.
+STEADY = {"schedule": "constant", "warmup": 0.0, "seeds": (1, 2)}
+SPOILED = 77.0
+
+
+class Poisoned(DoublePoissonHead):
+    """Fails for member 0 on rows whose count is SPOILED, or on all, in the steps from `first` to `last`."""
+
+    first, last, step, kind, everywhere = 1, 10**9, 0, "loss", False
+
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        self.step += torch.is_grad_enabled()  # not where rows are only evaluated
+        value = super().loss(raw, y, exposure)
+        if not self.first <= self.step <= self.last:
+            return value
+        hit = ((y == SPOILED) | self.everywhere) & (torch.arange(value.shape[1]) == 0)
+        if self.kind == "loss":  # a constant has no gradient at all
+            return torch.where(hit, torch.nan, value)
+        if self.kind == "loss and gradient":
+            return value * torch.where(hit, torch.nan, 1.0)
+        # The root's slope at 0 is infinite: the loss is as it was, its gradient is not.
+        return value + (torch.where(hit, (0.0 * raw[..., 0]).abs(), 1.0).sqrt() - (~hit).float())
+
+
+@pytest.fixture
+def spoiled(rows):
+    """48 rows of which some are SPOILED."""
+
+    def make(*at: int) -> Sample:
+        data = rows(48)
+        data.y[list(at)] = SPOILED
+        return data
+
+    return make
+
+
+@pytest.fixture
+def poisoned(fresh):
+    """An ensemble that fails in the given steps, counted from 1."""
+
+    def make(seeds=(1, 2), **attributes):
+        model = fresh(seeds)
+        model.head = Poisoned()
+        vars(model.head).update(attributes)
+        return model
+
+    return make
+
+
+@pytest.mark.parametrize("kind", ["loss", "loss and gradient", "gradient"])
+@pytest.mark.parametrize("settings", [{"ema": 0.0}, {"ema": 0.5, "clip": 0.1}], ids=["plain", "averaged and clipped"])
+def test_the_member_goes_back_and_the_other_does_not_notice(train, spoiled, poisoned, kind, settings):
+    data = spoiled(*range(48))
+    settings = STEADY | settings
+    one_epoch, _ = train(data, epochs=1, **settings)
+    two_epochs, _ = train(data, epochs=2, **settings)
+    # Three batches an epoch, so that step 6 is the last of the second.
+    with pytest.warns(RuntimeWarning, match=r"^non-finite loss in epoch 2, member 0, "):
+        recovered, history = train(data, epochs=2, model=poisoned(first=6, last=6, kind=kind), **settings)
+    assert torch.equal(recovered[0], one_epoch[0])
+    assert torch.equal(recovered[1], two_epochs[1])
+    assert len(history.rollbacks) == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "where"),
+    [
+        ((9,), "at row 9:"),
+        ((4, 30), "at rows 4, 30:"),
+        (range(10, 17), "at rows 10, 11, 12, 13, 14 and 2 more:"),
+    ],
+)
+def test_the_rows_are_named(train, spoiled, poisoned, monkeypatch, at, where):
+    monkeypatch.setattr("ddpn.networks.training.batches._IN_ORDER", 7)
+    with pytest.warns(RuntimeWarning, match=f"member 0, {where} the member was rolled back one epoch$"):
+        train(spoiled(*at), epochs=1, batch_size=48, model=poisoned(), **STEADY)
+
+
+@pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
+@pytest.mark.parametrize("validate", [False, True])
+def test_a_member_that_fails_again_and_again_ends_the_training(train, rows, spoiled, poisoned, flat, validate):
+    model = poisoned(first=4)
+    message = r"loss must stay finite, got 4 failures; the last: .* at row 5: .*\. Lower lr"
+    with pytest.raises(TrainingError, match=message):
+        train(spoiled(5), rows(20) if validate else None, epochs=20, model=model, **STEADY)
+    assert torch.isfinite(flat(model)).all()
+    assert not model.training
+
+
+def test_a_member_that_is_done_may_fail_in_silence(train, rows, poisoned):
+    data, validation = rows(12, seed=1), rows(60, seed=2)
+    options = STEADY | {"seeds": (1, 2, 3), "epochs": 30, "lr": 0.05, "weight_decay": 0.0, "ema": 0.0, "patience": 1}
+    expected, undisturbed = train(data, validation, **options)
+    done = undisturbed.best_epoch[0] + 1
+    assert len(undisturbed.epochs) > done + 4, "the others do not go on for long enough"
+    model = poisoned(seeds=(1, 2, 3), first=done + 1, everywhere=True)
+    got, history = train(data, validation, model=model, **options)
+    assert torch.equal(got, expected)
+    assert history.rollbacks == []
+    assert history.epochs[done]["loss"][0] != history.epochs[done]["loss"][0], "it did not fail"
