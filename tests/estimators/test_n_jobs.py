@@ -63,6 +63,7 @@ def test_an_ensemble_and_what_is_mixed_with_it(larger, monkeypatch):
     assert len(jobs.names) == 3
 
 
+@pytest.mark.slow
 def test_processes_fit_what_this_process_does(larger):
     """With one thread here, as processes have."""
     options = SMALL | {"members": 2, "mix_with": ["glm"]}

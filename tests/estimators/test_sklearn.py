@@ -1,6 +1,5 @@
 """The estimators among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
 
-import os
 import pickle
 from io import BytesIO
 
@@ -30,18 +29,6 @@ OF_THE_LIKELIHOOD = (
     estimator_checks.check_sample_weight_equivalence_on_dense_data,
     estimator_checks.check_regressors_train,
 )
-#: Checks of what is particular to a mixture of many kinds of members.
-OF_THE_FIT = {
-    "check_dont_overwrite_parameters",
-    "check_dict_unchanged",
-    "check_fit1d",
-    "check_fit2d_1feature",
-    "check_fit2d_1sample",
-    "check_n_features_in_after_fitting",
-    "check_no_attributes_set_in_init",
-    "check_parameters_default_constructible",
-    "check_sample_weight_equivalence_on_dense_data",
-}
 
 
 @parametrize_with_checks([clone(CHECKED).set_params(likelihood="poisson")])
@@ -60,11 +47,15 @@ def test_the_default_likelihood_passes_the_checks_that_depend_on_it(check):
 
 
 @pytest.mark.filterwarnings("ignore")  # of what is left out of a mixture that is fitted to a handful of rows
+@parametrize_with_checks([CountRegressor(members=["glm", "constant"], fractional="round", random_state=0)])
+def test_a_mixture_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks([CountRegressor(fractional="round", random_state=0)])
 def test_the_default_model_passes_the_checks_of_scikit_learn(estimator, check):
-    """All of them where the environment variable DDPN_SLOW is 1, which takes minutes; else those of `OF_THE_FIT`."""
-    if os.environ.get("DDPN_SLOW") != "1" and check.func.__name__ not in OF_THE_FIT:
-        pytest.skip("needs DDPN_SLOW=1")
     check(estimator)
 
 
