@@ -10,6 +10,7 @@ cluster does for each block of predictions. Writes scaling.md.
 
 import argparse
 import gc
+import io
 import json
 import os
 import platform
@@ -32,15 +33,16 @@ from streaming import _resident, generate, part
 import ddpn.workflow.large_tables as large_tables
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.stream_schedule import CHUNK_ROWS, Chunks
 from ddpn.members.trees.boosting import Growing, Settings
 from ddpn.members.trees.streamed import _Chunks, _StreamedData
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.networks.training import Runtime
+from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.sample import Sample
 from ddpn.tables.streaming import sampled_rows
-from ddpn.workflow.parts import OutputParts, part_content
+from ddpn.tables.table import Place
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.streaming import Parts
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
 #: Rows of the table that trees are measured by: enough that memory per row is seen above all else.
@@ -104,7 +106,8 @@ def networks(rows: int, columns: int, members: int) -> tuple[list[Row], Networks
     options = NetworkOptions(members=members, hidden=(64, 64), epochs=1, numeric="steps")
     member = Networks(options=options, runtime=Runtime("cpu"), stream=Stream(sample))
     seconds, _ = measured(lambda: member.fit(sample.rows(slice(0, 20_000)), None, 0))
-    encoded = member._streamed("steps", sample.rows(slice(0, 20_000)), None, Chunks(CHUNK_ROWS, 1))
+    config = options.config(rows, tuple(range(members)))
+    encoded, _ = member._streamed("steps", sample.rows(slice(0, 20_000)), None, config)
     chunks = rows // CHUNK_ROWS
     encoding, _ = measured(
         lambda: [encoded.train.encode(c) for c in islice(member.stream.chunks(CHUNK_ROWS, 0), chunks)]
@@ -168,15 +171,15 @@ def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
 
 
 def driver(folder: Path, blocks: int = 200) -> Row:
-    """What is done for each block by the program that controls a cluster: a part is written, and the manifest."""
-    content = part_content(pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9))), "out.parquet")
+    """What is done for each block by the program that controls a cluster: a part is written, and what is known of it."""
+    frame = pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9)))
+    frame.write_parquet(content := io.BytesIO())
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
-    with OutputParts(folder / "out.parquet", {}).opened() as parts:
-        seconds, _ = measured(
-            lambda: [parts.add(content, BLOCK_ROWS, ["a"] * 9, findings=findings) for _ in range(blocks)]
-        )
+    facts = json.dumps({"rows": BLOCK_ROWS, "columns": frame.columns, "findings": findings}).encode()
+    parts, files = Parts(folder / "out.parquet", {}), {"content": content.getvalue(), "facts": facts}
+    seconds, _ = measured(lambda: [parts.write(Place(0, 0, 0, at), files, "a part") for at in range(blocks)])
     rows = blocks * BLOCK_ROWS
-    return Row(what="parts and manifest", rows=rows, columns=9, members="", seconds=seconds, per=rows)
+    return Row(what="parts and what is known of them", rows=rows, columns=9, members="", seconds=seconds, per=rows)
 
 
 def measure(rows: int, tree_rows: int) -> Iterator[Row]:

@@ -1,6 +1,9 @@
-"""ddpn data."""
+"""ddpn data and ddpn likelihoods."""
 
+import json
 import re
+
+from ddpn.networks.heads.likelihoods import DESCRIPTIONS, SHIPPED
 
 
 def test_data_sets_are_listed_with_their_state(ddpn, tmp_path, monkeypatch):
@@ -27,3 +30,11 @@ def test_getting_data(ddpn, tmp_path, monkeypatch):
     assert missing.exit_code == 1
     assert missing.stderr.startswith(f"Error: No reviews found: {tmp_path / 'reviews'} has neither")
     assert missing.stderr.count("\n") == 1
+
+
+def test_likelihoods_are_listed(ddpn):
+    assert set(DESCRIPTIONS) == set(SHIPPED)
+    shown = ddpn("likelihoods").stdout
+    assert all(name in shown for name in SHIPPED)
+    assert "mixed (default)" in shown
+    assert json.loads(ddpn("likelihoods", "--json").stdout) == DESCRIPTIONS

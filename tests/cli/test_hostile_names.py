@@ -101,12 +101,6 @@ def test_monitor(ddpn, model, folder, monkeypatch):
     assert "[/red]x1" in found.output
 
 
-def test_tune(run, folder):
-    words = ("--target", TARGET, "--config", "quick.toml", "--trials", "1", "--search", "lr", "--overwrite")
-    found = run("tune", "[/red]t.csv", *words, "-o", "[/red]tuned")
-    assert "Saved in [/red]tuned." in found.stdout
-
-
 def test_a_leak_is_named_as_it_is(ddpn, folder, table, monkeypatch):
     monkeypatch.chdir(folder)
     table.with_columns((2 * pl.col(TARGET)).alias("[/red]copy of it")).write_csv(folder / "leaky.csv")

@@ -1,28 +1,17 @@
 """fit, predict, evaluate, show, report, as a user calls them."""
 
-import errno
-import gzip
 import json
 import os
 import re
 import signal
-import sys
 from html import escape
 from pathlib import Path
-from types import ModuleType
 
 import polars as pl
 import pytest
-import torch
-from filelock import FileLock
 
 from ddpn.networks.heads import MixedHead
-from ddpn.tables.reading import read
-from ddpn.workflow import fitting
-from ddpn.workflow.fitting import Fitted
 from ddpn.workflow.model_folder import load, read_task
-from ddpn.workflow.plan import plan_of
-from ddpn.workflow.preparing import identity, prepare
 
 COMPARED = ("constant", "poisson_glm", "trees")
 #: A fit that takes half a second.
@@ -31,15 +20,6 @@ SMALL = ["--config", "quick.toml", "--members", "1", "--epochs", "1", "--mix-wit
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
-
-
-def is_clean(found) -> bool:
-    """Whether the command ended without a traceback."""
-    return found.exception is None or isinstance(found.exception, SystemExit)
-
-
-def errors(found) -> list[str]:
-    return [line for line in found.stderr.splitlines() if line.startswith("Error: ")]
 
 
 # Fit -----------------------------------------------------------------------------------------------------------------
@@ -89,119 +69,6 @@ def test_options_of_the_command_take_precedence_over_the_file(ddpn, files):
     assert "Rows: " in found.stderr
 
 
-@pytest.mark.parametrize("name", ["visits.csv.gz", "visits.parquet", "visits.tsv", "visits.feather"])
-def test_every_format_gives_the_same_fit(files, table, saved, name):
-    if name.endswith(".gz"):
-        (files / name).write_bytes(gzip.compress((files / "visits.csv").read_bytes()))
-    elif name.endswith(".tsv"):
-        table.write_csv(files / name, separator="\t")
-    else:
-        getattr(table, "write_parquet" if "parquet" in name else "write_ipc")(files / name)
-    prepared = prepare(read(str(files / name)), plan_of({}, files / "quick.toml"))
-    assert identity(prepared) == read_task(saved)["identity"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["visits.csv", "--target", "vists"], 1, r"No column named 'vists' \(--target\)\. Did you mean 'visits'\?"),
-        (["none.csv", "--target", "visits"], 1, r"File not found: none\.csv"),
-        (["visits.docx", "--target", "visits"], 1, "Unsupported file type"),
-        (["visits.csv", "--target", "severity"], 1, "non-negative integers, got -.* at rows "),
-        (["visits.csv", "--target", "ward"], 1, "--target ward must hold numbers, got '.' at rows 1, 2, 3"),
-        (["visits.csv"], 2, "target is missing"),
-        (["visits.csv", "--target", "visits", "--config", "bad.toml"], 2, r"'member' in bad\.toml.* Did you mean"),
-        (["visits.csv", "--target", "visits", "--config", "flat.toml"], 2, r"'lr' in flat\.toml.*\[training_options\]"),
-        (["visits.csv", "--target", "visits", "--likelihood", "poison"], 2, "likelihood must be one of"),
-        (["visits.csv", "--target", "visits", "--members", "0"], 2, "members must be an integer of at least 1"),
-        (["visits.csv", "--target", "visits", "--mix-with", "tree"], 2, "--mix-with must be one of .*, got 'tree'"),
-        (
-            ["visits.csv", "--target", "visits", "--compare-with", "tree"],
-            2,
-            "--compare-with must be one of .*, got 'tree'",
-        ),
-        (["visits.csv", "--target", "visits", "--time", "a", "--split-column", "b"], 2, "--split-column or --time"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence_and_leaves_nothing(ddpn, files, arguments, code, words):
-    (files / "bad.toml").write_text("member = 3")
-    (files / "flat.toml").write_text("lr = 0.1")
-    before = names(files)
-    found = ddpn("fit", *arguments, "-o", "model")
-    assert found.exit_code == code, found.output
-    assert is_clean(found)
-    (error,) = errors(found)
-    assert re.search(words, error)
-    assert names(files) == before
-
-
-def test_an_existing_output_is_reported_before_the_work(ddpn, files):
-    (files / "model").mkdir()
-    found = ddpn("fit", "visits.csv", "--target", "visits", "-o", "model")
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "model already exists. Choose another name, or replace it with --overwrite." in errors(found)[0]
-    again = ddpn("fit", "visits.csv", "--target", "visits", "-o", "model", "--overwrite")
-    assert (again.exit_code, again.stdout) == (1, "")
-    assert "not a saved model" in errors(again)[0]
-
-
-def test_a_model_that_cannot_be_saved_is_kept_and_can_be_used(ddpn, files, saved, monkeypatch, tmp_path_factory):
-    cache, usual = tmp_path_factory.mktemp("cache"), Path.write_bytes
-
-    def full(path: Path, content: bytes) -> int:
-        if path.suffix == ".safetensors" and cache not in path.parents:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return usual(path, content)
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setattr(Path, "write_bytes", full)
-    monkeypatch.setattr(fitting, "fit", lambda *_, **__: Fitted(load(saved), interrupted=False))
-    found = ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "model")
-    assert found.exit_code == 1
-    assert is_clean(found)
-    (error,) = errors(found)
-    assert names(files) == {"visits.csv", "quick.toml"}
-    kept = re.fullmatch(r"Error: .* cannot be saved in model: No space left on device\..* is kept in (\S+)\. .*", error)
-    assert read_task(Path(kept[1])) == read_task(saved)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--beta", "2", "--likelihood", "double_poisson"], "beta must be"),
-        (["--beta", "0.5"], "--beta needs a single likelihood"),
-        (["--likelihood", "poisson", "--beta", "0.5"], "--beta is not an option of the likelihood poisson"),
-        (["--likelihood", "faithful_gaussian", "--mix-with", "glm"], "faithful_gaussian.* has no exact GLM"),
-        (["--config", "linear.toml", "--mix-with", "glm"], "without hidden layers"),
-        (["--config", "lr.toml"], "lr must be finite and positive, got -1"),
-        (["--config", "shape.toml"], "Did you mean 'tanh'"),
-        (["--device", "abacus"], "device must be"),
-        pytest.param(
-            ["--device", "cuda"],
-            "finds no CUDA GPU",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
-        ),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_options_are_validated_before_the_table_is_read(ddpn, files, options, words):
-    (files / "linear.toml").write_text("hidden = []")
-    (files / "lr.toml").write_text("[training_options]\nlr = -1")
-    (files / "shape.toml").write_text('[training_options]\nactivation = "tan"')
-    found = ddpn("fit", "none.csv", "--target", "visits", *options, "-o", "model")
-    assert found.exit_code == 2
-    assert is_clean(found)
-    assert re.search(words, *errors(found))
-
-
-def test_two_fits_do_not_share_a_folder(ddpn, files):
-    with FileLock(files / ".model.lock"):  # as another process would
-        found = ddpn("fit", "visits.csv", *SMALL, "-o", "model")
-    assert found.exit_code == 1
-    assert re.search(r"Another process is writing to \S+model\. Wait until it has finished", *errors(found))
-    assert "Training" not in found.stderr
-
-
 @pytest.fixture
 def ctrl_c(monkeypatch):
     """Sends a real SIGINT to this process in a training step of the networks."""
@@ -225,7 +92,6 @@ def test_ctrl_c_saves_the_best_epochs_and_the_same_command_continues(ddpn, files
     ctrl_c(60)  # batches of 8 in 182 rows: in the third epoch
     found = ddpn(*command)
     assert found.exit_code == 130, found.output
-    assert is_clean(found)
     kept = "Stopped. The best epochs so far are saved in model; the same command with --overwrite continues."
     assert found.stderr.splitlines()[-1] == kept
     assert "mixture" in found.stdout
@@ -324,48 +190,6 @@ def test_cells_that_cannot_be_read_are_reported_and_predicted_as_missing(ddpn, f
     assert found.output.count(sentence) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["none", "visits.csv", "-o", "o.csv"], 1, "Folder not found: none"),
-        ([".", "visits.csv", "-o", "o.csv"], 1, r"Not a saved model \(no model\.json\)"),
-        (["MODEL", "none.csv", "-o", "o.csv"], 1, r"File not found: none\.csv"),
-        (["MODEL", "visits.csv", "-o", "quick.toml"], 1, "Unsupported file type"),
-        (["MODEL", "visits.csv", "-o", "text.csv"], 1, r"text\.csv already exists\. .* replace it with --overwrite\."),
-        (
-            ["MODEL", "visits.csv", "-o", "./visits.csv", "--overwrite"],
-            1,
-            r"visits\.csv is the table visits\.csv itself",
-        ),
-        (["MODEL", "visits.csv", "-o", "o.csv", "--coverage", "2"], 2, "coverage must lie between 0 and 1"),
-        (["MODEL", "visits.csv", "-o", "o.csv", "--quantiles", "a"], 2, "quantiles must be numbers"),
-        (["MODEL", "visits.csv", "-o", "o.csv", "--ood", "0.001"], 1, "alpha must be at least"),
-        (["MODEL", "less.csv", "-o", "o.csv"], 1, "No column named 'ward'"),
-        (["MODEL", "visits.csv", "-o", "o.xlsx"], 1, "Unsupported file type"),
-    ],
-)
-def test_wrong_predictions_are_one_sentence_and_leave_nothing(ddpn, files, saved, table, arguments, code, words):
-    table.drop("ward").write_csv(files / "less.csv")
-    (files / "text.csv").write_text("severity,ward\n1.0,A\n")
-    before = names(files)
-    found = ddpn("predict", *(str(saved) if word == "MODEL" else word for word in arguments))
-    assert found.exit_code == code, found.output
-    assert is_clean(found)
-    (error,) = errors(found)
-    assert re.search(words, error)
-    assert names(files) == before
-
-
-def test_a_full_disk_keeps_the_old_predictions(ddpn, files, saved, monkeypatch):
-    (files / "o.csv").write_text("old")
-    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
-    found = ddpn("predict", str(saved), "visits.csv", "-o", "o.csv", "--overwrite")
-    assert found.exit_code == 1
-    assert errors(found)[0].startswith("Error: The disk is full.")
-    assert (files / "o.csv").read_text() == "old"
-    assert names(files) == {"visits.csv", "quick.toml", "o.csv"}
-
-
 def test_a_small_table_without_validation_rows_and_with_digits_as_categories(ddpn, files, table):
     codes = table.head(120).with_columns(ward=pl.col("ward").replace_strict({"A": "007", "B": "010", "C": "x1"}))
     codes.write_csv(files / "codes.csv")
@@ -382,7 +206,7 @@ def test_a_small_table_without_validation_rows_and_with_digits_as_categories(ddp
     assert some["mean"].to_list() == pytest.approx(every["mean"].to_list())
     refused = ddpn("predict", "model", "digits.csv", "-o", "flags.csv", "--ood", "0.05")
     assert refused.exit_code == 1
-    assert "--ood needs a model that was fitted with validation rows; this one had too few rows" in errors(refused)[0]
+    assert "--ood needs a model that was fitted with validation rows; this one had too few rows" in refused.stderr
 
 
 # Evaluate, show, report ----------------------------------------------------------------------------------------------
@@ -401,9 +225,6 @@ def test_evaluate_on_new_rows_and_on_the_table_of_fit(ddpn, files, saved, table)
     same = json.loads(ddpn("evaluate", str(saved), "visits.csv", "--json").stdout)
     assert same["note"] == "The model was fitted to this table: only its 52 test rows are scored."
     assert same["entries"] == read_task(saved)["test"]["entries"]
-    missing = ddpn("evaluate", str(saved), "-", input="severity,ward\n1,A\n")
-    assert missing.exit_code == 1
-    assert "No column named 'visits' (--target)" in errors(missing)[0]
 
 
 def test_show(ddpn, saved, fit):
@@ -419,48 +240,11 @@ def test_show(ddpn, saved, fit):
     assert about["task"]["roles"]["target"] == "visits"
 
 
-def test_a_changed_model_is_refused(ddpn, files, saved, tmp_path_factory):
-    changed = tmp_path_factory.mktemp("changed") / "model"
-    load(saved).save(changed)
-    (changed / "task.json").write_text((changed / "task.json").read_text().replace("visits", "visit"))
-    for arguments in (["show"], ["evaluate", "visits.csv"], ["predict", "visits.csv", "-o", "o.csv"]):
-        found = ddpn(arguments[0], str(changed), *arguments[1:])
-        assert found.exit_code == 1
-        assert re.search(r"task\.json was truncated or changed", *errors(found))
-
-
-@pytest.fixture
-def written(monkeypatch):
-    """The arguments of `write_report`, in place of the report itself."""
-    calls = []
-
-    def write_report(path, progress, **parts):
-        progress("Drawing figures")
-        path.write_text("<!doctype html>")
-        calls.append(parts)
-
-    module = ModuleType("ddpn.analysis.report")
-    module.write_report = write_report
-    monkeypatch.setitem(sys.modules, "ddpn.analysis.report", module)
-    return calls
-
-
-def test_report_prints_steps_and_is_not_replaced(ddpn, files, saved, written):
-    found = ddpn("report", str(saved), "visits.csv", "-o", "report.html")
-    assert found.exit_code == 0, found.output
-    assert found.stdout == ""
-    assert found.stderr.splitlines() == ["Drawing figures ...", "Report written to report.html"]
-    assert len(written[0]["y"]) == 52
-    assert written[0]["task"]["note"].startswith("The model was fitted to this table")
-    again = ddpn("report", str(saved), "visits.csv", "-o", "report.html")
-    assert again.exit_code == 1
-    assert "report.html already exists" in errors(again)[0]
-
-
 def test_a_report_is_one_html_file(ddpn, files, saved):
     (files / "report.html").write_text("an older report")
     found = ddpn("report", str(saved), "visits.csv", "-o", "report.html", "--overwrite")
-    assert found.exit_code == 0, found.output
+    assert (found.exit_code, found.stdout) == (0, "")
+    assert found.stderr.splitlines()[-1] == "Report written to report.html"
     html = (files / "report.html").read_text()
     assert html.lstrip().lower().startswith("<!doctype html")
     assert "boosted trees" in html

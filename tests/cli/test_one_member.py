@@ -9,11 +9,9 @@ import polars as pl
 import pytest
 
 from ddpn.cli.tables import only_command
-from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
 from ddpn.predictor import MIXTURE
 from ddpn.workflow.model_folder import describe, load
-from ddpn.workflow.prediction_request import Request
 
 
 def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files):
@@ -42,21 +40,7 @@ def test_the_p_values_are_those_of_the_mixture(ddpn, fit, files):
     assert other["mean"].n_unique() == 1
 
 
-@pytest.mark.parametrize(
-    ("word", "hint"), [("tree", "Did you mean 'trees'?"), ("poison glm", "'poisson_glm'"), ("zzz", "The members are: ")]
-)
-def test_unknown_members_are_reported_with_a_suggestion(ddpn, fit, files, word, hint):
-    found = ddpn("predict", str(fit.model), "visits.csv", "-o", "p.csv", "--member", word)
-    assert found.exit_code == 2
-    assert f"Error: No member named '{word}'. " in found.stderr
-    assert hint in found.stderr
-    found = ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", word)
-    assert found.exit_code == 2
-    assert f"No member named '{word}'. " in found.stderr
-    assert hint in found.stderr
-
-
-@pytest.mark.parametrize("name", [*(name for name in MEMBERS if name != "large_networks"), "Boosted trees"])
+@pytest.mark.parametrize("name", ["glm", "networks", "Boosted trees"])
 def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     words = ("--compare-with", "constant,poisson_glm")
     found = ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", name, *words)
@@ -96,17 +80,6 @@ def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
     assert load(files / "m").model.predictor_.weights["glm"] == 1.0
     assert describe(files / "m")["task"]["test"]["verdict"]["prefer"] is None
     assert "To fit" not in ddpn("show", "m").stdout
-
-
-def test_python_requests_name_members_as_they_are(fit, table):
-    from ddpn.runtime.errors import ConfigError
-    from ddpn.workflow.prediction import predict
-
-    folder = load(fit.model)
-    found = predict(folder, table, Request(member="glm"))
-    assert found.height == table.height
-    with pytest.raises(ConfigError, match=r"No member named 'gml'\. Did you mean 'glm'"):
-        predict(folder, table, Request(member="gml"))
 
 
 def test_what_the_mixture_is_fitted_without_is_printed_and_kept_with_the_model(ddpn, files, monkeypatch):

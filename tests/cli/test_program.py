@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from ddpn.cli import program
-from ddpn.cli.context import command_start
+from ddpn.cli.console import command_start
 
 COMMANDS = [
     "diagnose",

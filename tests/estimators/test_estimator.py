@@ -389,6 +389,17 @@ def test_an_unfitted_model_is_not_saved(quick, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_path):
+    model = CountGLM(likelihood="poisson").fit(*counts)
+    model.fit_intervals(*counts, prior_rows=20.0).fit_ood(counts[0], alpha=0.1).save(tmp_path / "model")
+    again, X = CountGLM.load(tmp_path / "model"), 2.0 * counts[0]
+    ours, theirs = (each.predict_interval(X, 0.7, kind="calibrated") for each in (model, again))
+    assert (ours == theirs).all()
+    assert (model.ood_pvalue(X) == again.ood_pvalue(X)).all()
+    assert 0.0 < again.is_ood(X).mean() < 1.0
+    assert not hasattr(model.fit(*counts), "interval_levels_")
+
+
 # Damage ----------------------------------------------------------------------------------------------------------
 
 

@@ -47,14 +47,16 @@ def test_the_default_likelihood_passes_the_checks_that_depend_on_it(check):
 
 
 @pytest.mark.filterwarnings("ignore")  # of what is left out of a mixture that is fitted to a handful of rows
-@parametrize_with_checks([CountRegressor(members=["glm", "constant"], fractional="round", random_state=0)])
+@parametrize_with_checks(
+    [CountRegressor(members=["poisson_glm"], likelihood="poisson", fractional="round", random_state=0)]
+)
 def test_a_mixture_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([CountRegressor(fractional="round", random_state=0)])
+@parametrize_with_checks([MIXTURE])
 def test_the_default_model_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

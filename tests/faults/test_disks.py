@@ -153,7 +153,7 @@ def test_the_clock_jumps(program, table, model, visits, tmp_path, proved):
     visits(40_000, seed=3).write_csv(tmp_path / "new.csv")
     words = ["predict", str(model), str(tmp_path / "new.csv"), "--overwrite", "-o"]
     killed = program(*words, "out.csv", folder=tmp_path, PYTHONPATH=paths)
-    while not (tmp_path / "out.csv.parts" / "part-000000").exists() and killed.poll() is None:
+    while not list(tmp_path.glob("out.csv.parts/*.json")) and killed.poll() is None:
         time.sleep(0.005)
     killed.kill()
     killed.wait()

@@ -56,16 +56,6 @@ def test_the_leaderboard_is_that_of_the_test_rows(fitted, prepared):
     assert all(entry["seconds"] > 0 for entry in task["entries"])
 
 
-def test_scores_are_weighted_means_on_the_test_rows(fitted, prepared):
-    test, model = prepared.test, fitted.folder.model
-    (found,) = [entry for entry in fitted.folder.task["test"]["entries"] if entry["name"] == MIXTURE]
-    low, high = model.predict_interval(test.X, 0.9, test.exposure, kind="calibrated").T
-    assert found["crps"] == pytest.approx(model.crps(test.X, test.y, test.weight, test.exposure))
-    assert found["nll"] == pytest.approx(model.nll(test.X, test.y, test.weight, test.exposure))
-    assert found["coverage"] == pytest.approx(np.average((low <= test.y) & (test.y <= high), weights=test.weight))
-    assert found["width"] == pytest.approx(np.average(high - low, weights=test.weight))
-
-
 # Calibration ---------------------------------------------------------------------------------------------------------
 
 
@@ -181,6 +171,22 @@ def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
     assert (kind == "equal") == (verdict["sentences"][0].startswith("All 64 test rows have the count 5"))
 
 
+def test_rows_that_are_scored_in_short_time_are_drawn_with_the_seed_of_the_fit(table, plan, monkeypatch):
+    rows = table.with_columns(part=pl.Series((["train"] * 7 + ["validation"] + ["test"] * 2) * 30))
+    labels = lambda predictor, test, *_: SimpleNamespace(to_dict=lambda: {"rows": len(test), "y": test.labels.tolist()})
+    monkeypatch.setattr(fitting, "leaderboard", labels)
+    monkeypatch.setattr(fitting, "with_rows", lambda clock, number, work: work(10))
+
+    def scored(seed: int) -> list[int]:
+        made = prepare(rows, plan(seed=seed, split_column="part", compare_with=(), model={"members": 1, "epochs": 1}))
+        with pytest.warns(UserWarning, match="scored on 10 of 60 test rows"):
+            task = fit(made, {}).folder.task
+        assert task["warnings"][-1].startswith("The model is scored on 10"), "the warning stays with the model"
+        return task["test"]["y"]
+
+    assert scored(0) == scored(0) != scored(1)
+
+
 # Interruption --------------------------------------------------------------------------------------------------------
 
 
@@ -251,7 +257,7 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
     whole = fit_into(tmp_path / "whole", unmixed, {})
     with monkeypatch.context() as patch:
         name = {"calibration": "calibrate", "scores": "leaderboard"}[step]
-        patch.setattr(f"ddpn.workflow.finishing.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        patch.setattr(f"ddpn.workflow.fitting.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         with pytest.warns(UserWarning, match="because the fit was stopped"):
             first = fit_into(tmp_path / "model", unmixed, {})
     assert (first.interrupted, first.can_continue) == (True, True)

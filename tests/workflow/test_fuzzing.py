@@ -30,7 +30,7 @@ from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
 
 #: Cases of each of the five tests.
-CASES = int(os.environ.get("DDPN_FUZZ", "100")) // 5
+CASES = int(os.environ.get("DDPN_FUZZ", "50")) // 5
 FUZZ = settings(
     max_examples=CASES,
     deadline=None,

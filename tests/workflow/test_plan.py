@@ -6,8 +6,7 @@ import pytest
 
 from ddpn.estimators import CountRegressor, DDPNRegressor
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.workflow.plan import BASELINES, Plan, plan_from, plan_of
-from ddpn.workflow.plan_options import PLAN_OPTIONS
+from ddpn.workflow.plan import BASELINES, PLAN_OPTIONS, Plan, plan_from, plan_of
 
 
 @pytest.fixture

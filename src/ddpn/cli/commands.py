@@ -1,4 +1,4 @@
-"""The program, and how a command is added to it: its options, its errors, and what Ctrl-C does."""
+"""How a command is made: its options, its errors, and what Ctrl-C does."""
 
 import inspect
 from collections.abc import Callable
@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ddpn.cli.console import friendly_errors, prompt_ctrl_c
-from ddpn.cli.context import running
-from ddpn.cli.messages import number_sentence
-from ddpn.workflow.plan_options import PLAN_OPTIONS
+from ddpn.cli.console import friendly_errors, number_sentence, prompt_ctrl_c, running
+from ddpn.workflow.plan import PLAN_OPTIONS
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
     "130 stopped by Ctrl-C."
 )
+
+#: Commands by name, of the modules that are imported.
+COMMANDS: dict[str, Any] = {}
 
 if TYPE_CHECKING:
     _Base = TyperCommand
@@ -60,20 +61,15 @@ class Command(_BareFlags, TyperCommand):
             return super().invoke(ctx)
 
 
-app = typer.Typer(
-    cls=Group, epilog=EXIT_CODES, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown"
-)
-
-
 def command(
     name: str,
     kept: str = "Nothing was written.",
     *,
-    to: typer.Typer = app,
+    to: typer.Typer | None = None,
     codes: str = EXIT_CODES,
     ends_at_once: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a function to the program as a command, whose errors and Ctrl-C are sentences.
+    """Make a function a command, whose errors and Ctrl-C are sentences.
 
     A parameter `given` of the function is replaced by the options of a plan that the command has; the function gets a
     dictionary of them.
@@ -84,8 +80,8 @@ def command(
         The name of the command.
     kept : str
         What is left after Ctrl-C.
-    to : Typer
-        The program, or a group of its commands.
+    to : Typer, optional
+        A group of commands. Default: the program.
     codes : str
         The sentence on exit codes.
     ends_at_once : bool
@@ -107,7 +103,10 @@ def command(
             parameters += plan.values() if each.name == "given" else [each]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        to.command(name, epilog=codes, cls=Command)(run)
+        program = to or typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+        program.command(name, epilog=codes, cls=Command)(run)
+        if to is None:
+            COMMANDS[name] = typer.main.get_command(program)
         return function
 
     return add

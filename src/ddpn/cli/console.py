@@ -1,21 +1,26 @@
-"""How the program talks to people: errors and warnings as sentences, tables on a terminal, JSON for programs."""
+"""How the program talks to people: errors and warnings as sentences, tables on a terminal, JSON for programs.
+
+Sentences name arguments as the options that the user typed.
+"""
 
 import errno
 import json
 import os
+import re
+import shlex
 import signal
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, get_args
 
 import typer
 
-from ddpn.cli.context import typed_options
-from ddpn.cli.messages import in_options
-from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.errors import Argument, ConfigError, DDPNError, machine_error
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
 BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
@@ -23,6 +28,98 @@ BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
 _PATIENCE = 0.5
 #: Characters per line where there is no terminal.
 _WIDE = 140
+#: How texts of errors refer to arguments: `name`, or `name=value`, maybe with quotation marks.
+_REFERENCE = re.compile(r'`(\w+)(?:="?(\w+)"?)?`')
+_NUMBERS = {int: "an integer", float: "a number"}
+_RUNNING: ContextVar[Any] = ContextVar("running", default=None)
+
+
+# The command that runs ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def running(context: Any) -> Iterator[None]:
+    """Within this, the command of this context is the one that runs."""
+    token = _RUNNING.set(context)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def command_start() -> float:
+    """When the command began, as `time.monotonic` counts: when the program did, or now if no program runs it."""
+    context = _RUNNING.get()
+    started = None if context is None else context.find_object(float)
+    return time.monotonic() if started is None else started
+
+
+def typed_options() -> tuple[dict[str, str], set[str]]:
+    """The options of the command that runs, by argument, and those that were given on the command line."""
+    context = _RUNNING.get()
+    if context is None:
+        return {}, set()
+    options = {each.name: max(each.opts, key=len) for each in context.command.params if each.opts[0].startswith("-")}
+    return options, {name for name in options if _is_given(context, name)}
+
+
+def _is_given(context: Any, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+# Errors, warnings and Ctrl-C ------------------------------------------------------------------------------------------
+
+
+def in_options(error: DDPNError, options: Mapping[str, str], given: Collection[str]) -> str:
+    """The sentence of an error, with the names of options (by argument) instead of those of arguments.
+
+    An argument that was not `given` on the command line is a setting of a file, which keeps its name.
+
+    >>> from ddpn.runtime.errors import ConfigError
+    >>> options = {"epochs": "--epochs", "fractional": "--fractional", "time": "--time"}
+    >>> in_options(ConfigError(argument="epochs", must="be an integer", got="0"), options, {"epochs"})
+    '--epochs must be an integer, got 0.'
+    >>> in_options(ConfigError('Use `fractional="round"`, or drop `time`.'), options, {})
+    'Use --fractional round, or drop --time.'
+    >>> in_options(ConfigError(argument=Argument("time", "my day"), must="hold dates"), options, {"time"})
+    "--time 'my day' must hold dates."
+    """
+    subject, argument = str(error.argument), error.argument
+    if isinstance(argument, Argument) and argument.name in given:
+        subject = f"{options[argument.name]} {shlex.quote(argument.column)}"
+    elif argument in given:
+        subject = options[str(argument)]
+
+    def reference(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if name not in options:
+            return found[0]
+        return options[name] if value in (None, "True") else f"{options[name]} {value}"
+
+    return _REFERENCE.sub(reference, error.sentence(subject))
+
+
+def number_sentence(error: typer.BadParameter, arguments: Sequence[str], types: Mapping[str, Any]) -> str | None:
+    """The sentence about an option whose value is not a number; None for any other misuse.
+
+    `types` are those of the parameters of the command.
+    """
+    param = error.param
+    found = None if param is None else types.get(str(param.name))
+    kind = next((words for kind, words in _NUMBERS.items() if kind in (found, *get_args(found))), None)
+    if param is None or kind is None:
+        return None
+    return f"{max(param.opts, key=len)} must be {kind}, got {_value(param.opts, arguments)!r}."
+
+
+def _value(names: Sequence[str], arguments: Sequence[str]) -> str:
+    """What was given for an option."""
+    for at, word in reversed(list(enumerate(arguments))):
+        name, equals, value = word.partition("=")
+        if name in names:
+            return value if equals or at + 1 == len(arguments) else arguments[at + 1]
+    return ""
 
 
 @contextmanager
@@ -104,6 +201,9 @@ def _warnings_as_sentences() -> Iterator[None]:
             warnings.simplefilter("ignore", kind)  # for programmers, not for users of the program
         warnings.showwarning = show
         yield
+
+
+# Output ---------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

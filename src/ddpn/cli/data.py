@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.commands import EXIT_CODES, Group, app, command
+from ddpn.cli.commands import COMMANDS, EXIT_CODES, Group, command
 from ddpn.cli.console import print_json, show
 from ddpn.cli.tables import table_of
 
-data = typer.Typer(cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
-app.add_typer(data, name="data")
+data = typer.Typer(
+    name="data", cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True,
+    add_completion=False,
+)  # fmt: skip
 
 
 @command("list", "Nothing was changed.", to=data)
@@ -31,6 +33,9 @@ def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `d
     from ddpn.paper.datasets import download
 
     typer.echo(download(name))
+
+
+COMMANDS["data"] = typer.main.get_command(data)
 
 
 @command("likelihoods", "Nothing was changed.")

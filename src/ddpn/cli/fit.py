@@ -11,6 +11,7 @@ from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import (
     INTERRUPTED,
+    command_start,
     output_to_stderr,
     print_json,
     print_step,
@@ -19,10 +20,8 @@ from ddpn.cli.console import (
     show_warnings,
     steps,
 )
-from ddpn.cli.context import command_start
-from ddpn.cli.model import show_scores
 from ddpn.cli.options import option
-from ddpn.cli.tables import column_table, missing_words, table_of
+from ddpn.cli.tables import column_table, missing_words, show_scores, table_of
 
 if TYPE_CHECKING:
     from ddpn.workflow.tuning import TuningResult
@@ -52,7 +51,6 @@ SearchOf = Annotated[
         "mix_with; or a TOML file with ranges and choices. Default: all that are not fixed by an option.",
     ),
 ]
-Page = Annotated[Path | None, option("HTML", "The HTML page about the search. Default: MODEL.tuning.html.")]
 
 
 @command("fit", "Nothing was saved.", ends_at_once=False)
@@ -120,7 +118,6 @@ def tune(
     budget: Budget = None,
     trials: Trials = None,
     search: SearchOf = None,
-    page: Page = None,
     given: o.Given,
     config: o.Config = None,
     cluster: o.Cluster = None,
@@ -131,40 +128,34 @@ def tune(
     """Search for good settings of a model, and fit it with the best ones, as `ddpn fit` does.
 
     Trials are scored by the CRPS of held-out training and validation rows, never of test rows. The
-    first trial has the default settings. The page shows the best settings, whether their gain is more than noise, and
-    which settings mattered. After Ctrl-C or a crash, the same command continues.
+    first trial has the default settings. The best settings are printed, with whether their gain is more than noise and
+    which settings mattered; `ddpn show --json` has every trial. After Ctrl-C or a crash, the same command continues.
 
     Example: ddpn tune bikes.csv --target rentals --drop casual,registered -o bikes.model --budget 30m
     """
     from ddpn.storage.model_files import check_destination
     from ddpn.tables.reading import read
-    from ddpn.tables.writing import check_free
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
-    from ddpn.workflow.tuning.space import check_limits
+    from ddpn.workflow.search_space import check_limits
 
     plan = plan_of(given, config)
     check_limits(plan, budget, trials, search)
     check_destination(out, overwrite)
-    page = page or out.with_name(f"{out.name}.tuning.html")
-    check_free(page, overwrite, data)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
         prepared = prepare(read(data, plan.category), plan)
     _show_prepared(data, prepared, as_json)
-    # Only now, as they import torch: wrong options and tables are reported at once.
+    # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.tuning import tune as run
-    from ddpn.workflow.tuning.page import write_tuning
 
     about = {"data": data, "command": _this_command()}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
     limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
     with output_to_stderr(), steps() as step:
         found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, n_jobs=n_jobs)
-    write_tuning(page, found.result, plan.target, found.fitted.folder.task.get("test"))
     if not as_json:
         _show_search(found.result)
-    typer.echo(f"Page on the search written to {page}", err=True)
     _show_fitted(out, found.fitted, as_json)
 
 
@@ -203,8 +194,8 @@ def _show_fitted(out: Path, fitted: Any, as_json: bool) -> None:
 
 def _show_search(found: "TuningResult") -> None:
     shares = {name: f"{share:.0%}" for name, share in found.importances.items()}
-    rows = [((name, was, value, shares.get(name, "")), value != was) for name, _, was, value in found.changes]
+    rows = [((name, was, value, shares.get(name, "")), value != was) for name, was, value in found.changes]
     show(table_of(("setting", "default", "used", "importance"), rows, right=[3], title="Settings"))
     typer.echo(found.headline)
-    for _, sentence in found.details:
+    for sentence in found.details:
         typer.echo(sentence)

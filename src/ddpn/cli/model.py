@@ -1,7 +1,5 @@
 """Commands on fitted models: predict, evaluate, show, report. Arguments and printing only."""
 
-import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +8,8 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
-from ddpn.cli.export import show_onnx
 from ddpn.cli.options import option
-from ddpn.cli.tables import fact_table, leaderboard_table, model_facts, only_command
+from ddpn.cli.tables import fact_table, model_facts, show_scores
 from ddpn.storage.model_files import refuses_strange_files
 
 PredictionTable = Annotated[
@@ -67,8 +64,8 @@ def predict(
     Columns: mean, median, mode, lower and upper (an interval that contains the count with probability --coverage),
     aleatoric (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and
     ood_pvalue (small if a row is unlike the training data). With --member, these are the predictions of one member of
-    the mixture, with its own calibrated intervals; ood_pvalue remains that of the mixture. Notes about unusual values
-    in the table, such as unseen levels, go to standard error.
+    the mixture, with its own calibrated intervals. Notes about unusual values in the table, such as unseen levels, go
+    to standard error.
 
     Memory does not grow with the length of a table. The predictions of a long table are kept in the folder OUT.parts
     until all are done: if the program is stopped or killed, the same command continues. On a cluster every core
@@ -76,36 +73,14 @@ def predict(
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
-    from ddpn.analysis.member_names import member_named
-    from ddpn.runtime.progress import progress_bar
-    from ddpn.tables.table import Table
-    from ddpn.tables.writing import check_output
-    from ddpn.workflow.model_folder import describe, load, roles_of_model
     from ddpn.workflow.prediction_request import Request, parse_levels
+    from ddpn.workflow.streaming import predict_files
 
-    request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
-    for source in data:
-        check_output(out, overwrite, source)
-    about = describe(model)
-    if member not in (None, "mixture"):
-        request = replace(request, member=member_named(str(member), about["members"]))
-    request.check_model(about["ood"])
-    columns = {"exposure": exposure, "upper": upper_column}
-    roles = roles_of_model(model, **columns)
-    tables = Table(data, roles.as_text)
-    tables.check(roles)
-    from ddpn.workflow.streaming import predict_to
-
-    findings, blocks = list[str](), None
-    if (found := o.cluster_of(cluster)) is not None:
-        from ddpn.workflow.cluster_blocks import ClusterBlocks
-
-        blocks = ClusterBlocks(found, model, columns, tables, request, out)
-    folder = load(model, mixed_only=request.member is None, **columns)
-    with progress_bar("Predicting", tables.rows) as bar:
-        rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
-    if "calibration" in about["task"].get("missing", ()):
-        findings.append("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
+    levels, findings = parse_levels(quantiles), list[str]()
+    request = Request(coverage=coverage, quantiles=levels, pmf=pmf, keep=keep, ood=ood, member=member)
+    roles: dict[str, Any] = {"exposure": exposure, "upper": upper_column}
+    options: dict[str, Any] = {"overwrite": overwrite, "verbose": True, "n_jobs": o.cluster_of(cluster)}
+    rows = predict_files(model, data, out, request=request, **roles, **options, on_finding=findings.append)
     for sentence in findings:
         typer.echo(sentence, err=True)
     typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)
@@ -148,7 +123,12 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
 
     Example: ddpn show bikes.model
     """
-    (show_onnx if model.suffix == ".onnx" else _show_folder)(model, as_json)
+    if model.suffix == ".onnx":
+        from ddpn.cli.export import show_onnx
+
+        show_onnx(model, as_json)
+    else:
+        _show_folder(model, as_json)
 
 
 @refuses_strange_files
@@ -192,20 +172,6 @@ def report(
     with output_to_stderr(), steps() as step:
         write_report(out, progress=step, **report_parts(folder, frame))
     typer.echo(f"Report written to {out}", err=True)
-
-
-def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> None:
-    """The leaderboard and the verdict, and how to use or fit the one member that the verdict prefers."""
-    show(leaderboard_table(found))
-    typer.echo(" ".join(found["verdict"]["sentences"]))
-    name = found["verdict"].get("prefer")
-    if name is None:
-        return
-    predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
-    typer.echo(f"To predict with {name} alone: {predict}")
-    command = only_command(task.get("command", ""), name)
-    if command:
-        typer.echo(f"To fit {name} alone: {command}")
 
 
 def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> tuple[Any, Any]:

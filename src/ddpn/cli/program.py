@@ -1,22 +1,46 @@
-"""The program `ddpn` and its commands."""
+"""The program `ddpn`, which imports the module of a command when it is named."""
 
 import atexit
 import gc
 import os
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
-from ddpn.cli import data, diagnose, explain, export, fit, model, monitor, reproduce, serve  # noqa: F401 (adds commands)
-from ddpn.cli.commands import app
+from ddpn.cli.commands import COMMANDS, EXIT_CODES, Group
 from ddpn.runtime.deadlines import program_start
 
-#: Commands in the order of the help.
-_ORDER = (
-    "diagnose", "fit", "tune", "predict", "evaluate", "show", "report", "explain", "monitor", "serve", "export",
-    "likelihoods", "reproduce",
-)  # fmt: skip
-app.registered_commands.sort(key=lambda each: _ORDER.index(str(each.name)))
+#: Commands in the order of the help, and the modules that make them.
+_MODULES = {
+    "diagnose": "diagnose", "fit": "fit", "tune": "fit", "predict": "model", "evaluate": "model", "show": "model",
+    "report": "model", "explain": "explain", "monitor": "monitor", "serve": "serve", "export": "export",
+    "likelihoods": "data", "reproduce": "reproduce", "data": "data",
+}  # fmt: skip
+
+
+class Program(Group):
+    """The group of all commands."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        names: Any = dict.fromkeys(_MODULES)
+        self.commands = names  # which suggestions are made from
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names."""
+        return list(_MODULES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command, or None."""
+        if cmd_name in _MODULES:
+            import_module(f"ddpn.cli.{_MODULES[cmd_name]}")
+        return COMMANDS.get(cmd_name)
+
+
+app = typer.Typer(
+    cls=Program, epilog=EXIT_CODES, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+)
 
 
 def _version(wanted: bool) -> None:

@@ -2,15 +2,19 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from ddpn.cli.console import show
 from ddpn.tables.count_range import CountRange
 from ddpn.tables.splits import rows_words
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ddpn.tables.roles import Column, Roles
+    from ddpn.tables.roles import Roles, TableColumn
 
 #: Columns of a table that are listed one by one.
 _SHOWN = 60
@@ -58,7 +62,7 @@ def column_table(roles: "Roles") -> "Table":
     return table_of(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
 
 
-def _cells(column: "Column") -> tuple[str, ...]:
+def _cells(column: "TableColumn") -> tuple[str, ...]:
     note = f"becomes {', '.join(column.parts)}" if column.parts else ""
     note = f"left out: {column.left_out}" if column.left_out else note
     missing = f"{column.missing:,}" if column.missing else ""
@@ -78,6 +82,20 @@ def leaderboard_table(found: Mapping[str, Any]) -> "Table":
         cells = (entry["label"], weight, *scores, f"{entry['coverage']:.1%}", number(entry["width"]), seconds)
         rows.append((cells, entry["weight"] is None))
     return table_of(headings, rows, range(1, len(headings)), title)
+
+
+def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> None:
+    """The leaderboard and the verdict, and how to use or fit the one member that the verdict prefers."""
+    show(leaderboard_table(found))
+    typer.echo(" ".join(found["verdict"]["sentences"]))
+    name = found["verdict"].get("prefer")
+    if name is None:
+        return
+    predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
+    typer.echo(f"To predict with {name} alone: {predict}")
+    command = only_command(task.get("command", ""), name)
+    if command:
+        typer.echo(f"To fit {name} alone: {command}")
 
 
 def number(value: float | None) -> str:
@@ -120,6 +138,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Rows", f"{rows}; split {task['split']['how']}"),
         *([("Scores", task["split"]["meaning"])] if task["split"].get("meaning") else []),
         *_stream_facts(task.get("stream")),
+        *([("Search", task["tuning"]["headline"])] if "tuning" in task else []),
         *((name.capitalize(), roles[name] or "none") for name in ("target", "exposure", "weight")),
         needed,
         ("Seed", str(task["plan"]["seed"])),

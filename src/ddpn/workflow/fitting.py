@@ -1,4 +1,8 @@
-"""Fit a prepared table: the model, what it is compared with, calibration, scores, and the folder they are saved in."""
+"""Fit a prepared table: the model, what it is compared with, calibration, scores, and the folder they are saved in.
+
+A time budget is spent on fits first; calibration and scores use as many rows as there is time for. Ctrl-C ends the step
+that runs, and never loses what was fitted before.
+"""
 
 import glob
 import json
@@ -8,22 +12,30 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ddpn.analysis.leaderboard import leaderboard
 from ddpn.analysis.member_names import label_of
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.predictor import Predictor
+from ddpn.runtime.deadlines import Clock, TimeLimitError, with_rows
 from ddpn.runtime.durations import format_duration
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
@@ -31,16 +43,32 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread
 from ddpn.storage.files import check_space, folder_lock
 from ddpn.storage.model_files import check_destination
-from ddpn.workflow.budget import Budget
-from ddpn.workflow.finishing import Finish
 from ddpn.workflow.interrupts import Interrupts
-from ddpn.workflow.kept_warnings import kept_warnings
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 from ddpn.workflow.seen_rows import SeenRows
 
 #: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
 _FIXED_BYTES = 10_000_000
+#: Rows that the level of all rows counts as in each group of calibrated intervals.
+_GROUP_ROWS = 50.0
+#: The share of the time budget that fits may take, the seconds that are kept in any case for what follows them, and the
+#: seconds of fits at least: a constant distribution takes less.
+_FITS, _KEPT, _SHORTEST = 0.7, 2.5, 0.3
+#: The share of the time left for one model to compare with, for calibration, and for scores.
+_COMPARISON, _CALIBRATION, _SCORES = 0.15, 0.4, 0.6
+#: The share of the budget, and the seconds, that are not planned with: the end of the program takes them.
+_RESERVE, _END = 0.03, 0.6
+
+
+def _budget(seconds: float | None, started: float | None) -> Clock:
+    """The time from `started` until a model is saved."""
+    return Clock(None if seconds is None else seconds - max(_RESERVE * seconds, _END), started)
+
+
+def _share(clock: Clock, share: float) -> Clock:
+    """A share of the time that is left."""
+    return clock.part(share * clock.left)
 
 
 @dataclass(frozen=True)
@@ -76,23 +104,20 @@ def fit(
     one, counts from `started` (as `time.monotonic` counts) until the model is saved. With `interrupts`, nothing but a
     step is ended by Ctrl-C after the training.
     """
-    budget = Budget(prepared.plan.seconds, started)
+    clock, interrupts = _budget(prepared.plan.seconds, started), interrupts or Interrupts()
     # Before the time that is left is divided: these take seconds for many rows.
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
-    on_step = _with_time(on_step, budget.clock)
-    with kept_warnings() as kept:
-        with progress_bar("Fitting", None, verbose, clock=budget.clock):
-            folds = train_model(model, prepared, checkpoint, on_step, Clock(budget.for_fits))
+    on_step = _with_time(on_step, clock)
+    with _kept_warnings() as kept:
+        with progress_bar("Fitting", None, verbose, clock=clock):
+            seconds = max(_SHORTEST, min(_FITS * clock.left, clock.left - _KEPT)) if clock.has_limit else None
+            folds = train_model(model, prepared, checkpoint, on_step, Clock(seconds))
             missing = ["training"] if model.interrupted_ else []
-            missing += ["comparisons"] if _add_comparisons(model, prepared, folds, budget, on_step) else []
-        interrupts = interrupts or Interrupts()
-        interrupts.hold()
-        finish = Finish(model.predictor_, prepared, interrupts, on_step)
-        finish.calibrate(folds, budget.for_calibration)
-        scores = finish.scores(budget.for_scores)
-    missing += finish.missing
+            missing += ["comparisons"] if _add_comparisons(model, prepared, folds, clock, on_step) else []
+        more, scores = _finish(model.predictor_, prepared, folds, clock, interrupts, on_step)
+    missing += more
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
@@ -117,6 +142,22 @@ def _with_time(on_step: Callable[[str], None], clock: Clock) -> Callable[[str], 
     if not clock.has_limit:
         return on_step
     return lambda step: on_step(f"{step}, {format_duration(round(clock.left))} left of the budget")
+
+
+@contextmanager
+def _kept_warnings() -> Iterator[list[str]]:
+    """The texts of the warnings that are shown in the block, each once; those for programmers are left out."""
+    kept: list[str] = []
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            usual(message, category, *place, **more)
+            if issubclass(category, UserWarning | RuntimeWarning) and str(message) not in kept:
+                kept.append(str(message))
+
+        warnings.showwarning = show
+        yield kept
 
 
 def fit_into(
@@ -160,7 +201,7 @@ def fit_into(
             if unfinished is None:
                 fitted = fit(prepared, about, checkpoint, interrupts=interrupts, **options)
             else:
-                fitted = _finish(unfinished, prepared, about, interrupts, on_step)
+                fitted = _finished(unfinished, prepared, about, interrupts, on_step)
             can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
             interrupts.hold()
             try:
@@ -197,7 +238,7 @@ def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
     return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
 
 
-def _finish(
+def _finished(
     folder: ModelFolder,
     prepared: Prepared,
     about: Mapping[str, Any],
@@ -206,16 +247,76 @@ def _finish(
 ) -> Fitted:
     """Do what is missing of a fit whose members are fitted."""
     on_step("Continuing with the members that were fitted")
-    interrupts.hold()
-    predictor = folder.model.predictor_
-    with kept_warnings() as kept:
-        finish = Finish(predictor, prepared, interrupts, on_step)
-        if "calibration" in folder.task["missing"]:
-            finish.calibrate(Folds(prepared.train, prepared.validation), Clock())
-        scores = finish.scores(Clock())
-    known = {"interrupted": bool(finish.missing), "missing": finish.missing, **about}
+    with _kept_warnings() as kept:
+        folds = Folds(prepared.train, prepared.validation) if "calibration" in folder.task["missing"] else None
+        missing, scores = _finish(folder.model.predictor_, prepared, folds, Clock(), interrupts, on_step)
+    known = {"interrupted": bool(missing), "missing": missing, **about}
     known |= {"warnings": [*prepared.warnings, *kept]} | ({} if scores is None else {"test": scores})
-    return Fitted(replace(folder, task=json.loads(json.dumps({**folder.task, **known}))), bool(finish.missing))
+    return Fitted(replace(folder, task=json.loads(json.dumps({**folder.task, **known}))), bool(missing))
+
+
+def _finish(
+    predictor: Predictor,
+    prepared: Prepared,
+    folds: Folds | None,
+    clock: Clock,
+    interrupts: Interrupts,
+    on_step: Callable[[str], None],
+) -> tuple[list[str], dict[str, Any] | None]:
+    """Calibrate by the held-out rows of `folds`, unless that is None, and score the test rows.
+
+    Returns the steps that Ctrl-C ended or prevented, and the leaderboard, None if it did.
+    """
+    interrupts.hold()
+    missing, found = list[str](), list[dict[str, Any]]()
+
+    def completed(step: str, work: Callable[[], object], sentence: str) -> bool:
+        if interrupts.step(work):
+            return True
+        missing.append(step)
+        warnings.warn(sentence, UserWarning, stacklevel=3)
+        return False
+
+    if folds is not None and not folds.are_crossed and folds.validation is None:
+        predictor.profile = FeatureProfile.fit(folds.train.X, folds.train.weight, prepared.time_columns)
+    elif folds is not None:
+        on_step("Calibrating on rows that were not trained on")
+        work = partial(_calibrate, predictor, prepared, folds, _share(clock, _CALIBRATION))
+        if not completed("calibration", work, "The model is not calibrated, because the fit was stopped."):
+            # Ctrl-C may have left some of it.
+            predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood = {}, None, {}, None
+    on_step("Scoring the test rows")
+    work = partial(_score, predictor, prepared, _share(clock, _SCORES), found)
+    completed("scores", work, "The model is not scored, because the fit was stopped.")
+    return missing, found[0] if found else None
+
+
+def _calibrate(predictor: Predictor, prepared: Prepared, folds: Folds, clock: Clock) -> None:
+    """Calibrate distributions, intervals and out-of-distribution flags by as many rows as there is time for."""
+    plan = prepared.plan
+    wanted = CalibrationOptions(plan.recalibrate != "off", plan.interval_groups, _GROUP_ROWS, prepared.time_columns)
+    used = calibrate(predictor, folds, plan.seed, wanted, clock)
+    if used:
+        _warn_of_few("calibrated with", used, sum(map(len, folds.held_out)), "rows")
+
+
+def _score(predictor: Predictor, prepared: Prepared, clock: Clock, found: list[dict[str, Any]]) -> None:
+    """Add the leaderboard of as many test rows as there is time for to what was found."""
+    test = prepared.test
+    order = np.random.default_rng(prepared.plan.seed).permutation(len(test))
+
+    def work(number: int) -> dict[str, Any]:
+        some = test if number == len(test) else test.rows(np.sort(order[:number]))
+        return leaderboard(predictor, some, prepared.leaks, prepared.split.meaning).to_dict()
+
+    found.append(with_rows(clock, len(test), work))
+    _warn_of_few("scored on", found[0]["rows"], len(test), "test rows")
+
+
+def _warn_of_few(what: str, used: int, known: int, rows: str) -> None:
+    if used < known:
+        sentence = f"The model is {what} {used:,} of {known:,} {rows}, because the time budget is too short for more."
+        warnings.warn(sentence, UserWarning, stacklevel=4)
 
 
 def _estimated_bytes(prepared: Prepared) -> int:
@@ -283,7 +384,7 @@ def _add_comparisons(
     model: NetworkRegressor,
     prepared: Prepared,
     folds: Folds,
-    budget: Budget,
+    clock: Clock,
     on_step: Callable[[str], None],
 ) -> bool:
     """Fit the members of `compare_with` that are not part of the mixture; returns whether that was interrupted."""
@@ -291,7 +392,7 @@ def _add_comparisons(
     for name in wanted:
         kind = MEMBERS.find(name)
         label = label_of(name, kind)
-        if not budget.has_time:
+        if clock.left <= _KEPT:
             sentence = f"Not compared with {label}, because the time budget ran out."
             warnings.warn(sentence, UserWarning, stacklevel=2)
             continue
@@ -301,8 +402,8 @@ def _add_comparisons(
             with single_thread(), warnings.catch_warnings():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                with budget.for_comparison.limit():
-                    task = Task(model.head_, len(folds.train), budget.for_comparison)
+                with (own := _share(clock, _COMPARISON)).limit():
+                    task = Task(model.head_, len(folds.train), own)
                     member = folds.fit(kind.like(task), prepared.plan.seed)
         except (NotApplicableError, TimeLimitError) as error:
             warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)

@@ -1,17 +1,17 @@
 """Use a saved model on another table: predictions, scores, and what a report needs."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ddpn.analysis.leaderboard import leaderboard
-from ddpn.analysis.member_names import member_named
+from ddpn.calibration.reasons import TableSummary
 from ddpn.predictor import Predictor
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample, rows_named
 from ddpn.tables.reading import polars
-from ddpn.workflow.findings import Findings
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.prediction_request import Request
@@ -25,6 +25,65 @@ _NUMBERING = "Rows are numbered as in the file: the first below the header is 1.
 #: Rows that are predicted at a time: as fast as more (65,536 rows took 13.9 s; 14.4 s in one piece) in half the memory
 #: (0.5 GB; 1.1 GB), and Ctrl-C is answered within a second.
 BLOCK = 4096
+
+
+class Findings:
+    """What is unusual about a table, counted block by block; counts of blocks that were predicted before are merged."""
+
+    def __init__(self, predictor: Predictor, request: Request) -> None:
+        self._predictor = predictor
+        self.summary = None if predictor.profile is None else TableSummary(predictor.profile)
+        self._uncalibrated = request.member if request.member not in predictor.intervals else None
+        self._alpha = None if predictor.ood is None else predictor.ood.alpha if request.ood is None else request.ood
+        self._rows = self._flagged = 0
+        self._groups: Counter[str] = Counter()
+        self._notes: dict[str, str] = {}
+
+    def add(self, predictions: Any, groups: np.ndarray | None) -> None:
+        """Count the predictions of a block, and the groups of its rows."""
+        self._rows += predictions.height
+        if self._alpha is not None and self._predictor.ood is not None:
+            flags = self._predictor.ood.is_ood(predictions["ood_pvalue"].to_numpy(), self._alpha)
+            self._flagged += int(flags.sum())
+        self._groups.update([] if groups is None else groups.tolist())
+
+    def note(self, sentence: str) -> None:
+        """Keep a sentence about how the cells of a column were read: the first about each column."""
+        self._notes.setdefault(sentence.partition(":")[0], sentence)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        states = None if self.summary is None else self.summary.states.tolist()
+        return {
+            "rows": self._rows,
+            "flagged": self._flagged,
+            "groups": dict(self._groups),
+            "notes": self._notes,
+            "states": states,
+        }
+
+    def merge(self, known: dict[str, Any]) -> None:
+        """Add the counts of `as_dict` of other blocks, which come after those that were counted before."""
+        self._rows, self._flagged = self._rows + known["rows"], self._flagged + known["flagged"]
+        self._groups.update(known["groups"])
+        self._notes = known["notes"] | self._notes
+        if self.summary is not None:
+            self.summary.add(np.asarray(known["states"], dtype=np.int64))
+
+    def sentences(self) -> list[str]:
+        """Sentences about what is unusual in the table, and the share of rows that is flagged."""
+        found = list(self._notes.values())
+        if self._uncalibrated is not None:
+            found.append(f"The intervals of the member {self._uncalibrated} are not calibrated.")
+        if self._predictor.groups is not None and self._groups:
+            labels = np.array(list(self._groups.elements()), dtype=object)
+            found.append(self._predictor.groups.unseen(labels))
+        found += [] if self.summary is None else self.summary.sentences()
+        if self._alpha is not None and self._rows:
+            expected = f"{100 * self._alpha:.3g}% expected of rows like the training data"
+            share = self._flagged / self._rows
+            found.append(f"{share:.1%} of rows are flagged as out-of-distribution ({expected}).")
+        return [sentence for sentence in found if sentence]
 
 
 def predict(
@@ -53,23 +112,20 @@ def predict(
     -------
     polars DataFrame
     """
+    request = checked_request(folder.model.predictor_, request)
     findings = Findings(folder.model.predictor_, request)
-    check_request(folder.model.predictor_, request)
     found = predict_block(folder, frame, request, findings, done, note=None)
     for sentence in findings.sentences():
         on_finding(sentence)
     return found
 
 
-def check_request(predictor: Predictor, request: Request) -> None:
-    """Raise an error for an unknown member, or a level that is too small for the calibration rows, before the work."""
-    if request.member is not None and request.member not in predictor.members:
-        member_named(request.member, predictor.members)
-        must = f"be a name such as {next(iter(predictor.members))}"
-        raise ConfigError(argument="member", must=must, got=repr(request.member))
+def checked_request(predictor: Predictor, request: Request) -> Request:
+    """The request for a model; raises an error for what it cannot do, before the work."""
+    request = request.for_model(predictor.members, predictor.ood is not None)
     if request.ood is not None:
-        request.check_model(predictor.ood is not None)
-        predictor.calibrated_ood.is_ood(np.ones(1), request.ood)
+        predictor.calibrated_ood.is_ood(np.ones(1), request.ood)  # a level that is too small for the calibration rows
+    return request
 
 
 def predict_block(

@@ -1,7 +1,10 @@
 """What a prediction table should have. Imports no torch."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
 
+from ddpn.analysis.member_names import member_named
 from ddpn.runtime.errors import ConfigError, InputError
 
 
@@ -47,11 +50,21 @@ class Request:
         if self.pmf is not None and not 0 <= self.pmf <= 10_000:
             raise ConfigError(argument="pmf", must="be a count from 0 to 10000", got=str(self.pmf))
 
-    def check_model(self, has_ood: bool) -> None:
-        """Raise an `InputError` if a model has no out-of-distribution scores to flag rows by, but should."""
+    def for_model(self, members: Iterable[str], has_ood: bool) -> Self:
+        """The request with the name of the member as a model has it; raises an error for what the model cannot do.
+
+        Parameters
+        ----------
+        members : iterable of str
+            The members of the model.
+        has_ood : bool
+            Whether it has out-of-distribution scores to flag rows by.
+        """
         if self.ood is not None and not has_ood:
             reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
             raise InputError(f"needs a model that was fitted with validation rows; {reason}", argument="ood")
+        is_one = self.member not in (None, "mixture")
+        return replace(self, member=member_named(str(self.member), members) if is_one else None)
 
 
 def quantile_name(level: float) -> str:

@@ -1,88 +1,106 @@
-"""Predict tables of any length from files to a file, in order and at constant memory."""
+"""Predict tables of any length from files to a file, in order and at constant memory, here or on a cluster.
 
+Every block of rows of a long table is a job (`ddpn.runtime.jobs`) that makes a part of the output. Parts are kept in
+the folder TARGET.parts until all are done: a run that was killed continues, and gives the same file. Importing this
+module imports no torch.
+"""
+
+import gzip
+import io
+import json
+import os
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
+from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddpn.runtime.errors import InputError
-from ddpn.storage.files import sha256_of_file
+from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.jobs import Job, Where, is_here, run
+from ddpn.runtime.progress import progress_bar
+from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
 from ddpn.storage.model_files import MANIFEST
 from ddpn.tables import table as table_module
-from ddpn.tables.reading import STDIN
+from ddpn.tables.reading import BINARY, STDIN, TEXT, ending, polars
 from ddpn.tables.table import Place, Table
-from ddpn.tables.writing import write
-from ddpn.workflow import prediction
-from ddpn.workflow.findings import Findings
-from ddpn.workflow.model_folder import ModelFolder
-from ddpn.workflow.parts import OutputParts, part_content
+from ddpn.tables.writing import check_output, write
+from ddpn.workflow.model_folder import ModelFolder, describe, load, roles_of_model
 from ddpn.workflow.prediction_request import Request
 
-#: Of the entries in the manifest.
-_FORMAT = 2
+if TYPE_CHECKING:
+    from ddpn.workflow.prediction import Findings
+
+#: Jobs that are handed over at a time: Ray looks through all that it has whenever one is over.
+_TOGETHER = 1000
 
 
-class Predicted(NamedTuple):
-    """The predictions of a block as a part of the output, and what is unusual about its rows."""
+def predict_files(
+    model: str | PathLike[str],
+    data: str | PathLike[str] | Sequence[str | PathLike[str]],
+    out: str | PathLike[str],
+    *,
+    request: Request | None = None,
+    exposure: str | None = None,
+    upper: str | None = None,
+    overwrite: bool = False,
+    verbose: bool = False,
+    on_finding: Callable[[str], None] = lambda sentence: None,
+    n_jobs: Where = None,
+) -> int:
+    """Predict every row of tables and write the predictions to a file, as `ddpn predict` does.
 
-    content: bytes
-    rows: int
-    columns: list[str]
-    findings: dict[str, Any]
-
-
-class Blocks(Protocol):
-    """Where blocks are checked and predicted."""
-
-    def predict(self, places: Sequence[Place], done: Callable[[int], None]) -> Iterator[Predicted]:
-        """Check all blocks, with an `InputError` for rows that cannot be read or predicted, then predict them in order.
-
-        `done` is called with numbers of rows.
-        """
-        ...
-
-
-class BlocksHere:
-    """Blocks in this process, one after the other.
+    All rows of a long table are checked before the first is predicted, so that an error in a table leaves nothing.
 
     Parameters
     ----------
-    folder : ModelFolder
-        The model.
-    table : Table
-        The table.
-    request : Request
-        Which columns to predict.
-    target : str
-        The file that parts are made for.
+    model : path
+        The folder of the model.
+    data : path or sequence of paths
+        Files, folders or patterns such as data/*.parquet, one table after the other; "-" is CSV from standard input.
+    out : path
+        The file to write, by its ending; "-" is CSV on standard output.
+    request : Request, optional
+        Which columns to predict (`ddpn.workflow.prediction_request.Request`).
+    exposure, upper : str, optional
+        Columns with these roles. Default: as in the fit.
+    overwrite : bool
+        Whether to replace an existing output.
+    verbose : bool
+        Show progress.
+    on_finding : callable
+        Called with every sentence about unusual rows.
+    n_jobs : int or RayCluster, optional
+        Where blocks of rows are predicted, as for `ddpn.runtime.jobs.run`. The nodes of a cluster must see the tables
+        under the same paths; they are sent the model. Default: in this process.
+
+    Returns
+    -------
+    int
+        The number of rows.
     """
-
-    def __init__(self, folder: ModelFolder, table: Table, request: Request, target: str) -> None:
-        self._folder, self._table, self._request, self._target = folder, table, request, target
-        self._roles = folder.roles
-
-    def predict(self, places: Sequence[Place], done: Callable[[int], None] = lambda rows: None) -> Iterator[Predicted]:
-        """Check all blocks, then predict them."""
-        for place in places:
-            self.check(place)
-        for place in places:
-            yield self.predict_one(place, done)
-
-    def check(self, place: Place) -> None:
-        """Read and check a block."""
-        self._table.check_rows(self._roles, place)
-
-    def predict_one(self, place: Place, done: Callable[[int], None] = lambda rows: None) -> Predicted:
-        """Predict a block."""
-        findings = Findings(self._folder.model.predictor_, self._request)
-        frame = self._table.block(place)
-        with self._table.named(place):
-            found = prediction.predict_block(
-                self._folder, frame, self._request, findings, done, place.start, findings.note
-            )
-        return Predicted(part_content(found, self._target), found.height, found.columns, findings.as_dict())
+    folder, target = Path(model), os.fspath(out)
+    sources = [os.fspath(each) for each in ([data] if isinstance(data, str | PathLike) else data)]
+    for source in sources:
+        check_output(target, overwrite, source)
+    about = describe(folder)
+    request = (request or Request()).for_model(about["members"], about["ood"])
+    columns = {"exposure": exposure, "upper": upper}
+    roles = roles_of_model(folder, **columns)
+    table = Table(sources, roles.as_text)
+    table.check(roles)
+    if isinstance(n_jobs, RayCluster):
+        if STDIN in (target, *table.sources):
+            raise ConfigError("A cluster reads and writes files, got standard input or output. Name files.")
+        n_jobs.connect()
+    loaded = load(folder, mixed_only=request.member is None, **columns)
+    with progress_bar("Predicting", table.rows, verbose) as bar:
+        rows = predict_to(loaded, folder, table, request, target, bar.advance, on_finding, n_jobs)
+    if "calibration" in about["task"].get("missing", ()):
+        on_finding("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
+    return rows
 
 
 def predict_to(
@@ -93,70 +111,39 @@ def predict_to(
     target: str,
     done: Callable[[int], None] = lambda rows: None,
     on_finding: Callable[[str], None] = lambda sentence: None,
-    elsewhere: Blocks | None = None,
+    n_jobs: Where = None,
 ) -> int:
-    """Predict every row of tables and write the predictions to a file.
+    """As `predict_files`, with a model that was loaded from the folder `model`; `done` gets numbers of rows."""
+    from ddpn.workflow.prediction import BLOCK, Findings, checked_request
 
-    A long table is predicted in parts, which are kept in the folder TARGET.parts until all are done: a run that was
-    killed continues where it was, and gives the same file. All rows of a long table are checked before the first is
-    predicted, so that an error in a table leaves nothing.
-
-    Parameters
-    ----------
-    folder : ModelFolder
-        The model.
-    model : Path
-        The folder that it was loaded from.
-    table : Table
-        The table.
-    request : Request
-        Which columns to predict.
-    target : str
-        The file to write, by its ending; "-" is CSV on standard output.
-    done : callable
-        Called with the number of rows of each block.
-    on_finding : callable
-        Called with every sentence about unusual rows.
-    elsewhere : Blocks, optional
-        Where blocks are predicted, in parts of the target. Default: in this process.
-
-    Returns
-    -------
-    int
-        The number of rows.
-    """
+    request = checked_request(folder.model.predictor_, request)
     findings = Findings(folder.model.predictor_, request)
-    prediction.check_request(folder.model.predictor_, request)
-    if elsewhere is None and (target == STDIN or not table.is_long):
+    if target == STDIN or not table.is_long:
         rows = _at_once(folder, table, request, target, done, findings)
     else:
-        blocks = elsewhere or BlocksHere(folder, table, request, target)
         identity = {
-            "format": _FORMAT,
-            "ddpn": version("ddpn"),
             "model": sha256_of_file(model / MANIFEST),
             "tables": table.identity(),
             "request": asdict(request),
             "roles": folder.roles.as_dict(),
-            "rows": [table_module.ROWS, prediction.BLOCK],
-            "target": Path(target).name,
+            "rows": [table_module.ROWS, BLOCK],
         }
-        with OutputParts(Path(target), identity).opened() as parts:
-            rows = _in_parts(parts, blocks, table, done, findings)
+        parts = Parts(Path(target), identity)
+        sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
+        with folder_lock(parts.folder):
+            _fill(parts, _Work(folder, table, sizes, request, target), n_jobs, done)
+            rows = parts.join(table.places(), findings)
     for sentence in findings.sentences():
         on_finding(sentence)
     return rows
 
 
 def _at_once(
-    folder: ModelFolder,
-    table: Table,
-    request: Request,
-    target: str,
-    done: Callable[[int], None],
-    findings: Findings,
+    folder: ModelFolder, table: Table, request: Request, target: str, done: Callable[[int], None], findings: "Findings"
 ) -> int:
     """A short table in one piece; a long one to standard output block by block, after all of its rows are checked."""
+    from ddpn.workflow.prediction import predict_block
+
     rows, places = 0, table.places()
     if table.is_long:
         for place in places:
@@ -164,7 +151,7 @@ def _at_once(
     for place in places:
         frame = table.block(place)
         with table.named(place):
-            found = prediction.predict_block(folder, frame, request, findings, done, place.start)
+            found = predict_block(folder, frame, request, findings, done, place.start)
         if target == STDIN:
             sys.stdout.write(found.write_csv(include_header=rows == 0))
         else:
@@ -173,19 +160,174 @@ def _at_once(
     return rows
 
 
-def _in_parts(parts: OutputParts, blocks: Blocks, table: Table, done: Callable[[int], None], findings: Findings) -> int:
-    """A part per block; those of an earlier run are kept."""
-    for each in parts.done:
-        findings.merge(each["findings"])
-    if parts.done:
-        done(sum(each["rows"] for each in parts.done))
-    places = table.places()[len(parts.done) :]
-    try:
-        for found in blocks.predict(places, done):
-            findings.merge(found.findings)
-            parts.add(found.content, found.rows, found.columns, findings=found.findings)
-    except InputError:
-        if not parts.done:
-            parts.discard()
-        raise
-    return parts.join()
+def _ignored(rows: int) -> None:
+    """For jobs in other processes, whose rows are counted when they are done."""
+
+
+class _Work(NamedTuple):
+    """What all jobs share; `sizes` are those of the files, which nodes of a cluster must see, too."""
+
+    folder: ModelFolder
+    table: Table
+    sizes: list[int]
+    request: Request
+    target: str
+    done: Callable[[int], None] = _ignored
+
+    def check(self, place: Place) -> None:
+        """Raise an error if this machine sees another file."""
+        path, size = self.table.paths[place.file], self.sizes[place.file]
+        if size and not os.path.isfile(path):
+            how = "Put tables into a folder that all nodes see under the same path"
+            raise ConfigError(f"A node of the cluster cannot read {path}. {how}.")
+        if size and os.path.getsize(path) != size:
+            raise ConfigError(f"{path} has another size on a node: it was changed, or nodes see different files.")
+
+
+def _check_job(work: _Work, place: Place) -> dict[str, bytes]:
+    work.check(place)
+    work.table.check_rows(work.folder.roles, place)
+    return {}
+
+
+def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
+    """A part of the output, and facts about it: its rows, its columns, and what is unusual about its rows."""
+    from ddpn.workflow.prediction import Findings, predict_block
+
+    work.check(place)
+    findings, frame = Findings(work.folder.model.predictor_, work.request), work.table.block(place)
+    with work.table.named(place):
+        found = predict_block(work.folder, frame, work.request, findings, work.done, place.start, findings.note)
+    facts = {"rows": found.height, "columns": found.columns, "findings": findings.as_dict()}
+    return {"content": _content(found, work.target), "facts": json.dumps(facts).encode()}
+
+
+def _content(frame: Any, target: str) -> bytes:
+    """Rows as a part of the file `target`: text without a header, or Parquet."""
+    content, kind = io.BytesIO(), ending(target, to_write=True)
+    if kind in TEXT:
+        frame.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
+    else:
+        frame.write_parquet(content)
+    return content.getvalue()
+
+
+def _fill(parts: "Parts", work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
+    """Check all blocks whose parts are missing, then predict them."""
+    missing, is_local = list[Place](), is_here(n_jobs)
+    work = work._replace(done=done if is_local else _ignored)
+    for place in work.table.places():
+        if (known := parts.read(place)) is None:
+            missing.append(place)
+        else:
+            done(json.loads(known["facts"])["rows"])
+    steps = (("checking", _check_job, None), ("predicting", _predict_job, parts))
+    for name, job, store in steps:
+        for start in range(0, len(missing), _TOGETHER):
+            some = missing[start : start + _TOGETHER]
+            jobs = [Job(f"{name} rows from {place.first + 1:,} on", job, (place,), place) for place in some]
+            for result in run(jobs, work, n_jobs, store):
+                facts = result.get().get("facts")
+                if facts is not None and not is_local:
+                    done(json.loads(facts)["rows"])
+
+
+class Parts:
+    """The parts of the file `target`, in a folder beside it that is removed when they are joined.
+
+    A `ddpn.runtime.jobs.Store`: each part is written whole, and then what is known of it. Parts of another identity are
+    not read.
+
+    Parameters
+    ----------
+    target : Path
+        The file.
+    identity : object
+        What is predicted by which model from which files, as values that JSON can hold.
+    """
+
+    def __init__(self, target: Path, identity: Any) -> None:
+        self.folder = target.with_name(f"{target.name}.parts")
+        self._target, self._identity = target, json.dumps(identity, sort_keys=True)
+
+    def path(self, place: Place) -> Path:
+        """The file of a part.
+
+        Parameters
+        ----------
+        place : Place
+            Where its rows come from.
+        """
+        return self.folder / sha256(f"{self._identity} {list(place)}".encode())
+
+    def read(self, place: Place) -> dict[str, bytes] | None:
+        """The facts about a part that is there; None if it is not, or damaged.
+
+        Parameters
+        ----------
+        place : Place
+            Where its rows come from.
+        """
+        path = self.path(place)
+        try:
+            known = json.loads(path.with_suffix(".json").read_bytes())
+            is_whole = sha256_of_file(path) == known["sha256"]
+        except (OSError, ValueError):
+            return None
+        return {"facts": json.dumps(known["facts"]).encode()} if is_whole else None
+
+    def write(self, place: Place, files: Mapping[str, bytes], name: str) -> None:
+        """Keep a part.
+
+        Parameters
+        ----------
+        place : Place
+            Where its rows come from.
+        files : mapping of str to bytes
+            Its content, and the facts about it.
+        name : str
+            What the job is called.
+        """
+        path = self.path(place)
+        known = {"job": name, "facts": json.loads(files["facts"]), "sha256": sha256(files["content"])}
+        write_bytes(path, files["content"], tidy=False)
+        write_bytes(path.with_suffix(".json"), json.dumps(known).encode(), tidy=False)
+
+    def join(self, places: Sequence[Place], findings: "Findings") -> int:
+        """Write the target, whole or not at all, and remove the parts; returns the number of rows.
+
+        Parameters
+        ----------
+        places : sequence of Place
+            All parts, in order.
+        findings : Findings
+            Gets what is unusual about the rows.
+        """
+        rows, columns = 0, list[str]()
+        for place in places:
+            facts = json.loads(self.path(place).with_suffix(".json").read_bytes())["facts"]
+            findings.merge(facts["findings"])
+            rows, columns = rows + facts["rows"], facts["columns"]
+        files, kind = [self.path(place) for place in places], ending(str(self._target), to_write=True)
+        with atomic_path(self._target) as draft:
+            if kind in TEXT:
+                header = polars().DataFrame(schema=dict.fromkeys(columns, polars().String))
+                self._join_text(header.write_csv(separator=TEXT[kind] or ",").encode(), files, draft)
+            else:
+                table = polars().scan_parquet(files, glob=False)
+                is_parquet = BINARY[kind] == "read_parquet"
+                (table.sink_parquet if is_parquet else table.sink_ipc)(draft, maintain_order=True)
+        shutil.rmtree(self.folder)
+        return rows
+
+    def _join_text(self, header: bytes, files: Sequence[Path], draft: Path) -> None:
+        with open(draft, "wb") as plain:
+            # No time in it: the same predictions are the same file.
+            compressed = self._target.name.lower().endswith(".gz")
+            out: Any = gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if compressed else plain
+            out.write(header)
+            for path in files:
+                with open(path, "rb") as part:
+                    shutil.copyfileobj(part, out, 2**20)
+            if compressed:
+                out.close()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.metrics.detection import aupr, auroc, checked_scores, fpr80
+from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80
 from ddpn.runtime.errors import InputError
 
 #: The share of the test rows that is held out, and how many times that is repeated.

@@ -1,5 +1,6 @@
-"""Persons in several rows are found; designed experiments, few categories and smooth columns raise no alarm."""
+"""Persons in several rows and trends are found; designed experiments and smooth columns raise no alarm."""
 
+from datetime import date, timedelta
 from itertools import product
 
 import numpy as np
@@ -7,8 +8,9 @@ import polars as pl
 import pytest
 
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
 from ddpn.workflow.profiling import roles_of
-from ddpn.workflow.repeated_rows import Repeated, repeated_rows
+from ddpn.workflow.table_warnings import Repeated, repeated_rows, time_columns
 
 
 def found(inputs: dict, mean: np.ndarray, rng: np.random.Generator, dispersion: float = 5.0) -> Repeated | None:
@@ -65,7 +67,7 @@ def test_persons_without_an_effect_do_not_matter(seed):
     assert found({"a": of_person[:, 0], "b": of_person[:, 1]}, mean, rng) is None
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("levels", [(3, 4, 3), (4, 4, 4), (10, 10), (2,) * 6])
 def test_factorial_designs_are_no_persons(seed, levels):
     """All combinations of some levels, with main effects and an own effect of each combination."""
@@ -114,3 +116,95 @@ def test_the_health_insurance_experiment():
     result = repeated_rows(roles.sample(frame, report=lambda sentence: None), roles.used)
     assert result is not None
     assert result.option == "equal-inputs"
+
+
+# Trends
+
+
+def series(slope: float, seed: int, rows: int = 600, dates: bool = False) -> pl.DataFrame:
+    """Counts whose mean grows by so many times over the table."""
+    rng = np.random.default_rng(seed)
+    x, when = rng.normal(size=rows), np.arange(rows) / rows
+    y = rng.poisson(np.exp(1.5 + 0.5 * x + slope * when) * rng.gamma(5, 0.2, rows))
+    days = [date(2020, 1, 1) + timedelta(days=int(day)) for day in range(rows)]
+    order = rng.permutation(rows)
+    return pl.DataFrame({"x": x, "when": days if dates else when, "y": y})[order.tolist()]
+
+
+def trends(frame: pl.DataFrame, **options) -> list[str]:
+    return [each for each in prepare(frame, Plan(target="y", time="when", **options)).warnings if "trend" in each]
+
+
+@pytest.mark.parametrize("slope", [1.5, -1.5])
+@pytest.mark.parametrize("dates", [False, True])
+def test_a_trend_is_reported(slope, dates):
+    (found,) = trends(series(slope, seed=0, dates=dates))
+    assert ("higher" if slope > 0 else "lower") in found
+    assert "--use when" in found
+
+
+def test_no_trend_is_not_reported():
+    assert not [seed for seed in range(6) if trends(series(0.0, seed))]
+
+
+def test_inputs_may_explain_a_trend():
+    frame = series(0.0, seed=0)
+    rising = frame["when"].to_numpy()
+    y = np.random.default_rng(0).poisson(np.exp(1 + 3 * np.abs(np.sin(40 * rising))))
+    explained = frame.with_columns(season=np.abs(np.sin(40 * rising)), y=pl.Series(y))
+    assert not trends(explained)
+
+
+@pytest.mark.parametrize("dates", [False, True])
+def test_the_time_is_an_input_only_if_asked(dates):
+    frame = series(1.5, seed=0, dates=dates)
+    names = {"when day", "when"}
+    assert not names & set(prepare(frame, Plan(target="y", time="when")).sample.X.columns)
+    kept = prepare(frame, Plan(target="y", time="when", use=("when",)))
+    assert names & set(kept.sample.X.columns)
+    assert not any("--use when" in sentence for sentence in kept.warnings)
+
+
+# Columns that follow time: periodic and free ones do not
+
+DAYS = pl.Series([date(2021, 1, 1) + timedelta(days=day) for day in range(500)])
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def calendar() -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "year": DAYS.dt.year(),
+            "season": pl.Series(["cold", "warm"])[((DAYS.dt.month() > 3) & (DAYS.dt.month() < 10)).cast(int)],
+            "month": DAYS.dt.month(),
+            "index": 100.0 + np.arange(500) + RNG.normal(0.0, 20.0, 500),
+            "weekday": DAYS.dt.weekday(),
+            "holiday": DAYS.dt.ordinal_day().is_in([1, 100, 200, 300]),
+            "temperature": 10 * np.sin(np.arange(500) / 58) + RNG.normal(0.0, 3.0, 500),
+            "same": 1.0,
+        }
+    )
+
+
+def test_calendar_and_trend_are_found(calendar):
+    assert time_columns(calendar, DAYS) == ["year", "season", "month", "index"]
+
+
+def test_the_order_of_rows_does_not_matter(calendar):
+    order = RNG.permutation(500)
+    assert time_columns(calendar[order], DAYS[order]) == time_columns(calendar, DAYS)
+
+
+def test_months_that_come_again_many_times_are_not_found():
+    days = pl.Series([date(2001, 1, 1) + timedelta(days=day) for day in range(7000)])
+    months = pl.DataFrame({"month": days.dt.month(), "weekday": days.dt.weekday()})
+    assert time_columns(months, days) == []
+
+
+def test_where_all_columns_follow_time_none_is_left_out(calendar):
+    assert time_columns(calendar.select("year", "month"), DAYS) == []
+
+
+def test_one_time_for_all_rows(calendar):
+    assert time_columns(calendar.select("index", "temperature"), pl.Series([1] * 500)) == []

@@ -14,8 +14,7 @@ from ddpn.networks.heads import check_likelihood
 from ddpn.runtime.durations import parse_duration
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
-from ddpn.workflow.plan import Plan
-from ddpn.workflow.plan_options import read_toml
+from ddpn.workflow.plan import Plan, read_toml
 
 #: What a search may take by default.
 BUDGET = "10m"
@@ -62,6 +61,11 @@ class Range:
     def __str__(self) -> str:
         return f"{self.low:.4g} to {self.high:.4g}"
 
+    def distribution(self, optuna: Any) -> Any:
+        """What Optuna draws from."""
+        kind = optuna.distributions.IntDistribution if self.integer else optuna.distributions.FloatDistribution
+        return kind(self.low, self.high, log=True)
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -74,6 +78,10 @@ class Choices:
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.values))
+
+    def distribution(self, optuna: Any) -> Any:
+        """What Optuna draws from."""
+        return optuna.distributions.CategoricalDistribution(self.values)
 
 
 #: Ranges and choices by name.
@@ -102,15 +110,11 @@ def read_search(given: Any) -> dict[str, Any]:
     return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, True)
 
 
-def fixed_settings(plan: Plan) -> set[str]:
-    """Settings that the plan gives a value of its own: these are not searched."""
-    given = {*plan.model, *(plan.model.get("training_options") or {})}
-    return {*(given & set(SETTINGS)), *(["likelihood"] if plan.model.get("head_options") else [])}
-
-
 def check_search(plan: Plan, search: Mapping[str, Any]) -> dict[str, Any]:
     """The settings to search, with what the user said about each; a `ConfigError` for one that cannot be searched."""
-    fixed = fixed_settings(plan)
+    fixed = {*plan.model, *(plan.model.get("training_options") or {})}
+    if plan.model.get("head_options"):
+        fixed.add("likelihood")
     for name in search:
         if name in fixed:
             raise ConfigError("has a value and is in `search`", argument=name, remedy="Leave out one of them.")
@@ -140,17 +144,20 @@ def _usual(name: str, default: Value, rows: int) -> Range | Choices:
 
 def _given(name: str, value: Any) -> Range | Choices:
     """Validate the range or the choices of a user."""
-    what = "two numbers above 0, [low, high]" if name in RANGES else "a list of choices"
-    if name in RANGES:
-        good = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
-        if not good or not 0 < value[0] < value[1] < math.inf:
-            raise ConfigError(f"{name} in search must be true or {what}, got {value!r:.60}.")
-        if name == "epochs" and not all(map(is_integer, value)):
-            raise ConfigError(f"epochs in search must be two integers, got {value!r:.60}.")
-        return Range(value[0], value[1], name == "epochs")
-    if not isinstance(value, list | tuple) or not value:
-        raise ConfigError(f"{name} in search must be true or {what}, got {value!r:.60}.")
-    return Choices(tuple(dict.fromkeys(_choice(name, each) for each in value)))
+    is_list = isinstance(value, list | tuple) and len(value) > 0
+    if name not in RANGES:
+        if not is_list:
+            raise _bad(name, "be true or a list of choices", value)
+        return Choices(tuple(dict.fromkeys(_choice(name, each) for each in value)))
+    if not (is_list and len(value) == 2 and all(map(is_number, value)) and 0 < value[0] < value[1] < math.inf):
+        raise _bad(name, "be true or two numbers above 0, [low, high]", value)
+    if name == "epochs" and not all(map(is_integer, value)):
+        raise _bad(name, "be two integers", value)
+    return Range(value[0], value[1], name == "epochs")
+
+
+def _bad(name: str, must: str, value: Any) -> ConfigError:
+    return ConfigError(argument=f"{name} in search", must=must, got=f"{value!r:.60}")
 
 
 def _choice(name: str, value: Any) -> Value:
@@ -182,7 +189,7 @@ def model_value(name: str, value: Value) -> dict[str, Any]:
     if name == "hidden":
         parts = [] if words == _NONE else words.split("-")
         if not all(part.isdecimal() for part in parts):
-            raise ConfigError(f'hidden in search must hold widths such as [64, 64] or "64-64", got {value!r}.')
+            raise _bad(name, 'hold widths such as [64, 64] or "64-64"', value)
         return {"hidden": NetworkOptions(hidden=tuple(map(int, parts))).hidden}
     if name == "mix_with":
         names = () if words == _NONE else tuple(words.split("+"))
@@ -191,7 +198,7 @@ def model_value(name: str, value: Value) -> dict[str, Any]:
     if name == "likelihood":
         family, _, components = words.partition("*")
         if components and not (components.isdecimal() and int(components) >= 1):
-            raise ConfigError(f"likelihood in search must be NAME, NAME*NUMBER or NAME+NAME, got {value!r}.")
+            raise _bad(name, "be NAME, NAME*NUMBER or NAME+NAME", value)
         names = tuple(family.split("+"))
         check_likelihood(names if len(names) > 1 else family)
         model: dict[str, Any] = {"likelihood": names if len(names) > 1 else family}

@@ -2,7 +2,7 @@ import pytest
 
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.tuning.space import (
+from ddpn.workflow.search_space import (
     SETTINGS,
     Choices,
     Range,
@@ -34,11 +34,12 @@ def test_everything_is_searched_around_its_default():
 def test_what_has_a_value_is_not_searched():
     plan = Plan(target="y", model={"epochs": 3, "head_options": {"components": 2}, "likelihood": "poisson"})
     assert set(check_search(plan, {})) == set(SETTINGS) - {"epochs", "likelihood", "mix_with"}
-    with pytest.raises(ConfigError, match="epochs has a value and is in `search`"):
+    with pytest.raises(ConfigError) as error:
         check_search(plan, {"epochs": True})
+    assert error.value.argument == "epochs"
     everything = {"hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "mix_with": (),
                   "training_options": {"lr": 0.1, "weight_decay": 0.1, "batch_size": 32}}  # fmt: skip
-    with pytest.raises(ConfigError, match="Nothing is left to search"):
+    with pytest.raises(ConfigError, match="Nothing is left"):
         check_search(Plan(target="y", model=everything), {})
 
 
@@ -55,40 +56,37 @@ def test_names_and_files_and_values(tmp_path):
         "likelihood": Choices(("poisson", "double_poisson*3")), "mix_with": Choices(("none", "glm+constant")),
         "epochs": Range(5, 10, True), "batch_size": Choices((32,)),
     }  # fmt: skip
+    with pytest.raises(InputError, match="not found"):
+        read_search(tmp_path / "none.toml")
+    file.write_text("lr = ")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        read_search(str(file))
 
 
 @pytest.mark.parametrize(
     ("search", "words"),
     [
-        ("lrr", "Unknown key 'lrr' in search. Did you mean 'lr'?"),
-        ("", "search must name one or more of lr, weight_decay"),
-        (3, "search must name one or more"),
-        ({"lr": [1]}, "lr in search must be true or two numbers above 0"),
-        ({"lr": [0.1, 0.01]}, "lr in search must be true or two numbers above 0"),
-        ({"lr": [0, 0.01]}, "lr in search must be true or two numbers above 0"),
+        ("lrr", "Did you mean 'lr'?"),
+        ("", "search must name"),
+        (3, "search must name"),
+        ({"lr": [1]}, "lr in search must be true"),
+        ({"lr": [0.1, 0.01]}, "lr in search must be true"),
+        ({"lr": [0, 0.01]}, "lr in search must be true"),
         ({"epochs": [1.5, 3]}, "epochs in search must be two integers"),
-        ({"hidden": "64"}, "hidden in search must be true or a list of choices"),
+        ({"hidden": "64"}, "hidden in search must be true"),
         ({"hidden": ["64x64"]}, "hidden in search must hold widths"),
         ({"hidden": [[0]]}, "a width in hidden must be"),
         ({"numeric": ["stepz"]}, "Did you mean 'steps'?"),
         ({"likelihood": ["poison"]}, "Did you mean 'poisson'?"),
-        ({"likelihood": ["poisson*x"]}, "NAME, NAME*NUMBER or NAME+NAME"),
+        ({"likelihood": ["poisson*x"]}, "likelihood in search must be NAME"),
         ({"mix_with": [["glmm"]]}, "Did you mean 'glm'?"),
-        ({"batch_size": [0]}, "batch_size in search must be an integer of at least 1"),
+        ({"batch_size": [0]}, "batch_size in search must be an integer"),
     ],
 )
 def test_bad_searches_are_one_sentence(search, words):
     with pytest.raises(ConfigError, match=r"^[^\n]*$") as error:
         check_search(PLAN, read_search(search))
     assert words in str(error.value)
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(InputError, match="File not found"):
-        read_search(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("lr = ")
-    with pytest.raises(ConfigError, match="is not valid TOML"):
-        read_search(str(tmp_path / "bad.toml"))
 
 
 def test_values_and_their_text():

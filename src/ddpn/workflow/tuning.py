@@ -1,0 +1,725 @@
+"""`tune`: search for better settings of a model within a budget of time, and fit it with the best ones (`ddpn tune`).
+
+A trial is the pipeline of `ddpn fit` with some settings, scored on rows that it was not fitted to. Optuna suggests the
+settings and drops trials that are worse than the best (`WilcoxonPruner`). A search depends on nothing but its seed and
+the scores of folds, which are kept in a folder: one that was killed is run again, and what was scored before is read.
+"""
+
+import hashlib
+import json
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch
+
+from ddpn.analysis.gains import Gain, gain_of
+from ddpn.distributions import discretized
+from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
+from ddpn.metrics import crps
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.durations import format_duration
+from ddpn.runtime.errors import DDPNError
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.jobs import Job, Where, run, slots
+from ddpn.runtime.threads import single_thread
+from ddpn.storage.files import folder_lock
+from ddpn.storage.model_files import check_destination
+from ddpn.storage.results import ResultStore
+from ddpn.tables.splits import fold_pairs, random_parts
+from ddpn.workflow.fitting import Fitted, fit_into, train_model
+from ddpn.workflow.plan import MIN_SECONDS, Plan
+from ddpn.workflow.preparing import Prepared, identity
+from ddpn.workflow.search_space import (
+    Limit,
+    Settings,
+    Space,
+    check_limits,
+    default_settings,
+    make_space,
+    with_settings,
+)
+from ddpn.workflow.splitting import MIN_VALIDATED, SplitRows
+
+#: How the folder of trials ends.
+_FOLDER = ".tuning"
+#: Below so many training and validation rows, trials are scored on every one of them, in several folds.
+CROSSED_ROWS, FOLDS = 5000, 3
+#: Rows that trials are scored on at most: more take time and change no choice.
+SCORED_ROWS = 2000
+#: Networks of a trial at most: its score is compared with others of as many networks.
+TRIAL_NETWORKS = 2
+#: A trial is scored on further folds unless it is worse than the best with this p-value, on the same rows: half of a
+#: standard error. Blocks of rows of a fold, whose mean scores are compared.
+_WORSE, _BLOCKS = 0.3, 20
+#: In the first trials every setting keeps its default with this probability, and so many trials are of this kind.
+KEEP, FIRST = 0.5, 8
+#: A fit has more networks and rows than a trial, other models for comparison, and calibration: so many times the
+#: seconds of a fold with the same settings (docs/how-to/tune.md), some seconds more, and at most a share of the budget.
+_REFIT, _REFIT_SECONDS, _MOST_RESERVED = 2.0, 5.0, 0.6
+#: Trials with scores that importances need, and trees of the forest that they are found from.
+_ENOUGH, _TREES = 6, 32
+#: Standard errors that one other trial must be better by than the defaults, which are kept otherwise: as for the
+#: weights of a mixture, what is not clearly worse and simpler is preferred.
+_TOLERANCE = 0.5
+
+
+@dataclass
+class Trial:
+    """Settings that were tried, and how they scored.
+
+    Attributes
+    ----------
+    number : int
+        Its number; 0 are the defaults.
+    settings : dict
+        Values by name.
+    crps : float or None
+        Mean CRPS of the rows that it was scored on, None where it was dropped before.
+    gain, error : float or None
+        CRPS of the defaults on the same rows minus that, and the standard error of that difference.
+    seconds : list of float
+        How long each fold took.
+    elapsed : float
+        Seconds of the search until its end.
+    dropped : str
+        Why it ended early, else "".
+    scores : array
+        CRPS of the rows scored, in the order of the folds; fewer than all rows, or none, where the trial was dropped.
+    """
+
+    number: int
+    settings: Settings
+    crps: float | None = None
+    gain: float | None = None
+    error: float | None = None
+    seconds: list[float] = field(default_factory=list)
+    elapsed: float = 0.0
+    dropped: str = ""
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {name: value for name, value in asdict(self).items() if name != "scores"}
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The outcome of a search.
+
+    Attributes
+    ----------
+    defaults, best : dict
+        Settings of the first trial, and those that the model was refitted with: the same where no trial was better.
+    best_number : int
+        The number of that trial.
+    gain : Gain
+        CRPS of the defaults minus that of the best other trial, on rows that neither was fitted to; its interval
+        allows for the number of trials that this one was chosen from. Positive is better.
+    importances : dict
+        The share of the variance of scores that each setting explains, largest first; {} for few trials.
+    trials : list of Trial
+        All trials in their order.
+    space : dict
+        What was searched, in words.
+    rows : int
+        Rows that trials were scored on.
+    scored_on : str
+        Which rows these are.
+    stopped : bool
+        Whether a trial was stopped at the deadline.
+    """
+
+    defaults: Settings
+    best: Settings
+    best_number: int
+    gain: Gain
+    importances: dict[str, float]
+    trials: list[Trial]
+    space: dict[str, str]
+    rows: int
+    scored_on: str
+    stopped: bool
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether other settings than the defaults are used."""
+        return self.best_number != 0
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one sentence."""
+        number = len(self.trials)
+        if number <= 1:
+            return "There was time for the default settings only: they are used. Give a larger budget to search."
+        if not self.is_tuned:
+            return (
+                f"None of {number} trials was better than the default settings by more than chance: the defaults are "
+                "used."
+            )
+        share = f"{self.gain.mean / (self.trials[0].crps or 1.0):.1%}"
+        if self.gain.low > 0:
+            return (
+                f"Trial {self.best_number} of {number} trials is better than the default settings: CRPS lower by "
+                f"{share}."
+            )
+        return (
+            f"Trial {self.best_number} of {number} trials is used, with a CRPS lower by {share} than that of the "
+            "default settings, but this gain is within noise: on other rows the defaults may be as good."
+        )
+
+    @property
+    def details(self) -> list[str]:
+        """Sentences on the best trial and on the search."""
+        if len(self.trials) <= 1:
+            return []
+        dropped = sum(bool(trial.dropped) for trial in self.trials)
+        found = []
+        if dropped < len(self.trials) - 1:
+            side = "lower" if self.gain.mean > 0 else "higher"
+            interval = f"95% interval of the gain {self.gain.low:.2g} to {self.gain.high:.2g}"
+            found.append(
+                f"Best trial: CRPS {side} by {abs(self.gain.mean):.2g} than with the defaults ({interval}, which "
+                f"allows for the number of trials) on {self.rows:,} rows, {self.scored_on}. No test row was used."
+            )
+        last = "; the last one was stopped at the deadline" if self.stopped else ""
+        duration = format_duration(self.trials[-1].elapsed)
+        return [*found, f"Search: {len(self.trials)} trials in {duration}, {dropped} of them dropped early{last}."]
+
+    @property
+    def changes(self) -> list[tuple[str, str, str]]:
+        """Name, default and best value of every setting that was searched."""
+        return [(name, _text(self.defaults[name]), _text(self.best[name])) for name in self.space]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        known = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "trials"}
+        gain = [self.gain.mean, self.gain.low, self.gain.high]
+        return {**known, "gain": gain, "headline": self.headline, "trials": [each.as_dict() for each in self.trials]}
+
+
+def _text(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The result of `tune`.
+
+    Attributes
+    ----------
+    fitted : Fitted
+        The refitted model: its folder, and whether the fit was interrupted.
+    result : TuningResult
+        What the search found.
+    """
+
+    fitted: Fitted
+    result: TuningResult
+
+
+def tune(
+    path: str | PathLike[str],
+    prepared: Prepared,
+    *,
+    budget: str | float | None = None,
+    trials: int | None = None,
+    search: Any = None,
+    about: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    verbose: bool = False,
+    on_step: Callable[[str], object] = lambda text: None,
+    n_jobs: Where = None,
+) -> Tuned:
+    """Search the settings of a model, fit the best ones as `ddpn fit` does, and save the model.
+
+    Trials are fitted to training rows and scored by the CRPS of rows that they were not fitted to; test rows are only
+    used at the end, to score the model. The first trial has the default settings, which are kept unless another trial
+    is better by more than the best of as many equal trials would be by chance. A search that was interrupted or killed
+    continues if `tune` is called again with the same table and settings; `budget` and `trials` may differ.
+
+    Parameters
+    ----------
+    path : path
+        The folder to save the model in.
+    prepared : Prepared
+        What `ddpn.workflow.preparing.prepare` made of a table and a plan. Settings that the plan fixes are not
+        searched.
+    budget : str or float, optional
+        Time for everything, such as "10m", "90s" or seconds; time for the refit is reserved. Default: "10m", or none
+        where `trials` is given.
+    trials : int, optional
+        The number of trials, the defaults included.
+    search : str, path, list or dict, optional
+        What to search: names in `ddpn.workflow.search_space.SETTINGS`, a TOML file, or ranges and choices by name.
+        Default: all settings that the plan does not fix.
+    about : mapping, optional
+        Further facts to save with the model, values that JSON can hold.
+    overwrite : bool
+        Whether to replace a model that is there already.
+    verbose : bool
+        Show the progress of the refit.
+    on_step : callable, optional
+        Called with a line on the progress: the trial, its score, the best score so far and the time left.
+    n_jobs : int or RayCluster, optional
+        How many trials run at once, in processes of one thread each; -1 is one per core. A
+        `ddpn.runtime.cluster.RayCluster` runs as many as it has room for. They are others than those of a search one by
+        one, which knows the scores of all earlier trials. Default: one trial after the other, in this process.
+
+    Returns
+    -------
+    Tuned
+        The refitted model (`fitted`) and what the search found (`result`).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, polars as pl
+    >>> from ddpn.workflow.plan import Plan
+    >>> from ddpn.workflow.preparing import prepare
+    >>> x = np.random.default_rng(0).normal(size=120)
+    >>> table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
+    >>> model = {"hidden": (8,), "numeric": "standard", "epochs": 4, "likelihood": "poisson", "members": 1}
+    >>> prepared = prepare(table, Plan(target="visits", compare_with=(), model=model))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = tune(f"{folder}/visits.model", prepared, trials=2, search={"lr": [0.01, 0.1]})
+    >>> len(found.result.trials), sorted(found.result.best)
+    (2, ['lr'])
+    """
+    started, place = time.monotonic(), Path(path)
+    limit, wanted = check_limits(prepared.plan, budget, trials, search)
+    check_destination(place, overwrite)
+    with folder_lock(place):
+        defaults = default_settings(prepared.plan, wanted)
+        space = make_space(wanted, defaults, len(prepared.train))
+        folder = storage_of(place, prepared, space)
+        options: dict[str, Any] = {"on_step": on_step, "n_jobs": n_jobs}
+        study = Search(prepared, space, defaults, limit, folder, started=started, **options)
+        study.run()
+        result = study.result()
+        plan = with_settings(prepared.plan, result.best) if result.is_tuned else prepared.plan
+        chosen = replace(prepared, plan=_in_time(plan, study.total_left))
+        on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
+        known = {**(about or {}), "tuning": result.as_dict()}
+        fitted = fit_into(place, chosen, known, overwrite, verbose=verbose, **options)
+        if not fitted.interrupted:
+            for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}{_FOLDER}"):
+                shutil.rmtree(old)
+    return Tuned(fitted, result)
+
+
+def _in_time(plan: Plan, left: float | None) -> Plan:
+    """The plan with what is left as the time limit of a portfolio, which fits what there is time for."""
+    if left is None or plan.members != "auto":
+        return plan
+    seconds = max(float(MIN_SECONDS), min(left, plan.seconds or left))
+    return replace(plan, model={**plan.model, "time_budget": round(seconds, 1)})
+
+
+def storage_of(path: Path, prepared: Prepared, space: Space) -> Path:
+    """Where the trials of this search are kept while it runs; another table, plan or space has another folder."""
+    words = {name: str(values) for name, values in space.items()}
+    known = json.dumps([identity(prepared), words], sort_keys=True)
+    return path.parent / f".{path.name}.{hashlib.sha256(known.encode()).hexdigest()[:16]}{_FOLDER}"
+
+
+class Search:
+    """Run trials until the time or the number of trials is spent, the defaults first.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The table.
+    space : dict
+        Ranges and choices by name.
+    defaults : dict
+        The settings of the first trial.
+    limit : Limit
+        When to end.
+    folder : Path
+        Where scores are kept.
+    on_step : callable
+        Called with a line on the progress.
+    started : float, optional
+        When the search began, by `time.monotonic()`. Default: now.
+    n_jobs : int or RayCluster, optional
+        How many trials run at once, as for `ddpn.runtime.jobs.run`. The next ones are chosen when all of these are
+        over, so that they depend on scores alone, not on which machine is fast or fails.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        Trials that are over.
+    stopped : bool
+        Whether a trial was stopped at the deadline.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        space: Space,
+        defaults: Settings,
+        limit: Limit,
+        folder: Path,
+        on_step: Callable[[str], object] = lambda text: None,
+        started: float | None = None,
+        n_jobs: Where = None,
+    ) -> None:
+        self.folds = folds_of(prepared)
+        self.trials: list[Trial] = []
+        self.stopped = False
+        self._prepared, self._space, self._defaults, self._limit = prepared, space, defaults, limit
+        self._on_step, self._n_jobs, self._store = on_step, n_jobs, ResultStore(folder)
+        self._weight = np.concatenate([fold.test.weight_or_ones for fold in self.folds])
+        self._started, self._earlier = time.monotonic() if started is None else started, 0.0
+        self._optuna = import_extra("optuna", "tune")
+        self._distributions = {name: values.distribution(self._optuna) for name, values in space.items()}
+        self._study = self._empty_study()
+
+    @property
+    def best(self) -> Trial:
+        """The trial with the smallest mean CRPS among those that were scored on all rows; at first, the defaults."""
+        return min((trial for trial in self.trials if not trial.dropped), key=lambda trial: trial.crps or 0.0)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the search, those of earlier processes included."""
+        return self._earlier + time.monotonic() - self._started
+
+    @property
+    def reserved(self) -> float:
+        """Seconds to keep for the refit of the best trial so far."""
+        most = _MOST_RESERVED * (self._limit.seconds or 0.0)
+        if not self.trials:
+            return most
+        larger = self._prepared.counts["train"] / self.folds[0].counts["train"]
+        return min(most, _REFIT_SECONDS + _REFIT * larger * float(np.mean(self.best.seconds)))
+
+    @property
+    def total_left(self) -> float | None:
+        """Seconds that are left of the budget; None without one."""
+        return None if self._limit.seconds is None else max(0.0, self._limit.seconds - self.elapsed)
+
+    def run(self) -> None:
+        """Run trials until a limit is reached; Ctrl-C is raised, and the folds that are scored stay."""
+        width = self._width()
+        while self._trials_left() and not self.stopped:
+            clock = Clock(None if self.total_left is None else self.total_left - self.reserved)
+            handles = [
+                self._study.ask(self._distributions)
+                for _ in range(min(width, self._trials_left()) if self.trials else 0)
+            ]
+            settings = [dict(handle.params) for handle in handles] or [self._defaults]
+            trials = [Trial(number, own) for number, own in enumerate(settings, start=len(self.trials))]
+            try:
+                if not clock.left:
+                    return
+                with clock.limit():
+                    self._score(trials, handles, clock)
+            except TimeLimitError:
+                self.stopped = True
+                return
+            for trial in trials:
+                self.trials.append(trial)
+                self._on_step(f"Trial {trial.number}: {trial.dropped or f'CRPS {trial.crps:.4g}'}; {self._progress()}")
+
+    def _width(self) -> int:
+        """How many trials run at once: what the first process of this search decided, so that a later one continues."""
+        known = self._store.read("width")
+        if known is not None:
+            self._on_step("Continuing: what was scored before is read")
+            return int(known["width"])
+        width = slots(self._n_jobs)
+        self._store.write("width", {"width": str(width).encode()}, "the number of trials at once")
+        return width
+
+    def _trials_left(self) -> int:
+        most = 10**9 if self._limit.trials is None else self._limit.trials
+        return max(0, most - len(self.trials))
+
+    def _progress(self) -> str:
+        parts = [f"best {self.best.crps:.4g} (trial {self.best.number})"]
+        if self._limit.trials is not None:
+            rest = self._trials_left()
+            parts.append(f"{rest} {'trial' if rest == 1 else 'trials'} left")
+        if self.total_left is not None:
+            parts.append(f"{format_duration(max(0.0, self.total_left - self.reserved))} left before the refit")
+        return ", ".join(parts)
+
+    def _score(self, trials: list[Trial], handles: list[Any], clock: Clock) -> None:
+        """Score trials fold by fold, as long as they are not worse than the best; the defaults have no handle."""
+        for number in range(len(self.folds)):
+            rest = [trial for trial in trials if not trial.dropped]
+            for trial, scored in zip(rest, self._scored(rest, number, clock), strict=True):
+                self._take(trial, scored)
+                if handles and not trial.dropped:
+                    self._race(trial, handles[trial.number - trials[0].number])
+        for trial in trials:
+            self._close(trial)
+        self._tell(trials, handles)
+
+    def _scored(self, trials: Sequence[Trial], number: int, clock: Clock) -> list["Scores | DDPNError"]:
+        """How trials score on a fold."""
+        began, end = time.monotonic(), time.time() + clock.left if clock.has_limit else None
+        name = f"fold {number + 1} of a trial"
+        jobs = [Job(name, fold_job, (number, own.settings, end), [number, own.settings]) for own in trials]
+        results = {result.job: result for result in run(jobs, self.folds, self._n_jobs, self._store)}
+        found = [results[job].error or arrays_from_bytes(results[job].get()["scores"]) for job in jobs]
+        for error in found:
+            if isinstance(error, TimeLimitError):
+                raise error
+        longest = max((each["seconds"].item() for each in found if not isinstance(each, DDPNError)), default=0.0)
+        # What was scored by an earlier process took its time then.
+        self._earlier += max(0.0, longest - (time.monotonic() - began))
+        return found
+
+    def _take(self, trial: Trial, scored: "Scores | DDPNError") -> None:
+        """Add the scores of a fold to a trial."""
+        if isinstance(scored, DDPNError):
+            if trial.number == 0:
+                raise scored  # the defaults must be fitted in the end
+            trial.dropped = f"failed: {scored}"
+            return
+        trial.scores = np.concatenate([trial.scores, scored["crps"]])
+        trial.seconds.append(scored["seconds"].item())
+        if not np.isfinite(scored["crps"]).all():
+            trial.dropped = "dropped: an infinite CRPS"
+
+    def _race(self, trial: Trial, handle: Any) -> None:
+        """Drop a trial that is worse than the best on the rows so far, before further folds."""
+        folds = len(trial.seconds)
+        for step, value in self._steps(trial).items():
+            if step >= _BLOCKS * (folds - 1):
+                handle.report(value, step)
+        if folds < len(self.folds) and handle.should_prune():
+            mean = np.average(trial.scores, weights=self._weight[: len(trial.scores)])
+            trial.dropped = f"dropped after fold {folds} of {len(self.folds)}, CRPS {mean:.4g}"
+
+    def _steps(self, trial: Trial) -> dict[int, float]:
+        """By how much a trial is worse than the defaults in each block of rows."""
+        worse = trial.scores - (self.trials[0] if self.trials else trial).scores[: len(trial.scores)]
+        ends = np.cumsum([len(fold.test) for fold in self.folds])[: len(trial.seconds) - 1]
+        values = np.split(worse, ends), np.split(self._weight[: len(worse)], ends)
+        return {
+            _BLOCKS * fold + number: float(np.average(block, weights=weight))
+            for fold, pair in enumerate(zip(*values, strict=True))
+            for number, (block, weight) in enumerate(zip(*(np.array_split(v, _BLOCKS) for v in pair), strict=True))
+            if len(block) and weight.any()
+        }
+
+    def _close(self, trial: Trial) -> None:
+        """Compare a trial that is over with the defaults on its rows."""
+        trial.elapsed = self.elapsed
+        if not len(trial.scores) or not np.isfinite(trial.scores).all():
+            return
+        weight, first = self._weight[: len(trial.scores)], self.trials[0] if self.trials else trial
+        trial.crps = float(np.average(trial.scores, weights=weight))
+        found = gain_of(first.scores[: len(weight)] - trial.scores, weight)
+        trial.gain, trial.error = found.mean, found.error
+
+    def _empty_study(self) -> Any:
+        """A study in which the first trials keep some of the defaults."""
+        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
+        random, seed = np.random.default_rng(self._prepared.plan.seed), self._prepared.plan.seed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            # Trials in progress count as bad ones: others are tried beside them.
+            sampler = self._optuna.samplers.TPESampler(n_startup_trials=FIRST, seed=seed, constant_liar=True)
+            pruner = self._optuna.pruners.WilcoxonPruner(p_threshold=_WORSE)
+            study = self._optuna.create_study(sampler=sampler, pruner=pruner)
+            known = [name for name, values in self._space.items() if self._defaults[name] in values]
+            for _ in range(FIRST):
+                kept = [name for name in known if random.random() < KEEP]
+                study.enqueue_trial({n: self._defaults[n] for n in kept} if len(kept) < len(self._space) else {})
+        return study
+
+    def _tell(self, trials: list[Trial], handles: list[Any]) -> None:
+        states = self._optuna.trial.TrialState
+        for trial, handle in zip(trials, handles, strict=False):
+            worse = None if trial.dropped else -(trial.gain or 0.0)
+            self._study.tell(handle, worse, states.PRUNED if trial.dropped else states.COMPLETE)
+        if not handles:
+            self._study.add_trial(self._finished(trials[0], self._steps(trials[0])))
+
+    def _finished(self, trial: Trial, steps: dict[int, float]) -> Any:
+        """A trial that is over, for Optuna; settings that are not in the space, as defaults may be, are left out."""
+        known = {name: value for name, value in trial.settings.items() if value in self._space[name]}
+        return self._optuna.trial.create_trial(
+            params=known,
+            distributions={name: self._distributions[name] for name in known},
+            value=-(trial.gain or 0.0),
+            intermediate_values=steps,
+        )
+
+    def importances(self) -> dict[str, float]:
+        """The share of the scores' variance that each setting explains (fANOVA), largest first; {} for few trials.
+
+        Trials that were dropped count by their difference from the defaults on the rows that they were scored on.
+        """
+        study, names = self._optuna.create_study(), set(self._space)
+        whole = [self._finished(trial, {}) for trial in self.trials if trial.gain is not None]
+        study.add_trials([trial for trial in whole if set(trial.params) == names])
+        if len(study.trials) < _ENOUGH or np.ptp([each.value for each in study.trials]) == 0.0:
+            return {}
+        evaluator = self._optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=self._prepared.plan.seed)
+        found = self._optuna.importance.get_param_importances(study, evaluator=evaluator)
+        return {name: float(share) for name, share in found.items()}
+
+    def result(self) -> TuningResult:
+        """The outcome of the trials so far."""
+        best, gain = chosen(self.trials, self._weight)
+        words = {name: str(values) for name, values in self._space.items()}
+        return TuningResult(
+            defaults=self._defaults,
+            best=self._defaults if best is None else best.settings,
+            best_number=0 if best is None else best.number,
+            gain=gain,
+            importances=self.importances(),
+            trials=self.trials,
+            space=words,
+            rows=len(self._weight),
+            scored_on=_scored_on(self._prepared, len(self.folds)),
+            stopped=self.stopped,
+        )
+
+
+def by_chance(trials: int) -> float:
+    """Standard errors that the best of so many trials seems better by than the defaults if all are equally good.
+
+    The more trials, the better the best of them looks on the rows that it was chosen by; at least 0.5.
+
+    >>> [round(by_chance(n), 2) for n in (1, 5, 20, 100)]
+    [0.5, 0.97, 1.67, 2.33]
+    """
+    return max(_TOLERANCE, NormalDist().inv_cdf(1.0 - 1.0 / (max(1, trials) + 1)))
+
+
+def chosen(trials: Sequence[Trial], weight: np.ndarray) -> tuple[Trial | None, Gain]:
+    """The trial to refit, None for the defaults, and the gain of the best trial that is not the defaults.
+
+    Parameters
+    ----------
+    trials : sequence of Trial
+        Trials that are over; the first has the defaults.
+    weight : array
+        Weights of the rows that they were scored on.
+    """
+    whole = [trial for trial in trials[1:] if not trial.dropped]
+    if not whole:
+        return None, Gain(0.0, 0.0, 0.0)
+    other = min(whole, key=lambda trial: trial.crps or 0.0)
+    is_better = (other.gain or 0.0) > by_chance(len(trials) - 1) * (other.error or 0.0)
+    # The trial was chosen on the same rows, among all: the end that allows for it is the one towards no gain.
+    return other if is_better else None, -gain_of(other.scores - trials[0].scores, weight, len(trials) - 1)
+
+
+# The rows of trials ----------------------------------------------------------------------------------------------
+
+
+def folds_of(prepared: Prepared) -> list[Prepared]:
+    """The same table in the splits that trials are fitted to and scored on: the test rows of each are its scored rows.
+
+    Small tables are cross-validated on their training and validation rows, because a few hundred validation rows
+    decide by chance; by time, each fold is scored on later rows than it is fitted to. Larger tables, those whose
+    validation rows the user chose, and groups that are split by time have one split: trials are scored on the
+    validation rows. A share of the rows to fit is held out to choose epochs and mixture weights, so that scored rows
+    have no part in the fit. Rows of one group are never divided, and test rows are never used.
+    """
+    rows, plan = prepared.split.rows, prepared.plan
+    known = np.concatenate([rows.train, rows.validation])
+    random = np.random.default_rng(plan.seed)
+    is_chosen = plan.split_column is not None or (plan.time is not None and bool(plan.group))
+    if len(rows.validation) and (len(known) >= CROSSED_ROWS or is_chosen):
+        pairs = [(rows.train, rows.validation)]
+    elif plan.time is not None and len(rows.validation):
+        # Both parts are in the order of time, and rows of validation size are scored one block after the other.
+        size = len(rows.validation)
+        ends = [len(known) - block * size for block in range(FOLDS) if len(known) - (block + 1) * size > size]
+        pairs = [(known[: end - size], known[end - size : end]) for end in ends]
+    else:
+        folds = fold_pairs(len(known), FOLDS, plan.seed, _groups(prepared, known))
+        pairs = [(known[inner], known[outer]) for inner, outer in folds]
+    most = SCORED_ROWS // len(pairs)
+    return [_fold(prepared, fitted, random.permutation(scored)[:most], random) for fitted, scored in pairs]
+
+
+def _groups(prepared: Prepared, rows: np.ndarray) -> np.ndarray | None:
+    return None if prepared.sample.group is None else prepared.sample.group[rows]
+
+
+def _fold(prepared: Prepared, fitted: np.ndarray, scored: np.ndarray, random: np.random.Generator) -> Prepared:
+    train, validation, _ = prepared.plan.shares
+    share = validation / (train + validation) if len(fitted) >= MIN_VALIDATED else 0.0
+    groups = _groups(prepared, fitted)
+    if prepared.plan.time is not None and groups is None:
+        # The last rows are held out: `fitted` is in the order of time.
+        inner, held_out = np.split(fitted, [len(fitted) - round(len(fitted) * share)])
+    else:
+        seed = int(random.integers(2**32))
+        parts = random_parts(len(fitted), (1.0 - share, share), seed, groups)
+        inner, held_out = (fitted[part] for part in parts)
+    return replace(prepared, split=prepared.split._replace(rows=SplitRows(inner, held_out, np.sort(scored))))
+
+
+def _scored_on(prepared: Prepared, folds: int) -> str:
+    """Which rows trials are scored on, in words."""
+    if folds == 1:
+        return "the validation rows"
+    by_time = prepared.plan.time is not None and prepared.counts["validation"]
+    return f"{f'the last {folds} blocks' if by_time else f'{folds} folds'} of the training and validation rows"
+
+
+# One trial -------------------------------------------------------------------------------------------------------
+
+#: The CRPS per row of a fold, and the seconds it took.
+Scores = dict[str, np.ndarray]
+
+
+def fold_job(folds: list[Prepared], number: int, settings: Settings, end: float | None) -> dict[str, bytes]:
+    """Score settings on one of the folds, as a job; `end` is when the time is up, as `time.time` counts."""
+    # By the clock on the wall, which machines share: a job may begin later.
+    clock, started = Clock(None if end is None else max(0.0, end - time.time())), time.monotonic()
+    with clock.limit():
+        scores = score_fold(folds[number], settings, clock)
+    return {"scores": arrays_to_bytes(crps=scores, seconds=np.array(time.monotonic() - started))}
+
+
+def score_fold(fold: Prepared, settings: Settings, clock: Clock) -> np.ndarray:
+    """Fit the training rows of a fold, and the CRPS of its test rows; Normals count as rounded.
+
+    Parameters
+    ----------
+    fold : Prepared
+        One of `folds_of`.
+    settings : dict
+        Settings by name; the others are those of the fold's plan.
+    clock : Clock
+        Ends the fit with a `TimeLimitError`.
+    """
+
+    def check_time(step: str = "") -> None:
+        if not clock.left:
+            raise TimeLimitError("the time is up")
+
+    plan = replace(with_settings(fold.plan, settings), compare_with=())
+    if plan.members != "auto":
+        plan = replace(plan, model={**plan.model, "members": min(TRIAL_NETWORKS, int(plan.members))})
+    model = plan.regressor()
+    with warnings.catch_warnings():
+        # A setting that is tried may converge badly: its score will tell.
+        warnings.simplefilter("ignore")
+        train_model(model, replace(fold, plan=plan), None, check_time)
+        if model.interrupted_:
+            raise KeyboardInterrupt
+        with single_thread(), torch.no_grad():
+            blocks = model.predictor_.recorded_blocks(fold.test)
+            scores = [crps(discretized(dist), torch.from_numpy(part.y)).double().numpy() for dist, part in blocks]
+    check_time()  # a training that ran out of time ends with what it has
+    return np.concatenate(scores)

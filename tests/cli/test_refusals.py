@@ -1,0 +1,145 @@
+"""What commands refuse: one sentence in the words of the options that were typed, a code, and nothing is left."""
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from filelock import FileLock
+
+from ddpn.cli.console import in_options
+from ddpn.runtime.errors import Argument, InputError
+
+OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column", "overwrite": "--overwrite"}
+SETTINGS = {
+    "bad": "member = 3",
+    "linear": "hidden = []",
+    "lr": "[training_options]\nlr = -1",
+    "shape": '[training_options]\nactivation = "tan"',
+    "wrong": 'target = "visits"\nepochs = 0',
+    "fixed": 'target = "visits"\nepochs = 4',
+}
+FIT = "fit visits.csv -o new --target visits"
+BEDS = "fit beds.csv -o new --target patients"
+TUNE = "tune visits.csv -o new --config fixed.toml"
+PREDICT = "predict MODEL visits.csv -o o.csv"
+#: Command, exit code, and words of the sentence.
+CASES = [
+    # Tables and columns.
+    ("fit visits.csv -o new --target vists", 1, "No column named 'vists' (--target). Did you mean 'visits'?"),
+    ("fit visits.docx -o new --target visits", 1, "Unsupported file type"),
+    ("fit visits.csv -o new --target severity", 1, "must hold non-negative integers, got -"),
+    ("fit visits.csv -o new --target ward", 1, "--target ward must hold numbers, got"),
+    ("fit visits.csv -o new --target half", 1, "--target half must hold non-negative integers"),
+    ("fit visits.csv -o new --target half", 1, "Use --fractional round"),
+    (f"{FIT} --split-column part", 1, "--split-column part must hold train, validation or test in every row"),
+    (f"{FIT} --split-column part", 1, "got an empty cell at row 17."),
+    (f"{FIT} --time ward", 1, "--time ward must hold numbers or dates"),
+    (f"{FIT} --time war", 1, "No column named 'war' (--time). Did you mean 'ward'?"),
+    ("fit visits.csv -o folder --target visits", 1, "folder already exists. Choose another name, or replace it with "),
+    ("fit visits.csv -o folder --target visits --overwrite", 1, "not a saved model"),
+    # Settings.
+    (f"{FIT} --config bad.toml", 2, "Unknown key 'member' in bad.toml. Did you mean"),
+    ("fit visits.csv -o new --config wrong.toml", 2, "Error: epochs must be"),
+    (f"{FIT} --fractional floor", 2, "--fractional must be 'error' or 'round', got 'floor'"),
+    (f"{FIT} --epochs five", 2, '--epochs must be "auto" or an integer'),
+    (f"{FIT} --members five", 2, "--members must be an integer, got 'five'."),
+    (f"{FIT} --beta=x", 2, "--beta must be a number, got 'x'."),
+    (f"{FIT} --components 2", 2, "such as --likelihood double_poisson."),
+    (f"{FIT} --budget 5s", 2, "--budget must be at least 10 seconds"),
+    (f"{FIT} --mix-with tree", 2, "--mix-with must be one of "),
+    (f"{FIT} --compare-with tree", 2, "--compare-with must be one of "),
+    (f"{FIT} --time a --split-column b", 2, "Give either --split-column or --time"),
+    (f"{FIT} --only tree", 2, "No member named 'tree'. Did you mean 'trees'?"),
+    (f"{FIT} --only zzz", 2, "No member named 'zzz'. The members are: "),
+    # What only torch knows, before the table is read.
+    ("fit none.csv -o new --target y --beta 2 --likelihood double_poisson", 2, "beta must be"),
+    ("fit none.csv -o new --target y --beta 0.5", 2, "--beta needs a single likelihood"),
+    ("fit none.csv -o new --target y --beta 1 --likelihood poisson", 2, "--beta is not an option of the likelihood"),
+    ("fit none.csv -o new --target y --likelihood faithful_gaussian --mix-with glm", 2, "has no exact GLM"),
+    ("fit none.csv -o new --target y --config linear.toml --mix-with glm", 2, "without hidden layers"),
+    ("fit none.csv -o new --target y --config lr.toml", 2, "lr must be finite and positive, got -1"),
+    ("fit none.csv -o new --target y --config shape.toml", 2, "Did you mean 'tanh'"),
+    ("fit none.csv -o new --target y --device abacus", 2, "--device must be auto, cpu, cuda"),
+    # Bounds.
+    (f"{BEDS} --upper 3", 1, "--target patients must be at most --upper 3, got"),
+    (f"{BEDS} --lower 1", 1, "--target patients must be at least --lower 1"),
+    ("fit beds.csv -o new --target beds --upper-column patients", 1, "at most the upper bound of its row"),
+    (f"{BEDS} --upper-column bed", 1, "No column named 'bed' (--upper-column)"),
+    (f"{BEDS} --censored bed", 1, "No column named 'bed' (--censored)"),
+    (f"{BEDS} --censored ward", 1, "true or false in every row, got neither at row"),
+    (f"{BEDS} --upper-column severity", 1, "--upper-column severity must "),
+    (f"{BEDS} --likelihood gaussian --upper 5", 2, "a likelihood of counts"),
+    (f"{BEDS} --upper 9 --upper-column beds", 2, "Give either --upper or --upper-column"),
+    (f"{BEDS} --lower 5 --upper 3", 2, "--upper must be an integer above --lower"),
+    (f"{BEDS} --upper-column patients", 2, "'patients' has more than one role"),
+    # Searches.
+    (f"{TUNE} --budget 10", 2, "--budget must be a duration above 0"),
+    (f"{TUNE} --trials 0", 2, "--trials must be an integer of at least 1"),
+    (f"{TUNE} --search epochs", 2, "epochs has a value and is in --search"),
+    (f"{TUNE} --search none.toml", 1, "File not found: none.toml"),
+    (f"{TUNE} --target visit", 1, "Did you mean 'visits'?"),
+    # Predictions and scores.
+    ("predict MODEL visits.csv -o quick.toml", 1, "Unsupported file type"),
+    ("predict MODEL visits.csv -o o.xlsx", 1, "Unsupported file type"),
+    (f"{PREDICT} --quantiles a", 2, "--quantiles must be numbers"),
+    (f"{PREDICT} --ood 0.001", 1, "alpha must be at least"),
+    (f"{PREDICT} --member tree", 2, "No member named 'tree'. Did you mean 'trees'?"),
+    ("evaluate MODEL beds.csv", 1, "No column named 'visits' (--target)"),
+    ("report MODEL visits.csv -o visits.csv", 1, "is the table visits.csv itself"),
+]
+
+
+@pytest.fixture
+def folder(files, table):
+    """The tables and settings of all cases."""
+    rng, rows = np.random.default_rng(4), table.height
+    part = ["train"] * 16 + [None] + ["test"] * (rows - 17)
+    table.with_columns(half=pl.col("visits") + 0.5, part=pl.Series(part)).write_csv(files / "visits.csv")
+    beds, severity = rng.integers(2, 9, rows), rng.normal(size=rows)
+    columns = {"severity": severity, "ward": rng.choice(["A", "B"], rows), "beds": beds}
+    pl.DataFrame(columns | {"patients": rng.binomial(beds, 0.5)}).write_csv(files / "beds.csv")
+    for name, text in SETTINGS.items():
+        (files / f"{name}.toml").write_text(text)
+    (files / "folder").mkdir()
+    return files
+
+
+@pytest.mark.parametrize(("command", "code", "words"), CASES)
+def test_one_sentence_and_nothing_is_left(ddpn, folder, saved, command, code, words):
+    before = sorted(path.name for path in folder.iterdir())
+    found = ddpn(*(str(saved) if word == "MODEL" else word for word in command.split()))
+    assert found.exit_code == code, found.output
+    assert isinstance(found.exception, SystemExit), "a traceback"
+    (error,) = [line for line in found.stderr.splitlines() if line.startswith("Error: ")]
+    assert words in error
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there(ddpn, folder):
+    found = ddpn(*FIT.split(), "--device", "cuda")
+    assert (found.exit_code, "finds no CUDA GPU" in found.stderr) == (2, True)
+
+
+def test_two_fits_do_not_share_a_folder(ddpn, folder):
+    with FileLock(folder / ".new.lock"):  # as another process would
+        found = ddpn(*FIT.split())
+    assert (found.exit_code, "Training" in found.stderr) == (1, False)
+    assert "Another process is writing to" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "given", "expected"),
+    [
+        (InputError(argument="time", must="be a column"), {"time"}, "--time must be a column."),
+        (InputError(argument="time", must="be a column"), set(), "time must be a column."),
+        (InputError(argument=Argument("time", "a b"), must="hold dates"), {"time"}, "--time 'a b' must hold dates."),
+        (InputError(argument=Argument("time", "day"), must="hold dates"), set(), "time 'day' must hold dates."),
+        (InputError(argument="y", must="be at most `upper=3`"), set(), "y must be at most --upper 3."),
+        (InputError("Drop `upper_column` in time."), {"time"}, "Drop --upper-column in time."),
+        (InputError("Replace it with `overwrite=True`."), set(), "Replace it with --overwrite."),
+        (InputError("`ddpn fit` knows no `members`."), set(), "`ddpn fit` knows no `members`."),
+    ],
+)
+def test_arguments_become_options(error, given, expected):
+    assert in_options(error, OPTIONS, given) == expected

@@ -1,0 +1,378 @@
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.runtime.errors import ConfigError, InputError, TrainingError
+from ddpn.runtime.jobs import run as run_jobs
+from ddpn.storage.files import folder_lock
+from ddpn.workflow import search_space, tuning
+from ddpn.workflow.model_folder import load, read_task
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
+from ddpn.workflow.search_space import Choices, Limit, Range
+from ddpn.workflow.tuning import Search, Trial, by_chance, chosen, folds_of, storage_of, tune
+
+#: One small network.
+QUICK = {
+    "members": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "device": "cpu",
+    "mix_with": (),
+}  # fmt: skip
+SPACE = {"lr": Range(0.001, 0.1), "hidden": Choices(("8", "16", "32"))}
+DEFAULTS = {"lr": 0.01, "hidden": "16"}
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    """120 rows: no validation rows, and so three folds of 32."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=120)
+    table = pl.DataFrame({"x": x, "visits": rng.poisson(np.exp(1 + x))})
+    return prepare(table, Plan(target="visits", compare_with=(), model=QUICK))
+
+
+@pytest.fixture(scope="module")
+def larger():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=600)
+    part = np.where(np.arange(600) % 5 == 0, "test", np.where(np.arange(600) % 5 == 1, "validation", "train"))
+    return pl.DataFrame({"x": x, "hour": np.arange(600.0)[::-1], "part": part, "visits": rng.poisson(np.exp(1 + x))})
+
+
+# The rows of trials
+
+
+def check_parts(prepared, folds):
+    """No test row is used, and no row of a fold twice."""
+    test = set(prepared.split.rows.test.tolist())
+    for fold in folds:
+        rows = np.concatenate(fold.split.rows)
+        assert len(set(rows.tolist())) == len(rows)
+        assert not test & set(rows.tolist())
+
+
+def test_every_known_row_is_scored_once(prepared, larger):
+    for each in (prepared, prepare(larger.drop("hour", "part"), Plan(target="visits"))):
+        folds = folds_of(each)
+        check_parts(each, folds)
+        scored = np.sort(np.concatenate([fold.split.rows.test for fold in folds]))
+        known = np.sort(np.concatenate([each.split.rows.train, each.split.rows.validation]))
+        np.testing.assert_array_equal(scored, known)
+    assert all(len(fold.split.rows.validation) == round(320 / 8) for fold in folds)
+    assert not len(folds_of(prepared)[0].split.rows.validation)
+
+
+def test_by_time_scored_rows_are_later(larger):
+    prepared = prepare(larger.drop("part"), Plan(target="visits", time="hour"))
+    folds = folds_of(prepared)
+    check_parts(prepared, folds)
+    assert len(folds) == 3
+    hours = larger["hour"].to_numpy()
+    for fold in folds:
+        rows = fold.split.rows
+        assert hours[rows.train].max() < hours[rows.validation].min() < hours[rows.test].min()
+    np.testing.assert_array_equal(folds[0].split.rows.test, np.sort(prepared.split.rows.validation))
+
+
+@pytest.mark.parametrize(("options", "crossed"), [({"split_column": "part"}, 5000), ({"drop": ("part",)}, 400)])
+def test_chosen_or_many_validation_rows_are_scored(larger, options, crossed, monkeypatch):
+    monkeypatch.setattr(tuning, "CROSSED_ROWS", crossed)
+    prepared = prepare(larger, Plan(target="visits", **options))
+    (fold,) = folds_of(prepared)
+    check_parts(prepared, [fold])
+    np.testing.assert_array_equal(fold.split.rows.test, np.sort(prepared.split.rows.validation))
+
+
+def test_large_tables_are_scored_on_some_rows(larger, monkeypatch):
+    monkeypatch.setattr(tuning, "SCORED_ROWS", 90)
+    prepared = prepare(larger.drop("part"), Plan(target="visits"))
+    folds = folds_of(prepared)
+    check_parts(prepared, folds)
+    assert [len(fold.split.rows.test) for fold in folds] == [30, 30, 30]
+
+
+@pytest.mark.parametrize("how", ["at random", "by time", "many rows"])
+def test_groups_are_not_divided(larger, how, monkeypatch):
+    monkeypatch.setattr(tuning, "CROSSED_ROWS", 400 if how == "many rows" else 5000)
+    person = np.arange(600) // 4
+    plan = Plan(target="visits", group=("person",), time="hour" if how == "by time" else None)
+    prepared = prepare(larger.drop("part").with_columns(person=person), plan)
+    folds = folds_of(prepared)
+    check_parts(prepared, folds)
+    assert len(folds) == (3 if how == "at random" else 1)
+    for fold in folds:
+        parts = [set(person[part].tolist()) for part in fold.split.rows]
+        assert len(set().union(*parts)) == sum(map(len, parts))
+
+
+# The search, with trials that are not fitted
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Trials are not fitted: their CRPS is smallest near lr = 0.02; every call's settings are kept."""
+    found = []
+
+    def score_fold(fold, settings, clock):
+        found.append(dict(settings))
+        rng = np.random.default_rng(len(fold.test.y))
+        worse = abs(np.log(settings["lr"] / 0.02)) + 0.1 * (settings["hidden"] == "8")
+        return 1 + worse + 0.1 * rng.random(len(fold.test))
+
+    monkeypatch.setattr(tuning, "score_fold", score_fold)
+    return found
+
+
+@pytest.fixture
+def search(tmp_path, prepared, monkeypatch):
+    """Runs a search in a folder, and returns it with its trials; jobs run in this process."""
+    monkeypatch.setattr(tuning, "run", lambda jobs, shared, n_jobs, store: run_jobs(jobs, shared, None, store))
+
+    def go(folder="study", trials=None, seconds=None, seed=0, **options):
+        table = replace(prepared, plan=replace(prepared.plan, seed=seed))
+        found = Search(table, SPACE, DEFAULTS, Limit(seconds, trials), tmp_path / folder, **options)
+        found.run()
+        return found
+
+    return go
+
+
+def outcome(search):
+    return [(trial.settings, trial.crps, trial.dropped) for trial in search.trials]
+
+
+def test_defaults_come_first_and_the_same_seed_makes_the_same_trials(search, calls):
+    first = [trial.settings for trial in search("a", trials=12).trials]
+    assert first[0] == DEFAULTS
+    assert len(first) == 12
+    assert len({str(each) for each in first}) > 8
+    assert [trial.settings for trial in search("b", trials=12).trials] == first
+    assert [trial.settings for trial in search("c", trials=12, seed=1).trials] != first
+
+
+@pytest.mark.parametrize("n_jobs", [None, 3])
+def test_a_search_that_is_continued_makes_the_trials_of_an_uninterrupted_one(search, calls, monkeypatch, n_jobs):
+    whole, fitted, lines = search("a", trials=9, n_jobs=n_jobs), tuning.score_fold, []
+
+    def interrupt(*arguments):
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return fitted(*arguments)
+
+    calls.clear()
+    monkeypatch.setattr(tuning, "score_fold", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        search("b", trials=9, n_jobs=n_jobs)
+    monkeypatch.setattr(tuning, "score_fold", fitted)
+    calls.clear()
+    again = search("b", trials=9, on_step=lines.append)  # on one machine
+    assert outcome(again) == outcome(whole)
+    assert len(calls) == sum(len(trial.seconds) for trial in whole.trials) - 8, "no fold is scored twice"
+    assert lines[0].startswith("Continuing")
+    assert "Trial 8: " in lines[-1]
+    assert [trial.number for trial in again.trials] == list(range(9))
+
+
+def test_bad_trials_are_dropped_after_a_fold(search, calls):
+    found = search(trials=12)
+    dropped = [trial for trial in found.trials if trial.dropped]
+    assert dropped
+    assert all(len(trial.seconds) < 3 and "after fold" in trial.dropped for trial in dropped)
+    assert not found.best.dropped
+    assert found.best.crps <= found.trials[0].crps
+
+
+def test_equal_trials_are_rarely_dropped(search, monkeypatch):
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(tuning, "score_fold", lambda fold, settings, clock: rng.exponential(size=len(fold.test)))
+    found = search(trials=40)
+    # Each of the first two folds drops a trial with probability 0.3 if it is as good as the best; the best is better.
+    assert np.mean([bool(trial.dropped) for trial in found.trials]) < 0.8
+
+
+def test_failed_trials_are_kept_and_those_of_the_defaults_raise(search, calls, monkeypatch):
+    fitted = tuning.score_fold
+
+    def fail(fold, settings, clock):
+        if settings["lr"] != 0.01:
+            raise TrainingError("loss must stay finite")
+        return fitted(fold, settings, clock)
+
+    monkeypatch.setattr(tuning, "score_fold", fail)
+    found = search("a", trials=5, n_jobs=3)
+    assert any(trial.dropped == "failed: loss must stay finite" for trial in found.trials)
+    json.dumps(found.result().as_dict(), allow_nan=False)
+    monkeypatch.setattr(tuning, "score_fold", lambda *_: fail(None, {"lr": 1.0}, None))
+    with pytest.raises(TrainingError):
+        search("b", trials=4)
+
+
+def test_the_budget_is_kept(search, calls, monkeypatch):
+    def slow(fold, settings, clock):
+        time.sleep(0.05)
+        return np.ones(len(fold.test))
+
+    monkeypatch.setattr(tuning, "score_fold", slow)
+    monkeypatch.setattr(tuning, "_REFIT_SECONDS", 0.2)
+    found = search("a", seconds=2.0)
+    assert found.trials[-1].elapsed < 2.0
+    assert len(found.trials) >= 2
+    assert found.reserved == pytest.approx(0.2 + 2.0 * 96 / 64 * np.mean(found.best.seconds))
+    again = search("a", seconds=2.0)
+    assert len(again.trials) - len(found.trials) <= 2, "the time of earlier trials counts"
+
+
+def test_no_time_for_the_defaults(search, monkeypatch):
+    monkeypatch.setattr(tuning, "score_fold", lambda *_: time.sleep(9))
+    found = search(seconds=0.5)
+    assert found.stopped
+    assert not found.trials
+    result = found.result()
+    assert (result.is_tuned, result.best, result.details) == (False, DEFAULTS, [])
+    assert "time for the default settings only" in result.headline
+
+
+def test_importances_find_what_matters(search, calls):
+    shares = search(trials=14).importances()
+    assert max(shares, key=lambda name: shares[name]) == "lr"
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert search(trials=3).importances() == {}
+
+
+def test_a_damaged_score_is_scored_again(search, calls, tmp_path):
+    whole = outcome(search(trials=3))
+    for file in (tmp_path / "study").glob("*.result"):
+        file.write_bytes(file.read_bytes()[:-1])
+    assert outcome(search(trials=3)) == whole
+
+
+# When the best trial replaces the defaults
+
+
+def trials_of(gains, seed=0, rows=400):
+    """Trials that are better than the defaults by so many standard errors of the paired difference."""
+    rng = np.random.default_rng(seed)
+    first = 2.0 + rng.random(rows)
+    trials = [Trial(0, {"lr": 0.0}, first.mean(), 0.0, 0.0, scores=first)]
+    for number, gain in enumerate(gains, start=1):
+        noise = rng.normal(size=rows)
+        noise = (noise - noise.mean()) / noise.std(ddof=1)
+        scores = first - 0.1 * (noise + gain / np.sqrt(rows))
+        error = 0.1 / np.sqrt(rows)
+        trials.append(Trial(number, {"lr": float(number)}, scores.mean(), gain * error, error, scores=scores))
+    return trials
+
+
+@pytest.mark.parametrize(
+    ("gains", "number", "is_clear"),
+    [
+        ([0.8], 1, False),
+        ([0.8] + [0.0] * 20, None, False),
+        ([1.9] + [0.0] * 20, 1, False),
+        ([5.0] + [0.0] * 20, 1, True),
+    ],
+)
+def test_a_trial_must_be_better_than_the_best_of_as_many_equal_ones(gains, number, is_clear):
+    best, gain = chosen(trials_of(gains), np.ones(400))
+    assert (None if best is None else best.number) == number
+    assert gain.mean == pytest.approx(0.1 * gains[0] / 20), "of the best trial, though it may not be used"
+    assert (gain.low > 0.0) == is_clear
+
+
+def test_chance_finds_a_winner_among_equal_trials_in_about_half_of_the_searches():
+    found = [
+        chosen(trials_of(np.random.default_rng(seed).normal(size=20), seed), np.ones(400))[0] is not None
+        for seed in range(60)
+    ]
+    assert 0.35 < np.mean(found) < 0.85
+    assert by_chance(0) == by_chance(1) == 0.5
+
+
+# Whole searches, with fits of a small network
+
+
+@pytest.fixture(scope="module")
+def tuned(prepared, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tuned")
+    lines: list[str] = []
+    found = tune(
+        folder / "m", prepared, trials=3, search={"lr": [0.03, 0.1]}, about={"data": "d"}, on_step=lines.append
+    )
+    return found, folder, lines
+
+
+def test_the_best_trial_is_refitted_and_saved(tuned):
+    found, folder, lines = tuned
+    result = found.result
+    assert [each.name for each in folder.iterdir()] == ["m"], "the trials are removed"
+    assert result.is_tuned, "the usual learning rate is too small for three epochs"
+    model = load(folder / "m").model
+    assert model.training_options["lr"] == result.best["lr"] == result.trials[result.best_number].settings["lr"]
+    assert result.defaults == {"lr": 0.004}
+    task = read_task(folder / "m")
+    assert task["data"] == "d"
+    assert task["tuning"]["best"] == result.best
+    assert len(task["tuning"]["trials"]) == 3
+    assert task["test"]["entries"]
+    assert json.loads(json.dumps(result.as_dict(), allow_nan=False)) == task["tuning"]
+    assert lines[0].startswith("Trial 0: CRPS ")
+    assert any(line.startswith("Refitting trial") for line in lines)
+
+
+def test_the_gain_is_that_of_the_same_rows(tuned):
+    result = tuned[0].result
+    best = result.trials[result.best_number]
+    assert result.gain.mean == pytest.approx(best.gain) == pytest.approx(result.trials[0].crps - best.crps)
+    assert result.gain.low < result.gain.mean < result.gain.high
+    assert result.rows == 96
+    assert result.changes == [("lr", "0.004", f"{result.best['lr']:.3g}")]
+    assert "96 rows, 3 folds of the training and validation rows" in result.details[0]
+
+
+def test_defaults_are_kept_where_nothing_is_better(prepared, tmp_path):
+    found = tune(tmp_path / "m", prepared, trials=2, search={"lr": [1e-7, 2e-7]})
+    assert not found.result.is_tuned
+    assert "the defaults are used" in found.result.headline
+    assert read_task(tmp_path / "m")["plan"]["model"] == json.loads(json.dumps(dict(prepared.plan.model)))
+
+
+def test_other_tables_plans_and_spaces_have_other_trials(prepared, tmp_path):
+    place, usual = tmp_path / "m", {"lr": Range(1, 2)}
+    found = {
+        storage_of(place, prepared, usual),
+        storage_of(place, prepared, dict(usual)),
+        storage_of(place, prepared, {"lr": Range(1, 3)}),
+        storage_of(place, replace(prepared, plan=replace(prepared.plan, seed=1)), usual),
+        storage_of(place, replace(prepared, sample=prepared.sample.rows(slice(0, 90))), usual),
+    }
+    assert len(found) == 4
+
+
+def test_bad_input(prepared, tmp_path, monkeypatch):
+    for options, argument in (
+        ({"budget": "soon"}, "budget"),
+        ({"trials": 0}, "trials"),
+        ({"search": ["epochs"]}, "epochs"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            tune(tmp_path / "m", prepared, **options)
+        assert error.value.argument == argument
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(InputError, match="already exists"):
+        tune(tmp_path / "taken", prepared, trials=1)
+    monkeypatch.setattr(search_space, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"ddpn\[tune\]"):
+        tune(tmp_path / "m", prepared, trials=1)
+    assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
+
+
+def test_two_writers_are_refused(prepared, tmp_path):
+    # Locks of filelock belong to a thread.
+    with ThreadPoolExecutor(1) as other, folder_lock(tmp_path / "m"):
+        error = other.submit(tune, tmp_path / "m", prepared, trials=1).exception()
+    assert isinstance(error, InputError)
+    assert "Another process is writing" in str(error)
