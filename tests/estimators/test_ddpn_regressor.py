@@ -27,12 +27,6 @@ def test_a_share_is_held_out(rows, share, size):
     assert mask.sum() == size
 
 
-def test_which_rows_are_held_out_follows_the_seed():
-    one, two, other = (held_out(Sample(None, np.zeros(300)), 0.5, seed) for seed in (1, 1, 2))
-    assert (one == two).all()
-    assert (one != other).any()
-
-
 # Further members --------------------------------------------------------------------------------------------------
 
 #: Three batches per epoch.

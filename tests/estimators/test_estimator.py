@@ -203,12 +203,6 @@ def test_bad_arguments_are_reported(fitted, counts, ask, given):
         getattr(fitted, ask)(counts[0], **given)
 
 
-@pytest.mark.parametrize("ask", ["predict", "predict_distribution", "predict_interval", "predict_uncertainty"])
-def test_an_unfitted_model_is_reported(quick, counts, ask):
-    with pytest.raises(ValueError, match="This DDPNRegressor instance is not fitted yet"):
-        getattr(quick(), ask)(counts[0])
-
-
 # Equal rows -------------------------------------------------------------------------------------------------------
 
 
@@ -381,12 +375,6 @@ def test_a_loaded_model_can_be_saved_again(fitted, saved, counts, tmp_path):
     for name in FILES - {"model.json"}:
         assert (tmp_path / "again" / name).read_bytes() == (saved / name).read_bytes()
     assert (DDPNRegressor.load(tmp_path / "again").predict(counts[0]) == fitted.predict(counts[0])).all()
-
-
-def test_an_unfitted_model_is_not_saved(quick, tmp_path):
-    with pytest.raises(ValueError, match="not fitted"):
-        quick().save(tmp_path / "model")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_path):

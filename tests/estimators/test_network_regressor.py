@@ -68,11 +68,6 @@ def test_text_levels_flags_and_missing_values_are_accepted(of_wards, wards):
     assert (of_wards.predict(X[["urgent", "age", "kind", "ward"]]) == means).all()
 
 
-def test_values_that_fit_has_not_seen_are_predicted(of_wards):
-    new = pd.DataFrame({"ward": ["Z", None], "kind": ["Z", None], "age": [np.nan, 1e9], "urgent": [True, False]})
-    assert np.isfinite(of_wards.predict(new)).all()
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -86,11 +81,6 @@ def test_values_that_fit_has_not_seen_are_predicted(of_wards):
 def test_wrong_columns_are_named(of_wards, wards, change, words):
     with pytest.raises(InputError, match=words):
         of_wards.predict(change(wards[0]))
-
-
-def test_another_number_of_columns_is_reported(fitted):
-    with pytest.raises(ValueError, match="X has 2 features, but FeatureEncoder is expecting 3 features as input"):
-        fitted.predict(np.zeros((4, 2)))
 
 
 # Weights ---------------------------------------------------------------------------------------------------------
@@ -131,12 +121,6 @@ def test_a_weight_of_zero_equals_dropping_the_row(fast, larger, monkeypatch, row
     assert (weighted.predict(X) == dropped.predict(X)).all()
     assert weighted.n_rows_ == dropped.n_rows_
     assert len(weighted.history_.epochs) == len(dropped.history_.epochs) < 4
-
-
-def test_weights_move_the_mean(fast, counts):
-    X, y = np.zeros_like(counts[0]), counts[1]
-    heavy = fast(epochs=60).fit(X, y, sample_weight=np.where(y > 5, 10.0, 1.0)).predict(X[:1])
-    assert heavy > 1.2 * fast(epochs=60).fit(X, y).predict(X[:1])
 
 
 # Randomness ------------------------------------------------------------------------------------------------------
@@ -180,14 +164,6 @@ def test_the_number_of_threads_is_restored(fast, counts):
 # Validation rows -------------------------------------------------------------------------------------------------
 
 
-def test_rows_of_weight_zero_are_neither_trained_on_nor_held_out(fast, larger):
-    X, y = larger
-    weight = np.tile([0.0, 1.0], len(y) // 2)
-    model = fast(validation=0.5).fit(X, y, weight)
-    assert model.n_rows_ == len(y) // 4
-    assert (model.predict(X) == fast(validation=0.5).fit(X[1::2], y[1::2]).predict(X)).all()
-
-
 def test_the_encoder_never_sees_held_out_rows(fast):
     """An outlier that only validation rows have leaves the encoder's mean where it was."""
     X, y = np.random.default_rng(4).normal(size=(300, 1)), np.ones(300)
@@ -214,22 +190,6 @@ def test_without_validation_every_row_is_trained_on(fast, larger):
     assert model.n_rows_ == 300
     assert all("score" not in epoch for epoch in model.history_.epochs)
     assert model.history_.best_epoch == [5, 5]
-
-
-def test_the_score_and_patience_of_validation(fast, larger):
-    by_nll, by_crps = (
-        fast(epochs=1, training_options={"score": score}).fit(*larger).history_.best_score for score in ("nll", "crps")
-    )
-    assert by_nll != by_crps
-    model = fast(epochs=200, training_options={"patience": 2, "lr": 0.05, **BATCHES}).fit(*larger)
-    assert len(model.history_.epochs) < 200
-
-
-def test_no_hidden_layer_is_a_linear_model(fast, counts):
-    model = fast(hidden=(), members=1, likelihood="poisson").fit(*counts)
-    a, b = (np.log(model.predict(np.eye(3) * scale)) for scale in (1.0, 2.0))
-    base = np.log(model.predict(np.zeros((1, 3))))
-    assert b - base == pytest.approx(2.0 * (a - base), rel=1e-6)
 
 
 def test_progress_is_shown_on_request(fast, counts, monkeypatch):
