@@ -42,7 +42,6 @@ COUNTS: dict[str, Callable[[], Data]] = {
     "mean 1e6": lambda: (numbers(), poisson(numbers(), 1e6)),
     "5 rows": lambda: (numbers(5), poisson(numbers(5), 4.0)),
     "1 row": lambda: (numbers(1), np.array([3.0])),
-    "1 row of 0": lambda: (numbers(1), np.array([0.0])),
 }
 #: Hard inputs, which the encoder has to handle, whatever the likelihood.
 INPUTS: dict[str, Callable[[], Data]] = {

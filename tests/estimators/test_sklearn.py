@@ -45,12 +45,22 @@ def test_the_default_likelihood_passes_the_checks_that_depend_on_it(check):
 
 
 MIXTURE = CountRegressor(fractional="round", random_state=0)
+#: Checks of what is particular to a mixture of many kinds of members.
+OF_THE_FIT = (
+    estimator_checks.check_dont_overwrite_parameters,
+    estimator_checks.check_dict_unchanged,
+    estimator_checks.check_fit1d,
+    estimator_checks.check_fit2d_1feature,
+    estimator_checks.check_n_features_in_after_fitting,
+    estimator_checks.check_no_attributes_set_in_init,
+    estimator_checks.check_parameters_default_constructible,
+)
 
 
 @pytest.mark.filterwarnings("ignore")  # of what is left out of a mixture that is fitted to a handful of rows
-@parametrize_with_checks([clone(MIXTURE).set_params(members=["poisson_glm"], likelihood="poisson")])
-def test_a_mixture_passes_the_checks_of_scikit_learn(estimator, check):
-    check(estimator)
+@pytest.mark.parametrize("check", [*OF_THE_FIT, *OF_THE_LIKELIHOOD], ids=lambda check: check.__name__)
+def test_a_mixture_passes_the_checks_that_depend_on_its_fit(check):
+    check("CountRegressor", clone(MIXTURE).set_params(members=["poisson_glm"], likelihood="poisson"))
 
 
 @pytest.mark.slow
