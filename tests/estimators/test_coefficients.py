@@ -1,5 +1,3 @@
-import sys
-
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -36,12 +34,6 @@ def test_a_frame_has_the_same_columns():
     frame = table().to_pandas()
     assert list(frame) == ["parameter", "feature", "estimate", "std. error", "z", "p", "95% low", "95% high"]
     np.testing.assert_array_equal(frame["estimate"], ESTIMATE)
-
-
-def test_a_frame_needs_pandas(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match="pandas is not installed: pip install pandas"):
-        table().to_pandas()
 
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, 95])

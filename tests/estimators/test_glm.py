@@ -9,9 +9,8 @@ import statsmodels.api as sm
 import torch
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import PoissonRegressor
-from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import StandardScaler
 
 from ddpn.distributions import DoublePoisson
@@ -108,7 +107,7 @@ def simulated(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_double_poisson_coefficients_scatter_as_their_standard_errors_say():
     truth = np.array([2.0, 0.5, 0.3, -0.6])
-    fits = [CountGLM().fit(*simulated(300, seed)) for seed in range(40)]
+    fits = [CountGLM().fit(*simulated(200, seed)) for seed in range(40)]
     assert all(fit.converged_ and fit.gradient_norm_ <= 1e-6 for fit in fits)
     found = np.array([fit.coefficient_table().estimate for fit in fits])
     errors = np.array([fit.standard_errors_ for fit in fits])
@@ -118,24 +117,14 @@ def test_double_poisson_coefficients_scatter_as_their_standard_errors_say():
     assert (np.abs(z.mean(0)) < 0.5).all()
 
 
-def test_a_double_poisson_model_of_real_counts_is_found():
-    data = load("rand_health")
-    inputs, y = np.asarray(data.X)[::4], data.y[::4]
-    model = CountGLM().fit(inputs, y)
-    assert model.converged_
-    assert model.gradient_norm_ <= 1e-6
-    assert model.aic_ < CountGLM(likelihood="poisson").fit(inputs, y).aic_
-
-
-@pytest.mark.parametrize("dispersion", ["linear", "constant"])
-def test_length_of_stay(data_folder, monkeypatch, dispersion):
+def test_length_of_stay(data_folder, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(data_folder))
     table, y = load("length_of_stay").part("train")
-    model = CountGLM(dispersion=dispersion).fit(table.to_pandas()[:5000], y[:5000])
+    model = CountGLM().fit(table.to_pandas()[:3000], y[:3000])
     assert model.converged_
     assert model.gradient_norm_ <= 1e-6
     assert "rcount = 1" in model.coefficient_table().feature
-    assert len(model.standard_errors_) == {"linear": 2 * 38, "constant": 38 + 1}[dispersion]
+    assert len(model.standard_errors_) == 2 * 38
 
 
 # What it is ------------------------------------------------------------------------------------------------------
@@ -198,30 +187,16 @@ def test_a_saved_model_predicts_the_same_bits(tmp_path):
         again.predict(frame.assign(ward=1.0), EXPOSURE)
 
 
-def test_it_is_an_estimator_among_others(poisson):
-    assert clone(poisson).get_params() == poisson.get_params()
-    assert cross_val_score(poisson, X, Y, cv=3).mean() > 0.2
-    with pytest.raises(NotFittedError):
-        clone(poisson).coefficient_table()
-
-
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("name", "value"),
     [
-        ({"likelihood": "faithful_gaussian"}, "one of double_poisson, poisson, .* got 'faithful_gaussian'"),
-        ({"likelihood": "poison"}, "Did you mean 'poisson'"),
-        ({"dispersion": "none"}, "dispersion must be 'linear' or 'constant', got 'none'"),
-        ({"alpha": -1.0}, "alpha must be a finite number of at least 0, got -1.0"),
-        ({"alpha": "1"}, "alpha must be a finite number of at least 0, got '1'"),
-        ({"tol": 0.0}, "tol must be a finite positive number, got 0.0"),
-        ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0"),
-        ({"fractional": "floor"}, "fractional must be 'error' or 'round'"),
+        ("likelihood", "faithful_gaussian"), ("likelihood", "poison"), ("dispersion", "none"), ("alpha", -1.0),
+        ("alpha", "1"), ("tol", 0.0), ("max_iter", 0), ("fractional", "floor"),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_bad_options_are_reported(options, words):
-    with pytest.raises(ConfigError, match=words):
-        CountGLM(**options).fit(X, Y)
+)  # fmt: skip
+def test_bad_options_are_reported(name, value):
+    with pytest.raises(ConfigError, match=f"^{name} must .*got {value!r}"):
+        CountGLM(**{name: value}).fit(X, Y)
 
 
 # Hard cases ------------------------------------------------------------------------------------------------------
@@ -346,10 +321,10 @@ def test_a_level_without_counts_is_reported_and_a_penalty_helps():
 @pytest.mark.parametrize("scale", [1e6, 1e-4], ids=["1e6", "1e-4"])
 def test_huge_and_tiny_means(likelihood, scale):
     rng = np.random.default_rng(1)
-    inputs = rng.normal(size=(300 if scale > 1.0 else 5000, 1))
-    y = rng.poisson(max(scale, 1e-3) * np.exp(0.5 * inputs[:, 0]))
-    # A tenth of 5,000 rows have no count, which stand for ten each: a mean of 1e-4 without 50,000 rows.
-    weight = np.ones(300) if scale > 1.0 else np.where(y > 0, 1.0, 10.0)
+    inputs = rng.normal(size=(300, 1))
+    y = rng.poisson(max(scale, 1e-2) * np.exp(0.5 * inputs[:, 0]))
+    # Rows without a count stand for a hundred each: a mean of 1e-4 without 30,000 rows.
+    weight = np.ones(300) if scale > 1.0 else np.where(y > 0, 1.0, 100.0)
     with warnings.catch_warnings():
         # Poisson counts have no overdispersion, and counts of 0 and 1 do not determine gamma.
         warnings.filterwarnings("ignore", "The likelihood has no maximum")

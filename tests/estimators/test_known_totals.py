@@ -44,13 +44,6 @@ def test_intervals_cover_and_end_at_the_total(glm, rows):
     assert (high <= totals).all()
 
 
-def test_a_saved_model_predicts_the_same(glm, rows, tmp_path):
-    X, _, totals = rows
-    glm.save(tmp_path / "model")
-    again = CountGLM.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict(X[:9], exposure=totals[:9]), glm.predict(X[:9], exposure=totals[:9]))
-
-
 def chairs(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Hours of the day, occupied chairs of twelve, and the log probabilities of the truth (the README's simulation)."""
     rng = np.random.default_rng(seed)

@@ -47,10 +47,11 @@ SMALL = {"hidden": (8,), "epochs": 2, "random_state": 0, "device": "cpu"}
 
 def test_a_portfolio_with_folds(counts, monkeypatch):
     jobs = Recorded(monkeypatch)
-    here, there = CountRegressor(**SMALL).fit(*counts), CountRegressor(**SMALL, n_jobs=2).fit(*counts)
+    some = SMALL | {"members": ["poisson_glm", "constant", "networks"]}
+    here, there = CountRegressor(**some).fit(*counts), CountRegressor(**some, n_jobs=2).fit(*counts)
     assert state(there) == state(here)
     assert np.array_equal(there.predict_interval(counts[0]), here.predict_interval(counts[0]))
-    copies = [f"{label}, fold {number}" for label in ("boosted trees", "GLM") for number in range(1, 6)]
+    copies = [f"{label}, fold {number}" for label in ("Poisson GLM", "constant distribution") for number in range(1, 6)]
     assert sorted(jobs.names) == sorted([*copies, "networks"]), "networks train the copies of all folds together"
     assert there.predictor_.seconds["networks"] > 0
 
@@ -63,6 +64,7 @@ def test_an_ensemble_and_what_is_mixed_with_it(larger, monkeypatch):
     assert len(jobs.names) == 3
 
 
+@pytest.mark.slow
 def test_processes_fit_what_this_process_does(larger):
     """With one thread here, as processes have."""
     options = SMALL | {"members": 2, "mix_with": ["glm"]}

@@ -1,20 +1,17 @@
 """The estimators among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
 
-import os
 import pickle
 from io import BytesIO
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
 from sklearn.metrics import d2_tweedie_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -30,18 +27,6 @@ OF_THE_LIKELIHOOD = (
     estimator_checks.check_sample_weight_equivalence_on_dense_data,
     estimator_checks.check_regressors_train,
 )
-#: Checks of what is particular to a mixture of many kinds of members.
-OF_THE_FIT = {
-    "check_dont_overwrite_parameters",
-    "check_dict_unchanged",
-    "check_fit1d",
-    "check_fit2d_1feature",
-    "check_fit2d_1sample",
-    "check_n_features_in_after_fitting",
-    "check_no_attributes_set_in_init",
-    "check_parameters_default_constructible",
-    "check_sample_weight_equivalence_on_dense_data",
-}
 
 
 @parametrize_with_checks([clone(CHECKED).set_params(likelihood="poisson")])
@@ -59,12 +44,29 @@ def test_the_default_likelihood_passes_the_checks_that_depend_on_it(check):
     check("DDPNRegressor", clone(CHECKED))
 
 
+MIXTURE = CountRegressor(fractional="round", random_state=0)
+#: Checks of what is particular to a mixture of many kinds of members.
+OF_THE_FIT = (
+    estimator_checks.check_dont_overwrite_parameters,
+    estimator_checks.check_dict_unchanged,
+    estimator_checks.check_fit1d,
+    estimator_checks.check_fit2d_1feature,
+    estimator_checks.check_n_features_in_after_fitting,
+    estimator_checks.check_no_attributes_set_in_init,
+    estimator_checks.check_parameters_default_constructible,
+)
+
+
 @pytest.mark.filterwarnings("ignore")  # of what is left out of a mixture that is fitted to a handful of rows
-@parametrize_with_checks([CountRegressor(fractional="round", random_state=0)])
+@pytest.mark.parametrize("check", [*OF_THE_FIT, *OF_THE_LIKELIHOOD], ids=lambda check: check.__name__)
+def test_a_mixture_passes_the_checks_that_depend_on_its_fit(check):
+    check("CountRegressor", clone(MIXTURE).set_params(members=["poisson_glm"], likelihood="poisson"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([MIXTURE])
 def test_the_default_model_passes_the_checks_of_scikit_learn(estimator, check):
-    """All of them where the environment variable DDPN_SLOW is 1, which takes minutes; else those of `OF_THE_FIT`."""
-    if os.environ.get("DDPN_SLOW") != "1" and check.func.__name__ not in OF_THE_FIT:
-        pytest.skip("needs DDPN_SLOW=1")
     check(estimator)
 
 
@@ -118,21 +120,6 @@ def test_copies_predict_bit_for_bit(quick, counts):
         assert (copy.ood_pvalue(counts[0]) == model.ood_pvalue(counts[0])).all()
 
 
-def test_fits_in_parallel(quick, counts):
-    alone = cross_val_score(quick(), *counts, cv=FOLDS)
-    with joblib.parallel_config(backend="threading"):  # processes would spend a minute importing torch
-        assert cross_val_score(quick(), *counts, cv=FOLDS, n_jobs=2) == pytest.approx(alone, rel=1e-4)
-
-
-def test_in_a_pipeline(quick):
-    X = pd.DataFrame({"ward": list("ABC") * 20, "age": np.linspace(20, 80, 60)})
-    y = np.arange(60) % 3 * 4.0
-    columns = ColumnTransformer([("ward", OneHotEncoder(), ["ward"]), ("age", StandardScaler(), ["age"])])
-    pipe = make_pipeline(columns, quick(epochs=40, training_options={"lr": 0.05})).fit(X, y)
-    assert pipe.score(X, y) > 0.8
-    assert pipe[-1].predict_interval(pipe[:-1].transform(X)).shape == (60, 2)
-
-
 def test_score_is_the_share_of_deviance_explained(fitted, counts):
     X, y = counts
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(y))
@@ -162,15 +149,6 @@ def test_nested_options_are_listed_and_set_one_by_one():
     model.set_params(training_options={"bins": 3}, training_options__lr=0.3)
     assert model.training_options == {"bins": 3, "lr": 0.3}
     assert DDPNRegressor().set_params(head_options__beta=1.0).head_options == {"beta": 1.0}
-
-
-def test_clones_have_their_own_options():
-    model = DDPNRegressor(training_options={"lr": 0.1}, head_options={"beta": 0.5})
-    copy = clone(model)
-    assert copy.get_params() == model.get_params()
-    copy.set_params(training_options__lr=0.7)
-    assert model.training_options == {"lr": 0.1}
-    assert clone(copy).training_options == {"lr": 0.7}
 
 
 def test_a_grid_is_searched_with_nested_keys_and_numbers_of_numpy(quick, counts):

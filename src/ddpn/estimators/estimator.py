@@ -100,7 +100,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     def _set_fitted(self, reader: TableReader, predictor: Predictor, rows: Sample | None = None) -> None:
         """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing.
 
-        A summary of `rows` tells which later rows are unlike them.
+        A summary of `rows` finds later rows that are unlike them.
         """
         if rows is not None:
             predictor.profile = FeatureProfile.fit(rows.X, rows.weight)

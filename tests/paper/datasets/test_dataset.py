@@ -1,7 +1,6 @@
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from ddpn.paper.datasets.dataset import Dataset, as_counts, read_columns, split
 from ddpn.runtime.errors import InputError
@@ -28,12 +27,6 @@ def test_parts_are_rows_of_the_split():
         np.testing.assert_array_equal(X["x"], y)
 
 
-def test_parts_of_tensors():
-    data = Dataset("clouds", torch.arange(10), np.arange(10), split(10), "none", "nobody")
-    X, y = data.part("train")
-    assert X.tolist() == y.tolist() == data.split.train.tolist()
-
-
 def test_encodings_use_the_training_rows():
     data = dataset()
     assert data.part("train", "centered")[0]["x"].mean() == pytest.approx(0.0)
@@ -50,12 +43,6 @@ def test_invalid_arguments():
         dataset().part("dev")
     with pytest.raises(InputError, match="made_up has no folder of images"):
         dataset().files("train")
-
-
-def test_counts_are_integers():
-    counts = as_counts(np.array([1.0, 0.0, 1e7]), "visits")
-    assert counts.dtype == np.int64
-    assert counts.tolist() == [1, 0, 10_000_000]
 
 
 @pytest.mark.parametrize(
@@ -80,18 +67,6 @@ def test_the_published_recipe(n):
     np.testing.assert_array_equal(train, order[: int(0.8 * n)])
     np.testing.assert_array_equal(validation, order[int(0.8 * n) : int(0.9 * n)])
     np.testing.assert_array_equal(test, order[int(0.9 * n) :])
-
-
-def test_every_row_is_in_one_part():
-    parts = split(57, seed=3, shares=(0.5, 0.2, 0.3))
-    assert sorted(np.concatenate(list(parts))) == list(range(57))
-    assert [len(part) for part in parts] == [28, 11, 18]
-    assert parts.n == 57
-
-
-def test_the_seed_determines_the_split():
-    assert not np.array_equal(split(50, seed=1).train, split(50, seed=2).train)
-    np.testing.assert_array_equal(split(50, seed=1).train, split(50, seed=1).train)
 
 
 def test_empty_parts():

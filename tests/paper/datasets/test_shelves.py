@@ -106,16 +106,6 @@ def test_the_nearest_hides_what_is_behind(few):
     assert np.all((which == 0).any(1))
 
 
-def test_no_camera_sees_behind_the_front_of_boxes_it_looks_up_to():
-    below = replace(PERFECT, above=(-0.09, -0.05))
-    scenes = draw_scenes(200, below, np.random.default_rng(2))
-    boxes = scenes.geometry == list(GEOMETRIES).index("box")
-    # Through the air above them the camera sees no top, and past their sides at most what is no wider than the slot.
-    _, _, which = render(scenes, below)
-    assert (which[boxes] > 0).mean() < 0.02
-    assert (which[boxes] == 0).mean() > 0.4
-
-
 def test_noise_grows_with_the_square_of_the_distance(few):
     camera = replace(PERFECT, noise=0.002)
     clean, noisy = (measure(few, each, np.random.default_rng(3)) for each in (PERFECT, camera))

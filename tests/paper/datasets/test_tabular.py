@@ -162,23 +162,9 @@ def test_without_statsmodels(monkeypatch):
 TABLE = pl.DataFrame({"n": [3.0, -1.0, 8.0, 8.0, 2.5], "same": [2.0] * 5, "letter": ["b", "a", "b", "b", "a"]})
 
 
-def test_one_hot_is_that_of_polars():
-    expected = TABLE.select("letter").to_dummies().select("letter_a", "letter_b").cast(pl.Float64)
-    assert pl.DataFrame(tabular.one_hot(TABLE, "letter", ("a", "b"))).equals(expected)
-
-
 def test_an_unknown_level():
     with pytest.raises(InputError, match="letter must be one of a, got b at rows 1, 3, 4"):
         tabular.one_hot(TABLE, "letter", ("a",))
-
-
-@pytest.mark.parametrize("ddof", [0, 1])
-def test_standardized_is_that_of_polars(ddof):
-    n, rows = TABLE["n"], np.array([0, 2, 4])
-    for seen, index in ((n, slice(None)), (n[rows], rows)):
-        expected = (n - seen.mean()) / seen.std(ddof=ddof)
-        got = tabular.standardized({"n": n.to_numpy()}, index, ddof)["n"]
-        np.testing.assert_allclose(got, expected, rtol=1e-14)
 
 
 def test_a_constant_column_becomes_zero():

@@ -260,18 +260,6 @@ def test_unknown_data_is_reported(name, changes):
         rows_of(replace(experiment(name), **changes))
 
 
-def test_an_unknown_precision_is_reported():
-    with pytest.raises(ConfigError, match=r"precision must be .*, got 'fp16'"):
-        rows_of(experiment("wave").with_training(precision="fp16"))
-
-
-def test_too_few_rows_to_split_are_reported(own_data):
-    path = own_data / "coco_people" / "person_counts.csv"
-    path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
-    with pytest.raises(InputError, match=r"^coco_people has too few rows to split: 2, none for \w+\."):
-        rows_of(experiment("coco-people"))
-
-
 def test_missing_verses_are_reported(own_data, model):
     (own_data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
     with pytest.raises(InputError, match=r"kjv_verses.txt.gz.* verse"):

@@ -1,16 +1,33 @@
-"""Further members beside the networks: weighted by validation rows, left out where they cannot help."""
+"""`DDPNRegressor`: rows that are held out, and further members beside the networks, weighted by these rows."""
 
 import warnings
 
 import numpy as np
 import pytest
 
-from ddpn import CountRegressor, DDPNRegressor
+from ddpn import DDPNRegressor
+from ddpn.estimators.ddpn_regressor import held_out
 from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError
 from ddpn.networks.training.loop import Training
-from ddpn.runtime.errors import InputError
+from ddpn.sample import Sample
+
+
+@pytest.mark.parametrize(
+    ("rows", "share", "size"),
+    [
+        (199, "auto", 0), (200, "auto", 20), (1000, 0.25, 250), (50, None, 0), (50, 0.0, 0), (3, 0.9, 2), (1, 0.5, 0),
+        (20, 0.001, 1),
+    ],
+)  # fmt: skip
+def test_a_share_is_held_out(rows, share, size):
+    mask = held_out(Sample(None, np.zeros(rows)), share, seed=0)
+    assert mask.shape == (rows,)
+    assert mask.sum() == size
+
+
+# Further members --------------------------------------------------------------------------------------------------
 
 #: Three batches per epoch.
 QUICK = {"epochs": 2, "training_options": {"batch_size": 100}}
@@ -143,38 +160,9 @@ def test_a_member_that_cannot_be_fitted_is_left_out_with_a_warning(quick, line, 
     assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
 
 
-def test_the_default_model_says_what_it_is_fitted_without(line, monkeypatch):
-    monkeypatch.setattr(GLM, "max_columns", 2)
-    words = "^The mixture is fitted without GLM: 3 inputs, more than the 2"
-    with pytest.warns(UserWarning, match=words) as caught:
-        model = CountRegressor(members=["glm", "constant"], random_state=0).fit(*line)
-    assert caught[0].filename == __file__, "the warning should point to the user's call of fit"
-    assert model.predictor_.weights == {"constant": 1.0}
-    assert list(model.left_out_) == ["glm"]
-    assert not hasattr(model, "history_"), "it has no networks"
-
-
 def test_a_new_fit_forgets_the_members_of_the_old(mixed, quick, line):
     copy = quick(mix_with=["constant"], **QUICK).fit(*line)
     assert copy.set_params(mix_with=()).fit(*line).predictor_.weights == {"networks": 1.0}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert mixed.predict(line[0]).shape == (300,)
-
-
-@pytest.mark.parametrize(
-    ("rows", "groups", "words"),
-    [(1, None, "two different rows"), (20, None, "two different rows"), (20, "a", "groups must have at least two")],
-    ids=["one row", "equal rows", "one group"],
-)
-def test_rows_that_cannot_be_divided_are_refused(rows, groups, words):
-    X = np.zeros((rows, 1)) if groups is None else np.arange(rows).reshape(-1, 1)
-    given = {} if groups is None else {"groups": [groups] * rows}
-    with pytest.raises(InputError, match=words):
-        CountRegressor(random_state=0).fit(X, np.full(rows, 3), **given)
-
-
-@pytest.mark.filterwarnings("ignore:The mixture is fitted without")
-def test_two_rows_are_enough_to_predict():
-    model = CountRegressor(random_state=0).fit([[0.0], [1.0]], [3, 5])
-    assert 1.0 < model.predict([[0.0]])[0] < 10.0

@@ -1,0 +1,449 @@
+"""What every estimator does: predictions against the distribution they are read from, and saving."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import Normal
+
+from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError, Mixture, discretized, predictor
+from ddpn.estimators.estimator import merge_equal_rows
+from ddpn.members import MEMBERS
+from ddpn.members.network_options import NetworkOptions
+from ddpn.members.networks import LargeNetworks
+from ddpn.members.trees.member import JointTrees
+from ddpn.sample import Sample
+
+
+@pytest.fixture(params=["double_poisson", "negative_binomial", "gaussian"], scope="module")
+def model(request, quick, counts, exposures):
+    return quick(likelihood=request.param, epochs=20).fit(*counts, exposure=exposures)
+
+
+@pytest.fixture
+def dist(model, counts, exposures) -> Mixture:
+    return model.predict_distribution(counts[0], exposures)
+
+
+@pytest.fixture(scope="module")
+def normal(quick, counts):
+    """One network that predicts Normals."""
+    return quick(likelihood="gaussian", members=1, epochs=20).fit(*counts)
+
+
+def ends_of(normal, X) -> stats.rv_continuous:
+    found = normal.predict_distribution(X).components
+    assert isinstance(found, Normal)
+    return stats.norm(found.loc.numpy().ravel(), found.scale.numpy().ravel())
+
+
+def test_points_are_those_of_the_distribution(model, dist, counts, exposures):
+    rounded = discretized(dist)
+    median = rounded.icdf(torch.full((90,), 0.5, dtype=torch.float64))
+    wanted = {"mean": dist.mean, "median": median, "mode": rounded.mode}
+    for statistic, values in wanted.items():
+        assert (model.predict(counts[0], exposures, statistic) == values.numpy()).all(), statistic
+    assert (model.predict(counts[0], exposures) == dist.mean.numpy()).all()
+
+
+def test_intervals_hold_their_share(model, counts, exposures):
+    X, exposures = counts[0][:20], exposures[:20]
+    for kind in ("central", "highest"):
+        low, high = model.predict_interval(X, 0.8, exposures, kind).T
+        assert low.dtype == np.int64
+        assert (low >= 0).all()
+        # Mass of [low, high], with half a count on either side for Normals.
+        counted = np.arange(high.max() + 1)
+        proba = model.predict_proba_of(X, counted, exposures)
+        inside = (counted >= low[:, None]) & (counted <= high[:, None])
+        assert (np.where(inside, proba, 0.0).sum(1) >= 0.8 - 1e-9).all()
+
+
+def test_intervals_of_normals_are_those_of_their_rounded_values(normal, counts):
+    ends = ends_of(normal, counts[0])
+    low, high = normal.predict_interval(counts[0], 0.9).T
+    assert (low == np.maximum(np.rint(ends.ppf(0.05)), 0)).all()
+    assert (high == np.maximum(np.rint(ends.ppf(0.95)), 0)).all()
+    assert (ends.ppf(0.05) < 0).any(), "the data must make the bound at 0 matter"
+
+
+def test_quantiles_are_those_of_the_distribution(model, dist, counts, exposures):
+    found = model.predict_quantiles(counts[0], [0.1, 0.5, 0.99], exposures)
+    assert found.shape == (90, 3)
+    for column, q in zip(found.T, (0.1, 0.5, 0.99), strict=True):
+        assert (column == discretized(dist).icdf(torch.full((90,), q, dtype=torch.float64)).numpy()).all()
+    assert (np.diff(found) >= 0).all()
+    assert (model.predict_quantiles(counts[0], 0.5, exposures) == found[:, [1]]).all()
+
+
+def test_quantiles_at_no_level_and_at_the_ends(fitted, counts):
+    assert fitted.predict_quantiles(counts[0], []).shape == (90, 0)
+    low, high = fitted.predict_quantiles(counts[0], (0, 1)).T
+    assert (low == 0).all()
+    assert (high >= fitted.predict_quantiles(counts[0], 0.999)[:, 0]).all()
+
+
+def test_variance_is_split(model, dist, counts, exposures):
+    parts = model.predict_uncertainty(counts[0], exposures)
+    means, variances = dist.components.mean.numpy(), dist.components.variance.numpy()
+    assert parts["aleatoric"] == pytest.approx(variances.mean(1), rel=1e-12)
+    assert parts["epistemic"] == pytest.approx(means.var(1), rel=1e-9, abs=1e-12)
+    assert parts["total"] == pytest.approx(dist.variance.numpy(), rel=1e-12)
+
+
+def test_probabilities_sum_to_one(model, counts, exposures):
+    X, exposures = counts[0][:20], exposures[:20]
+    top = int(model.predict_quantiles(X, 1 - 1e-12, exposures).max()) + 3
+    proba = model.predict_proba_of(X, np.arange(top), exposures)
+    assert proba.shape == (20, top)
+    assert proba.sum(1) == pytest.approx(1.0, abs=1e-9)
+    assert (proba >= 0).all()
+
+
+def test_probabilities_of_normals_are_those_of_rounding(normal, counts):
+    ends = ends_of(normal, counts[0])
+    found = normal.predict_proba_of(counts[0], [0, 3])
+    assert found[:, 0] == pytest.approx(ends.cdf(0.5), rel=1e-9)
+    assert found[:, 1] == pytest.approx(ends.cdf(3.5) - ends.cdf(2.5), rel=1e-7)
+
+
+def test_scores_are_means_over_rows(model, dist, counts, exposures):
+    X, y = counts
+    weight = np.linspace(0.0, 3.0, len(y))
+    observed = torch.from_numpy(y)
+    for score, each in ((model.crps, dist.crps(observed)), (model.nll, -dist.log_prob(observed))):
+        assert score(X, y, exposure=exposures) == pytest.approx(each.mean().item(), rel=1e-12)
+        assert score(X, y, weight, exposures) == pytest.approx(np.average(each.numpy(), weights=weight), rel=1e-12)
+
+
+def test_many_rows_are_predicted_as_few_are(quick, counts):
+    X, y = counts
+    model = quick(likelihood="mixed", numeric="piecewise", epochs=3).fit(X, y)
+    many, times = np.tile(X, (12, 1)), (12, 1)
+    found = model.predict(many)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, np.tile(model.predict(X), 12), rtol=1e-12)
+    np.testing.assert_allclose(found[:3], [model.predict(X[i : i + 1])[0] for i in range(3)], rtol=1e-12)
+    np.testing.assert_array_equal(model.predict_interval(many), np.tile(model.predict_interval(X), times))
+    np.testing.assert_array_equal(
+        model.predict_quantiles(many, [0.3, 0.99]), np.tile(model.predict_quantiles(X, [0.3, 0.99]), times)
+    )
+    assert model.crps(many, np.tile(y, 12)) == pytest.approx(model.crps(X, y), rel=1e-9)
+
+
+def test_rows_beyond_a_block_are_predicted_too(fitted, counts, monkeypatch):
+    X, y = counts
+    wanted = fitted.predict(X), fitted.predict_interval(X), fitted.crps(X, y), fitted.predict_proba_of(X, [0, 1])
+    monkeypatch.setattr(predictor, "BLOCK", 20)
+    assert fitted.predict(X) == pytest.approx(wanted[0], rel=1e-12)
+    assert (fitted.predict_interval(X) == wanted[1]).all()
+    assert fitted.crps(X, y) == pytest.approx(wanted[2], rel=1e-12)
+    assert fitted.predict_proba_of(X, [0, 1]) == pytest.approx(wanted[3], rel=1e-12)
+
+
+def test_the_score_of_counts_that_are_all_zero_is_finite(fitted, counts):
+    assert fitted.score(counts[0], np.zeros(90)) == 0.0
+    assert np.isfinite(fitted.score(*counts, sample_weight=(counts[1] == 0).astype(float)))
+
+
+# Exposure --------------------------------------------------------------------------------------------------------
+
+
+def locations(dist: Mixture) -> np.ndarray:
+    if isinstance(dist.components, Mixture):
+        return locations(dist.components)
+    parts = dist.components if isinstance(dist.components, tuple) else (dist.components,)
+    return np.concatenate(
+        [(part.loc if isinstance(part, Normal) else getattr(part, "base", part).mu).numpy() for part in parts], axis=-1
+    )
+
+
+def test_doubling_the_exposure_doubles_every_location(exposed, counts, exposures):
+    one, two = (exposed.predict_distribution(counts[0], scale * exposures) for scale in (1.0, 2.0))
+    assert locations(two) == pytest.approx(2.0 * locations(one), rel=1e-12)
+
+
+def test_exposure_is_the_logarithm_of_an_offset(quick, counts, exposures):
+    """Counts in proportion to the exposure and nothing else: a rate that is the ratio of the sums."""
+    X, y = np.zeros_like(counts[0]), counts[1]
+    model = quick(likelihood="poisson", epochs=100, hidden=()).fit(X, y, exposure=exposures)
+    assert model.predict(X, exposure=1) == pytest.approx(y.sum() / exposures.sum(), rel=1e-3)
+
+
+def test_an_exposure_given_to_fit_is_required_ever_after(model, counts):
+    for ask in (model.predict, model.predict_interval, model.predict_distribution, model.predict_uncertainty):
+        with pytest.raises(InputError, match=r"exposure is missing.*exposure=1"):
+            ask(counts[0])
+    assert (model.predict(counts[0], exposure=1) == model.predict(counts[0], np.ones(90))).all()
+
+
+def test_an_exposure_is_allowed_where_fit_had_none(fitted, counts):
+    one, two = (locations(fitted.predict_distribution(counts[0], scale)) for scale in (None, 3.0))
+    assert two == pytest.approx(3.0 * one, rel=1e-12)
+
+
+# What is refused -------------------------------------------------------------------------------------------------
+
+REFUSED = [
+    *(("predict", {name: value}) for name, value in (("statistic", "max"), ("exposure", 0.0), ("exposure", np.nan))),
+    ("predict_interval", {"kind": "widest"}),
+    *(("predict_interval", {"coverage": value}) for value in (0.0, 1.0, 90, -0.1, float("nan"), "0.9")),
+    *(("predict_quantiles", {"q": value}) for value in ([10, 90], np.nan, -0.1, ["half"], [[0.5]])),
+    *(("predict_proba_of", {"counts": value}) for value in ([-1], [0.5], ["a"], [np.nan])),
+]
+
+
+@pytest.mark.parametrize(("ask", "given"), REFUSED, ids=str)
+def test_bad_arguments_are_reported(fitted, counts, ask, given):
+    with pytest.raises((ConfigError, InputError), match=f"^{next(iter(given))} must "):
+        getattr(fitted, ask)(counts[0], **given)
+
+
+# Equal rows -------------------------------------------------------------------------------------------------------
+
+
+def test_merging_equal_rows_adds_weights_and_forgets_the_order():
+    X = np.array([[2.0], [1.0], [2.0], [2.0], [3.0]])
+    y, exposure = np.array([5.0, 1.0, 5.0, 6.0, 9.0]), np.ones(5)
+    found = merge_equal_rows(Sample(X, y, np.array([1.0, 2.0, 3.0, 1.0, 0.0]), exposure), X)
+    assert found.X.ravel().tolist() == [1.0, 2.0, 2.0]
+    assert found.y.tolist() == [1.0, 5.0, 6.0]
+    assert found.weight.tolist() == [2.0, 4.0, 1.0]
+    again = merge_equal_rows(Sample(X[::-1], y[::-1], np.array([0.0, 1.0, 3.0, 2.0, 1.0]), exposure), X[::-1])
+    assert (again.X == found.X).all()
+    assert (again.weight == found.weight).all()
+    apart = merge_equal_rows(Sample(np.ones((2, 1)), np.ones(2), None, np.array([1.0, 2.0])), np.ones((2, 1)))
+    assert apart.exposure.tolist() == [1.0, 2.0]
+
+
+# Saving -----------------------------------------------------------------------------------------------------------
+
+FILES = {
+    "model.json",
+    "calibration.safetensors",
+    "features.json",
+    "features.safetensors",
+    "networks/networks.json",
+    "networks/networks.safetensors",
+    "networks/encoder.json",
+}
+
+
+@pytest.fixture
+def saved(fitted, tmp_path) -> Path:
+    fitted.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def files_of(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_predictions_are_equal_bit_for_bit(exposed, counts, exposures, tmp_path):
+    X, _ = counts
+    exposed.save(tmp_path / "model")
+    loaded = DDPNRegressor.load(tmp_path / "model")
+    for exposure in (exposures, 2.0 * exposures):
+        ours, theirs = (m.predict_distribution(X, exposure).components for m in (exposed, loaded))
+        for name in ours.arg_constraints:
+            assert (getattr(ours, name) == getattr(theirs, name)).all()
+    ours, theirs = (m.predict_interval(X[:20], 0.9, exposures[:20]) for m in (exposed, loaded))
+    assert (ours == theirs).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hidden": (), "random_state": np.random.RandomState(3)},
+        {"numeric": "steps", "checkpoint": "somewhere", "verbose": True},
+        {
+            "likelihood": "double_poisson",
+            "head_options": {"gamma": "shared"},
+            "training_options": {"activation": "tanh"},
+        },
+    ],
+    ids=["linear", "steps", "shared gamma"],
+)
+def test_every_kind_of_network_is_restored(quick, counts, tmp_path, monkeypatch, capsys, options):
+    monkeypatch.chdir(tmp_path)
+    model = quick(**options).fit(*counts)
+    model.save(Path("deep") / "model")
+    loaded = DDPNRegressor.load("deep/model")
+    assert (loaded.predict(counts[0]) == model.predict(counts[0])).all()
+    kept = {name: None if name in ("checkpoint", "random_state") else v for name, v in model.get_params().items()}
+    lost = {"verbose": False, "random_state": loaded.random_state if "random_state" not in options else None}
+    assert loaded.get_params() == kept | lost
+
+
+@pytest.fixture(scope="module")
+def of_all(quick, larger) -> DDPNRegressor:
+    """A model with every kind of member, calibrated."""
+    X, y = larger
+    ward = np.where(X[:, 1] > 0, "A", "B")
+    frame = pd.DataFrame({"x": X[:, 0], "ward": ward, "age": np.where(y > 4, np.nan, y)})
+    others = [name for name in MEMBERS if name != "networks"]
+    few = NetworkOptions(members=2, hidden=(8,), epochs=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LargeNetworks, "like", lambda task: LargeNetworks(task.head, few))
+        patch.setattr(JointTrees, "like", lambda task: JointTrees(leaves=(4,), rounds=30))
+        model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
+    return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
+
+
+@pytest.fixture(scope="module")
+def saved_of_all(of_all, tmp_path_factory) -> Path:
+    """Its folder, for tests that only read."""
+    folder = tmp_path_factory.mktemp("of_all") / "model"
+    of_all.save(folder)
+    return folder
+
+
+def test_all_members_and_their_calibration_are_restored(of_all, saved_of_all):
+    loaded = DDPNRegressor.load(saved_of_all)
+    assert loaded.predictor_.weights == of_all.predictor_.weights
+    assert loaded.predictor_.seconds == of_all.predictor_.seconds
+    new = pd.DataFrame({"age": [np.nan, 44.0], "ward": ["unseen", "B"], "x": [0.5, np.nan]})
+    assert (loaded.predict(new) == of_all.predict(new)).all()
+    assert loaded.feature_names_in_.tolist() == ["x", "ward", "age"]
+    for name in of_all.predictor_.members:
+        ours, theirs = (model.predictor_.distribution(new, of=name) for model in (of_all, loaded))
+        assert (ours.mean == theirs.mean).all()
+        assert (ours.variance == theirs.variance).all()
+    ours, theirs = (model.predict_interval(new, 0.7, kind="calibrated") for model in (of_all, loaded))
+    assert (ours == theirs).all()
+    assert (loaded.interval_level(0.9), loaded.is_ood(new).tolist()) == (
+        of_all.interval_level(0.9),
+        of_all.is_ood(new).tolist(),
+    )
+    with pytest.raises(InputError, match="'ward'"):
+        loaded.predict(new[["age", "x"]])
+
+
+def test_no_file_is_a_pickle(saved_of_all):
+    for name in files_of(saved_of_all):
+        content = (saved_of_all / name).read_bytes()
+        if name.endswith(".json"):
+            json.loads(content)
+        elif name.endswith(".safetensors"):
+            length = int.from_bytes(content[:8], "little")
+            dtypes = {entry["dtype"] for entry in json.loads(content[8 : 8 + length]).values()}
+            usual = {"features.safetensors": {"F32", "F64", "I64", "U64"}}
+            usual |= {f"{kind}/networks.safetensors": {"F32"} for kind in ("networks", "large_networks")}
+            assert dtypes <= usual.get(name, {"F64", "I32", "I64"})
+        else:
+            pytest.fail(f"{name} is neither JSON nor safetensors")
+
+
+def test_facts_about_the_training_are_restored(fitted, saved):
+    loaded = DDPNRegressor.load(saved)
+    assert loaded.history_.as_dict() == fitted.history_.as_dict()
+    assert (loaded.numeric_, loaded.n_rows_) == (fitted.numeric_, fitted.n_rows_)
+    assert loaded.n_features_in_ == 3
+    assert not hasattr(loaded, "interval_levels_")
+
+
+def test_numbers_of_numpy_are_saved_as_plain_numbers(quick, counts, tmp_path):
+    options = {
+        "hidden": (np.int64(4),),
+        "members": np.int64(2),
+        "training_options": {"lr": np.float32(1e-3), "batch_size": np.int64(50)},
+        "likelihood": "double_poisson",
+        "head_options": {"beta": np.float32(0.5)},
+    }
+    quick(**options).fit(*counts).save(tmp_path / "model")
+    loaded = DDPNRegressor.load(tmp_path / "model")
+    assert loaded.hidden == (4,)
+    assert loaded.training_options == {"lr": pytest.approx(1e-3), "batch_size": 50}
+    assert loaded.fit(*counts).model_.members == 2
+
+
+def test_options_changed_after_fitting_do_not_change_the_model(quick, counts, tmp_path):
+    model = quick().fit(*counts)
+    wanted = model.predict(counts[0])
+    model.set_params(hidden=(64, 64), members=9, training_options__activation="tanh", likelihood="poisson")
+    model.save(tmp_path / "model")
+    assert (DDPNRegressor.load(tmp_path / "model").predict(counts[0]) == wanted).all()
+
+
+def test_a_loaded_model_can_be_saved_again(fitted, saved, counts, tmp_path):
+    DDPNRegressor.load(saved).save(tmp_path / "again")
+    assert files_of(tmp_path / "again") == files_of(saved) == FILES
+    for name in FILES - {"model.json"}:
+        assert (tmp_path / "again" / name).read_bytes() == (saved / name).read_bytes()
+    assert (DDPNRegressor.load(tmp_path / "again").predict(counts[0]) == fitted.predict(counts[0])).all()
+
+
+def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_path):
+    model = CountGLM(likelihood="poisson").fit(*counts)
+    model.fit_intervals(*counts, prior_rows=20.0).fit_ood(counts[0], alpha=0.1).save(tmp_path / "model")
+    again, X = CountGLM.load(tmp_path / "model"), 2.0 * counts[0]
+    ours, theirs = (each.predict_interval(X, 0.7, kind="calibrated") for each in (model, again))
+    assert (ours == theirs).all()
+    assert (model.ood_pvalue(X) == again.ood_pvalue(X)).all()
+    assert 0.0 < again.is_ood(X).mean() < 1.0
+    assert not hasattr(model.fit(*counts), "interval_levels_")
+
+
+# Damage ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_manifest_describes_the_model(saved):
+    manifest = json.loads((saved / "model.json").read_text())
+    assert manifest["estimator"]["options"]["members"] == 3
+    assert manifest["members"]["networks"]["facts"]["likelihood"] == "mixed"
+    assert set(manifest["files"]) == FILES - {"model.json"}
+
+
+@pytest.mark.parametrize("name", sorted(FILES - {"model.json"}))
+@pytest.mark.parametrize("damage", ["truncated", "altered", "missing"])
+def test_a_damaged_file_is_refused(saved, name, damage):
+    content = bytearray((saved / name).read_bytes())
+    content[-4] ^= 1
+    if damage == "missing":
+        (saved / name).unlink()
+    else:
+        (saved / name).write_bytes(content if damage == "altered" else content[:-7])
+    words = f"File not found: .*{name}" if damage == "missing" else f"{name} was truncated or changed"
+    with pytest.raises(InputError, match=words):
+        DDPNRegressor.load(saved)
+
+
+def test_an_altered_manifest_is_refused(saved):
+    manifest = (saved / "model.json").read_text()
+    (saved / "model.json").write_text(manifest.replace('"members": 3', '"members": 2'))
+    with pytest.raises(InputError, match=r"model.json was changed or damaged"):
+        DDPNRegressor.load(saved)
+
+
+def test_files_with_right_hashes_and_wrong_content_are_refused(saved, rewrite):
+    known = json.loads((saved / "networks" / "networks.json").read_text())
+    known["options"]["hidden"] = [9]
+    rewrite(saved, {"networks/networks.json": json.dumps(known).encode()})
+    with pytest.raises(InputError, match=r"networks.safetensors does not fit"):
+        DDPNRegressor.load(saved)
+    known["options"] = {"hiden": [8]}
+    rewrite(saved, {"networks/networks.json": json.dumps(known).encode()})
+    with pytest.raises(InputError, match="do not fit its manifest"):
+        DDPNRegressor.load(saved)
+
+
+def test_another_kind_of_estimator_is_reported(counts, tmp_path, saved):
+    CountGLM(likelihood="poisson").fit(*counts).save(tmp_path / "glm")
+    with pytest.raises(InputError, match=r"holds a CountGLM, not a DDPNRegressor. Use CountGLM.load"):
+        DDPNRegressor.load(tmp_path / "glm")
+    with pytest.raises(InputError, match=r"holds a DDPNRegressor, not a CountGLM"):
+        CountGLM.load(saved)
+
+
+def test_a_model_is_overwritten_on_request_only(quick, counts, saved, fitted):
+    other = quick(random_state=7).fit(*counts)
+    with pytest.raises(InputError, match="already exists"):
+        other.save(saved)
+    assert (DDPNRegressor.load(saved).predict(counts[0]) == fitted.predict(counts[0])).all()
+    other.save(saved, overwrite=True)
+    assert (DDPNRegressor.load(saved).predict(counts[0]) == other.predict(counts[0])).all()
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
