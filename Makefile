@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-# GluonTS and PyTorch Forecasting cannot be installed beside pandas 3 and the scikit-base of skpro.
+# GluonTS cannot be installed beside pandas 3.
 FORECASTING := .venv-forecasting
 
 .DEFAULT_GOAL := help

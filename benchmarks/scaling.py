@@ -33,11 +33,11 @@ from streaming import _resident, generate, part
 import ddpn.workflow.large_tables as large_tables
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.stream_schedule import CHUNK_ROWS, Chunks
 from ddpn.members.trees.boosting import Growing, Settings
 from ddpn.members.trees.streamed import _Chunks, _StreamedData
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.networks.training import Runtime
+from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.sample import Sample
 from ddpn.tables.streaming import sampled_rows
 from ddpn.tables.table import Place
@@ -106,7 +106,8 @@ def networks(rows: int, columns: int, members: int) -> tuple[list[Row], Networks
     options = NetworkOptions(members=members, hidden=(64, 64), epochs=1, numeric="steps")
     member = Networks(options=options, runtime=Runtime("cpu"), stream=Stream(sample))
     seconds, _ = measured(lambda: member.fit(sample.rows(slice(0, 20_000)), None, 0))
-    encoded = member._streamed("steps", sample.rows(slice(0, 20_000)), None, Chunks(CHUNK_ROWS, 1))
+    config = options.config(rows, tuple(range(members)))
+    encoded, _ = member._streamed("steps", sample.rows(slice(0, 20_000)), None, config)
     chunks = rows // CHUNK_ROWS
     encoding, _ = measured(
         lambda: [encoded.train.encode(c) for c in islice(member.stream.chunks(CHUNK_ROWS, 0), chunks)]

@@ -11,7 +11,8 @@ import torch
 from ddpn import predictor as module
 from ddpn.calibration import intervals
 from ddpn.calibration.held_out import HeldOut
-from ddpn.calibration.intervals import IntervalLevels, level_needed
+from ddpn.calibration.intervals import IntervalLevels, NeededLevels, level_needed
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.member import Member, arrays_to_bytes
@@ -164,7 +165,7 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
     y = torch.from_numpy(some.y)
     for name in predictor.intervals:
         dist = predictor.distribution(some.X, some.exposure, of=name)
-        alone = IntervalLevels.fit([dist], some.y, some.weight, prior_rows)
+        alone = IntervalLevels.of_rows(NeededLevels.of([dist], some.y, prior_rows > 0), some.weight, prior_rows)
         assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
         assert predictor.intervals[name].rows.tolist() == [50]
         if not prior_rows:
@@ -227,23 +228,16 @@ def test_levels_include_what_predictions_expect_of_as_many_rows(predictor):
         assert held(level - 0.03) <= wanted + 2.0, name
 
 
-def test_the_default_ood_score_follows_the_number_of_components(predictor, members):
-    predictor.calibrate_ood(X, EXPOSURE)
-    assert predictor.ood.kind == "mutual_information"
-    one = Predictor({"poisson_glm": members["poisson_glm"]})
-    one.calibrate_ood(X, 2.0)
-    assert (one.ood.kind, one.ood.alpha) == ("variance", 0.05)
-    variance = one.distribution(X, 2.0).variance.numpy()
-    assert one.ood.scores == pytest.approx(np.sort(variance))
-    far = np.array([[9.0, 0.0], [0.0, 0.0]])
-    assert one.ood_pvalue(far, 2.0)[0] == pytest.approx(1 / 121)
-    one.calibrate_ood(X, kind="entropy", alpha=0.2)
-    assert (one.ood.kind, one.ood.alpha) == ("entropy", 0.2)
+def test_rows_far_away_have_the_smallest_ood_pvalue(predictor):
+    predictor.profile = FeatureProfile.fit(X)
+    predictor.calibrate_ood(X, alpha=0.2)
+    assert (predictor.ood.alpha, len(predictor.ood.scores)) == (0.2, 120)
+    assert predictor.ood_pvalue(np.array([[9.0, 0.0], [0.0, 0.0]]))[0] == pytest.approx(1 / 121)
 
 
 def test_ood_needs_calibration(predictor):
     with pytest.raises(InputError, match="not calibrated: call fit_ood"):
-        predictor.ood_pvalue(X, EXPOSURE)
+        predictor.ood_pvalue(X)
 
 
 # Saving ----------------------------------------------------------------------------------------------------------
@@ -253,7 +247,8 @@ def test_ood_needs_calibration(predictor):
 def calibrated(members) -> Predictor:
     predictor = Predictor(members, WEIGHTS, needs_exposure=True, seconds={"glm": 1.5})
     predictor.calibrate_intervals(HeldOut.of(predictor, SAMPLE))
-    predictor.calibrate_ood(X, EXPOSURE, alpha=0.1)
+    predictor.profile = FeatureProfile.fit(X)
+    predictor.calibrate_ood(X, alpha=0.1)
     return predictor
 
 
@@ -270,8 +265,8 @@ def test_a_saved_predictor_is_the_same(calibrated, saved):
     for name, levels in predictor.intervals.items():
         for ours, theirs in zip(levels, again.intervals[name], strict=True):
             assert (ours == theirs).all()
-    assert (again.ood.kind, again.ood.alpha) == ("mutual_information", 0.1)
-    assert (again.ood_pvalue(2 * X, EXPOSURE) == predictor.ood_pvalue(2 * X, EXPOSURE)).all()
+    assert again.ood.alpha == 0.1
+    assert (again.ood_pvalue(2 * X) == predictor.ood_pvalue(2 * X)).all()
     manifest = json.loads((saved / "model.json").read_text())
     assert manifest["members"]["glm"] == {"weight": 0.3, "seconds": 1.5, "facts": predictor.members["glm"].facts()}
 

@@ -9,10 +9,9 @@ from typing import Any, Self
 import numpy as np
 from safetensors import SafetensorError
 
-from ddpn.calibration.groups import IntervalGroups, grouping
+from ddpn.calibration.groups import CalibratedLevels, IntervalGroups, grouping
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels
-from ddpn.calibration.levels import CalibratedLevels
 from ddpn.calibration.ood import OODFlags, OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration

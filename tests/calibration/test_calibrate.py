@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from ddpn.calibration import calibrate as module
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate, held_out
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import level_needed
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Recalibrated
@@ -39,15 +40,25 @@ def crossed() -> Folds:
 
 
 @pytest.fixture(scope="module")
-def calibrated(crossed) -> Predictor:
-    predictor = fitted(crossed)
+def members(crossed) -> dict:
+    """Fitted once: each test makes a predictor of them."""
+    return fitted(crossed).members
+
+
+@pytest.fixture
+def predictor(members) -> Predictor:
+    return Predictor(members, WEIGHTS)
+
+
+@pytest.fixture(scope="module")
+def calibrated(crossed, members) -> Predictor:
+    predictor = Predictor(members, WEIGHTS)
     assert calibrate(predictor, crossed, seed=0) == 600
     return predictor
 
 
-def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed):
-    predictor = fitted(crossed)
-    rows = held_out(predictor, crossed, seed=0)
+def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed, predictor):
+    rows = HeldOut.of_folds(predictor, crossed, seed=0)
     for number, dist, block in rows.blocks(MIXTURE):
         copies = [copies_of(member)[number].parts(block.X) for member in predictor.members.values()]
         own = mix_members(copies, list(WEIGHTS.values()))
@@ -55,11 +66,10 @@ def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed):
         assert (block.X == crossed.held_out[number].X).all()
 
 
-def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed):
+def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed, predictor):
     """With other counts in one part, its map stays the same to the last bit, and those of other parts change."""
-    predictor = fitted(crossed)
-    rows = held_out(predictor, crossed, seed=0)
-    changed = held_out(predictor, crossed, seed=0)
+    rows = HeldOut.of_folds(predictor, crossed, seed=0)
+    changed = HeldOut.of_folds(predictor, crossed, seed=0)
     own = changed.part == 3
     changed.sample = changed.sample.replace(y=np.where(own, changed.sample.y + 7.0, changed.sample.y))
     maps, other = (Recalibration.fit(each, MIXTURE)[1] for each in (rows, changed))
@@ -67,25 +77,23 @@ def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed):
     assert same == [False, False, False, True, False]
 
 
-def test_intervals_are_calibrated_with_those_maps(crossed, calibrated):
+def test_intervals_are_calibrated_with_those_maps(crossed, calibrated, predictor):
     assert calibrated.is_recalibrated()
-    rows = held_out(fitted(crossed), crossed, seed=0)
+    rows = HeldOut.of_folds(predictor, crossed, seed=0)
     _, maps = Recalibration.fit(rows, MIXTURE)
     needed = []
     for number, dist, block in rows.blocks(MIXTURE):
         needed.append(level_needed(Recalibrated(dist, maps[number]), torch.from_numpy(block.y)).numpy())
-    predictor = fitted(crossed)
     predictor.recalibrate(rows)
     predictor.calibrate_intervals(rows)
     assert predictor.intervals[MIXTURE].needed == pytest.approx(np.sort(np.concatenate(needed)))
 
 
-def test_members_are_recalibrated_where_the_mixture_is(calibrated):
+def test_members_are_recalibrated_where_the_mixture_is(crossed, calibrated, predictor):
     assert set(calibrated.recalibrations) == set(calibrated.intervals) == {MIXTURE, *WEIGHTS}
-    plain = Predictor(calibrated.members, WEIGHTS)
-    calibrate(plain, Folds.of(counts(600, seed=0), None, seed=0), seed=0, wanted=CalibrationOptions(recalibrate=False))
-    assert plain.recalibrations == {}
-    assert set(plain.intervals) == {MIXTURE, *WEIGHTS}
+    calibrate(predictor, crossed, seed=0, wanted=CalibrationOptions(recalibrate=False))
+    assert predictor.recalibrations == {}
+    assert set(predictor.intervals) == {MIXTURE, *WEIGHTS}
 
 
 @pytest.mark.parametrize("has_validation", [False, True], ids=["folds", "validation rows"])
@@ -116,7 +124,7 @@ def test_groups_of_intervals_follow_their_rows():
     sample = Sample(rng.normal(size=(3000, 1)), y, interval_groups=labels)
     train, new = sample.rows(slice(0, 1500)), sample.rows(slice(1500, None))
     for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
-        predictor = fitted(folds)
+        predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
         calibrate(predictor, folds, seed=0, wanted=CalibrationOptions(groups="shop"))
         low, high = predictor.interval(predictor.distribution(new.X), 0.9, labels=new.interval_groups)
         inside = (low.numpy() <= new.y) & (new.y <= high.numpy())
@@ -124,9 +132,9 @@ def test_groups_of_intervals_follow_their_rows():
         assert inside[new.interval_groups == "wild"].mean() == pytest.approx(0.9, abs=0.06)
 
 
-def test_calibration_that_ends_early_leaves_what_there_was(crossed, monkeypatch):
+def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, monkeypatch):
     """Some rows are calibrated with first; where all of them take too long, what some found stays."""
-    predictor, original, found = fitted(crossed), module._calibrate, []
+    original, found = module._calibrate, []
 
     def slow(*arguments):
         original(*arguments)

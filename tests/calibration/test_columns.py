@@ -12,19 +12,16 @@ from ddpn.calibration.columns import (
     NEW,
     UNSEEN,
     USUAL,
+    Counted,
     UpperTail,
-    counted,
     fit_column,
     mean_excess,
 )  # fmt: skip
-from ddpn.calibration.profile import with_absent
 from ddpn.tables.encoding.table import Column
 
 
-def fitted(values, kind="number", levels=(), counts=None):
-    column = Column("c", kind, np.asarray(values), levels)
-    (profile,) = with_absent([fit_column(column, np.ones(len(values)) if counts is None else counts)])
-    return profile
+def fitted(values, kind="number", levels=()):
+    return fit_column(Column("c", kind, np.asarray(values), levels))
 
 
 def measured(profile, values, levels=()):
@@ -104,15 +101,7 @@ def test_missing_values_by_their_share():
     often = measured(fitted(np.r_[np.full(90, np.nan), np.arange(10.0)]), [np.nan, 4.0]).surprise
     assert (often[0], shares(often[1]) <= 0.1) == (0.0, True)
     surprise, states, _ = measured(fitted(np.arange(100.0)), [np.nan])
-    assert (states[0], surprise[0]) == (NEVER_MISSING, pytest.approx(np.log(202) + NEVER))
-
-
-def test_columns_that_were_never_missing_borrow_from_those_that_were_once():
-    complete, once = fit_column(Column("a", "number", np.arange(99.0)), np.ones(99)), np.r_[np.nan, np.arange(98.0)]
-    both = with_absent([complete, fit_column(Column("b", "number", once), np.ones(99))])
-    assert both[0].absent[0] == pytest.approx(np.log(100) + NEW)
-    none = with_absent([complete, complete])
-    assert none[0].absent[0] == pytest.approx(np.log(100 * 2 * 2) + NEVER)
+    assert (states[0], surprise[0]) == (NEVER_MISSING, pytest.approx(np.log(101) + NEVER))
 
 
 @pytest.mark.parametrize(
@@ -123,17 +112,9 @@ def test_a_column_without_values(values, kind, new):
     assert (surprise[0], surprise[1] > NEVER) == (0.0, True)
 
 
-def test_rows_that_count_several_times_are_several_rows():
-    x = np.random.default_rng(3).normal(size=40).round(1)
-    counts = np.random.default_rng(4).integers(1, 4, 40)
-    once, often = fitted(np.repeat(x, counts)), fitted(x, counts=counts.astype(float))
-    for ours, theirs in zip(once[1:], often[1:], strict=True):
-        assert ours == pytest.approx(theirs)
-
-
 def test_the_tail_of_a_score():
     scores = np.random.default_rng(5).exponential(size=5000)
     tail = UpperTail.fit(scores)
     assert tail.of(np.array([1.0, 3.0, 6.0])) == pytest.approx([1.0, 3.0, 6.0], rel=0.15)
     assert tail.of(np.array([20.0]))[0] == pytest.approx(20.0, rel=0.3)
-    assert mean_excess(counted(np.array([1e308, -1e308, 0.0]), np.ones(3))) < np.inf
+    assert mean_excess(Counted.of(np.array([1e308, -1e308, 0.0]))) < np.inf

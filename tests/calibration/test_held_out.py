@@ -6,6 +6,7 @@ import torch
 
 from ddpn.calibration.held_out import HeldOut
 from ddpn.distributions import MonotoneMap, Poisson, Recalibrated
+from ddpn.members.folds import Folds
 from ddpn.sample import Sample
 
 ROWS = 53
@@ -20,6 +21,13 @@ class Means:
     def plain_blocks(self, sample, of):
         for block in sample.blocks(7):
             yield Poisson(torch.full((len(block),), self.mean, dtype=torch.float64)), block
+
+
+class Copies:
+    """Has a copy per fold that predicts the number of the fold plus 1."""
+
+    def of_copies(self, number: int) -> Means:
+        return Means(number + 1.0)
 
 
 @pytest.fixture
@@ -49,7 +57,7 @@ def test_groups_stay_in_one_part(sample):
 
 def test_each_fold_has_its_own_predictor(sample):
     fold = np.arange(ROWS) % 3
-    rows = HeldOut.of_folds([Means(float(k + 1)) for k in range(3)], sample, fold)
+    rows = HeldOut.of_folds(Copies(), Folds(sample, None, fold), seed=0)
     seen = []
     for number, dist, block in rows.blocks("mixture"):
         assert (dist.mean == number + 1.0).all()
@@ -61,7 +69,7 @@ def test_each_fold_has_its_own_predictor(sample):
 
 def test_some_rows_keep_their_parts(sample):
     fold = np.arange(ROWS) % 3
-    rows = HeldOut.of_folds([Means(float(k + 1)) for k in range(3)], sample, fold)
+    rows = HeldOut.of_folds(Copies(), Folds(sample, None, fold), seed=0)
     some = rows.some(10, seed=0)
     assert len(some) == 10
     assert (fold[some.sample.labels] == some.part).all()

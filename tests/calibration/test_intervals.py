@@ -7,7 +7,7 @@ from scipy import stats
 from torch.distributions import Normal
 
 from ddpn import ConfigError, InputError, Poisson
-from ddpn.calibration.intervals import IntervalLevels, interval_at, level_expected, level_needed
+from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at, level_expected, level_needed
 
 
 def poisson(mu) -> Poisson:
@@ -63,7 +63,7 @@ def test_far_too_narrow_distributions_are_calibrated_too():
     rng = np.random.default_rng(7)
     mu = rng.uniform(100.0, 400.0, 2000)
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + mu)).astype(float)
-    level = IntervalLevels.fit([poisson(mu[:1000])], y[:1000]).at(0.9)
+    level = IntervalLevels.of_rows(NeededLevels.of([poisson(mu[:1000])], y[:1000], with_expected=False)).at(0.9)
     low, high = (end.numpy() for end in interval_at(poisson(mu[1000:]), level))
     assert level > 1.0
     assert ((low <= y[1000:]) & (y[1000:] <= high)).mean() == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 1000))
@@ -134,6 +134,31 @@ def test_a_weight_is_a_repeated_row():
     assert IntervalLevels.of(needed, 7.0 * weight).at(0.8) == once
 
 
+def test_the_weight_of_a_new_row_is_what_one_has_on_average():
+    rng = np.random.default_rng(1)
+    needed, weight = rng.random(50), rng.gamma(0.5, 1.0, 50)
+    share = np.sort(needed), weight[np.argsort(needed)] / weight.sum()
+    extra = np.square(weight).sum() / weight.sum() ** 2
+    place = np.searchsorted(np.cumsum(share[1]), 0.8 * (1.0 + extra) - 1e-10)
+    assert IntervalLevels.of(needed, weight).at(0.8) == pytest.approx(share[0][place], abs=2e-9)
+
+
+def test_density_ratios_as_weights_cover_rows_of_another_distribution_of_features():
+    """Counts are noisier where x is large, and new rows have x from 0.6 on."""
+    rng = np.random.default_rng(2)
+
+    def draw(low, n):
+        x = rng.uniform(low, 1.0, n)
+        size = np.exp(4.0 - 3.0 * x)
+        return x, rng.negative_binomial(size, size / (size + 40.0)).astype(float)
+
+    (x, y), (_, y_new) = draw(0.0, 3000), draw(0.6, 3000)
+    needed, later = (level_needed(poisson(np.full(3000, 40.0)), torch.from_numpy(each)).numpy() for each in (y, y_new))
+    rows, ratio = NeededLevels(needed, None), 1.0 * (x > 0.6)
+    assert (later < IntervalLevels.of_rows(rows).at(0.9)).mean() < 0.87
+    assert (later < IntervalLevels.of_rows(rows, ratio).at(0.9)).mean() == pytest.approx(0.9, abs=0.02)
+
+
 @pytest.mark.parametrize(("needed", "level"), [([], 0.9), ([0.1] * 8, 0.9), ([0.97, 0.1], 0.97), ([1.0] * 20, 1.0)])
 def test_with_too_few_rows_the_asked_level_stays_or_a_higher_one(needed, level):
     found = IntervalLevels.of(np.array(needed, dtype=float)).at(0.9)
@@ -154,8 +179,8 @@ def test_blocks_and_rows_of_weight_zero_change_nothing(prior):
     rng = np.random.default_rng(5)
     mu, weight = rng.gamma(2.0, 1.0, 500), rng.integers(0, 3, 500).astype(float)
     y = rng.poisson(mu).astype(float)
-    whole = IntervalLevels.fit([poisson(mu)], y, weight, prior)
-    parts = IntervalLevels.fit([poisson(mu[:130]), poisson(mu[130:])], y, weight, prior)
+    blocks = [poisson(mu)], [poisson(mu[:130]), poisson(mu[130:])]
+    whole, parts = (IntervalLevels.of_rows(NeededLevels.of(each, y, prior > 0), weight, prior) for each in blocks)
     for one, other in zip(whole, parts, strict=True):
         assert one == pytest.approx(other, rel=1e-12)
     assert whole.rows.tolist() == [(weight > 0).sum()]

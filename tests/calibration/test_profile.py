@@ -4,10 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn import CountGLM, DDPNRegressor
+from ddpn import DDPNRegressor
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.calibration.reasons import COMBINATION, DISAGREEMENT, TableSummary, row_reasons
-from ddpn.predictor import Predictor
+from ddpn.calibration.reasons import COMBINATION, TableSummary, row_reasons
 
 
 def table(n: int, seed: int) -> pl.DataFrame:
@@ -76,21 +75,13 @@ def test_ordinary_rows_have_few_reasons(profile):
     assert max(map(len, reasons)) <= 3
 
 
-def test_a_wide_table_keeps_a_few_directions():
+def test_a_column_of_a_wide_table_is_found():
     rng = np.random.default_rng(7)
-    factors = rng.normal(size=(3, 400))
-
-    def rows(n):
-        return (rng.normal(size=(n, 3)) @ factors + rng.normal(size=(n, 400))).astype(np.float32)
-
-    wide = FeatureProfile.fit(rows(300))
-    usual = wide.measure(rows(200)).score
-    # The columns no longer go together: the distance from the first directions is large.
-    assert np.mean(wide.measure(rng.permuted(rows(200), axis=1)).score > np.quantile(usual, 0.95)) > 0.9
-    assert wide.joint.directions.shape == (400, 64)
-    one = rows(50)
+    wide = FeatureProfile.fit(rng.normal(size=(300, 400)))
+    usual, one = wide.measure(rng.normal(size=(200, 400))).score, rng.normal(size=(50, 400))
     one[:, 7] = np.nan
     assert (wide.measure(one).score > usual.max()).all()
+    assert wide.misfits(one[:2]) == ["", ""]
 
 
 @pytest.mark.parametrize("n", [1, 2, 30, 60])
@@ -118,10 +109,7 @@ def test_a_saved_category_whose_levels_are_numbers_is_still_one():
     assert (again.measure(X).score == own.measure(X).score).all()
 
 
-def test_weights_count_rows_or_leave_them_out(profile):
-    twice = FeatureProfile.fit(TRAIN.head(500), np.full(500, 2.0))
-    assert twice.rows == 1000
-    assert FeatureProfile.fit(TRAIN.head(500), np.full(500, 0.3)).rows == 500
+def test_rows_of_weight_zero_are_left_out():
     assert FeatureProfile.fit(TRAIN, np.r_[np.ones(1000), np.zeros(500)]).rows == 1000
 
 
@@ -202,7 +190,7 @@ def model(quick) -> DDPNRegressor:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_fitted_model_flags_what_its_predictions_do_not_show(model, change):
+def test_a_fitted_model_flags_changed_rows(model, change):
     assert model.is_ood(NEW_ROWS).mean() <= 0.09
     assert model.is_ood(NEW_ROWS.drop_nans().with_columns(CHANGES[change][0])).mean() >= 0.9
 
@@ -210,25 +198,8 @@ def test_a_fitted_model_flags_what_its_predictions_do_not_show(model, change):
 def test_flagged_rows_have_a_reason(model):
     reasons, flagged = model.ood_reasons(NEW_ROWS), model.is_ood(NEW_ROWS)
     assert all(reasons[row] for row in np.flatnonzero(flagged))
-    general = [each == [DISAGREEMENT] or each[:1] == [f"{COMBINATION}, mostly 'weight'"] for each in reasons]
-    assert any(general)
-    assert not (np.array(general) & ~flagged).any()
+    general = np.array([COMBINATION in (each or [""])[0] for each in reasons])
+    assert general.any()
+    assert not (general & ~flagged).any()
     mixed = NEW_ROWS.head(20).with_columns(size=pl.lit(1.5), weight=pl.lit(-1.5))
     assert all(COMBINATION in each[0] for each in model.ood_reasons(mixed))
-
-
-def test_without_a_profile_the_prediction_alone_is_scored(model):
-    bare = Predictor(model.predictor_.members, model.predictor_.weights)
-    bare.calibrate_ood(KNOWN)
-    assert bare.ood_reasons(NEW_ROWS.head(2)) == [[], []]
-    assert bare.ood_reasons(NEW_ROWS.head(2), np.array([True, False])) == [[DISAGREEMENT], []]
-    missing = NEW_ROWS.head(50).with_columns(CHANGES["missing"][0])
-    assert bare.ood_pvalue(missing).min() > model.ood_pvalue(missing).max() == 1 / 401
-
-
-def test_a_linear_model_has_a_profile_too():
-    X = NEW_ROWS.select("size", "income").to_numpy()
-    y = np.random.default_rng(10).poisson(np.exp(0.5 * X[:, 0]))
-    glm = CountGLM(likelihood="poisson").fit(X[:500], y[:500]).fit_ood(X[500:])
-    assert glm.is_ood([[0.0, -500.0], [0.0, 1.0]]).tolist() == [True, False]
-    assert glm.ood_reasons([[0.0, -500.0]])[0][0].startswith("'x1' below the training range: -500 < ")

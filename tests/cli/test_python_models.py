@@ -32,7 +32,7 @@ def model(request, patients):
         return CountGLM(likelihood="poisson").fit(X, y, exposure=patients["days"])
     networks = DDPNRegressor(likelihood=request.param, **SMALL).fit(X[:80], y[:80], exposure=patients["days"][:80])
     rest = {"exposure": patients["days"][80:]}
-    return networks.fit_intervals(X[80:], y[80:], **rest).fit_ood(X[80:], alpha=0.1, **rest)
+    return networks.fit_intervals(X[80:], y[80:], **rest).fit_ood(X[80:], alpha=0.1)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_predictions_are_those_of_python(ddpn, saved, model, patients):
     np.testing.assert_allclose(table["epistemic"], parts["epistemic"], rtol=1e-9)
     np.testing.assert_allclose(table["stddev"], np.sqrt(parts["total"]), rtol=1e-9)
     if isinstance(model, DDPNRegressor):
-        assert table["ood_pvalue"].to_list() == model.ood_pvalue(X, exposure).tolist()
+        assert table["ood_pvalue"].to_list() == model.ood_pvalue(X).tolist()
 
 
 def test_scores_and_what_is_missing(ddpn, saved, model, patients):

@@ -44,7 +44,7 @@ def test_an_experiment_is_run_shown_skipped_when_done_and_repeated_when_changed_
         assert re.search(line, first.output, re.MULTILINE)
     folder = tmp_path / "results" / "tiny"
     assert (folder / "table_paper.md").read_text() in first.output
-    assert {path.suffix for path in folder.glob("table_*")} == {".md", ".csv", ".tex"}
+    assert {path.suffix for path in folder.glob("table_*")} == {".md", ".csv"}
     second = on_cpu(ddpn, "tiny")
     assert "nothing to run, all 3 runs are done" in second.output
     assert "A test (by one rule for all methods)" in second.output
@@ -103,7 +103,7 @@ def test_an_interrupt_says_how_to_resume_and_shows_what_is_finished(tiny, ddpn, 
             raise KeyboardInterrupt
         return usual(run, *rest)
 
-    monkeypatch.setattr("ddpn.paper.experiments.workers.execute", execute)
+    monkeypatch.setattr("ddpn.paper.experiments.reproduce.execute", execute)
     found = on_cpu(ddpn, "tiny")
     assert found.exit_code == 130
     assert found.stderr == "Stopped. Finished runs are kept: the same command resumes from here.\n"

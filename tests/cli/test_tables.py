@@ -8,7 +8,7 @@ import pytest
 
 from ddpn.cli.console import show
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts, number
-from ddpn.tables.roles import Column, Roles
+from ddpn.tables.roles import Roles, TableColumn
 
 
 def text(table) -> str:
@@ -27,9 +27,9 @@ def test_numbers_have_four_digits(value, shown):
 
 def test_columns_with_their_roles_missing_values_and_notes():
     columns = (
-        Column("age", "number", 1200, 60),
-        Column("when", "date", 0, 9, ("day", "month")),
-        Column("id", "category", left_out="row numbers"),
+        TableColumn("age", "number", 1200, 60),
+        TableColumn("when", "date", 0, 9, ("day", "month")),
+        TableColumn("id", "category", left_out="row numbers"),
     )
     shown = text(column_table(Roles("y", "days", None, columns)))
     for words in (
@@ -43,12 +43,12 @@ def test_columns_with_their_roles_missing_values_and_notes():
 
 
 def test_many_columns_are_counted():
-    many = tuple(Column(f"c{j}", "number") for j in range(75))
+    many = tuple(TableColumn(f"c{j}", "number") for j in range(75))
     assert "and 15 more" in text(column_table(Roles("y", None, None, many)))
 
 
 def test_there_is_no_column_for_notes_without_notes():
-    plain = column_table(Roles("y", None, None, (Column("age", "number", 0, 60),)))
+    plain = column_table(Roles("y", None, None, (TableColumn("age", "number", 0, 60),)))
     assert [column.header for column in plain.columns] == ["column", "used as", "distinct", "missing"]
 
 

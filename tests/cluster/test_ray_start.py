@@ -1,4 +1,4 @@
-"""A cluster of two nodes, each started by `ray start`, and `ddpn reproduce --cluster` on it."""
+"""A cluster of two nodes, each started by `ray start`, and `ddpn fit --cluster` on it."""
 
 import os
 import socket
@@ -8,19 +8,14 @@ import time
 from contextlib import ExitStack
 from uuid import uuid4
 
+import numpy as np
+import pandas as pd
 import pytest
-import torch
-
-from ddpn.paper.experiments.catalogue import select
-from ddpn.paper.experiments.results import folder_of, state_of
-from ddpn.paper.experiments.rows import rows_of
-from ddpn.paper.experiments.runner import execute
-from ddpn.storage.tensor_files import read
 
 pytestmark = pytest.mark.last
 SMALL = ["--num-cpus", "1", "--object-store-memory", "80000000", "--min-worker-port", "0", "--max-worker-port", "0"]
 SMALL += ["--include-log-monitor", "false"]  # ddpn keeps the logs of workers quiet
-ARGUMENTS = ["reproduce", "misspecified-poisson", "--only", "poisson,gaussian", "--max-steps", "5", "--device", "cpu"]
+ARGUMENTS = ["fit", "visits.csv", "--target", "visits", "--members", "1", "--epochs", "2", "--mix-with", "glm"]
 
 
 def free_ports(number):
@@ -69,22 +64,16 @@ def address(environment):
 
 
 def test_the_program_writes_what_one_process_does(address, environment, tmp_path):
-    command = [sys.executable, "-m", "ddpn.cli", *ARGUMENTS, "--out", str(tmp_path / "cluster")]
-    found = subprocess.run(
-        [*command, "--cluster", address],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment,
-    )
-    assert found.returncode == 0, found.stderr + found.stdout
-    assert "raylet" not in found.stdout + found.stderr, "Ray is quiet"
-    assert "misspecified-poisson-dry poisson running" in found.stdout
-    assert "misspecified-poisson-dry gaussian done" in found.stdout
-    (experiment,) = select(["misspecified-poisson"], only=["poisson", "gaussian"], max_steps=5)
-    runs = [run for run in experiment.runs() if run.method.name in ("poisson", "gaussian")]
-    assert [state_of(folder_of(run, tmp_path / "cluster"), run) for run in runs] == ["done", "done"]
-    execute(runs[0], rows_of(experiment), folder_of(runs[0], tmp_path / "here"), "cpu")
-    there, here = (read(folder_of(runs[0], tmp_path / name) / "weights.safetensors")[0] for name in ("cluster", "here"))
-    assert there.keys() == here.keys()
-    assert all(torch.equal(there[name], here[name]) for name in here)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(0, 2, 300)})
+    table.assign(visits=rng.poisson(np.exp(table["age"]))).to_csv(tmp_path / "visits.csv", index=False)
+    for name, where in (("cluster", ["--cluster", address]), ("here", [])):
+        command = [sys.executable, "-m", "ddpn.cli", *ARGUMENTS, "-o", name, *where]
+        options = {"capture_output": True, "text": True, "timeout": 120, "env": environment, "cwd": tmp_path}
+        found = subprocess.run(command, **options)
+        assert found.returncode == 0, found.stderr + found.stdout
+        assert "raylet" not in found.stdout + found.stderr, "Ray is quiet"
+        command = [sys.executable, "-m", "ddpn.cli", "predict", name, "visits.csv", "-o", f"{name}.csv"]
+        assert subprocess.run(command, **options).returncode == 0
+    there, here = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("cluster", "here"))
+    pd.testing.assert_frame_equal(there, here)

@@ -12,7 +12,8 @@ from rich import console
 from scipy import sparse
 
 from ddpn import ConfigError, DDPNRegressor, InputError
-from ddpn.estimators.fitting import held_out, merge_equal_rows
+from ddpn.estimators.ddpn_regressor import held_out
+from ddpn.estimators.estimator import merge_equal_rows
 from ddpn.members import network_options
 from ddpn.networks.training.loop import Training
 from ddpn.paper.datasets.tabular import length_of_stay
@@ -147,21 +148,15 @@ def test_weights_move_the_mean(fast, counts):
 def test_merging_equal_rows_adds_weights_and_forgets_the_order():
     X = np.array([[2.0], [1.0], [2.0], [2.0], [3.0]])
     y, exposure = np.array([5.0, 1.0, 5.0, 6.0, 9.0]), np.ones(5)
-    found = merge_equal_rows(Sample(X, y, np.array([1.0, 2.0, 3.0, 1.0, 0.0]), exposure))
+    found = merge_equal_rows(Sample(X, y, np.array([1.0, 2.0, 3.0, 1.0, 0.0]), exposure), X)
     assert found.X.ravel().tolist() == [1.0, 2.0, 2.0]
     assert found.y.tolist() == [1.0, 5.0, 6.0]
     assert found.weight.tolist() == [2.0, 4.0, 1.0]
-    again = merge_equal_rows(Sample(X[::-1], y[::-1], np.array([0.0, 1.0, 3.0, 2.0, 1.0]), exposure))
+    again = merge_equal_rows(Sample(X[::-1], y[::-1], np.array([0.0, 1.0, 3.0, 2.0, 1.0]), exposure), X[::-1])
     assert (again.X == found.X).all()
     assert (again.weight == found.weight).all()
-
-
-def test_only_equal_rows_of_numbers_in_arrays_are_merged():
-    apart = merge_equal_rows(Sample(np.ones((2, 1)), np.ones(2), None, np.array([1.0, 2.0])))
+    apart = merge_equal_rows(Sample(np.ones((2, 1)), np.ones(2), None, np.array([1.0, 2.0])), np.ones((2, 1)))
     assert apart.exposure.tolist() == [1.0, 2.0]
-    for X in (pd.DataFrame({"a": [1.0, 1.0]}), np.array([[np.nan], [np.nan]])):
-        sample = Sample(X, np.ones(2))
-        assert merge_equal_rows(sample) is sample
 
 
 # Randomness ------------------------------------------------------------------------------------------------------
@@ -442,7 +437,7 @@ def test_rows_are_called_by_the_index_of_a_frame(fast, counts):
 
 
 def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder):
-    data = length_of_stay(data_folder, may_download=False)
+    data = length_of_stay(data_folder)
     X, y = data.X.to_pandas(), data.y
     options = {"epochs": 15, "training_options": {"batch_size": 100}, "random_state": 0, "device": "cpu"}
     model = DDPNRegressor(members=1, hidden=(64, 64), numeric="steps", **options)

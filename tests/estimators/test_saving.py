@@ -177,7 +177,7 @@ def test_an_unfitted_model_is_not_saved(quick, tmp_path):
 @pytest.mark.parametrize("kind", [DDPNRegressor, CountGLM])
 def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(quick, counts, tmp_path, kind):
     model = quick(epochs=1) if kind is DDPNRegressor else CountGLM(likelihood="poisson")
-    model.fit(*counts).fit_intervals(*counts, prior_rows=20.0).fit_ood(counts[0], kind="variance", alpha=0.1)
+    model.fit(*counts).fit_intervals(*counts, prior_rows=20.0).fit_ood(counts[0], alpha=0.1)
     model.save(tmp_path / "model")
     again = kind.load(tmp_path / "model")
     X = 2.0 * counts[0]

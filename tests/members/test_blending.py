@@ -1,7 +1,6 @@
 """Mixture weights against brute force: direct CRPS of mixtures over a grid of weights."""
 
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +8,8 @@ import torch
 from scipy import stats
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson, discretized
-from ddpn.members import choose_weights
-from ddpn.members.blending import MixtureScores, as_one, mix, shrunk_weights
+from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
+from ddpn.members.blending import MixtureScores, mix, shrunk_weights
 from ddpn.sample import Sample
 
 RNG = np.random.default_rng(1)
@@ -90,14 +88,6 @@ def test_scores_are_those_of_the_mixtures(with_normals):
         assert scores.at(weights) == pytest.approx(found, rel=1e-7, abs=1e-9)
 
 
-def test_normals_alone_are_scored_as_counts():
-    parts = [Normal(tensor([[1.0], [4.0]]), tensor([[s], [s]])) for s in (1.0, 2.0)]
-    y = np.array([2.0, 3.0])
-    scores = scores_of(parts, y)
-    rounded = mix([discretized(part) for part in parts], [0.3, 0.7])
-    assert scores.at(np.array([0.3, 0.7])) == pytest.approx(rounded.crps(tensor(y)).numpy(), rel=1e-9)
-
-
 def test_the_best_weights_by_brute_force():
     mean, y = rows(12)
     parts, share = three(mean), np.random.default_rng(1).uniform(0.0, 1.0, 12)
@@ -126,11 +116,6 @@ def weights_for(n: int, *wrong: float, seed: int = 1) -> np.ndarray:
     return shrunk_weights(scores_of(parts, y), np.ones(n))
 
 
-@pytest.mark.parametrize("n", [20, 2000])
-def test_equally_good_members_get_equal_weights(n):
-    assert weights_for(n, 1.0, 1.0, 1.0) == pytest.approx([1 / 3] * 3)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_few_rows_keep_nearly_equal_weights_unless_one_member_is_clearly_worse(seed):
     rng = np.random.default_rng(seed)
@@ -142,12 +127,6 @@ def test_few_rows_keep_nearly_equal_weights_unless_one_member_is_clearly_worse(s
     assert found == pytest.approx([0.5, 0.5], abs=0.2)
     assert abs(found[0] - 0.5) < abs(best[0] - 0.5), "chance alone moves the best weights further"
     assert weights_for(25, 1.0, 8.0, seed=seed)[1] < 0.15
-
-
-def test_with_many_rows_a_useless_member_gets_nothing():
-    found = weights_for(5000, 1.0, 4.0, 1.0)
-    assert found[1] == 0.0
-    assert found[[0, 2]] == pytest.approx([0.5, 0.5], abs=0.02)
 
 
 @pytest.mark.parametrize(("n", "worse"), [(40, 4.0), (400, 2.5)])
@@ -171,37 +150,6 @@ def test_they_are_the_nearest_to_equal_within_half_a_standard_error(n, worse):
     assert 0.02 < position < 0.98, "the case should not be at either end"
     assert found == pytest.approx(best + position * (equal - best), abs=1e-9)
     assert not is_allowed(best + (position + 0.011) * (equal - best))
-
-
-def test_weights_of_rows_decide():
-    """One member is right on some rows, another on the others."""
-    mean, y = rows(400)
-    is_first = np.arange(400) < 200
-    parts = [Poisson(tensor(np.where(mask, mean, 6.0 * mean))[:, None]) for mask in (is_first, ~is_first)]
-    scores = scores_of(parts, y)
-    assert shrunk_weights(scores, np.where(is_first, 1.0, 1e-6))[0] > 0.9
-    assert shrunk_weights(scores, np.where(is_first, 1e-6, 1.0))[0] < 0.1
-
-
-def test_weights_of_members_by_name():
-    mean, y = rows(500)
-    exposure = RNG.uniform(1.0, 2.0, 500)
-    seen = []
-
-    def member(factor: float) -> SimpleNamespace:
-        def parts(X, scale):
-            seen.append(scale is exposure)
-            return [Poisson(tensor(factor * X * scale)[:, None])]
-
-        return SimpleNamespace(parts=parts)
-
-    members = {"good": member(1.0), "bad": member(5.0)}
-    found = choose_weights(members, Sample(mean / exposure, y, None, exposure))
-    assert list(found) == ["good", "bad"]
-    assert sum(found.values()) == pytest.approx(1.0)
-    assert found["good"] > 0.95
-    assert all(seen)
-    assert choose_weights({"alone": member(2.0)}, Sample(mean, y, None, exposure)) == {"alone": 1.0}
 
 
 def test_more_distributions_than_were_scored():
@@ -233,14 +181,3 @@ def test_blocks_are_scored_by_their_own_distributions():
     for number, half in enumerate(halves):
         parts = [part for member in members for part in member[number]]
         assert scores.at(weights)[half] == pytest.approx(direct(parts, [0.3, 0.35, 0.35], y[half]), rel=1e-7)
-
-
-@pytest.mark.parametrize("same", [True, False], ids=["one family", "two families"])
-def test_parts_as_one_distribution(same):
-    mean, y = rows(12)
-    parts = [three(mean)[0], three(2.0 * mean)[0]] if same else three(mean)
-    found = as_one(parts)
-    assert found.batch_shape == (12, 4 if same else 1)
-    assert mix([found], [1.0]).crps(tensor(y)).numpy() == pytest.approx(
-        direct(parts, np.full(len(parts), 1 / len(parts)), y), rel=1e-7
-    )

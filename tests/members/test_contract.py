@@ -21,7 +21,7 @@ def unfitted(name: str) -> Member:
     if isinstance(member, Networks):
         member.options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=2)
     if name in ("trees", "joint_trees"):
-        member.leaves, member.rounds = (4,), 30
+        member.leaves, member.rounds = (4,), 8
     return member
 
 
@@ -97,8 +97,8 @@ def test_a_table_unlike_that_of_fit_is_refused(all_fitted, mixed_sample, name, c
 
 @pytest.mark.parametrize("name", list(MEMBERS))
 def test_a_weight_of_zero_equals_dropping_the_row(mixed_sample, name):
-    some = mixed_sample.rows(slice(0, 120))
-    weight = (np.arange(120) % 4 > 0).astype(float)
+    some = mixed_sample.rows(slice(0, 80))
+    weight = (np.arange(80) % 4 > 0).astype(float)
     dropped = Sample(some.X, some.y, None, some.exposure).rows(weight > 0)
     found = [unfitted(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
     ours, theirs = (member.distribution(some.X, some.exposure).mean.numpy() for member in found)

@@ -14,7 +14,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from typer.testing import CliRunner
 
-from ddpn import CountRegressor, DDPNRegressor, InputError
+from ddpn import CountRegressor, InputError
 from ddpn.cli import app
 from ddpn.distributions import CountDistribution
 from ddpn.export import export_onnx
@@ -23,7 +23,6 @@ from ddpn.members.folds import CrossFitted
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.workflow.model_folder import load
 
@@ -91,71 +90,6 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def model(quick, data) -> DDPNRegressor:
-    X, y = data
-    return quick(mix_with=["knn"], epochs=2, training_options={"batch_size": 100}).fit(X[:300], y[:300])
-
-
-def test_its_distribution_is_that_of_the_neighbours(data):
-    X, y = data
-    member = Neighbours().fit(Sample(X[:300], y[:300]), None, seed=0)
-    nearest = np.argsort(np.abs(X[:300, 0] - X[300:, 0][:, None]), axis=1)[:, :15]
-    counts = y[nearest]
-    dist = member.distribution(X[300:])
-    assert dist.batch_shape == (100, 1)
-    assert dist.mean.numpy()[:, 0] == pytest.approx(counts.mean(1))
-    assert dist.variance.numpy()[:, 0] == pytest.approx(counts.var(1), abs=1e-9)
-    assert dist.icdf(torch.tensor(0.5)).numpy()[:, 0] == pytest.approx(np.sort(counts)[:, 7])
-    at = torch.from_numpy(y[300:])
-    # CRPS of an empirical distribution: E|Z - y| - E|Z - Z'| / 2.
-    pairs = np.abs(counts[:, :, None] - counts[:, None]).mean((1, 2))
-    wanted = np.abs(counts - y[300:, None]).mean(1) - 0.5 * pairs
-    assert dist.crps(at.unsqueeze(1)).numpy()[:, 0] == pytest.approx(wanted, abs=1e-9)
-    doubled = member.distribution(X[300:], np.full(100, 2.0))
-    assert doubled.mean.numpy() == pytest.approx(2.0 * dist.mean.numpy())
-
-
-def test_it_is_fitted_and_weighted(model, data):
-    X, y = data
-    weights = model.predictor_.weights
-    assert sum(weights.values()) == pytest.approx(1.0)
-    assert weights["knn"] > 0.5
-    dist = model.predict_distribution(X[300:])
-    assert dist.size == 3
-    means = {name: model.predictor_.distribution(X[300:], of=name).mean for name in weights}
-    wanted = sum(weights[name] * means[name] for name in weights)
-    assert dist.mean.numpy() == pytest.approx(wanted.numpy())
-    assert (dist.aleatoric + dist.epistemic).numpy() == pytest.approx(dist.variance.numpy())
-    assert np.isfinite(model.nll(X[300:], y[300:]))
-    networks = model.predictor_.distribution(X[300:], of="networks").crps(torch.from_numpy(y[300:]))
-    assert model.crps(X[300:], y[300:]) < networks.mean().item()
-    with pytest.raises(ConfigError, match="Did you mean 'knn'"):
-        DDPNRegressor(mix_with=["kn"]).fit(X, y)
-
-
-def test_it_is_calibrated_saved_and_loaded(model, data, tmp_path):
-    X, y = data
-    model.fit_intervals(X[300:], y[300:]).fit_ood(X[300:])
-    assert set(model.predictor_.intervals) == {MIXTURE, "networks", "knn"}
-    level = model.predictor_.interval_level(0.9, of="knn")
-    low, high = model.predictor_.distribution(X[300:], of="knn").interval(level)
-    assert ((low.numpy() <= y[300:]) & (y[300:] <= high.numpy())).sum() >= np.ceil(0.9 * 101)
-    model.save(tmp_path / "model")
-    again = DDPNRegressor.load(tmp_path / "model")
-    assert (again.predict(X) == model.predict(X)).all()
-    assert (again.predict_interval(X, kind="calibrated") == model.predict_interval(X, kind="calibrated")).all()
-    assert (again.ood_pvalue(X) == model.ood_pvalue(X)).all()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delitem(MEMBERS, "knn")
-        with pytest.raises(ConfigError, match=r"member must be one of .*got 'knn'"):
-            DDPNRegressor.load(tmp_path / "model")
-    content = (tmp_path / "model" / "knn" / "rows.safetensors").read_bytes()
-    (tmp_path / "model" / "knn" / "rows.safetensors").write_bytes(content[:-8])
-    with pytest.raises(InputError, match=r"rows.safetensors was truncated or changed"):
-        DDPNRegressor.load(tmp_path / "model")
-
-
-@pytest.fixture(scope="module")
 def portfolio(data) -> CountRegressor:
     """The default model with it: cross-fitted, weighted and calibrated."""
     X, y = data
@@ -181,26 +115,23 @@ def test_it_is_a_part_of_the_default_model(portfolio, data):
     assert portfolio.crps(X[300:], y[300:]) < 0.9 * constant.item()
 
 
-def test_its_intervals_are_those_of_rows_that_copies_left_out(portfolio):
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-3.0, 3.0, size=(2000, 1))
-    y = rng.poisson(np.exp(1.5 + np.cos(2.0 * X[:, 0])))
-    for name in (MIXTURE, "knn"):
-        dist = portfolio.predictor_.distribution(X, of=name)
-        low, high = portfolio.predictor_.interval(dist, 0.9, of=name)
-        # Three standard errors of 300 rows for calibration; counts make intervals cover rather more.
-        assert 0.85 < ((low.numpy() <= y) & (y <= high.numpy())).mean() < 0.98, name
-
-
 def test_its_copies_are_saved_and_loaded(portfolio, data, tmp_path):
     X, _ = data
     portfolio.save(tmp_path / "model")
-    assert len(list((tmp_path / "model" / "knn").glob("copy-*"))) == 5
+    folder = tmp_path / "model" / "knn"
+    assert len(list(folder.glob("copy-*"))) == 5
     again = CountRegressor.load(tmp_path / "model")
     assert isinstance(again.predictor_.members["knn"], CrossFitted)
     assert (again.predict(X) == portfolio.predict(X)).all()
     assert (again.predict_interval(X) == portfolio.predict_interval(X)).all()
-    assert (again.ood_pvalue(X) == portfolio.ood_pvalue(X)).all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(MEMBERS, "knn")
+        with pytest.raises(ConfigError, match=r"member must be one of .*got 'knn'"):
+            CountRegressor.load(tmp_path / "model")
+    content = (folder / "copy-0" / "rows.safetensors").read_bytes()
+    (folder / "copy-0" / "rows.safetensors").write_bytes(content[:-8])
+    with pytest.raises(InputError, match=r"rows.safetensors was truncated or changed"):
+        CountRegressor.load(tmp_path / "model")
 
 
 def test_it_is_named_as_what_cannot_be_exported(portfolio, tmp_path):
@@ -208,28 +139,7 @@ def test_it_is_named_as_what_cannot_be_exported(portfolio, tmp_path):
         export_onnx(portfolio, tmp_path / "model.onnx")
 
 
-def test_ddpn_fit_mixes_it_with_the_default_members(data, tmp_path, monkeypatch):
-    X, y = data
-    pl.DataFrame({"x": X[:, 0], "visits": y.astype(int)}).write_csv(tmp_path / "visits.csv")
-    settings = 'target = "visits"\nhidden = [8]\nepochs = 2\ndevice = "cpu"\n[training_options]\nbatch_size = 100\n'
-    (tmp_path / "quick.toml").write_text(settings)
-    monkeypatch.chdir(tmp_path)
-    for arguments in (
-        ["fit", "visits.csv", "--config", "quick.toml", "-o", "model"],
-        ["predict", "model", "visits.csv", "-o", "predictions.csv"],
-    ):
-        found = CliRunner().invoke(app, arguments)
-        assert found.exit_code == 0, found.output
-    predictor = load(Path("model")).model.predictor_
-    assert {"constant", "glm", "trees", "networks", "knn"} <= set(predictor.members)
-    assert isinstance(predictor.members["knn"], CrossFitted)
-    assert predictor.weights["knn"] > 0.1
-    predicted = pl.read_csv("predictions.csv")["mean"].to_numpy()
-    assert predicted == pytest.approx(predictor.distribution(pl.DataFrame({"x": X[:, 0]})).mean.numpy(), rel=1e-6)
-
-
-@pytest.mark.parametrize("role", ["--mix-with", "--compare-with"])
-def test_it_is_on_the_leaderboard_and_in_the_report(data, tmp_path, monkeypatch, role):
+def test_the_command_line_fits_compares_and_reports_it(data, tmp_path, monkeypatch):
     X, y = data
     table = pl.DataFrame({"x": X[:, 0], "noise": np.tile([1.0, 2.0], 200), "visits": y.astype(int)})[:280]
     table.write_csv(tmp_path / "visits.csv")
@@ -243,25 +153,16 @@ def test_it_is_on_the_leaderboard_and_in_the_report(data, tmp_path, monkeypatch,
         assert found.exit_code == 0, found.output
         return found.output
 
-    others = ("--compare-with", "poisson_glm") if role == "--mix-with" else ("--mix-with", "poisson_glm")
-    printed = ddpn("fit", "visits.csv", "--config", "quick.toml", role, "knn", *others, "-o", "model")
-    assert "nearest neighbours" in printed
-    folder = load(Path("model"))
-    weight = folder.model.predictor_.weights["knn"]
-    assert weight > 0 if role == "--mix-with" else weight == 0
-    assert folder.model.predictor_.intervals["knn"].rows.tolist() == [28]
+    others = ("--mix-with", "knn", "--compare-with", "poisson_glm")
+    assert "nearest neighbours" in ddpn("fit", "visits.csv", "--config", "quick.toml", *others, "-o", "model")
+    predictor = load(Path("model")).model.predictor_
+    assert predictor.weights["knn"] > 0.0 == predictor.weights["poisson_glm"]
     found = json.loads(ddpn("evaluate", "model", "visits.csv", "--json"), parse_constant=pytest.fail)
-    entry = next(entry for entry in found["entries"] if entry["name"] == "knn")
-    assert entry["label"] == "nearest neighbours"
-    assert entry["weight"] == weight
-    assert entry["seconds"] > 0
+    entry, glm = (next(e for e in found["entries"] if e["name"] == name) for name in ("knn", "poisson_glm"))
+    assert (entry["label"], entry["weight"]) == ("nearest neighbours", predictor.weights["knn"])
     assert 0.7 < entry["coverage"] <= 1.0
-    glm = next(entry for entry in found["entries"] if entry["name"] == "poisson_glm")
     assert entry["crps"] < glm["crps"]
-    assert "nearest neighbours" in ddpn("show", "model")
-    if role == "--mix-with":
-        ddpn("predict", "model", "visits.csv", "-o", "predictions.csv")
-        assert pl.read_csv("predictions.csv").height == 280
-        return
+    ddpn("predict", "model", "visits.csv", "-o", "predictions.csv")
+    assert pl.read_csv("predictions.csv").height == 280
     ddpn("report", "model", "visits.csv", "-o", "report.html")
     assert "nearest neighbours" in Path("report.html").read_text()

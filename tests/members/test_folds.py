@@ -1,5 +1,7 @@
 """Copies of a member per fold: no copy sees the fold that it left out, and the member is the mixture of its copies."""
 
+from functools import cache
+
 import numpy as np
 import polars as pl
 import pytest
@@ -18,13 +20,13 @@ from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
-ROWS = 240
+ROWS = 180
 
 
 def table(rows: int = ROWS, seed: int = 0) -> Sample:
-    """Numbers, a column of many levels, exposures and counts that depend on all of them."""
+    """Numbers, a column of levels, exposures and counts that depend on all of them."""
     rng = np.random.default_rng(seed)
-    level = rng.integers(0, 60, rows)
+    level = rng.integers(0, 20, rows)
     X = pl.DataFrame({"a": rng.normal(size=rows), "b": rng.uniform(size=rows), "zip": [f"z{k}" for k in level]})
     exposure = rng.uniform(0.5, 2.0, rows)
     sample = Sample(X, np.zeros(rows), None, exposure)
@@ -40,13 +42,13 @@ def truth(sample: Sample) -> Poisson:
 
 def wide(rows: int = ROWS) -> Sample:
     """More columns than networks use."""
-    X = np.random.default_rng(1).normal(size=(rows, 700))
+    X = np.random.default_rng(1).normal(size=(rows, 510))
     return Sample(X, np.random.default_rng(2).poisson(np.exp(1.0 + 0.5 * X[:, 5])).astype(float))
 
 
 def networks(**options) -> Networks:
     known = {"members": 2, "hidden": (8,), "epochs": 1, "batch_size": 32, "numeric": "steps"}
-    return Networks(make_head("mixed"), NetworkOptions(**known | options))
+    return Networks(make_head("poisson"), NetworkOptions(**known | options))
 
 
 KINDS = {
@@ -66,22 +68,32 @@ def raw(member: Member, sample: Sample) -> torch.Tensor:
     return dist.log_prob(torch.arange(0.0, 25.0, 3.0, dtype=torch.float64)[:, None, None])
 
 
+@cache
+def crossed(kind: str) -> tuple[Folds, CrossFitted]:
+    """The folds of a table, and a member that is fitted to them once for all tests."""
+    make_sample, make = KINDS[kind]
+    folds = Folds.of(make_sample(), None, seed=3)
+    member = folds.fit(make(), seed=0)
+    assert isinstance(member, CrossFitted)
+    return folds, member
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_never_sees_its_fold(kind):
     """With other counts in one fold, the copy that left it out is the same to the last bit, and others differ.
 
     All networks of a training have one epoch, which held-out rows choose: here there is one epoch only.
     """
-    make_sample, make = KINDS[kind]
-    sample = make_sample()
-    folds = Folds.of(sample, None, seed=3)
-    inside = folds.number == 2
-    other = np.random.default_rng(4).permutation(sample.y[inside]) + 3.0
+    folds, before = crossed(kind)
+    sample, inside = folds.train, folds.number == 2
     y = sample.y.copy()
-    y[inside] = other
+    y[inside] = np.random.default_rng(4).permutation(sample.y[inside]) + 3.0
     changed = Folds(sample.replace(y=y), None, folds.number)
-    before, after = (copies_of(each.fit(make(), seed=0)) for each in (folds, changed))
-    same = [torch.equal(raw(one, sample), raw(two, sample)) for one, two in zip(before, after, strict=True)]
+    after = changed.fit(KINDS[kind][1](), seed=0)
+    same = [
+        torch.equal(raw(one, sample), raw(two, sample))
+        for one, two in zip(before.copies, copies_of(after), strict=True)
+    ]
     assert same == [False, False, True, False, False]
 
 
@@ -106,29 +118,13 @@ def test_copies_predict_their_folds_as_well_as_new_rows(kind):
 
 
 def test_folds_keep_groups_whole():
-    group = np.repeat([f"person {k}" for k in range(12)], 20)
+    group = np.repeat([f"person {k}" for k in range(12)], ROWS // 12)
     folds = Folds.of(table().replace(group=group), None, seed=0)
     assert folds.are_crossed
     assert all(len(set(folds.number[group == name])) == 1 for name in set(group))
     parts = [set(own.group) for own in folds.held_out]
     assert set.union(*parts) == set(group)
     assert sum(map(len, parts)) == 12
-
-
-def test_effects_inside_a_copy_keep_groups_whole(monkeypatch):
-    """A copy divides its rows again, for level effects and numbers of rounds: rows of a group stay together there."""
-    seen = []
-    original = Networks._encode
-
-    def watched(self, numeric, train, validation, seed):
-        seen.append((train.group, validation.group))
-        return original(self, numeric, train, validation, seed)
-
-    monkeypatch.setattr(Networks, "_encode", watched)
-    group = np.repeat(np.arange(60), 4)
-    Folds.of(table().replace(group=group), None, seed=0).fit(networks(), seed=0)
-    assert len(seen) == 5
-    assert all(not set(own) & set(left_out) for own, left_out in seen)
 
 
 def test_one_group_alone_cannot_be_left_out():
@@ -150,11 +146,9 @@ def test_validation_rows_are_held_out_where_there_are_some():
 
 @pytest.mark.parametrize("kind", ["networks", "trees", "glm", "constant"])
 def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
-    sample, make = table(), KINDS[kind][1]
-    folds = Folds.of(sample, None, seed=0)
-    member = folds.fit(make(), seed=0)
-    assert isinstance(member, CrossFitted)
-    assert (len(member.copies), member.label) == (5, make().label)
+    folds, member = crossed(kind)
+    sample = folds.train
+    assert (len(member.copies), member.label) == (5, KINDS[kind][1]().label)
     y = torch.from_numpy(sample.y)
     each = [mix_members([copy.parts(sample.X, sample.exposure)], [1.0]) for copy in member.copies]
     wanted = torch.stack([dist.log_prob(y).exp() for dist in each]).mean(0)
@@ -169,31 +163,21 @@ def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_saved_and_loaded(kind):
-    make_sample, make = KINDS[kind]
-    sample = make_sample()
-    member = Folds.of(sample, None, seed=0).fit(make(), seed=0)
-    again = restored(type(make()), member.state())
+    folds, member = crossed(kind)
+    again = restored(type(member.copies[0]), member.state())
     assert isinstance(again, CrossFitted)
     assert again.facts() == member.facts()
     for one, two in zip(member.copies, again.copies, strict=True):
-        assert torch.equal(raw(one, sample), raw(two, sample))
-    alone = make().fit(sample, None, seed=0)
-    assert torch.equal(raw(restored(type(alone), alone.state()), sample), raw(alone, sample))
+        assert torch.equal(raw(one, folds.train), raw(two, folds.train))
 
 
-def test_contributions_are_the_means_of_those_of_the_copies():
-    sample = table()
-    member = Folds.of(sample, None, seed=0).fit(KINDS["trees"][1](), seed=0)
+def test_contributions_are_means_and_copies_may_be_fitted_apart():
+    folds, member = crossed("trees")
+    sample = folds.train
     values, base = member.contributions(sample.X, sample.exposure)
     each = [copy.distribution(sample.X, sample.exposure).mean[:, 0].log().numpy() for copy in member.copies]
     assert values.shape == (ROWS, 3)
     assert values.sum(1) + base == pytest.approx(np.mean(each, axis=0))
-    assert Folds.of(sample, None, seed=0).fit(networks(), seed=0).contributions(sample.X) is None
-
-
-def test_a_copy_in_another_process_is_the_same():
-    folds = Folds.of(table(), None, seed=0)
-    make = KINDS["trees"][1]
-    together = folds.fit(make(), seed=0)
-    alone = folds.fit_copy(make(), 3, seed=0)
-    assert torch.equal(raw(alone, folds.train), raw(together.copies[3], folds.train))
+    assert crossed("networks")[1].contributions(sample.X) is None
+    alone = folds.fit_copy(KINDS["trees"][1](), 3, seed=0)  # as in another process
+    assert torch.equal(raw(alone, sample), raw(member.copies[3], sample))

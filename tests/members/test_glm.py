@@ -36,20 +36,6 @@ def test_it_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
     assert far.min(0) == pytest.approx(expected.min(0))
 
 
-def test_a_parameter_that_all_rows_share_is_an_intercept(line):
-    member = GLM.like(Task(make_head("double_poisson", gamma="shared"))).fit(line, None, seed=0)
-    assert np.ptp(raw(member, line.X)[:, 1]) == 0.0
-    assert np.ptp(raw(member, line.X)[:, 0]) > 0.1
-
-
-def test_a_sample_of_many_rows_is_enough(line, monkeypatch):
-    head = make_head("poisson")
-    whole = raw(GLM(head).fit(line, None, seed=0), line.X)
-    monkeypatch.setattr(GLM, "max_rows", 100)
-    drawn = raw(GLM(head).fit(line, None, seed=0), line.X)
-    assert 0.0 < np.abs(drawn - whole).mean() < 0.3
-
-
 @pytest.mark.parametrize("case", ["columns", "zeros", "zeros among those drawn"])
 def test_where_it_cannot_be_fitted(line, monkeypatch, case):
     words = "3 inputs, more than the 2" if case == "columns" else "no count above 0"
@@ -64,11 +50,6 @@ def test_where_it_cannot_be_fitted(line, monkeypatch, case):
         sample.y[np.setdiff1d(np.arange(200), drawn)[0]] = 7.0
     with pytest.raises(NotApplicableError, match=words):
         GLM(make_head("poisson")).fit(sample, None, seed=0)
-
-
-def test_a_likelihood_without_an_exact_glm():
-    with pytest.raises(NotApplicableError, match='"faithful_gaussian" has no exact GLM'):
-        GLM.like(Task(make_head("faithful_gaussian")))
 
 
 def test_the_poisson_glm_is_that_of_statsmodels(mixed_sample):

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from ddpn import CountRegressor
-from ddpn.members.folds import CrossFitted
-from ddpn.members.known_levels import known_levels
+from ddpn.members.folds import CrossFitted, known_levels
 
 
 @pytest.mark.parametrize("member", ["glm", "trees"])

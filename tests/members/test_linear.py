@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from statsmodels.stats.outliers_influence import variance_inflation_factor
 
-from ddpn.members.linear import fit_linear
+from ddpn.members.linear import fit_linear, standardize
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 
@@ -50,3 +51,55 @@ def test_a_coefficient_that_the_rows_do_not_determine_is_0():
     np.testing.assert_allclose(found.covariance[np.ix_(known, known)], plain.covariance, rtol=1e-9)
     assert np.isnan(found.covariance[2]).all()
     assert fit(np.c_[X, X[:, 0]], alpha=1e-3).coordinates.kept.all()
+
+
+# Columns in which a fit is made --------------------------------------------------------------------------------------
+
+WIDE = RNG.normal(size=(40, 3)) * [1.0, 1e12, 1e-9] + [5.0, 1e12, 0.0]
+
+
+def test_columns_have_weighted_mean_0_and_deviation_1_and_coefficients_go_back():
+    weight = RNG.integers(1, 5, 40).astype(float)
+    found = standardize(WIDE, weight)
+    repeated = np.repeat(found.reduced(WIDE), weight.astype(int), axis=0)
+    np.testing.assert_allclose(repeated.mean(0), 0.0, atol=1e-9)
+    np.testing.assert_allclose(repeated.std(0), 1.0, rtol=1e-9)
+    theta = np.array([0.3, 1.0, -2.0, 0.5])
+    intercept, *slopes = found.to_columns(True) @ theta
+    np.testing.assert_allclose(intercept + WIDE @ slopes, theta[0] + found.reduced(WIDE) @ theta[1:], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("extra", "kept"),
+    [
+        (WIDE[:, :1] * 2.0, [False]),
+        (np.full((40, 1), 0.1), [False]),
+        (1.0 - WIDE[:, :1], [False]),
+        (np.hstack([WIDE[:, :1], WIDE[:, 1:2] ** 2]), [False, True]),
+    ],
+    ids=["a multiple", "a constant", "a complement", "a copy before another column"],
+)
+def test_a_column_that_those_before_it_determine_is_not_kept(extra, kept):
+    found = standardize(np.hstack([WIDE, extra]), np.ones(40))
+    assert found.kept.tolist() == [True, True, True, *kept]
+    assert np.isfinite(found.inflation).all()
+
+
+@pytest.mark.parametrize("rows", [2, 20_001])
+@pytest.mark.parametrize("value", [0.1, 1e6 / 3, 1e300, 0.0])
+def test_a_constant_is_found_whatever_the_number_of_rows(rows, value):
+    for reduce in (True, False):
+        found = standardize(np.c_[np.arange(rows), np.full(rows, value)], np.linspace(0.1, 3.0, rows), reduce)
+        assert found.kept.tolist() == [True, False]
+        assert found.is_constant.tolist() == [False, True]
+
+
+def test_inflation_is_the_root_of_the_variance_inflation_factor():
+    near = np.c_[WIDE[:, 0], WIDE[:, 2], WIDE[:, 0] + 1e-3 * RNG.normal(size=40)]
+    factors = [variance_inflation_factor(sm.add_constant(near), column) for column in (1, 2, 3)]
+    np.testing.assert_allclose(np.square(standardize(near, np.ones(40)).inflation), factors, rtol=1e-5)
+
+
+def test_fewer_rows_than_columns_and_no_columns():
+    assert standardize(RNG.normal(size=(5, 9)), np.ones(5)).kept.tolist() == [True] * 4 + [False] * 5
+    assert standardize(np.empty((5, 0)), np.ones(5)).kept.shape == (0,)

@@ -10,6 +10,7 @@ from ddpn.members.network_options import (
     NetworkOptions,
     auto_batch_size,
     auto_epochs,
+    auto_numeric,
     check_training_options,
 )
 from ddpn.runtime.errors import ConfigError
@@ -29,6 +30,7 @@ def test_epochs_shrink_with_the_rows(rows, batch, epochs):
 
 
 def test_a_configuration_follows_the_rows_and_the_options():
+    assert [auto_numeric(*size) for size in ((5000, 5), (5001, 5), (100, 501))] == ["piecewise", "steps", "standard"]
     config = NetworkOptions().config(1000, (1, 2))
     assert (config.batch_size, config.epochs, config.seeds) == (32, 32, (1, 2))
     config = NetworkOptions(epochs=7, batch_size=50, lr=0.5, score="nll").config(1000, (1,))

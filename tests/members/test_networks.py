@@ -8,7 +8,7 @@ import torch
 
 from ddpn.distributions import Poisson
 from ddpn.members import networks as networks_module
-from ddpn.members.network_options import NetworkOptions, auto_numeric
+from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
@@ -30,20 +30,6 @@ def steps() -> tuple[Sample, Sample]:
     return whole.rows(slice(0, 300)), whole.rows(slice(300, 400))
 
 
-@pytest.mark.parametrize("numeric", ["standard", "piecewise", "steps"])
-def test_a_named_encoding_is_taken(steps, numeric):
-    member = networks(numeric=numeric).fit(*steps, seed=0)
-    assert member.encoder.numeric == numeric
-    inputs = member.encoder.get_feature_names_out()
-    assert len(inputs) == 2 if numeric == "standard" else len(inputs) > 4
-
-
-def test_auto_follows_the_number_of_rows_and_columns(steps):
-    assert networks(numeric="auto").fit(*steps, seed=0).encoder.numeric == "piecewise"
-    assert [auto_numeric(rows, 5) for rows in (5000, 5001)] == ["piecewise", "steps"]
-    assert auto_numeric(100, 501) == "standard"
-
-
 def test_copies_predict_the_rows_that_they_left_out(steps):
     train, fold = steps[0], np.arange(300) % 2
     copies = networks(numeric="steps", epochs=20, lr=1e-2).fit_copies(
@@ -57,30 +43,6 @@ def test_copies_predict_the_rows_that_they_left_out(steps):
         assert dist.batch_shape == (150, 2)
         constant = Poisson(torch.full((150, 1), float(train.y.mean())))
         assert -dist.log_prob(y).mean() < -constant.log_prob(y).mean() - 0.3
-
-
-def test_late_best_epochs_mean_that_more_could_be_learned(steps):
-    member = networks(numeric="steps", epochs=10).fit(*steps, seed=0)
-    member.history.best_epoch = [9, 10]
-    assert member.is_underfitted
-    member.history.best_epoch = [2, 5]
-    assert not member.is_underfitted
-
-
-def test_bins_are_passed_on(steps):
-    few, many = (
-        len(networks(numeric="steps", bins=bins).fit(steps[0], None, seed=0).encoder.columns_[0].steps)
-        for bins in (2, 9)
-    )
-    assert (few, many) == (2, 9)
-
-
-def test_a_seed_determines_all_networks(steps):
-    one, same, other = (networks().fit(steps[0], None, seed=s).raw(steps[1].X).numpy() for s in (1, 1, 2))
-    assert one.shape == (100, 2, 1)
-    assert (one == same).all()
-    assert (one != other).any()
-    assert (one[:, 0] != one[:, 1]).any()
 
 
 @pytest.mark.parametrize(("largest", "dtype"), [(2.0**24 - 1, "torch.float32"), (2.0**24 + 1, "torch.float64")])
@@ -116,30 +78,23 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeyp
     assert networks().fit(train, None, seed=0).chosen is None
 
 
-def test_weights_of_another_network_are_refused(steps):
-    files = networks().fit(steps[0], None, seed=0).state()
-    known = json.loads(files["networks.json"])
-    known["options"]["hidden"] = [9]
-    for change in ({"networks.json": json.dumps(known).encode()}, {"networks.safetensors": b"\0" * 40}):
+def test_files_that_do_not_fit_together_are_refused(steps):
+    member = networks().fit(steps[0], None, seed=0)
+    files = member.state()
+    other = json.loads(files["networks.json"])
+    other["options"] = other["options"] | {"hidden": [9]}
+    for change in ({"networks.json": json.dumps(other).encode()}, {"networks.safetensors": b"\0" * 40}):
         with pytest.raises(InputError, match=r"networks.safetensors does not fit"):
             Networks.from_state(files | change)
-
-
-@pytest.mark.parametrize("chosen", [[0.5], [-1], [10**6], [[0]], ["a"]])
-def test_inputs_that_do_not_exist_are_refused(chosen):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 2))
-    files = networks().fit(Sample(X, rng.poisson(np.exp(X[:, 0])).astype(float)), None, seed=0).state()
-    name = next(name for name in files if name.endswith("networks.json"))
-    facts = json.loads(files[name]) | {"chosen": chosen}
-    with pytest.raises(InputError, match="inputs that the encoder does not have"):
-        Networks.from_state({**files, name: json.dumps(facts).encode()})
+    for chosen in ([0.5], [-1], [10**6], [[0]], ["a"]):
+        facts = json.loads(files["networks.json"]) | {"chosen": chosen}
+        with pytest.raises(InputError, match="inputs that the encoder does not have"):
+            Networks.from_state(files | {"networks.json": json.dumps(facts).encode()})
 
 
 @pytest.mark.parametrize(
     ("likelihood", "options"),
     [
-        ("mixed", {"numeric": "piecewise"}),
         ("mixed", {"numeric": "steps", "activation": "gelu"}),
         ("double_poisson", {"hidden": ()}),
         ("gaussian", {"hidden": (130, 70, 20)}),

@@ -2,6 +2,9 @@
 
 import math
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from torch.distributions import Laplace, Normal
@@ -9,18 +12,28 @@ from torch.distributions import Laplace, Normal
 from ddpn.distributions import Mixture, Poisson
 from ddpn.metrics import (
     absolute_error,
+    aupr,
+    auroc,
+    coverage_curve,
     covered,
     crps,
     dawid_sebastiani,
     evaluate,
+    expected_coverage,
+    fpr80,
+    median_precision,
     nll,
+    ood_score,
     pit,
     pit_bounds,
+    pit_distance,
     pit_histogram,
+    point,
     ranked_probability,
     squared_error,
+    width,
 )
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 ONE_VALUE = (crps, nll, ranked_probability, dawid_sebastiani, absolute_error, squared_error, covered, pit)
 #: Those that refuse a value which is no count, if the distribution is one of counts.
@@ -69,3 +82,50 @@ def test_what_is_no_distribution_is_refused(score):
     if score is not nll:  # which takes any distribution of torch
         with pytest.raises(InputError, match="got Laplace"):
             score(Laplace(0.0, 1.0), torch.tensor([1]))
+
+
+@pytest.mark.parametrize("column", [lambda y: pd.Series(y, index=[7, 3, 7]), pl.Series, list, np.array])
+def test_columns_of_data_frames_are_read_by_position(column):
+    dist, y, weight = Poisson(torch.tensor([1.0, 4.0, 9.0])), [0, 6, 9], [1.0, 0.0, 2.0]
+    for metric in (crps, nll, covered, absolute_error, pit_bounds):
+        assert torch.equal(torch.stack([*metric(dist, column(y))]), torch.stack([*metric(dist, torch.tensor(y))]))
+    given, tensors = (column(y), column(weight)), (torch.tensor(y), torch.tensor(weight))
+    for metric in (evaluate, pit_distance):
+        assert metric(dist, given[0], weight=given[1]) == metric(dist, tensors[0], weight=tensors[1])
+    for metric in (auroc, aupr, fpr80):
+        assert metric(column([0.1, 0.2, 0.4]), [0.3, 0.9]) == metric([0.1, 0.2, 0.4], [0.3, 0.9])
+
+
+ONE, THREE, Y = Poisson(torch.tensor([2.0])), Poisson(torch.ones(3)), torch.tensor([1, 2, 3])
+EMPTY = Poisson(torch.ones(0)), torch.ones(0)
+REFUSALS = {
+    "no rows": (lambda: evaluate(*EMPTY), "y"),
+    "no rows for a histogram": (lambda: pit_histogram(*EMPTY), "y"),
+    "no rows for a median": (lambda: median_precision(EMPTY[0]), "y"),
+    "weights of another shape": (lambda: pit_distance(THREE, Y, [1.0, 1.0]), "weight"),
+    "a negative weight": (lambda: coverage_curve(THREE, Y, [0.5], weight=[1.0, -1.0, 1.0]), "weight"),
+    "weights of 0": (lambda: evaluate(THREE, Y, weight=[0.0] * 3), "weight"),
+    "no whole number of bins": (lambda: pit_histogram(THREE, Y, 2.5), "bins"),
+    "a level of 1": (lambda: coverage_curve(THREE, Y, [0.5, 1.0]), "coverage"),
+    "a percentage": (lambda: evaluate(THREE, Y, coverage=90), "coverage"),
+    "a percentage as a width": (lambda: width(Normal(3.0, 1.0), 90), "coverage"),
+    "a strange interval": (lambda: expected_coverage(Normal(3.0, 1.0), 0.9, "equal"), "kind"),
+    "a strange point": (lambda: point(ONE, "middle"), "statistic"),
+    "a point of something else": (lambda: point(Laplace(0.0, 1.0), "mean"), "dist"),
+    "a strange statistic": (lambda: evaluate(THREE, Y, statistic="average"), "statistic"),
+    "a strange score": (lambda: ood_score(ONE, "surprise"), "kind"),
+    "disagreement of one": (lambda: ood_score(ONE, "epistemic"), "dist"),
+    "disagreement of a mixture of one": (lambda: ood_score(Mixture(ONE), "mutual_information"), "dist"),
+    "scores of nothing": (lambda: auroc([], [1.0]), "score_in"),
+    "no number among scores": (lambda: fpr80([1.0], [math.nan]), "score_out"),
+    "words as scores": (lambda: aupr(["a", "b"], [1.0]), "score_in"),
+    "a count that is missing": (lambda: crps(THREE, pl.Series([1, None, 2])), "y"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_bad_arguments_are_named(case):
+    call, argument = REFUSALS[case]
+    with pytest.raises((InputError, ConfigError)) as error:
+        call()
+    assert str(error.value).startswith(f"{argument} must")

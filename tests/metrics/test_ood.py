@@ -1,14 +1,15 @@
-"""OOD scores of predictive distributions, against sums over their probabilities."""
+"""OOD scores against sums over probabilities, areas and rates against their definitions."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch.distributions import Laplace, Normal
+from torch.distributions import Normal
 
 from ddpn.distributions import Mixture, Poisson
-from ddpn.metrics import OOD_SCORES, ood_score
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.metrics import aupr, auroc, fpr80, ood_score
 
 MEANS = torch.tensor([[4.0, 4.0, 4.0], [1.0, 4.0, 7.0]], dtype=torch.float64)
 
@@ -24,9 +25,7 @@ def test_scores_of_an_ensemble_against_sums_over_its_pmf():
         "epistemic": MEANS.numpy().var(1),
         "entropy": entropy,
         "mutual_information": entropy - inner.mean(1),
-        "none": np.zeros(len(mean)),
     }
-    assert set(wanted) == set(OOD_SCORES)
     for kind, values in wanted.items():
         assert ood_score(ensemble, kind).numpy() == pytest.approx(values, rel=1e-9, abs=1e-12), kind
 
@@ -38,18 +37,46 @@ def test_scores_of_single_distributions_and_of_normals():
     assert ood_score(Mixture(normal), "epistemic").item() == pytest.approx(2.25)
 
 
-@pytest.mark.parametrize("kind", ["epistemic", "mutual_information"])
-def test_disagreement_needs_an_ensemble(kind):
-    with pytest.raises(InputError, match=f"2 members for kind='{kind}', got a single Poisson.*kind='variance'"):
-        ood_score(Poisson(torch.tensor([2.0])), kind)
-    with pytest.raises(InputError, match=f"2 members for kind='{kind}', got one of a single member"):
-        ood_score(Mixture(Poisson(torch.tensor([[2.0]]))), kind)
+def two_sets(n_in: int, n_out: int, digits: int | None, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """OOD scores are a bit higher; rounded, they tie."""
+    rng = np.random.default_rng(seed)
+    pair = rng.normal(0, 1, n_in), rng.normal(0.8, 1.3, n_out)
+    return pair if digits is None else tuple(x.round(digits) for x in pair)
 
 
-def test_unknown_kinds_and_distributions_are_refused():
-    with pytest.raises(
-        ConfigError, match="kind must be one of variance, epistemic, entropy, mutual_information, none, got"
-    ):
-        ood_score(Poisson(torch.tensor([2.0])), "surprise")
-    with pytest.raises(InputError, match=r"dist must be a count distribution .*, got Laplace"):
-        ood_score(Laplace(0.0, 1.0))
+def average_precision(inside: np.ndarray, outside: np.ndarray) -> float:
+    """Mean over the OOD scores of the precision at the threshold that each of them is."""
+    return float(np.mean([(outside >= t).sum() / ((outside >= t).sum() + (inside >= t).sum()) for t in outside]))
+
+
+@pytest.mark.parametrize("digits", [None, 1, 0])
+@pytest.mark.parametrize("sizes", [(100, 30), (1, 1), (7, 80), (3, 2)])
+def test_areas_by_their_definitions(sizes, digits):
+    for seed in range(2):
+        inside, outside = two_sets(*sizes, digits, seed)
+        higher, equal = outside[:, None] > inside, outside[:, None] == inside
+        assert auroc(inside, outside) == pytest.approx((higher + 0.5 * equal).mean(), rel=1e-12)
+        assert aupr(inside, outside) == pytest.approx(average_precision(inside, outside), rel=1e-12)
+        threshold = max(t for t in outside if (outside >= t).mean() >= 0.8 - 1e-12)
+        assert fpr80(inside, outside) == pytest.approx((inside >= threshold).mean(), abs=1e-15)
+
+
+def test_known_corners():
+    assert (auroc([1, 2], [3, 4]), aupr([1, 2], [3, 4]), fpr80([1, 2], [3, 4])) == (1.0, 1.0, 0.0)
+    assert (auroc([3, 4], [1, 2]), fpr80([3, 4], [1, 2])) == (0.0, 1.0)
+    assert (auroc([1] * 30, [1] * 10), aupr([1] * 30, [1] * 10), fpr80([1] * 30, [1] * 10)) == (0.5, 0.25, 1.0)
+
+
+def test_the_order_of_rows_and_the_scale_of_scores_do_not_matter():
+    inside, outside = two_sets(200, 90, 1)
+    rng = np.random.default_rng(9)
+    for metric in (auroc, aupr, fpr80):
+        shuffled = metric(rng.permutation(inside), rng.permutation(outside))
+        assert shuffled == pytest.approx(metric(inside, outside), rel=1e-14)
+        assert metric(np.exp(inside), np.exp(outside)) == pytest.approx(metric(inside, outside), rel=1e-14)
+
+
+def test_tensors_of_any_shape_and_infinite_scores():
+    inside, outside = torch.tensor([[0.1, 0.2], [0.4, -math.inf]]), torch.tensor([0.3, math.inf], requires_grad=True)
+    assert auroc(inside, outside) == pytest.approx(7 / 8)
+    assert isinstance(aupr(inside, outside), float)

@@ -1,4 +1,4 @@
-"""crps and nll of every dist: what they give, in what shape, and what they refuse."""
+"""Scores and errors of points of every dist, against scipy, scoringrules and R."""
 
 import math
 
@@ -7,11 +7,24 @@ import pytest
 import scoringrules
 import torch
 from scipy import stats
-from torch.distributions import Exponential, Laplace, MixtureSameFamily, Normal
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch.distributions import Exponential, Normal
 
+from ddpn import CountGLM
 from ddpn.distributions import Discretized, DoublePoisson, Mixture, NegativeBinomial, Poisson
-from ddpn.metrics import crps, dawid_sebastiani, nll, ranked_probability, register_crps, squared_error
-from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.metrics import (
+    absolute_error,
+    crps,
+    crps_scorer,
+    dawid_sebastiani,
+    nll,
+    point,
+    ranked_probability,
+    squared_error,
+)
+from ddpn.runtime.errors import DDPNError
 
 MU = torch.tensor([0.4, 6.0, 30.0], dtype=torch.float64)
 SHIFTS = torch.tensor([0.8, 1.3], dtype=torch.float64)
@@ -83,53 +96,8 @@ def test_normals_take_any_real_observation():
     assert torch.isfinite(nll(DISTS["mixture of Normals"], torch.tensor([-1.0, 0.5, 3.3]))).all()
 
 
-def test_unknown_distributions_raise_and_say_what_to_do():
-    with pytest.raises(InputError, match=r"got Exponential. Use @register_crps\(Exponential\)"):
-        crps(Exponential(1.0), torch.tensor(1.0))
-    peer = MixtureSameFamily(torch.distributions.Categorical(torch.ones(2)), Normal(torch.zeros(2), 1.0))
-    with pytest.raises(InputError, match="got MixtureSameFamily"):
-        crps(peer, torch.tensor(1.0))
-
-
 def test_nll_takes_any_torch_distribution():
     torch.testing.assert_close(nll(Exponential(2.0), torch.tensor(3.0)), torch.tensor(6.0 - math.log(2)))
-
-
-def test_a_registered_crps_serves_subclasses_until_they_have_their_own():
-    class Own(Laplace):
-        pass
-
-    class Child(Own):
-        pass
-
-    y = torch.tensor([0.0, 2.0, -3.0])
-    with pytest.raises(InputError, match="got Own"):
-        crps(Own(0.5, 2.0), y)
-
-    @register_crps(Own)
-    def own_crps(dist, y):
-        z = (y - dist.loc).abs() / dist.scale
-        return dist.scale * (z + torch.exp(-z) - 0.75)
-
-    assert own_crps.__name__ == "own_crps"
-    for kind in (Own, Child):
-        np.testing.assert_allclose(crps(kind(0.5, 2.0), y), scoringrules.crps_laplace(y.numpy(), 0.5, 2.0), rtol=1e-6)
-    with pytest.raises(InputError, match="y must be finite"):
-        crps(Own(0.0, 1.0), torch.tensor(math.nan))
-    register_crps(Child)(lambda dist, y: torch.full_like(y, 42.0))
-    assert crps(Child(0.0, 1.0), torch.tensor(1.0)) == 42.0
-    assert crps(Own(0.0, 1.0), torch.tensor(1.0)) != 42.0
-
-
-def test_a_subclass_of_a_count_distribution_may_have_its_own_crps():
-    class Rounded(Poisson):
-        pass
-
-    one = torch.tensor(1.0)
-    torch.testing.assert_close(crps(Rounded(torch.tensor(2.0)), one), crps(Poisson(2.0), one))
-    register_crps(Rounded)(lambda dist, y: torch.full_like(y, 42.0))
-    assert crps(Rounded(torch.tensor(2.0)), torch.tensor(1.0)) == 42.0
-    assert crps(Poisson(2.0), torch.tensor(1.0)) != 42.0
 
 
 def test_gradients_of_nll_flow_and_those_of_count_crps_are_refused():
@@ -191,3 +159,76 @@ def test_dawid_sebastiani_of_a_point_mass_is_no_nan():
     score = dawid_sebastiani(dist, torch.tensor([5, 6]))
     assert score[0] < -700
     assert score[1] > 1e300
+
+
+# Points ----------------------------------------------------------------------------------------------------------
+
+
+def test_points_of_a_skewed_distribution_against_scipy():
+    mu, r = np.array([0.3, 4.3, 301.0]), 2.0
+    dist = NegativeBinomial(torch.from_numpy(mu), torch.tensor(1 / r, dtype=torch.float64))
+    peer = stats.nbinom(r, r / (r + mu))
+    np.testing.assert_allclose(point(dist, "mean").numpy(), peer.mean(), rtol=1e-12)
+    np.testing.assert_array_equal(point(dist, "median").numpy(), peer.median())
+    pmf = stats.nbinom.pmf(np.arange(2000)[:, None], r, r / (r + mu))
+    np.testing.assert_array_equal(point(dist, "mode").numpy(), pmf.argmax(0))
+
+
+def test_points_of_a_normal_and_of_a_lopsided_mixture_of_normals():
+    assert [point(Normal(2.5, 3.0), s).item() for s in ("mean", "median", "mode")] == [2.5, 2.5, 2.5]
+    loc, scale = np.array([0.0, 0.0, 9.0]), np.array([1.0, 0.5, 2.0])
+    mixture = Mixture(Normal(torch.from_numpy(loc), torch.from_numpy(scale)))
+    assert point(mixture, "mean").item() == pytest.approx(3.0)
+    assert stats.norm.cdf(point(mixture, "median").item(), loc, scale).mean() == pytest.approx(0.5)
+    z = np.linspace(-3, 12, 150_001)
+    density = stats.norm.pdf(z[:, None], loc, scale).mean(1)
+    assert point(mixture, "mode").item() == pytest.approx(z[density.argmax()], abs=1e-4)
+
+
+def test_errors_are_those_of_the_point(dist, y):
+    for statistic in ("mean", "median", "mode"):
+        gap = point(dist, statistic).numpy() - y.numpy()
+        np.testing.assert_allclose(absolute_error(dist, y, statistic).numpy(), np.abs(gap), rtol=1e-14)
+        np.testing.assert_allclose(squared_error(dist, y, statistic).numpy(), gap**2, rtol=1e-14)
+
+
+def test_defaults_are_the_points_that_make_each_error_least():
+    """Summed over the dist itself: no other count has a smaller mean |z - y|, no number a smaller mean square."""
+    dist = NegativeBinomial(torch.tensor(7.0, dtype=torch.float64), 0.8)
+    z = torch.arange(400)
+    pmf = stats.nbinom.pmf(z.numpy(), 1 / 0.8, 1 / (1 + 0.8 * 7.0))
+    absolute = (pmf * absolute_error(dist, z).numpy()).sum()
+    square = (pmf * squared_error(dist, z).numpy()).sum()
+    others = np.arange(30)
+    assert absolute == pytest.approx((pmf * np.abs(z.numpy() - others[:, None])).sum(1).min(), rel=1e-12)
+    assert square == pytest.approx(stats.nbinom.var(1 / 0.8, 1 / (1 + 0.8 * 7.0)), rel=1e-12)
+    for statistic in ("mean", "mode"):
+        assert (pmf * absolute_error(dist, z, statistic).numpy()).sum() > absolute
+
+
+# Searches by CRPS choose the likelihood that counts were drawn from -----------------------------------------------
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1.0, 1.0, (600, 2))
+MEAN = np.exp(1.5 + 0.8 * X[:, 0])
+#: Counts by the likelihood that is right for them: variances above the mean, and far below it.
+DRAWN = {
+    "negative_binomial": RNG.poisson(RNG.gamma(1.0, MEAN)),
+    "double_poisson": RNG.binomial(np.round(MEAN / 0.8).astype(int), 0.8),
+}
+
+
+@pytest.mark.parametrize("truth", DRAWN)
+def test_a_search_by_crps_finds_the_likelihood(truth):
+    grid = {"likelihood": ["poisson", truth]}
+    search = GridSearchCV(CountGLM(dispersion="constant"), grid, scoring=crps_scorer, cv=3).fit(X, DRAWN[truth])
+    assert search.best_params_ == {"likelihood": truth}
+    assert search.best_score_ < 0
+
+
+def test_a_pipeline_is_scored_by_its_last_step():
+    y = DRAWN["negative_binomial"]
+    pipe = make_pipeline(StandardScaler(), CountGLM(likelihood="poisson")).fit(X[:400], y[:400])
+    known = {"sample_weight": np.arange(200.0)}
+    wanted = pipe[-1].crps(pipe[:-1].transform(X[400:]), y[400:], **known)
+    assert crps_scorer(pipe, X[400:], y[400:], **known) == -wanted

@@ -11,7 +11,6 @@ from torch.distributions import Normal
 
 from ddpn.distributions import Mixture, NegativeBinomial, Poisson
 from ddpn.metrics import evaluate
-from ddpn.runtime.errors import ConfigError, InputError
 
 KEYS = {
     "mae",
@@ -86,18 +85,6 @@ def test_every_distribution_in_any_shape(dist, y):
 def test_no_gradient_is_kept():
     mu = torch.tensor([2.0, 3.0], requires_grad=True)
     assert math.isfinite(evaluate(Mixture(Poisson(mu)), torch.tensor([1]))["crps"])
-
-
-def test_what_is_refused():
-    dist, y = Poisson(torch.ones(2)), torch.tensor([1, 2])
-    with pytest.raises(ConfigError, match="statistic must be one of"):
-        evaluate(dist, y, statistic="average")
-    with pytest.raises(InputError, match="coverage must lie strictly between 0 and 1"):
-        evaluate(dist, y, coverage=90)
-    with pytest.raises(InputError, match="weight must be"):
-        evaluate(dist, y, weight=[0.0, 0.0])
-    with pytest.raises(InputError, match="at least one row"):
-        evaluate(Poisson(torch.ones(0)), torch.ones(0))
 
 
 def test_normals_are_scored_as_densities():

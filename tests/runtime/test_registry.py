@@ -36,13 +36,7 @@ def test_entries_are_added_and_removed(registry):
     assert "own" not in registry
 
 
-@pytest.mark.parametrize(
-    ("name", "argument", "words"),
-    [
-        ("orderd", None, "must be 'ordered' or 'late'.*Did you mean 'ordered'"),
-        (3, "kind", "kind must.*got 3"),
-    ],
-)
-def test_unknown_names_are_reported(registry, name, argument, words):
-    with pytest.raises(ConfigError, match=words):
-        registry.find(name, argument)
+def test_unknown_names_are_reported(registry):
+    with pytest.raises(ConfigError, match="Did you mean 'ordered'") as error:
+        registry.find("orderd")
+    assert (error.value.argument, error.value.got) == ("container", "'orderd'")

@@ -21,7 +21,7 @@ from ddpn.serving.schemas import PredictOptions
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 #: Without shrinking, which takes minutes where a test fails.
 QUICK = settings(
-    max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 
 
@@ -86,7 +86,7 @@ values = st.recursive(
 names = st.sampled_from([*PredictOptions.model_fields, "rows"]) | st.text(max_size=5)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(document=st.dictionaries(names, values, max_size=5), raw=st.binary(max_size=60), cut=st.integers(0, 200))
 def test_any_body_is_refused_without_an_error_of_the_server(document, raw, cut, client):
     for body in (raw, json.dumps(document).encode(), json.dumps(document).encode()[:cut] + raw):
@@ -103,7 +103,7 @@ def validated(kind, row):
         return None, {each["loc"][0] for each in error.errors()}
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     cells=st.dictionaries(
         st.sampled_from(["severity", "ward", "zip", "smokes", "age", "admitted", "days", "x"]), values

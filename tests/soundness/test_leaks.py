@@ -11,7 +11,7 @@ from ddpn.workflow.fitting import fit
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 
-SEEDS = range(8)
+SEEDS = range(4)
 ROWS = 500
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
-from ddpn.calibration.calibrate import calibrate, held_out
+from ddpn.calibration.calibrate import calibrate
+from ddpn.calibration.held_out import HeldOut
 from ddpn.members.constant import Constant
 from ddpn.metrics import crps
 from ddpn.predictor import MIXTURE, Predictor
@@ -40,7 +41,7 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     predictor, new = model.predictor_, Sample(X[rows:], y[rows:])
     calibrate(predictor, folds, seed)
     out_of_fold, fresh = (
-        scores(held_out(predictor, folds, seed).blocks(MIXTURE)),
+        scores(HeldOut.of_folds(predictor, folds, seed).blocks(MIXTURE)),
         scores(predictor.recorded_blocks(new)),
     )
     constant = Predictor({"constant": Constant().fit(Sample(X[:rows], y[:rows]), None, seed)})

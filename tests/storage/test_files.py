@@ -35,19 +35,28 @@ def test_a_file_is_written_with_its_folders(tmp_path):
     assert (tmp_path / "a" / "b.txt").read_bytes() == b"new"
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "x"
-    path.write_text("old")
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=type)
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step, error):
+    write_text(tmp_path / "x", "old")
 
-    def fail():
-        with atomic_path(path) as draft:
-            draft.write_text("half of the n")
-            raise KeyboardInterrupt
+    def fail(*given):
+        raise error
 
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert path.read_text() == "old"
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(type(error)):
+        write_text(tmp_path / "x", "new")
+    assert (tmp_path / "x").read_text() == "old"
     assert os.listdir(tmp_path) == ["x"]
+
+
+def test_others_may_read_a_file_where_the_umask_allows(tmp_path):
+    old = os.umask(0o027)
+    try:
+        write_text(tmp_path / "file", "")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
 
 
 def test_a_folder_is_replaced_as_a_whole(tmp_path):

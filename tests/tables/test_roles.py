@@ -12,7 +12,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.tables.dates import DateFormat
 from ddpn.tables.numbers import NumberFormat
 from ddpn.tables.reading import read
-from ddpn.tables.roles import Column, Roles
+from ddpn.tables.roles import Roles, TableColumn
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
 
@@ -21,11 +21,11 @@ ROLES = Roles(
     "days",
     "w",
     (
-        Column("n", "number"),
-        Column("c", "category"),
-        Column("f", "boolean"),
-        Column("d", "date", parts=("day", "month", "weekday", "hour")),
-        Column("id", "category", left_out="dropped as asked"),
+        TableColumn("n", "number"),
+        TableColumn("c", "category"),
+        TableColumn("f", "boolean"),
+        TableColumn("d", "date", parts=("day", "month", "weekday", "hour")),
+        TableColumn("id", "category", left_out="dropped as asked"),
     ),
 )
 FRAME = pl.DataFrame(
@@ -40,7 +40,7 @@ FRAME = pl.DataFrame(
         "w": [0, 2],
     }
 )
-PLAIN = Roles("y", None, None, (Column("n", "number"),))
+PLAIN = Roles("y", None, None, (TableColumn("n", "number"),))
 
 
 def counts(values: list, fractional: str = "error") -> list[float]:
@@ -93,7 +93,7 @@ def test_cells_that_cannot_be_read_are_missing_and_reported(change, sentence):
 
 def test_of_many_sentences_the_first_are_reported():
     names = [f"n{j}" for j in range(25)]
-    roles = Roles("y", None, None, tuple(Column(name, "number") for name in names))
+    roles = Roles("y", None, None, tuple(TableColumn(name, "number") for name in names))
     found = []
     roles.features(pl.DataFrame({name: ["x"] for name in names}), found.append)
     assert len(found) == 21
@@ -101,7 +101,9 @@ def test_of_many_sentences_the_first_are_reported():
 
 
 def test_roles_are_read_in_the_number_formats_of_fit():
-    roles = Roles("y", "e", "w", (Column("n", "number"),), formats={"e": NumberFormat(","), "w": NumberFormat(".")})
+    roles = Roles(
+        "y", "e", "w", (TableColumn("n", "number"),), formats={"e": NumberFormat(","), "w": NumberFormat(".")}
+    )
     frame = pl.DataFrame({"n": [1, 2], "y": ["1,234", " 7 "], "e": ["1.000,5", "2"], "w": ["1", "$2"]})
     sample = replace(roles, formats={**roles.formats, "w": NumberFormat(".", "$")}).sample(frame)
     assert (sample.y.tolist(), sample.exposure.tolist(), sample.weight.tolist()) == ([1234, 7], [1000.5, 2], [1, 2])
@@ -110,7 +112,7 @@ def test_roles_are_read_in_the_number_formats_of_fit():
 
 
 def test_rows_without_a_target_are_left_out():
-    roles = Roles("y", None, None, (Column("n", "number"),), missing=("-999",))
+    roles = Roles("y", None, None, (TableColumn("n", "number"),), missing=("-999",))
     for y in (["n/a", "3", "5"], [-999, 3, 5], [None, 3.0, 5.0], [float("nan"), 3.0, 5.0]):
         sample = roles.sample(pl.DataFrame({"n": [1, 2, 3], "y": y}))
         assert (sample.y.tolist(), sample.labels.tolist(), sample.X["n"].to_list()) == ([3, 5], [2, 3], [2, 3])
@@ -131,7 +133,7 @@ def test_columns_that_were_no_text_in_fit_may_be_any_text_later():
 
 
 def test_a_zone_of_fit_is_the_clock_of_later_tables():
-    roles = Roles("y", None, None, (Column("d", "date", parts=("hour",), date=DateFormat(zone="Europe/Berlin")),))
+    roles = Roles("y", None, None, (TableColumn("d", "date", parts=("hour",), date=DateFormat(zone="Europe/Berlin")),))
     noon = pl.Series("d", [datetime(2024, 7, 1, 12)])
     for same in (
         noon.dt.replace_time_zone("Europe/Berlin"),
@@ -146,7 +148,7 @@ def test_a_zone_of_fit_is_the_clock_of_later_tables():
 def test_the_tasks_of_older_models_are_read():
     old = {"name": "n", "kind": "number", "missing": 0, "distinct": 2, "parts": [], "left_out": ""}
     plain = {"target": "y", "exposure": None, "weight": None, "columns": [old]}
-    assert Roles.from_dict(plain) == replace(PLAIN, columns=(Column("n", "number", distinct=2),))
+    assert Roles.from_dict(plain) == replace(PLAIN, columns=(TableColumn("n", "number", distinct=2),))
 
 
 def test_roles_survive_json():

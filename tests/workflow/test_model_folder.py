@@ -48,7 +48,7 @@ def test_a_model_of_the_command_line_takes_the_columns_of_the_file_in_python(fit
     model, X, days = DDPNRegressor.load(saved), FRAMES[kind](table), table["days"].to_numpy()
     np.testing.assert_allclose(model.predict(X, days), expected["mean"], rtol=1e-12)
     assert (model.predict_interval(X, 0.9, days)[:, 1] == expected["upper"].to_numpy()).all()
-    np.testing.assert_allclose(model.ood_pvalue(X, days), expected["ood_pvalue"])
+    np.testing.assert_allclose(model.ood_pvalue(X), expected["ood_pvalue"])
     assert model.crps(X, table["visits"].to_numpy(), exposure=days) > 0.0
     with pytest.raises(InputError, match="admitted"):
         model.predict(X[[name for name in X.columns if name != "admitted"]], days)
@@ -56,7 +56,7 @@ def test_a_model_of_the_command_line_takes_the_columns_of_the_file_in_python(fit
 
 def test_reasons_of_a_loaded_model_name_dates(saved, table):
     later = table.head(1).with_columns(admitted=pl.date(2031, 1, 2))
-    ((reason,),) = DDPNRegressor.load(saved).ood_reasons(later, later["days"].to_numpy())
+    ((reason,),) = DDPNRegressor.load(saved).ood_reasons(later)
     assert "2031-01-02" in reason
 
 
@@ -76,7 +76,7 @@ def test_what_is_saved_is_loaded(fitted, prepared, tmp_path):
         mean = old.distribution(X, exposure, of=name).mean
         assert (new.distribution(X, exposure, of=name).mean == mean).all(), name
         assert new.interval_level(0.9, of=name) == old.interval_level(0.9, of=name)
-    assert (new.ood_pvalue(X, exposure) == old.ood_pvalue(X, exposure)).all()
+    assert (new.ood_pvalue(X) == old.ood_pvalue(X)).all()
     assert again.task == fitted.folder.task
     assert (again.seen.hashes == fitted.folder.seen.hashes).all()
     assert len(again.seen.hashes) == 240

@@ -44,9 +44,9 @@ def test_columns_are_those_of_the_estimator(folder, prepared, table):
     assert found["aleatoric"].to_numpy() == pytest.approx(parts["aleatoric"])
     assert found["epistemic"].to_numpy() == pytest.approx(parts["epistemic"])
     assert found["stddev"].to_numpy() == pytest.approx(np.sqrt(parts["total"]))
-    assert found["ood_pvalue"].to_list() == model.ood_pvalue(X, exposure).tolist()
-    assert found["ood"].to_list() == model.is_ood(X, 0.05, exposure).tolist()
-    both = zip(found["ood"], model.ood_reasons(X, exposure), strict=True)
+    assert found["ood_pvalue"].to_list() == model.ood_pvalue(X).tolist()
+    assert found["ood"].to_list() == model.is_ood(X, 0.05).tolist()
+    both = zip(found["ood"], model.ood_reasons(X), strict=True)
     assert found["ood_reason"].to_list() == ["; ".join(each) if flag else None for flag, each in both]
 
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from ddpn.analysis.gains import Z, effective_rows, mean_and_error
 from ddpn.metrics import coverage_curve, pit_histogram
-from ddpn.metrics.predictive import checked
-from ddpn.metrics.weights import checked_weight
+from ddpn.metrics.predictive import checked, checked_weight
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_integer
 

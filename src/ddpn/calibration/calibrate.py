@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ddpn.calibration.held_out import HeldOut
-from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.recalibration import MIN_ROWS
 from ddpn.members.folds import Folds
@@ -18,10 +15,10 @@ from ddpn.sample import Sample
 PRIOR_ROWS = 100.0
 #: The share of ordinary rows that is flagged as out-of-distribution by default.
 OOD_ALPHA = 0.05
-#: Training rows per second left that are summarised for out-of-distribution scores, where time is limited.
+#: Rows per second left that are summarised or scored for out-of-distribution flags, where time is limited.
 _PROFILE_ROWS = 20_000.0
-#: What calibration sets on a predictor.
-_CALIBRATED = ("intervals", "groups", "recalibrations", "ood")
+#: What calibration sets on a predictor, with more and more rows.
+_CALIBRATED = ("intervals", "groups", "recalibrations")
 _MIXTURE = "mixture"
 
 
@@ -35,25 +32,6 @@ class CalibrationOptions(NamedTuple):
     groups: Any = None
     group_rows: float = 0.0
     time_columns: Sequence[str] = ()
-
-
-def held_out(predictor: Any, folds: Folds, seed: int) -> HeldOut:
-    """The held-out rows of a fit with the predictors that were not fitted to them.
-
-    Parameters
-    ----------
-    predictor : Predictor
-        The mixture.
-    folds : Folds
-        The rows that its members were fitted to, and those that were held out.
-    seed : int
-        Seed of the division of validation rows into parts.
-    """
-    if folds.number is None:
-        assert folds.validation is not None
-        return HeldOut.of(predictor, folds.validation, seed)
-    copies = [predictor.of_copies(number) for number in range(int(folds.number.max()) + 1)]
-    return HeldOut.of_folds(copies, folds.train, folds.number)
 
 
 def calibrate(
@@ -81,8 +59,8 @@ def calibrate(
         The number of rows that were used.
     """
     wanted, clock = wanted or CalibrationOptions(), clock or Clock()
-    rows = held_out(predictor, folds, seed)
-    features = _profile(predictor, folds, wanted.time_columns, clock)
+    rows = HeldOut.of_folds(predictor, folds, seed)
+    _calibrate_ood(predictor, folds, wanted.time_columns, clock)
 
     def work(number: int) -> int:
         before = {name: getattr(predictor, name) for name in _CALIBRATED}
@@ -91,7 +69,6 @@ def calibrate(
         is_rough = clock.has_limit and number < min(len(rows), 2 * FEWEST_ROWS)
         try:
             _calibrate(predictor, rows.some(number, seed), wanted, is_rough, seed)
-            _calibrate_ood(predictor, folds, features, number, seed)
         except TimeLimitError:
             for name, value in before.items():
                 setattr(predictor, name, value)
@@ -114,32 +91,19 @@ def _calibrate(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, is_rou
     predictor.calibrate_intervals(rows, prior, wanted.groups, wanted.group_rows, of)
 
 
-def _profile(predictor: Any, folds: Folds, time_columns: Sequence[str], clock: Clock) -> np.ndarray | None:
-    """Summarise the training rows; without validation rows, returns the scores of a fold that is left out."""
-    train = folds.train
-    is_kept = np.zeros(len(train), dtype=bool) if folds.number is None else folds.number == 0
-    others, kept = _some(train.rows(~is_kept), clock), train.rows(is_kept)
-    predictor.profile = FeatureProfile.fit(others.X, others.weight, tuple(time_columns))
-    return predictor.profile.measure(kept.X).score if len(kept) else None
+def _calibrate_ood(predictor: Any, folds: Folds, time_columns: Sequence[str], clock: Clock) -> None:
+    """Summarise the training rows, and score rows that the summary leaves out: validation rows, or the first fold."""
+    known, apart = folds.train, folds.validation
+    if apart is None and folds.number is not None:
+        known, apart = folds.train.rows(folds.number != 0), folds.train.rows(folds.number == 0)
+    known = _some(known, clock)
+    predictor.profile = FeatureProfile.fit(known.X, known.weight, tuple(time_columns))
+    if apart is not None and len(apart):
+        rows = _some(apart, clock)
+        predictor.calibrate_ood(rows.X, max(OOD_ALPHA, 1.0 / (len(rows) + 1)))
 
 
-def _some(train: Sample, clock: Clock) -> Sample:
-    if clock.has_limit and len(train) > _PROFILE_ROWS * clock.left:
-        return train.rows(slice(0, max(1, int(_PROFILE_ROWS * clock.left))))
-    return train
-
-
-def _calibrate_ood(predictor: Any, folds: Folds, features: np.ndarray | None, number: int, seed: int) -> None:
-    """Calibrate out-of-distribution flags, with validation rows or, by features alone, with a fold of the others.
-
-    The members agree more on rows that most of them were fitted to than on new ones.
-    """
-    if folds.validation is None:
-        if features is not None:
-            predictor.ood = OODScores.of_features(features, max(OOD_ALPHA, 1.0 / (len(features) + 1)))
-        return
-    order = np.random.default_rng(seed).permutation(len(folds.validation))[:number]
-    rows = folds.validation.rows(np.sort(order))
-    upper = predictor.counts.arguments(rows)["upper"]
-    level = max(OOD_ALPHA, 1.0 / (len(rows) + 1))
-    predictor.calibrate_ood(rows.X, rows.exposure, alpha=level, upper=upper)
+def _some(sample: Sample, clock: Clock) -> Sample:
+    if clock.has_limit and len(sample) > _PROFILE_ROWS * clock.left:
+        return sample.rows(slice(0, max(1, int(_PROFILE_ROWS * clock.left))))
+    return sample

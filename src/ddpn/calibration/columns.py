@@ -142,25 +142,32 @@ def hashed(levels: Sequence[str]) -> np.ndarray:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def fit_column(column: Column, counts: np.ndarray) -> ColumnProfile:
-    """The summary of a training column; a row counts `counts` times. `absent` is filled in by `with_absent`."""
+def fit_column(column: Column) -> ColumnProfile:
+    """The summary of a training column."""
     is_category = column.kind == "category"
     missing = column.values < 0 if is_category else np.isnan(column.values)
-    rows = np.array([counts.sum(), counts[missing].sum()])
-    used = counts[~missing]
-    plain = ColumnProfile(column.kind, rows, np.zeros(2))
-    if not len(used):
-        return plain
-    if is_category:
-        each = np.bincount(column.values[~missing], used, minlength=len(column.levels))
+    rows = np.array([len(missing), missing.sum()], dtype=np.float64)
+    absent = np.array([_rarity(count, rows[0]) for count in (rows[1], rows[0] - rows[1])])
+    known = column.values[~missing]
+    fields: dict[str, np.ndarray] = {}
+    if len(known) and is_category:
+        each = np.bincount(known, minlength=len(column.levels))
         kept = each > 0
-        known = _level_fields(hashed(column.levels)[kept], each[kept]) if kept.sum() <= MAX_LEVELS else {}
-        return ColumnProfile(column.kind, rows, np.zeros(2), **known)
-    return ColumnProfile(column.kind, rows, np.zeros(2), **_number_fields(column.values[~missing], used))
+        fields = _level_fields(hashed(column.levels)[kept], each[kept]) if kept.sum() <= MAX_LEVELS else {}
+    elif len(known):
+        fields = _number_fields(known.astype(np.float64))
+    return ColumnProfile(column.kind, rows, absent, **fields)
 
 
-def _number_fields(x: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
-    column = counted(x.astype(np.float64), counts)
+def _rarity(count: float, rows: float) -> float:
+    """The surprise of what so many training rows had: that a value is missing, or that it is not."""
+    if not count:
+        return float(np.log(rows + 1.0) + NEVER)
+    return float(-np.log(count / rows)) if count < 0.5 * rows else 0.0
+
+
+def _number_fields(x: np.ndarray) -> dict[str, np.ndarray]:
+    column = Counted.of(x)
     kept = tail_edges(column)
     upto, total = np.cumsum(column.counts), column.total
     below, above = upto / (total + 1.0), (total - upto + column.counts) / (total + 1.0)
@@ -221,18 +228,14 @@ class Counted(NamedTuple):
     values: np.ndarray
     counts: np.ndarray
 
+    @classmethod
+    def of(cls, x: np.ndarray) -> Self:
+        """The distinct values of x, which has no NaN."""
+        return cls(*np.unique(x + 0.0, return_counts=True))
+
     @property
-    def total(self) -> float:
-        return float(self.counts.sum())
-
-
-def counted(x: np.ndarray, counts: np.ndarray) -> Counted:
-    """The distinct values of x, which has no NaN; a row counts `counts` times."""
-    order = np.argsort(x) if (counts != 1.0).any() else None
-    values = np.sort(x + 0.0) if order is None else x[order] + 0.0
-    first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-    each = np.diff(np.r_[first, len(values)]) if order is None else np.add.reduceat(counts[order], first)
-    return Counted(values[first], each.astype(np.float64))
+    def total(self) -> int:
+        return int(self.counts.sum())
 
 
 def mean_excess(column: Counted) -> float:
@@ -276,7 +279,7 @@ class UpperTail(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, least_scale: float = 0.0) -> Self:
-        column = counted(scores, np.ones(len(scores)))
+        column = Counted.of(scores)
         kept = tail_edges(column)
         as_high = np.cumsum(column.counts[::-1])[::-1]
         surprise = -np.log(as_high / (column.total + 1.0))

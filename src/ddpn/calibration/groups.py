@@ -1,18 +1,24 @@
-"""Interval calibration within groups of rows (Mondrian conformal prediction), shrunk towards that of all rows."""
+"""Calibrated intervals of a predictor: for all rows alike, or within groups (Mondrian conformal prediction)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import narwhals as nw
 import numpy as np
+import torch
+from torch import Tensor
 
-from ddpn.calibration.intervals import IntervalLevels, NeededLevels
+from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at, interval_quantiles, widened
+from ddpn.distributions import discretized
+from ddpn.distributions.arguments import check_coverage
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_column, is_integer, listed
 from ddpn.sample import Sample, row_count
 from ddpn.tables.encoding.canonical import group_labels
+
+_MIXTURE = "mixture"
 
 
 def column_of(X: Any, name: str) -> Any:
@@ -147,32 +153,6 @@ class IntervalGroups:
             self._known[key] = np.array([*found, whole.at(coverage)])
         return self._known[key][codes]
 
-    # Saving ------------------------------------------------------------------------------------------------------
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """What a file of arrays keeps, by name: the levels of one group after the other."""
-        parts = {
-            f"groups.{name}.{part}": np.concatenate([getattr(one, part) for one in each])
-            for name, each in self.levels.items()
-            for part in IntervalLevels._fields
-        }
-        return {"groups.edges": self.edges, **parts}
-
-    def facts(self) -> dict[str, Any]:
-        """What a manifest keeps."""
-        return {"by": self.by, "names": list(self.names), "prior_rows": self.prior_rows, "of": list(self.levels)}
-
-    @classmethod
-    def from_saved(cls, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Self:
-        """The inverse of `arrays` and `facts`."""
-        levels = {}
-        for name in facts["of"]:
-            needed, weight, rows, new = (arrays[f"groups.{name}.{part}"] for part in IntervalLevels._fields)
-            ends, size = np.cumsum(rows)[:-1], len(rows)
-            parts = np.split(needed, ends), np.split(weight, ends), np.split(rows, size), np.split(new, size)
-            levels[name] = [IntervalLevels(*one) for one in zip(*parts, strict=True)]
-        return cls(facts["by"], tuple(facts["names"]), arrays["groups.edges"], facts["prior_rows"], levels)
-
 
 def with_labels(sample: Sample, groups: Any) -> tuple[Sample, str | int | None]:
     """A sample that has the labels of its rows apart, where `groups` are labels, and the name of the groups.
@@ -195,13 +175,112 @@ def grouping(
     """
     if not isinstance(groups, str):
         if groups < 2:
-            raise InputError(f"groups must be at least 2 ranges of the predicted mean, got {groups}.")
+            must = "be at least 2 ranges of the predicted mean"
+            raise InputError(argument="groups", must=must, got=str(groups))
         mean = np.concatenate([np.asarray(block, dtype=np.float64) for block in means])
         found = IntervalGroups.by_mean(mean, int(groups), prior_rows)
         return found, found.codes(None, mean)
     values = column_of(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
-        raise InputError(f"groups must be labels or a number where X is no data frame, got {groups!r}.")
+        must = "be labels or a number where X is no data frame"
+        raise InputError(argument="groups", must=must, got=repr(groups))
     labels = group_labels(values, len(sample))
     found = IntervalGroups.by_labels(groups, labels, prior_rows)
     return found, found.codes(labels, None)
+
+
+class PredictionSummary(NamedTuple):
+    """What `CalibratedLevels.described` returns, (rows,) each: moments, counts, and more quantiles (rows, levels)."""
+
+    mean: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+    median: Tensor
+    mode: Tensor
+    low: Tensor
+    high: Tensor
+    quantiles: Tensor
+
+
+class CalibratedLevels:
+    """The part of a `Predictor` that takes intervals at the levels that calibration found."""
+
+    intervals: dict[str, IntervalLevels]
+    groups: IntervalGroups | None
+
+    def interval_level(self, coverage: float, of: str = _MIXTURE) -> float:
+        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration.
+
+        It is that of all rows together, also where intervals are calibrated by group.
+
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that intervals should contain.
+        of : str
+            "mixture", or the name of one member.
+        """
+        return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
+
+    def interval(
+        self, dist: Any, coverage: float, of: str = _MIXTURE, labels: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Calibrated intervals of predicted distributions, both ends included.
+
+        Parameters
+        ----------
+        dist : Distribution
+            What `distribution` returned, of batch shape (rows,).
+        coverage, of
+            As for `interval_level`; `of` is whose distributions these are.
+        labels : array, optional
+            The groups of the rows. Without them, rows have the level of all rows, unless groups are ranges of the
+            predicted mean.
+        """
+        return interval_at(dist, self.row_levels(dist, coverage, of, labels))
+
+    def row_levels(
+        self, dist: Any, coverage: float, of: str = _MIXTURE, labels: np.ndarray | None = None
+    ) -> float | np.ndarray:
+        """The level of the intervals of predicted distributions: one for all rows, or one per row by groups.
+
+        Parameters
+        ----------
+        dist, coverage, of, labels
+            As for `interval`.
+        """
+        if self.groups is None or of not in self.groups.levels or (self.groups.by and labels is None):
+            return self.interval_level(coverage, of)
+        codes = self.groups.codes(labels, None if self.groups.by else dist.mean.detach().numpy())
+        return self.groups.at(check_coverage(coverage), of, self.intervals[of], codes)
+
+    @torch.no_grad()
+    def described(
+        self,
+        dist: Any,
+        coverage: float,
+        of: str = _MIXTURE,
+        labels: np.ndarray | None = None,
+        quantiles: Sequence[float] = (),
+    ) -> PredictionSummary:
+        """Mean, variance, median, mode, calibrated interval and quantiles of predicted distributions, asked for once.
+
+        Moments are those of the distributions themselves, counts those of rounded values where they are Gaussian.
+
+        Parameters
+        ----------
+        dist, coverage, of, labels
+            As for `interval`.
+        quantiles : sequence of float
+            Levels of further quantiles, in (0, 1).
+        """
+        counts = discretized(dist)
+        level, rows = self.row_levels(counts, coverage, of, labels), counts.batch_shape[0]
+        levels = torch.tensor([0.5, *quantiles], dtype=torch.float64).expand(rows, -1)
+        found = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
+        low, high, median = found.quantiles[:, :3].unbind(1)
+        moments = found if counts is dist else dist
+        ends = widened(low, high, level)
+        return PredictionSummary(
+            moments.mean, moments.aleatoric, moments.epistemic, median, found.mode, *ends, found.quantiles[:, 3:]
+        )

@@ -1,29 +1,15 @@
 """Rows that calibrate predictions, each with a predictor that was not fitted to it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
 from ddpn.distributions import MonotoneMap, Recalibrated
 from ddpn.distributions.recording import limited
+from ddpn.members.folds import Folds
 from ddpn.sample import Sample
 from ddpn.tables.splits import FOLDS, fold_numbers
-
-
-class Predicts(Protocol):
-    """What is used of a `Predictor`."""
-
-    def plain_blocks(self, sample: Sample, of: str) -> Iterator[tuple[Any, Sample]]:
-        """Blocks of a sample's rows with their distributions before recalibration.
-
-        Parameters
-        ----------
-        sample : Sample
-            The rows.
-        of : str
-            "mixture", or the name of one member.
-        """
 
 
 class HeldOut:
@@ -43,13 +29,13 @@ class HeldOut:
         The number of each row's part, ascending.
     """
 
-    def __init__(self, sample: Sample, predictors: Sequence[Predicts], part: np.ndarray) -> None:
+    def __init__(self, sample: Sample, predictors: Sequence[Any], part: np.ndarray) -> None:
         self.sample, self.predictors, self.part = sample, list(predictors), part
         #: Per name the map of each part, where distributions are recalibrated.
         self.maps: dict[str, list[MonotoneMap]] = {}
 
     @classmethod
-    def of(cls, predictor: Predicts, sample: Sample, seed: int = 0) -> Self:
+    def of(cls, predictor: Any, sample: Sample, seed: int = 0) -> Self:
         """Rows that one predictor was not fitted to, divided into parts at random, groups kept whole.
 
         Parameters
@@ -66,20 +52,24 @@ class HeldOut:
         return cls(sample.rows(order), [predictor] * (int(part.max(initial=-1)) + 1), part[order])
 
     @classmethod
-    def of_folds(cls, predictors: Sequence[Predicts], sample: Sample, fold: np.ndarray) -> Self:
-        """Folds of the rows of a fit, each with the predictor of the copies that left it out.
+    def of_folds(cls, predictor: Any, folds: Folds, seed: int) -> Self:
+        """The held-out rows of a fit: validation rows, or each fold with the predictor of the copies that left it out.
 
         Parameters
         ----------
-        predictors : sequence of Predictor
-            One per fold.
-        sample : Sample
-            All rows.
-        fold : array of int
-            The fold of each row.
+        predictor : Predictor
+            The mixture.
+        folds : Folds
+            The rows that its members were fitted to, and those that were held out.
+        seed : int
+            Seed of the division of validation rows into parts.
         """
-        order = np.argsort(fold, kind="stable")
-        return cls(sample.rows(order), predictors, fold[order])
+        if folds.number is None:
+            assert folds.validation is not None
+            return cls.of(predictor, folds.validation, seed)
+        copies = [predictor.of_copies(number) for number in range(int(folds.number.max()) + 1)]
+        order = np.argsort(folds.number, kind="stable")
+        return cls(folds.train.rows(order), copies, folds.number[order])
 
     def __len__(self) -> int:
         return len(self.sample)

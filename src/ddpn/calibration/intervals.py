@@ -187,25 +187,6 @@ class IntervalLevels(NamedTuple):
         return cls(np.ascontiguousarray(needed), np.ascontiguousarray(each), np.array([rows]), new)
 
     @classmethod
-    def fit(
-        cls, blocks: Iterable[Distribution], y: np.ndarray, weight: np.ndarray | None = None, prior_rows: float = 0.0
-    ) -> Self:
-        """Find the levels of calibration rows; rows of weight 0 are left out.
-
-        Parameters
-        ----------
-        blocks : iterable of Distribution
-            Predictions of the calibration rows, in blocks.
-        y : array
-            Their counts.
-        weight : array, optional
-            Their weights.
-        prior_rows : float
-            What the predictions themselves expect counts as so many rows more.
-        """
-        return cls.of_rows(NeededLevels.of(blocks, y, prior_rows > 0), weight, prior_rows)
-
-    @classmethod
     def of_rows(cls, rows: "NeededLevels", weight: np.ndarray | None = None, prior_rows: float = 0.0) -> Self:
         """From the levels of calibration rows; rows of weight 0 are left out."""
         used = np.ones(len(rows.needed), dtype=bool) if weight is None else weight > 0

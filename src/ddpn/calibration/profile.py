@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.calibration.columns import LARGEST, NEVER, NEW, STATES, Cells, ColumnProfile, UpperTail, fit_column
-from ddpn.calibration.joint import Joint
+from ddpn.calibration.columns import LARGEST, STATES, Cells, ColumnProfile, UpperTail, fit_column
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.members.reader import TableReader
 from ddpn.tables.encoding.kinds import WITH_NUMBERS
@@ -15,8 +14,12 @@ from ddpn.tables.encoding.table import Column
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
 _CHUNK = 4096
-#: Rows that are set aside, at most; cells for the joint distribution, at most; the fewest rows for either.
-_MOST_APART, _JOINT_CELLS, _FEWEST_ROWS = 5000, 3_000_000, 40
+#: Rows that are set aside, at most; rows and inputs of the joint distribution, at most; the fewest rows for either.
+_MOST_APART, _JOINT_ROWS, _JOINT_WIDTH, _FEWEST_ROWS = 5000, 20_000, 256, 40
+#: Variance that every direction has at least, as a share of the mean one: rounding is not evidence.
+_LEAST = 1e-3
+#: The share of training rows whose residual stays below the scale of an input.
+_RARE = 0.995
 _TAILS = ("largest", "distance", "residual")
 _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
@@ -32,13 +35,50 @@ class Measured(NamedTuple):
     states: np.ndarray
 
 
+class Joint(NamedTuple):
+    """How unusual the values of a row are together: a Mahalanobis distance of standardised inputs.
+
+    `scale` is the size of the residual that each input rarely has when it is predicted from the others.
+    Shape: (width,), (width, width), (width,).
+    """
+
+    mean: np.ndarray
+    precision: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def fit(cls, inputs: np.ndarray) -> Self:
+        """From encoded training rows, with the shrinkage of Ledoit and Wolf."""
+        from sklearn.covariance import ledoit_wolf  # slow to import
+
+        mean = inputs.mean(0, dtype=np.float64)
+        centred = inputs - mean
+        covariance, _ = ledoit_wolf(centred, assume_centered=True)
+        typical = max(float(np.trace(covariance)) / len(mean), _LEAST)  # about 1, or 0 where nothing varies
+        precision = np.linalg.inv(covariance + _LEAST * typical * np.eye(len(mean)))
+        # At least their standard deviation: an input that hardly ever differs from 0 has a smaller quantile.
+        rare = np.quantile(np.abs(centred @ precision), _RARE, axis=0)
+        scale = np.maximum(rare, np.sqrt(np.diag(precision)))
+        return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
+
+    def worst(self, inputs: np.ndarray) -> np.ndarray:
+        """The input of each row that the others predict worst, by position."""
+        return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
+
+    def distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Per row the squared distance from the mean, and the largest residual of an input given the others."""
+        centred = inputs - self.mean
+        weighted = centred @ self.precision
+        return (centred * weighted).mean(1, dtype=np.float64), np.abs(weighted / self.scale).max(1).astype(np.float64)
+
+
 class FeatureProfile:
     """What is ordinary in every column of the training rows, and in all of them together.
 
     The score of a row is the largest of three surprises, each -log of a tail probability: that of its most unusual
     cell and, in an encoding by normal scores and levels, that of its distance from the mean and that of the column that
     the others predict worst. No training row is kept: the summary has some quantiles and the range of numbers, hashes
-    and frequencies of levels, shares of missing values, and principal directions.
+    and frequencies of levels, shares of missing values, and correlations of inputs.
 
     Parameters
     ----------
@@ -47,7 +87,7 @@ class FeatureProfile:
     columns : list of ColumnProfile
         What is ordinary in each column.
     joint : Joint or None
-        What is ordinary in all columns together; None where training rows are few.
+        What is ordinary in all columns together; None where training rows are few, or inputs more than 256.
     tails : tuple of UpperTail
         The upper tails of the scores.
     ignored : sequence of str
@@ -58,7 +98,7 @@ class FeatureProfile:
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> profile = FeatureProfile.fit(X)
     >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
-    [0.0, 26.1, 25.5]
+    [0.0, 26.1, 24.1]
     """
 
     def __init__(
@@ -100,46 +140,42 @@ class FeatureProfile:
         X : table
             Training rows.
         weight : array, optional
-            Integer weights count a row so many times; others only leave out rows of weight 0.
+            Rows of weight 0 are left out.
         ignored : sequence of str
             Columns that do not count in the score of a row; some column must be left.
         """
         reader = TableReader()
         table = reader.fit(X)
-        counts = np.ones(len(table[0].values)) if weight is None else np.asarray(weight, dtype=np.float64)
-        used = counts > 0.0
-        if not used.all():
-            table, counts = _rows(table, np.flatnonzero(used)), counts[used]
-        if not (counts == np.rint(counts)).all():
-            counts = np.ones(len(counts))
-        profile = cls(reader, _fit_columns(table, counts), None, (), ignored)
-        profile._fit_scores(table, counts)
+        if weight is not None:
+            table = _rows(table, np.flatnonzero(np.asarray(weight) > 0.0))
+        profile = cls(reader, [fit_column(column) for column in table], None, (), ignored)
+        profile._fit_scores(table)
         return profile
 
-    def _fit_scores(self, table: list[Column], counts: np.ndarray) -> None:
+    def _fit_scores(self, table: list[Column]) -> None:
         """The tails of the scores, and the joint distribution where there are enough rows.
 
         Some rows are set aside, so that tails are those of rows that a summary does not know: these have levels and
         extremes that it does not know either.
         """
-        n, width = len(counts), sum(self.columns[j].width for j in self.scored)
-        apart = np.sort(np.random.default_rng(0).permutation(n)[: min(n // 4, _MOST_APART)])
+        n = len(table[0].values)
         if n < _FEWEST_ROWS:
             largest = _largest(next(self._scored_cells(table)))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
-        rest = np.setdiff1d(np.arange(n), apart)
-        without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, (), self.ignored)
-        largest = np.concatenate([_largest(cells) for cells in without._scored_cells(_rows(table, apart))])
-        size = min(len(rest), max(_JOINT_CELLS // max(width, 1), 1000))
-        known = np.sort(np.random.default_rng(1).choice(rest, size, replace=False))
-        inputs, others = (
-            np.concatenate([_inputs(cells) for cells in self._scored_cells(_rows(table, rows))])
-            for rows in (known, apart)
-        )
-        self.joint = Joint.fit(inputs)
-        tails = map(UpperTail.fit, self.joint.distances(others))
-        self.tails = (UpperTail.fit(largest, least_scale=1.0), *tails)
+        order = np.random.default_rng(0).permutation(n)
+        number = min(n // 4, _MOST_APART)
+        apart, rest = _rows(table, np.sort(order[:number])), _rows(table, np.sort(order[number:]))
+        without = FeatureProfile(self.reader, [fit_column(column) for column in rest], None, (), self.ignored)
+        largest = np.concatenate([_largest(cells) for cells in without._scored_cells(apart)])
+        self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+        if sum(self.columns[j].width for j in self.scored) <= _JOINT_WIDTH:
+            known = _rows(table, np.sort(order[number : number + _JOINT_ROWS]))
+            self.joint = Joint.fit(self._all_inputs(known))
+            self.tails += tuple(map(UpperTail.fit, self.joint.distances(self._all_inputs(apart))))
+
+    def _all_inputs(self, table: list[Column]) -> np.ndarray:
+        return np.concatenate([_inputs(cells) for cells in self._scored_cells(table)])
 
     # Scoring -----------------------------------------------------------------------------------------------------
 
@@ -163,8 +199,7 @@ class FeatureProfile:
         if self.joint is None:
             return [""] * len(table[0].values)
         owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
-        inputs = (_inputs(cells) for cells in self._scored_cells(table))
-        return [name for each in inputs for name in owner[self.joint.worst(each)].tolist()]
+        return owner[self.joint.worst(self._all_inputs(table))].tolist()
 
     def chunks(self, table: list[Column]) -> Iterator[tuple[list[Column], list[Cells]]]:
         """Some rows of a table at a time, with their cells, of all columns."""
@@ -218,31 +253,8 @@ class FeatureProfile:
         return cls(TableReader.from_dict(about), columns, joint, tails, about["ignored"])
 
 
-def _fit_columns(table: list[Column], counts: np.ndarray) -> list[ColumnProfile]:
-    return with_absent([fit_column(column, counts) for column in table])
-
-
 def _rows(table: list[Column], rows: np.ndarray | slice) -> list[Column]:
     return [column._replace(values=column.values[rows]) for column in table]
-
-
-def with_absent(columns: list[ColumnProfile]) -> list[ColumnProfile]:
-    """The columns with the surprise of a missing value, and of a present one where most are missing.
-
-    A column that was never missing borrows from the others (Good-Turing over columns): where some were missing in one
-    row only, the next to be missing may be this one; where none was, nothing suggests it.
-    """
-    missing = np.array([column.rows[1] for column in columns])
-    never, once = int((missing == 0).sum()), int((missing == 1).sum())
-    filled = []
-    for column in columns:
-        n, absent = column.rows
-        unseen = -float(np.log(min(1.0, (once + 0.5) / max(never, 1)) / (float(n) + 1.0))) + (NEW if once else NEVER)
-        share = absent / n
-        if_missing = unseen if not absent else -np.log(share) if share < 0.5 else 0.0
-        if_present = np.log(n + 1.0) + NEVER if absent == n else -np.log(1.0 - share) if share > 0.5 else 0.0
-        filled.append(column._replace(absent=np.array([if_missing, if_present])))
-    return filled
 
 
 def _largest(cells: list[Cells]) -> np.ndarray:

@@ -11,8 +11,8 @@ from ddpn.calibration.profile import FeatureProfile
 from ddpn.runtime.validation import listed
 from ddpn.tables.encoding.table import Column
 
-#: Reasons of a row that no single column explains.
-COMBINATION, DISAGREEMENT = "unusual combination of values", "the members of the mixture disagree"
+#: The reason of a flagged row that no single column explains.
+COMBINATION = "unusual combination of values"
 #: A usual cell is a reason where so small a share of ordinary rows has one as unusual in any column.
 _RARE = 0.05
 #: Columns that are named per row, and sentences per table.

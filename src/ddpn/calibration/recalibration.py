@@ -1,6 +1,5 @@
 """Recalibration: a monotone map of the predicted cdf, learnt from the PIT of validation rows."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -148,15 +147,6 @@ class Recalibration(NamedTuple):
     def map(self) -> MonotoneMap:
         """The map G of F'(y) = G(F(y))."""
         return MonotoneMap.of(KNOTS, self.value)
-
-    def facts(self) -> dict[str, Any]:
-        """What a manifest keeps; numbers that JSON can hold."""
-        return {name: value for name, value in self._asdict().items() if name != "value"}
-
-    @classmethod
-    def from_saved(cls, value: np.ndarray, facts: Mapping[str, Any]) -> Self:
-        """The inverse of `facts`, with the array of values."""
-        return cls(value, **facts)
 
 
 def _gain(

@@ -64,8 +64,8 @@ def predict(
     Columns: mean, median, mode, lower and upper (an interval that contains the count with probability --coverage),
     aleatoric (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and
     ood_pvalue (small if a row is unlike the training data). With --member, these are the predictions of one member of
-    the mixture, with its own calibrated intervals; ood_pvalue remains that of the mixture. Notes about unusual values
-    in the table, such as unseen levels, go to standard error.
+    the mixture, with its own calibrated intervals. Notes about unusual values in the table, such as unseen levels, go
+    to standard error.
 
     Memory does not grow with the length of a table. The predictions of a long table are kept in the folder OUT.parts
     until all are done: if the program is stopped or killed, the same command continues. On a cluster every core

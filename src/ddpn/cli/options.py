@@ -101,7 +101,7 @@ PredictionCluster = Annotated[
 ]
 
 
-def cluster_of(address: str | None, gpus: float | None = None, jobs: int | None = None) -> "RayCluster | None":
+def cluster_of(address: str | None, gpus: float | None = None) -> "RayCluster | None":
     """The cluster that the options describe, connected; None without one."""
     from ddpn.runtime.errors import ConfigError
 
@@ -109,8 +109,6 @@ def cluster_of(address: str | None, gpus: float | None = None, jobs: int | None 
         if gpus is not None:
             raise ConfigError("`gpus_per_job` needs `cluster`.")
         return None
-    if jobs is not None:
-        raise ConfigError("Give either `jobs` or `cluster`, not both.")
     from ddpn.runtime.cluster import RayCluster
 
     found = RayCluster(address, gpus=gpus or 0.0)

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import show as show_table
 from ddpn.cli.options import option
@@ -42,8 +41,6 @@ def reproduce(
     device: Device = "auto",
     seed: Seed = None,
     jobs: Jobs = None,
-    cluster: o.Cluster = None,
-    gpus_per_job: o.GpusPerJob = None,
     max_steps: MaxSteps = None,
 ) -> None:
     """Run experiments of the paper and write their tables and figures.
@@ -69,6 +66,5 @@ def reproduce(
 
     from ddpn.paper.experiments.reproduce import reproduce as run
 
-    where = o.cluster_of(cluster, gpus_per_job, jobs) or jobs
-    if not run(experiments, out, Console(), methods, device, where):
+    if not run(experiments, out, Console(), methods, device, jobs):
         raise typer.Exit(1)

@@ -14,7 +14,7 @@ from ddpn.tables.splits import rows_words
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ddpn.tables.roles import Column, Roles
+    from ddpn.tables.roles import Roles, TableColumn
 
 #: Columns of a table that are listed one by one.
 _SHOWN = 60
@@ -62,7 +62,7 @@ def column_table(roles: "Roles") -> "Table":
     return table_of(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
 
 
-def _cells(column: "Column") -> tuple[str, ...]:
+def _cells(column: "TableColumn") -> tuple[str, ...]:
     note = f"becomes {', '.join(column.parts)}" if column.parts else ""
     note = f"left out: {column.left_out}" if column.left_out else note
     missing = f"{column.missing:,}" if column.missing else ""

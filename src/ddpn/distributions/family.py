@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from math import nan
 from typing import Any
 
 from ddpn.distributions.kernels import compiling, loops
@@ -26,6 +27,9 @@ class Family:
     ratio : function (y, p) -> (float, float), optional
         Two numbers, the first over the second being the weight at y + 1 over that at y, where these are cheaper than
         an exponential.
+    quick : function (y, log_y, log_h_y, p) -> float, optional
+        `log_mass` for counts below 8,192 from log y and log h(y) = log(e^-y y^y / y!), which are in tables; NaN for
+        parameters with which that would lose digits. It has no branches on y, so that counts are done several at once.
     normalised : bool
         Whether `log_mass` is the logarithm of a probability. Default: its sum is found by adding up.
     """
@@ -39,6 +43,7 @@ class Family:
         *,
         prepared: Callable[..., Any] | None = None,
         ratio: Callable[..., Any] | None = None,
+        quick: Callable[..., Any] | None = None,
         normalised: bool = False,
     ) -> None:
         self.name = name
@@ -50,6 +55,8 @@ class Family:
             "NORMALISED": normalised,
             "HAS_RATIO": ratio is not None,
             "ratio": ratio or _no_ratio,
+            "HAS_QUICK": quick is not None,
+            "quick": quick or _not_quick,
         }
 
     @cached_property
@@ -69,3 +76,7 @@ def _as_they_are(a: float, b: float, c: float) -> tuple[float, float, float]:
 
 def _no_ratio(y: float, p: tuple[float, ...]) -> tuple[float, float]:
     return 0.0, 1.0
+
+
+def _not_quick(y: float, log_y: float, log_h_y: float, p: tuple[float, ...]) -> float:
+    return nan

@@ -5,8 +5,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from ddpn.analysis.explanations import Contributions, Effects, Importances, Interaction
 from ddpn.analysis.explanations import contributions as contributions_of
 from ddpn.analysis.explanations import effects as effects_of
@@ -19,8 +17,8 @@ from ddpn.estimators.calibrated import Calibrated
 from ddpn.sample import check_groups
 
 
-class Analysed(Calibrated):
-    """Methods that score a fitted estimator against others, and explain what the columns do to its predictions."""
+class CountEstimator(Calibrated):
+    """An estimator that can be scored against others, and explains what the columns do to its predictions."""
 
     def leaderboard(
         self,
@@ -135,7 +133,7 @@ class Analysed(Calibrated):
         >>> found.points, (found.mean.level / found.mean.level[0]).round(1).tolist()
         ([0.0, 1.0, 2.0], [1.0, 2.1, 4.2])
         """
-        check_is_fitted(self)
+        _ = self._fitted
         return effects_of(self, self._features(X), exposure, upper, columns, **options)
 
     def interactions(
@@ -157,7 +155,7 @@ class Analysed(Calibrated):
         list of Interaction
             Those above noise, the strongest first.
         """
-        check_is_fitted(self)
+        _ = self._fitted
         return interactions_of(self, self._features(X), exposure, upper, columns, **options)
 
     def importance(
@@ -186,7 +184,7 @@ class Analysed(Calibrated):
         -------
         Importances
         """
-        check_is_fitted(self)
+        _ = self._fitted
         return importance_of(self, self._features(X), y, sample_weight, exposure, upper, censored, columns, **options)
 
     def contributions(
@@ -211,6 +209,6 @@ class Analysed(Calibrated):
         Contributions
             They add up: base + the sum of a row's values = its prediction, on the log scale.
         """
-        check_is_fitted(self)
+        _ = self._fitted
         others = None if background is None else self._features(background)
         return contributions_of(self, self._features(X), exposure, upper, others, of=of, **options)

@@ -1,29 +1,27 @@
 """`BoostedCountRegressor`: boosted trees that predict a whole distribution, with scikit-learn's interface."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 
-from ddpn.calibration.profile import FeatureProfile
-from ddpn.estimators.estimator import CountEstimator
-from ddpn.estimators.fitting import merge_equal_rows, range_of
+from ddpn.estimators.analysed import CountEstimator
+from ddpn.estimators.estimator import merge_equal_rows, named_head, needs_exposure
 from ddpn.members.member import NotApplicableError
-from ddpn.members.reader import TableReader
 from ddpn.members.trees.member import Trees, check_monotone
-from ddpn.networks.heads import Head, check_likelihood, make_head
+from ddpn.networks.heads import Head, make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_integer, check_number, is_number
-from ddpn.sample import Sample, checked_sample
-from ddpn.tables.encoding.table import Column
 
 AUTO = "auto"
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
 _MERGED = 1000
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BoostedCountRegressor(CountEstimator):
     """Predict counts with boosted trees, a whole distribution per row: fast, and strong on tables.
 
@@ -76,43 +74,22 @@ class BoostedCountRegressor(CountEstimator):
     True
     """
 
+    likelihood: str | Sequence[str] = AUTO
+    head_options: Mapping[str, Any] | None = None
+    n_estimators: int = 1500
+    learning_rate: float | str = AUTO
+    max_leaves: int | str = AUTO
+    monotone: Mapping[str, int] | None = None
+    lower: int = 0
+    upper: int | None = None
+    censored_above: int | None = None
+    fractional: str = "error"
+    random_state: Any = None
+
     _nested = ("head_options",)
 
-    def __init__(
-        self,
-        *,
-        likelihood: str | Sequence[str] = AUTO,
-        head_options: Mapping[str, Any] | None = None,
-        n_estimators: int = 1500,
-        learning_rate: float | str = "auto",
-        max_leaves: int | str = "auto",
-        monotone: Mapping[str, int] | None = None,
-        lower: int = 0,
-        upper: int | None = None,
-        censored_above: int | None = None,
-        fractional: str = "error",
-        random_state: Any = None,
-    ) -> None:
-        self.likelihood = likelihood
-        self.head_options = head_options
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.max_leaves = max_leaves
-        self.monotone = monotone
-        self.lower = lower
-        self.upper = upper
-        self.censored_above = censored_above
-        self.fractional = fractional
-        self.random_state = random_state
-
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
     ) -> Self:
         """Boost the trees.
 
@@ -140,15 +117,16 @@ class BoostedCountRegressor(CountEstimator):
         A fit that is interrupted or fails leaves the estimator as it was.
         """
         head = self._checked_head()
-        counts = range_of(self, make_head("double_poisson") if head is None else head, upper, censored)
-        sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
-        counts.check_known(sample)
-        if head is not None:
-            head.check_targets(sample.y, sample.exposure, sample.labels)
+        possible = make_head("double_poisson") if head is None else head
+        sample, counts = self._rows(possible, X, y, sample_weight, exposure, upper, censored)
+        reader, table = self._columns(sample, counts, head)
+        train = sample
+        if sample.is_used.sum() <= _MERGED:
+            # Missing values are equal, and differ from all others.
+            largest = np.finfo(np.float64).max
+            columns = [np.nan_to_num(column.values.astype(np.float64), nan=largest) for column in table]
+            train = merge_equal_rows(sample, np.column_stack(columns))
         member = self._member(head, sample.is_plain)
-        reader = TableReader()
-        table = reader.fit(X, type(self))
-        train = _merged(sample, table) if sample.is_used.sum() <= _MERGED else sample
         seed = int(check_random_state(self.random_state).randint(2**31 - 1_000_000))
         try:
             member.fit(train, None, seed)
@@ -158,9 +136,8 @@ class BoostedCountRegressor(CountEstimator):
             raise InputError(
                 f"y must hold counts that trees can be boosted from: {error}, got {rows} sample(s)."
             ) from None
-        needs_exposure = sample.exposure is not None and not counts.upper_is_total
-        self._set_fitted(reader, Predictor({"trees": member}, None, needs_exposure, counts=counts))
-        self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
+        predictor = Predictor({"trees": member}, None, needs_exposure(sample, counts), counts=counts)
+        self._set_fitted(reader, predictor, train)
         return self
 
     def _checked_head(self) -> Head | None:
@@ -172,15 +149,12 @@ class BoostedCountRegressor(CountEstimator):
         if self.max_leaves != AUTO:
             check_integer("max_leaves", self.max_leaves, 2)
         check_monotone(self.monotone)
-        if self.head_options is not None and not isinstance(self.head_options, Mapping):
-            raise ConfigError(f'head_options must be a dictionary such as {{"beta": 0.5}}, got {self.head_options!r}.')
-        options = dict(self.head_options or {})
-        if isinstance(self.likelihood, str) and self.likelihood == AUTO:
-            if options:
-                raise ConfigError('head_options must be left out for likelihood="auto". Name a likelihood.')
-            return None
-        check_likelihood(self.likelihood)
-        return make_head(self.likelihood, **options)
+        if not isinstance(self.likelihood, str) or self.likelihood != AUTO:
+            return named_head(self.likelihood, self.head_options)
+        if self.head_options:
+            must = 'be left out for `likelihood="auto"`'
+            raise ConfigError(argument="head_options", must=must, remedy="Name a likelihood.")
+        return None
 
     def _member(self, head: Head | None, is_plain: bool) -> Trees:
         return Trees(
@@ -197,17 +171,3 @@ class BoostedCountRegressor(CountEstimator):
         (member,) = self._fitted.members.values()
         assert isinstance(member, Trees)
         return member
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-
-def _merged(sample: Sample, table: list[Column]) -> Sample:
-    """`merge_equal_rows` for any table: its columns as numbers and codes, whatever it was read from."""
-    values = np.column_stack([np.nan_to_num(column.values.astype(np.float64), nan=np.inf) for column in table])
-    # Beyond the largest number, as arrays with infinite values are left as they are.
-    finite = np.where(np.isposinf(values), np.finfo(np.float64).max, values)
-    found = merge_equal_rows(sample.replace(X=finite, labels=np.arange(len(sample))))
-    return sample.rows(found.labels).replace(weight=found.weight)

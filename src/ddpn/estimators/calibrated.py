@@ -8,28 +8,14 @@ from ddpn.calibration.groups import with_labels
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
-from ddpn.predictor import MIXTURE, Predictor
-from ddpn.runtime.errors import ConfigError
+from ddpn.estimators.estimator import Estimator
+from ddpn.predictor import MIXTURE
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.validation import is_integer, is_number
-from ddpn.sample import Sample
-from ddpn.tables.roles import Roles
+from ddpn.runtime.validation import check_number, is_integer, is_number
 
 
-class Calibrated:
+class Calibrated(Estimator):
     """Methods that calibrate the predictor of an estimator with rows that it was not trained on."""
-
-    _roles: Roles | None
-
-    @property
-    def _fitted(self) -> Predictor:
-        raise NotImplementedError
-
-    def _features(self, X: Any) -> Any:
-        raise NotImplementedError
-
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
-        raise NotImplementedError
 
     def fit_intervals(
         self,
@@ -53,8 +39,8 @@ class Calibrated:
         X, y, exposure, upper, censored
             Calibration rows, as for `score`.
         sample_weight : array-like, optional
-            How many times each row counts, or the density of new rows over that of these rows
-            (`ddpn.calibration.shift.density_ratio`): intervals then cover what is asked on rows like the new ones.
+            How many times each row counts, or the density of new rows over that of these rows: intervals then cover
+            what is asked on rows like the new ones.
         prior_rows : float
             Shrinks the level towards that of the predicted distributions themselves, which count as so many rows.
             Useful where calibration rows are few; coverage is exact with 0.
@@ -166,36 +152,19 @@ class Calibrated:
             raise AttributeError("interval_levels_ exists after fit_intervals")
         return self._fitted.intervals[MIXTURE]
 
-    def fit_ood(
-        self,
-        X: Any,
-        exposure: Any = None,
-        kind: str | None = None,
-        alpha: float = 0.05,
-        features: bool = True,
-        upper: Any = None,
-    ) -> Self:
+    def fit_ood(self, X: Any, alpha: float = 0.05) -> Self:
         """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
 
-        Two scores of a row are combined: one of its features, by a summary of the training rows that `fit` keeps
-        (missing values, unseen levels, numbers outside the training range, unusual combinations), and one of its
-        prediction.
+        A row is scored by its inputs, with a summary of the training rows that `fit` keeps: missing values, unseen
+        levels, numbers outside the training range, unusual combinations.
 
         Parameters
         ----------
         X : array-like or data frame
-            Calibration rows. Do not use training rows: the model is more confident on them than on any others, and too
-            many later rows would be flagged.
-        exposure, upper : array-like, optional
-            As for `predict_distribution`.
-        kind : str, optional
-            The score of the prediction, one of `ddpn.metrics.ood_score`. The default is "mutual_information", what the
-            members disagree about, in nats, or "variance" for a single member. Unlike the others it hardly follows the
-            predicted mean. "variance" is the paper's score.
+            Calibration rows. Do not use training rows: the summary knows their levels and extremes, and too many later
+            rows would be flagged.
         alpha : float
             The share of ordinary rows that are flagged.
-        features : bool
-            False uses the prediction alone.
 
         Returns
         -------
@@ -203,43 +172,41 @@ class Calibrated:
 
         Examples
         --------
-        >>> from ddpn import DDPNRegressor
+        >>> from ddpn import CountGLM
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (400, 1))
-        >>> y = rng.poisson(np.exp(1 + X[:, 0]))
-        >>> model = DDPNRegressor(likelihood="poisson", members=2, hidden=(16,), epochs=30, random_state=0)
-        >>> model = model.fit(X[:300], y[:300])
+        >>> model = CountGLM(likelihood="poisson").fit(X[:300], rng.poisson(np.exp(1 + X[:300, 0])))
         >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0], [None]]).tolist()
         [False, True, True]
         """
         with single_thread():
-            self._fitted.calibrate_ood(self._features(X), exposure, kind, alpha, features, upper)
+            self._fitted.calibrate_ood(self._features(X), alpha)
         return self
 
-    def ood_pvalue(self, X: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
+    def ood_pvalue(self, X: Any) -> np.ndarray:
         """Conformal p-value of "this row is like the calibration rows", small for unusual rows.
 
         Parameters
         ----------
-        X, exposure, upper
-            As for `predict_distribution`.
+        X : array-like or data frame
+            Rows with the columns of `fit`.
 
         Returns
         -------
         array of float, shape (rows,)
             Of rows that are exchangeable with the n calibration rows at most a share alpha, on average over calibration
-            sets, has a p-value of alpha or less: for any model, score and n. The smallest is 1 / (n + 1).
+            sets, has a p-value of alpha or less: for any model and n. The smallest is 1 / (n + 1).
         """
         with single_thread():
-            return self._fitted.ood_pvalue(self._features(X), exposure, upper)
+            return self._fitted.ood_pvalue(self._features(X))
 
-    def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None, upper: Any = None) -> np.ndarray:
+    def is_ood(self, X: Any, alpha: float | None = None) -> np.ndarray:
         """Flag rows that are out-of-distribution: those with a small p-value.
 
         Parameters
         ----------
-        X, exposure, upper
-            As for `predict_distribution`.
+        X : array-like or data frame
+            Rows with the columns of `fit`.
         alpha : float, optional
             Rows with a p-value of at most this are flagged. Default: that of `fit_ood`.
 
@@ -247,9 +214,9 @@ class Calibrated:
         -------
         array of bool, shape (rows,)
         """
-        return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X, exposure, upper), alpha)
+        return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X), alpha)
 
-    def ood_reasons(self, X: Any, exposure: Any = None, upper: Any = None) -> list[list[str]]:
+    def ood_reasons(self, X: Any) -> list[list[str]]:
         """Explain what is unusual about each row.
 
         A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`
@@ -257,8 +224,8 @@ class Calibrated:
 
         Parameters
         ----------
-        X, exposure, upper
-            As for `predict_distribution`.
+        X : array-like or data frame
+            Rows with the columns of `fit`.
 
         Returns
         -------
@@ -274,12 +241,11 @@ class Calibrated:
         >>> model.ood_reasons([[2, 2], [2, 50]])
         [[], ["'x1' above the training range: 50 > 4"]]
         """
-        flagged = None if self._fitted.ood is None else self.is_ood(X, exposure=exposure, upper=upper)
+        flagged = None if self._fitted.ood is None else self.is_ood(X)
         days = () if self._roles is None else self._roles.days
         return self._fitted.ood_reasons(self._features(X), flagged, days)
 
 
 def _check_rows(**numbers: Any) -> None:
     for name, value in numbers.items():
-        if not is_number(value) or not 0.0 <= value < np.inf:
-            raise ConfigError(f"{name} must be a finite number of at least 0, got {value!r}.")
+        check_number(name, value, "a finite number of at least 0", is_number(value) and 0.0 <= value < np.inf)

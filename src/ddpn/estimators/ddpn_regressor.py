@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members.folds import Folds
 from ddpn.members.member import Task
@@ -18,6 +17,10 @@ from ddpn.runtime.validation import check_integer, is_number
 from ddpn.sample import Sample
 from ddpn.tables.count_range import CountRange
 from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.splits import held_out_rows
+
+#: With fewer rows none are held out: they are needed for fitting, and would score too noisily.
+MIN_SPLIT_ROWS = 200
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -107,3 +110,13 @@ class DDPNRegressor(NetworkRegressor):
     def model_(self) -> CountModel:
         """The networks themselves."""
         return self._networks.model
+
+
+def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:
+    """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
+    if share == "auto":
+        share = 0.1 if len(sample) >= MIN_SPLIT_ROWS else 0.0
+    groups = len(sample) if sample.group is None else len(np.unique(sample.group))
+    if not share or groups < 2:
+        return np.zeros(len(sample), dtype=bool)
+    return held_out_rows(len(sample), float(share), seed, sample.group)

@@ -1,4 +1,4 @@
-"""`CountEstimator`: what every estimator offers: predictions, scores, calibration, explanations, saving."""
+"""What every estimator does: arguments, rows that are checked once, predictions, scores, saving."""
 
 import json
 import warnings
@@ -15,23 +15,30 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.distributions import discretized
-from ddpn.estimators.analysed import Analysed
 from ddpn.estimators.prediction import Prediction
+from ddpn.members.network_options import plain
 from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
+from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.predictor import Predictor
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, checked_sample, row_labels
 from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.tables.count_range import CountRange
+from ddpn.tables.encoding.table import Column
 from ddpn.tables.roles import Roles
 
 
-class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
+class Estimator(RegressorMixin, BaseEstimator):
     """An estimator with scikit-learn's interface that keeps a `Predictor` as `predictor_`."""
 
-    fractional: Any
+    fractional: str
+    lower: int
+    upper: int | None
+    censored_above: int | None
     predictor_: Predictor
     feature_kinds_: list[str] | None
     feature_names_in_: np.ndarray
@@ -40,6 +47,8 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
     _nested: ClassVar[tuple[str, ...]] = ()
     #: Arguments that a saved model does not keep.
     _not_saved: ClassVar[tuple[str, ...]] = ()
+    #: Whether X may have missing values.
+    _allows_missing: ClassVar[bool] = True
     #: How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
     _roles: Roles | None = None
 
@@ -64,14 +73,43 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
             setattr(self, argument, given)
         return self
 
-    # What was fitted ---------------------------------------------------------------------------------------------
+    # Fitting -----------------------------------------------------------------------------------------------------
 
-    def _set_fitted(self, reader: TableReader, predictor: Predictor) -> None:
-        """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing."""
+    def _rows(
+        self, head: Head, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any
+    ) -> tuple[Sample, CountRange]:
+        """The training rows and the range of their counts; a `ConfigError` if the likelihood cannot have it.
+
+        The upper bound of a likelihood of counts of a known total is that total.
+        """
+        is_total = head.exposure_is_total and (upper is not None or self.upper is not None)
+        counts = CountRange(self.lower, self.upper, self.censored_above, upper is not None, is_total)
+        if not counts.is_plain or censored is not None:
+            head.check_bounds()
+        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        return counts.of(sample, upper, censored), counts
+
+    def _columns(self, sample: Sample, counts: CountRange, head: Head | None) -> tuple[TableReader, list[Column]]:
+        """The columns of the training rows, with what reads those of later rows; errors for counts of other kinds."""
+        counts.check_known(sample)
+        if head is not None:
+            head.check_targets(sample.y, sample.exposure, sample.labels)
+        reader = TableReader()
+        return reader, reader.fit(sample.X, type(self))
+
+    def _set_fitted(self, reader: TableReader, predictor: Predictor, rows: Sample | None = None) -> None:
+        """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing.
+
+        A summary of `rows` tells which later rows are unlike them.
+        """
+        if rows is not None:
+            predictor.profile = FeatureProfile.fit(rows.X, rows.weight)
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
         self.feature_kinds_, self.predictor_, self._roles = reader.kinds_, predictor, None
+
+    # What was fitted ---------------------------------------------------------------------------------------------
 
     @property
     def _fitted(self) -> Predictor:
@@ -400,6 +438,7 @@ class CountEstimator(Analysed, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.string = True
+        tags.input_tags.allow_nan = self._allows_missing
         tags.target_tags.positive_only = True
         return tags
 
@@ -427,3 +466,32 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(option) for option in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def named_head(likelihood: Any, options: Any) -> Head:
+    """The head of a likelihood with its options, as `fit` is given them."""
+    check_likelihood(likelihood)
+    if options is not None and not isinstance(options, Mapping):
+        must = 'be a dictionary such as {"beta": 0.5}'
+        raise ConfigError(argument="head_options", must=must, got=repr(options))
+    return make_head(likelihood, **{name: plain(value) for name, value in dict(options or {}).items()})
+
+
+def needs_exposure(sample: Sample, counts: CountRange) -> bool:
+    """Whether predictions need the exposure of each row: not if it is the total that bounds the counts."""
+    return sample.exposure is not None and not counts.upper_is_total
+
+
+def merge_equal_rows(sample: Sample, values: np.ndarray) -> Sample:
+    """Merge rows with equal inputs and counts into one with the sum of their weights, and sort them.
+
+    A fit with integer weights and one with repeated rows are then the same computation, not merely the same
+    expectation. Rows of weight 0 are dropped. `values` (N, columns) are the inputs as finite numbers.
+    """
+    kept, weight = sample.is_used, sample.weight_or_ones
+    extra = [part for name, part in sample.parts.items() if name not in ("X", "weight")]
+    unique, inverse = np.unique(np.column_stack([values, *extra])[kept], axis=0, return_inverse=True)
+    first = np.full(len(unique), len(sample))
+    np.minimum.at(first, inverse.ravel(), np.flatnonzero(kept))
+    total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(unique))
+    return sample.rows(first).replace(weight=total)

@@ -8,20 +8,17 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ddpn.calibration.profile import FeatureProfile
+from ddpn.estimators.analysed import CountEstimator
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
-from ddpn.estimators.estimator import CountEstimator
-from ddpn.estimators.fitting import merge_equal_rows, range_of
+from ddpn.estimators.estimator import merge_equal_rows, needs_exposure
 from ddpn.members.design import Design, check_complete, design_of
 from ddpn.members.glm import GLM
 from ddpn.members.linear import LinearFit, fit_linear
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
-from ddpn.members.reader import TableReader
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number, listed
-from ddpn.sample import checked_sample
 
 INTERCEPT = "(intercept)"
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
@@ -97,6 +94,8 @@ class CountGLM(CountEstimator):
     censored_above: int | None = None
     fractional: str = "error"
 
+    _allows_missing = False
+
     # Fitting -----------------------------------------------------------------------------------------------------
 
     def fit(
@@ -124,26 +123,23 @@ class CountGLM(CountEstimator):
         self
         """
         head = self._checked_head()
-        counts = range_of(self, head, upper, censored)
-        sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
-        counts.check_known(sample)
-        head.check_targets(sample.y, sample.exposure, sample.labels)
-        reader = TableReader()
-        table = check_complete(reader.fit(X, type(self)), sample.labels)
+        sample, counts = self._rows(head, X, y, sample_weight, exposure, upper, censored)
+        reader, table = self._columns(sample, counts, head)
+        table = check_complete(table, sample.labels)
         used = sample.is_used
         table = [column._replace(values=column.values[used]) for column in table]
         design = design_of(table)
         rows = sample.replace(X=None).rows(used).replace(X=design.matrix(table))
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
-        merged = merge_equal_rows(rows) if len(rows) <= _MERGED else rows
+        merged = merge_equal_rows(rows, rows.X) if len(rows) <= _MERGED else rows
         unit = exposure_unit(merged, head) if head.is_count else 1.0
         scaled = in_units(merged, unit)
         found = fit_linear(head, scaled.X, scaled, self.dispersion, self.alpha, self.tol, self.max_iter)
         found.intercept[0] -= np.log(unit)  # of a rate per exposure of 1
         member = GLM.of_design(head, reader, design, found.linear, unit)
-        self._set_fitted(reader, Predictor({"glm": member}, None, exposure is not None, counts=counts))
-        self.predictor_.profile = FeatureProfile.fit(X, sample.weight)
+        predictor = Predictor({"glm": member}, None, needs_exposure(sample, counts), counts=counts)
+        self._set_fitted(reader, predictor, sample)
         self.n_rows_ = len(rows)
         self._keep(found, float(merged.weight_or_ones.sum()))
         self._warn(found, head, design)

@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 
-from ddpn.estimators.estimator import CountEstimator, plain_options
-from ddpn.estimators.fitting import merge_equal_rows, range_of
+from ddpn.estimators.analysed import CountEstimator
+from ddpn.estimators.estimator import merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, mixable
 from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.member import NotApplicableError, Task
-from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
+from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Candidate, Elsewhere, Portfolio
-from ddpn.members.reader import TableReader
-from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock
@@ -107,8 +106,8 @@ class NetworkRegressor(CountEstimator):
         A fit that is interrupted (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that
         is interrupted earlier, or fails, leaves the estimator as it was.
         """
-        counts = range_of(self, self._head(), upper, censored)
-        train = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
+        head = named_head(self.likelihood, self.head_options)
+        train, counts = self._rows(head, X, y, sample_weight, exposure, upper, censored)
         train = train.replace(group=check_groups(groups, len(train)))
         validation = None
         if X_val is not None and y_val is not None:
@@ -161,16 +160,13 @@ class NetworkRegressor(CountEstimator):
             What was fitted, to which rows, and which rows were held out.
         """
         head, options, runtime = self.checked_options()
-        counts.check_known(train)
-        for sample in (train, validation):
-            if sample is not None:
-                head.check_targets(sample.y, sample.exposure, sample.labels)
-        reader = TableReader()
-        reader.fit(train.X, type(self))
+        reader, _ = self._columns(train, counts, head)
+        if validation is not None:
+            head.check_targets(validation.y, validation.exposure, validation.labels)
         train = train.rows(train.is_used)
         self.n_rows_, self.n_validation_rows_ = len(train), 0
-        if len(train) <= FULL_BATCH_ROWS and train.group is None:
-            train = merge_equal_rows(train)
+        if len(train) <= FULL_BATCH_ROWS and train.group is None and (numbers := _finite_numbers(train.X)) is not None:
+            train = merge_equal_rows(train, numbers)
         # Nodes have devices and folders of their own.
         here = is_here(self.n_jobs)
         task = Task(
@@ -187,8 +183,7 @@ class NetworkRegressor(CountEstimator):
         if folds.validation is not None:
             self.n_rows_, self.n_validation_rows_ = len(folds.train), len(folds.validation)
         portfolio = Portfolio(candidates, clock, on_step, self._elsewhere(on_step)).fit(folds, seed)
-        needs_exposure = train.exposure is not None and not counts.upper_is_total
-        parts = portfolio.members, portfolio.weights, needs_exposure, portfolio.seconds, counts
+        parts = portfolio.members, portfolio.weights, needs_exposure(train, counts), portfolio.seconds, counts
         self._set_fitted(reader, Predictor(*parts))
         self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out
         for name, why in portfolio.left_out.items():
@@ -204,17 +199,12 @@ class NetworkRegressor(CountEstimator):
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
-        head, options, runtime = self._head(), self._network_options(), self._runtime()
+        head = named_head(self.likelihood, self.head_options)
+        options, runtime = self._network_options(), self._runtime()
         options.config(rows=1000, seeds=(0,))
         self._checkpoint()
         self._check_mixed(head, options)
         return head, options, runtime
-
-    def _head(self) -> Head:
-        check_likelihood(self.likelihood)
-        if self.head_options is not None and not isinstance(self.head_options, Mapping):
-            raise ConfigError(f'head_options must be a dictionary such as {{"beta": 0.5}}, got {self.head_options!r}.')
-        return make_head(self.likelihood, **{name: plain(v) for name, v in dict(self.head_options or {}).items()})
 
     def _network_options(self) -> NetworkOptions:
         own = {name: getattr(self, name) for name in ("hidden", "numeric", "epochs")}
@@ -285,7 +275,7 @@ class NetworkRegressor(CountEstimator):
     @property
     def head_(self) -> Head:
         """The likelihood of the networks."""
-        return self._copies[0].head if self._copies else self._head()
+        return self._copies[0].head if self._copies else named_head(self.likelihood, self.head_options)
 
     @property
     def numeric_(self) -> str:
@@ -300,7 +290,11 @@ class NetworkRegressor(CountEstimator):
         self.n_rows_, self.n_validation_rows_ = extra["rows"], extra.get("validation_rows", 0)
         self._interrupted = extra.get("interrupted", False)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+
+def _finite_numbers(X: Any) -> np.ndarray | None:
+    """A numeric array or sparse matrix as an array; None for other tables and where a number is missing."""
+    from scipy import sparse  # slow to import
+
+    found = X.toarray() if sparse.issparse(X) else X
+    is_numeric = isinstance(found, np.ndarray) and found.ndim == 2 and found.dtype.kind in "buif"
+    return found if is_numeric and np.isfinite(found).all() else None

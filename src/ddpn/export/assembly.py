@@ -12,8 +12,7 @@ from ddpn.export.mixture import Bounds, Mixture
 from ddpn.export.schema import InputColumn
 from ddpn.export.source import Source
 from ddpn.export.table import level_codes, read_columns
-from ddpn.members.folds import copies_of
-from ddpn.members.known_levels import known_levels
+from ddpn.members.folds import copies_of, known_levels
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.errors import ConfigError
 from ddpn.tables.encoding.canonical import number_of

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.distributions.expansion import MIN_K, Q
 from ddpn.distributions.kernels.placing import MARGIN
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
-from ddpn.export.graph import Graph, Operand, Value
+from ddpn.export.graph import Graph, Value
 from ddpn.export.links import Piece
 
 #: The largest count of a grid: sums over more take seconds per row.
@@ -104,35 +103,6 @@ def _negative_binomial_end(family: Family, depths: Value) -> Value:
     return y
 
 
-class Far(NamedTuple):
-    """A Double Poisson whose window is longer than the grid, by its series; NaN where that does not hold.
-
-    `log_factor` is what its log weights lack to be log probabilities.
-    """
-
-    log_factor: Value
-    mean: Value
-    variance: Value
-
-
-def far_double_poisson(graph: Graph, family: Family) -> Far:
-    """By the expansion in 1 / (gamma mu), see `ddpn.distributions.double_poisson.series`."""
-    gamma, log_k = family.log_shape.exp(), family.log_shape + family.log_mu
-    k = log_k.exp()
-    good = k >= MIN_K
-    sums: list[Operand] = [0.0, 0.0, 0.0]
-    for n, row in enumerate(Q, start=1):
-        q: Operand = float(row[-1])
-        for coefficient in row[-2::-1]:
-            q = gamma * q + float(coefficient)
-        term = (log_k * -float(n)).exp() * q
-        sums = [term * float(n**power) + total for power, total in enumerate(sums)]
-    value, first, second = sums
-    log_factor = family.log_shape * 0.5 - value
-    mean, variance = (k - first) / gamma, (k + second) / (gamma * gamma)
-    return Far(*(graph.where(good, each, np.nan) for each in (log_factor, mean, variance)))
-
-
 class Grid(NamedTuple):
     """The counts 0..K-1 and functions of them. Shape: (K,) each."""
 
@@ -172,27 +142,24 @@ class Tabulated(NamedTuple):
     variance: Value
 
 
-def tabulate(graph: Graph, family: Family, grid: Grid, far: Far | None, is_far: Value | None) -> Tabulated:
+def tabulate(graph: Graph, family: Family, grid: Grid) -> Tabulated:
     """The pmf on the grid, and exact moments."""
-    if far is not None and is_far is not None and family.name == "double_poisson":
-        found = _double_poisson(graph, family, grid, far, is_far)
+    if family.name == "double_poisson":
+        found = _double_poisson(family, grid)
     else:
         mu, alpha = family.log_mu.exp(), family.log_shape.exp()
         found = Tabulated(_negative_binomial(graph, family, grid), mu, mu + alpha * mu * mu)
     return _without_zeros(graph, found, grid, family.positive) if family.positive.any() else found
 
 
-def _double_poisson(graph: Graph, family: Family, grid: Grid, far: Far, is_far: Value) -> Tabulated:
-    """Normalised by the sum over the grid, or by its series where it reaches beyond."""
+def _double_poisson(family: Family, grid: Grid) -> Tabulated:
+    """Normalised by the sum over the grid."""
     log_mu, gamma = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
     deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
     log_weight = grid.log_h - gamma * deviance
-    top = log_weight.max(2)
-    weight = (log_weight - top).exp()
-    beyond = is_far.unsqueezed(2)
-    pmf = weight * graph.where(beyond, (top + far.log_factor.unsqueezed(2)).exp(), 1.0 / weight.sum(2))
-    mean, variance = (each.reshaped(-1, family.size) for each in moments_on(grid, pmf, 2))
-    return Tabulated(pmf, graph.where(is_far, far.mean, mean), graph.where(is_far, far.variance, variance))
+    weight = (log_weight - log_weight.max(2)).exp()
+    pmf = weight / weight.sum(2)
+    return Tabulated(pmf, *(each.reshaped(-1, family.size) for each in moments_on(grid, pmf, 2)))
 
 
 def _negative_binomial(graph: Graph, family: Family, grid: Grid) -> Value:

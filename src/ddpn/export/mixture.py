@@ -12,12 +12,10 @@ from ddpn.distributions.recalibrated import LONGEST, MonotoneMap
 from ddpn.export.families import (
     LARGEST,
     Family,
-    Far,
     Grid,
     Tabulated,
     ends,
     families_of,
-    far_double_poisson,
     grid_of,
     moments_on,
     tabulate,
@@ -94,8 +92,6 @@ class _Row(NamedTuple):
     """What the distributions of some rows are computed from."""
 
     families: list[Family]
-    far: Far | None
-    is_far: Value | None
     zero: Value | None
     end: Value
     upper: Value | None
@@ -141,14 +137,12 @@ class _Packed:
         self._parts.append((name, value, width))
 
     def _add_family(self, graph: Graph, family: Family, end: Value) -> None:
-        self._add(f"{family.name} log_mu", family.log_mu, family.size)
+        log_mu = family.log_mu
+        if family.name == "double_poisson":  # a sum that ends too early normalises nothing
+            log_mu = graph.where(end > LARGEST, np.nan, log_mu)
+        self._add(f"{family.name} log_mu", log_mu, family.size)
         self._add(f"{family.name} weight", family.weight, family.size)
         self._add(f"{family.name} log_shape", family.log_shape, family.size)
-        if family.name == "double_poisson":
-            far = far_double_poisson(graph, family)
-            for name, value in far._asdict().items():
-                self._add(f"far {name}", value, family.size)
-            self._add("is_far", (end > LARGEST).cast("f"), family.size)
 
     def rows(self, graph: Graph, index: Value) -> _Row:
         """Some rows, inside a loop."""
@@ -160,10 +154,8 @@ class _Packed:
             each.of(*(own[f"{each.name} {part}"] for part in ("log_mu", "log_shape", "weight")))
             for each in self.families
         ]
-        is_far = own["is_far"] > 0.5 if "is_far" in own else None
-        far = None if is_far is None else Far(*(own[f"far {name}"] for name in Far._fields))
         code = own["code"].cast("i") if "code" in own else None
-        return _Row(families, far, is_far, own.get("zero"), own["end"], own.get("upper"), code)
+        return _Row(families, own.get("zero"), own["end"], own.get("upper"), code)
 
 
 def _block_size(graph: Graph, packed: _Packed, rows: Value) -> Value:
@@ -181,7 +173,7 @@ def _block(graph: Graph, mixture: Mixture, row: _Row) -> Value:
         least = max(least, int(min(upper, LARGEST)) + 1)
     count = row.end.op("ReduceMax", keepdims=0).cast("i") + 1
     grid = grid_of(graph, graph.where(count < least, least, count))
-    tables = [tabulate(graph, family, grid, row.far, row.is_far) for family in row.families]
+    tables = [tabulate(graph, family, grid) for family in row.families]
     if mixture.bounds.is_plain:
         pmf, moments = _plain(graph, mixture.share, row, tables)
     else:

@@ -48,8 +48,8 @@ def source_of(model: Any) -> Source:
         names = getattr(model, "feature_names_in_", None)
         return _of_predictor(predictor, names, getattr(model, "feature_kinds_", None))
     what = "a folder of a saved model, a fitted estimator of ddpn or a Predictor"
-    hint = " Networks for images, text and point clouds (CountModel) are exported with torch.onnx."
-    raise ConfigError(f"model must be {what}, got {type(model).__name__}.{hint}")
+    hint = "Networks for images, text and point clouds (CountModel) are exported with torch.onnx."
+    raise ConfigError(argument="model", must=f"be {what}", got=type(model).__name__, remedy=hint)
 
 
 def _of_folder(path: Path) -> Source:
@@ -86,7 +86,8 @@ def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> Source:
     if kinds is None:
         kinds = None if known is None else known.kinds_
     if kinds is None:
-        raise ConfigError("model must have a member that reads columns, got constant distributions only.")
+        must = "have a member that reads columns"
+        raise ConfigError(argument="model", must=must, got="constant distributions only")
     if names is None:
         names = getattr(known, "feature_names_in_", [f"x{j}" for j in range(len(kinds))])
     members = {

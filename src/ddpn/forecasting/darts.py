@@ -63,7 +63,7 @@ class DoublePoissonLikelihood(_Likelihood):
         check_choice("link", link, ("log", "softplus"))
         for name, prior in (("prior_mu", prior_mu), ("prior_gamma", prior_gamma)):
             if prior is not None and not (np.asarray(prior, dtype=float) > 0.0).all():
-                raise InputError(f"{name} must be positive, got {prior}.")
+                raise InputError(argument=name, must="be positive", got=str(prior))
         self.link, self.prior_mu, self.prior_gamma = link, prior_mu, prior_gamma
         super().__init__(
             likelihood_type=DoublePoissonType.DoublePoisson,

@@ -3,16 +3,14 @@
 A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] = Class`. Listing names imports nothing.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.registry import Registry
 
 if TYPE_CHECKING:
-    from ddpn.members.blending import choose_weights
     from ddpn.members.member import Member
 
-__all__ = ["MEMBERS", "Member", "choose_weights", "mixable"]
+__all__ = ["MEMBERS", "Member", "mixable"]
 
 #: Kinds of members by name, in the order in which `members="auto"` fits those that are a part of the default model.
 MEMBERS = Registry(
@@ -27,7 +25,6 @@ MEMBERS = Registry(
         "joint_trees": "ddpn.members.trees.member:JointTrees",
     },
 )
-_LAZY = {"Member": "ddpn.members.member", "choose_weights": "ddpn.members.blending"}
 
 
 def mixable() -> list[str]:
@@ -36,6 +33,8 @@ def mixable() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+    if name == "Member":
+        from ddpn.members.member import Member
+
+        return Member
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

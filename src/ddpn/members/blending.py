@@ -1,6 +1,6 @@
 """Mixtures of members, and the weights of members, chosen by the CRPS of held-out rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -184,28 +184,6 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
             break
     kept = np.where(best < _NEGLIGIBLE, 0.0, best)
     return kept / kept.sum()
-
-
-@torch.no_grad()
-def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[str, float]:
-    """Choose the mixture weights of fitted members.
-
-    Parameters
-    ----------
-    members : mapping of str to Member
-        Fitted members by name.
-    validation : Sample
-        Rows that none of them was trained on.
-
-    Returns
-    -------
-    dict of float
-        Weights by name, with sum 1.
-    """
-    scores = MixtureScores([validation])
-    for member in members.values():
-        scores.add([parts_for(member, validation)])
-    return dict(zip(members, shrunk_weights(scores, scores.weight).tolist(), strict=True))
 
 
 def parts_for(member: Member, sample: Sample) -> list[Distribution]:

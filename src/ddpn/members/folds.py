@@ -14,7 +14,7 @@ weights of networks, is learned from the other rows alone. After calibration no 
 nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -128,6 +128,33 @@ def _check_divisible(train: Sample) -> None:
 def copies_of(member: Member) -> Sequence[Member]:
     """The copies of a cross-fitted member, in the order of the folds that they left out; else the member alone."""
     return member.copies if isinstance(member, CrossFitted) else [member]
+
+
+def known_levels(members: Iterable[Member], width: int) -> list[tuple[str, ...]]:
+    """The levels of each column that some fitted member, or some copy of it, knows by name; empty for numbers.
+
+    Parameters
+    ----------
+    members : iterable of Member
+        Fitted members.
+    width : int
+        The number of columns.
+    """
+    found: list[dict[str, None]] = [{} for _ in range(width)]
+    for copy in (copy for member in members for copy in copies_of(member)):
+        for own, levels in zip(found, _levels(copy), strict=False):
+            own.update(dict.fromkeys(levels or ()))
+    return [tuple(own) for own in found]
+
+
+def _levels(member: Member) -> list[tuple[str, ...] | None]:
+    """The levels of each column of one member; None for columns of numbers."""
+    encoder, table, design = (getattr(member, name, None) for name in ("encoder", "table", "design"))
+    if design is not None:
+        return list(design.levels)
+    if table is not None:
+        return list(table.levels)
+    return [] if encoder is None else [getattr(column, "known_levels", None) for column in encoder.columns_]
 
 
 class CrossFitted(Member):

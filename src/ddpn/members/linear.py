@@ -1,15 +1,20 @@
-"""Exact maximum likelihood of a model whose every raw output is linear in the columns."""
+"""Models whose raw outputs are linear in the columns: which columns are fitted, in what units, and what is found."""
 
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import block_diag
+from scipy.linalg import block_diag, solve_triangular
 
+from ddpn.members.maximum_likelihood import LinearObjective, Optimum, approach, inverse_information, maximize
 from ddpn.networks.heads import Head
-from ddpn.networks.training.coordinates import Coordinates, standardize
-from ddpn.networks.training.maximum_likelihood import LinearObjective, Optimum, approach, inverse_information, maximize
 from ddpn.sample import Sample
+
+#: A standardised column of which the others before it explain all but this share is a combination of them (as in R's
+#: `lm`).
+_REDUNDANT = 1e-7
+#: A column this much narrower than its distance from 0 is constant up to rounding.
+_CONSTANT = 1e-14
 
 
 class Linear(NamedTuple):
@@ -23,6 +28,35 @@ class Linear(NamedTuple):
     def raw(self, X: np.ndarray) -> np.ndarray:
         """Shape: (rows, columns) -> (rows, raw outputs)."""
         return ((X - self.center) / self.scale) @ self.slopes.T + self.base
+
+
+class Coordinates(NamedTuple):
+    """Column j becomes (x - center) / scale; those that are constant or combinations of columns before are not `kept`.
+
+    `inflation` says how many times larger each kept column's standard error is than it were without the others: the
+    square root of its variance inflation factor.
+
+    >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
+    >>> coordinates.kept.tolist()
+    [True, False]
+    """
+
+    center: np.ndarray
+    scale: np.ndarray
+    kept: np.ndarray
+    is_constant: np.ndarray
+    inflation: np.ndarray
+
+    def reduced(self, X: np.ndarray) -> np.ndarray:
+        """The inputs of the fit. Shape: (N, K) -> (N, number of columns kept)."""
+        return ((X - self.center) / self.scale)[:, self.kept]
+
+    def to_columns(self, linear: bool) -> np.ndarray:
+        """The matrix from (intercept, slopes) of the fit to those of the given columns."""
+        if not linear:
+            return np.ones((1, 1))
+        slopes = np.diag(1.0 / self.scale)[:, self.kept]
+        return np.block([[np.ones((1, 1)), -(self.center @ slopes)[None]], [np.zeros((len(slopes), 1)), slopes]])
 
 
 class LinearFit(NamedTuple):
@@ -51,11 +85,7 @@ def fit_line(head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: 
     coordinates, objective = _objective(head, X, sample, dispersion, alpha)
     start = objective.start()
     theta = approach(objective, start) if rough else maximize(objective, start).theta
-    slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
-    for p, block in enumerate(objective.blocks):
-        if block.stop - block.start > 1:
-            slopes[p, coordinates.kept] = theta[block][1:]
-    return Linear(coordinates.center, coordinates.scale, slopes, theta[[block.start for block in objective.blocks]])
+    return _line(coordinates, objective, theta)
 
 
 @torch.inference_mode(False)
@@ -68,16 +98,25 @@ def fit_linear(
     """
     weight = sample.weight_or_ones
     coordinates, objective = _objective(head, X, sample, dispersion, alpha)
-    follows = objective.linear
     best = maximize(objective, objective.start(), tol, max_iter)
     covariance = inverse_information(objective.hessian(best.theta), weight.sum())
     deviations = np.sqrt(np.diag(covariance))
+    # From coefficients of standardised columns to those of the columns as they were given.
+    back = block_diag(*(coordinates.to_columns(linear) for linear in objective.linear))
+    covariance = back @ covariance @ back.T
+    unknown = ~np.concatenate([np.r_[True, coordinates.kept] if linear else [True] for linear in objective.linear])
+    covariance[unknown], covariance[:, unknown] = np.nan, np.nan
+    line = _line(coordinates, objective, best.theta)
+    coef = line.slopes / line.scale
     return LinearFit(
-        *_in_columns(objective.blocks, best.theta, covariance, coordinates, follows),
+        line,
+        coef,
+        intercept=line.base - coef @ line.center,
+        covariance=covariance,
         loglik=-float(weight @ objective.losses(best.theta)),
         n_parameters=len(best.theta),
         optimum=best,
-        follows=follows,
+        follows=objective.linear,
         standard_deviations=[deviations[block] for block in objective.blocks],
         coordinates=coordinates,
     )
@@ -92,20 +131,50 @@ def _objective(
     return coordinates, LinearObjective(head, rows, follows, float(alpha))
 
 
-def _in_columns(
-    blocks: list[slice], theta: np.ndarray, covariance: np.ndarray, coordinates: Coordinates, follows: tuple[bool, ...]
-) -> tuple[Linear, np.ndarray, np.ndarray, np.ndarray]:
-    """Coefficients and covariance of the columns as they were given."""
-    P, K = len(blocks), len(coordinates.center)
-    coef, intercepts, slopes = np.zeros((P, K)), np.zeros(P), np.zeros((P, K))
-    back = [coordinates.to_columns(linear) for linear in follows]
-    for p, (block, matrix) in enumerate(zip(blocks, back, strict=True)):
-        intercepts[p], *coefficients = matrix @ theta[block]
-        if coefficients:
-            coef[p], slopes[p, coordinates.kept] = coefficients, theta[block][1:]
-    linear = Linear(coordinates.center, coordinates.scale, slopes, theta[[block.start for block in blocks]])
-    whole = block_diag(*back)
-    covariance = whole @ covariance @ whole.T
-    unknown = ~np.concatenate([np.r_[True, coordinates.kept] if each else [True] for each in follows])
-    covariance[unknown], covariance[:, unknown] = np.nan, np.nan
-    return linear, coef, intercepts, covariance
+def _line(coordinates: Coordinates, objective: LinearObjective, theta: np.ndarray) -> Linear:
+    slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
+    for p, block in enumerate(objective.blocks):
+        if objective.linear[p]:
+            slopes[p, coordinates.kept] = theta[block][1:]
+    return Linear(coordinates.center, coordinates.scale, slopes, theta[[block.start for block in objective.blocks]])
+
+
+def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
+    """The coordinates of these rows. Without `reduce` only constant columns are left out, for a fit with a penalty."""
+    share = weight / weight.sum()
+    # By differences from a row: the mean of a constant column is then that constant to the last digit.
+    center = X[0] + share @ (X - X[0])
+    spread = np.abs(X - center).max(axis=0, initial=0.0)
+    constant = spread <= _CONSTANT * np.abs(center)
+    safe = np.where(constant, 1.0, spread)
+    # Squares of deviations as shares of the widest: no column is too large to be squared.
+    scale = np.where(constant, 1.0, safe * np.sqrt(share @ np.square((X - center) / safe)))
+    center = np.where(constant, 0.0, center)
+    if not reduce:
+        return Coordinates(center, scale, ~constant, constant, np.ones((~constant).sum()))
+    rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
+    triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
+    kept = _kept(triangle)
+    return Coordinates(center, scale, kept, constant, _inflation(triangle[:, kept]))
+
+
+def _kept(triangle: np.ndarray) -> np.ndarray:
+    """Mask of the columns, of length 1 or 0, that are no combinations of those before them."""
+    size, columns = triangle.shape
+    if size == columns and (np.abs(np.diag(triangle)) > _REDUNDANT).all():
+        return np.ones(columns, dtype=bool)
+    kept, basis = np.zeros(columns, dtype=bool), np.zeros((size, size))
+    for j, column in enumerate(triangle.T):
+        known = basis[:, : kept.sum()]
+        rest = column - known @ (known.T @ column)
+        rest = rest - known @ (known.T @ rest)  # once more: the first time leaves rounding errors
+        length = np.linalg.norm(rest)
+        if length > _REDUNDANT:
+            basis[:, kept.sum()], kept[j] = rest / length, True
+    return kept
+
+
+def _inflation(columns: np.ndarray) -> np.ndarray:
+    """Square roots of variance inflation factors of independent columns of length 1."""
+    triangle: np.ndarray = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]
+    return np.linalg.norm(solve_triangular(triangle, np.eye(len(triangle))), axis=1) if triangle.size else np.ones(0)

@@ -16,8 +16,7 @@ from torch.distributions import Distribution
 from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric, large_options, small_options
 from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
-from ddpn.members.stream_schedule import Chunks, stream_schedule
-from ddpn.networks.backbones import MLP, Identity
+from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
@@ -120,9 +119,8 @@ class Networks(Member):
         if self.stream is None:
             rows = self._encode(numeric, used, validation, seed)
         else:
-            chunk, config = stream_schedule(config, len(self.stream), self.stream.most_passes)
+            rows, config = self._streamed(numeric, used, validation, config)
             self.n_rows = len(self.stream)
-            rows = self._streamed(numeric, used, validation, chunk)
         model = self._build(rows.width, config.members)
         model.reset(config.seeds, self._start(used))
         return self._keep(rows, model, self._run(model, rows.train, rows.validation, config))
@@ -205,8 +203,10 @@ class Networks(Member):
         scale = np.ones(len(train)) if train.exposure is None else train.exposure
         return screened(inputs, train.y / scale, scale * train.weight_or_ones, WIDE)
 
-    def _streamed(self, numeric: str, train: Sample, validation: Sample | None, chunk: Chunks) -> Encoded:
-        """The encoder of a sample of the rows, and the stream that it encodes."""
+    def _streamed(
+        self, numeric: str, train: Sample, validation: Sample | None, config: TrainingConfig
+    ) -> tuple[Encoded, TrainingConfig]:
+        """The encoder of a sample of the rows, the stream that it encodes, and the settings of a training on it."""
         assert self.stream is not None
         encoder, crossed = self._stream_encoder(numeric, train)
         some, source = train.rows(slice(0, BLOCK)), self.stream
@@ -221,7 +221,8 @@ class Networks(Member):
         known = None
         if validation is not None:
             known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
-        return Encoded(encoder, chosen, Streamed(source, encode, chunk.rows, chunk.per_epoch), known)
+        stream, config = Streamed.scheduled(source, encode, config)
+        return Encoded(encoder, chosen, stream, known), config
 
     def _encoder(self, numeric: str) -> FeatureEncoder:
         return FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
@@ -278,9 +279,8 @@ class Networks(Member):
         )
 
     def _build(self, n_in: int, members: int) -> CountModel:
-        widths, activation = self.options.widths, self.options.activation
-        options = {"n_in": n_in, "members": members}
-        backbone = MLP(hidden=widths, activation=activation, **options) if widths else Identity(**options)
+        options = {"hidden": self.options.widths, "activation": self.options.activation}
+        backbone = MLP(n_in=n_in, members=members, **options)
         return CountModel(backbone, self.head, members)
 
     # Predicting --------------------------------------------------------------------------------------------------

@@ -4,16 +4,20 @@
 return one value or curve.
 """
 
-from ddpn.metrics.calibration import covered, expected_coverage, pit, pit_bounds, pit_cdf, precision, width
-from ddpn.metrics.detection import aupr, auroc, fpr80, fpr_at
-from ddpn.metrics.ood import OOD_SCORES, ood_score
-from ddpn.metrics.reliability import (
+from ddpn.metrics.calibration import (
     CoverageCurve,
     coverage_curve,
+    covered,
+    expected_coverage,
     median_precision,
+    pit,
+    pit_bounds,
+    pit_cdf,
     pit_distance,
     pit_histogram,
+    width,
 )
+from ddpn.metrics.ood import aupr, auroc, fpr80, ood_score
 from ddpn.metrics.scores import (
     absolute_error,
     crps,
@@ -22,13 +26,11 @@ from ddpn.metrics.scores import (
     nll,
     point,
     ranked_probability,
-    register_crps,
     squared_error,
 )
 from ddpn.metrics.summary import evaluate
 
 __all__ = [
-    "OOD_SCORES",
     "CoverageCurve",
     "absolute_error",
     "aupr",
@@ -41,7 +43,6 @@ __all__ = [
     "evaluate",
     "expected_coverage",
     "fpr80",
-    "fpr_at",
     "median_precision",
     "nll",
     "ood_score",
@@ -51,9 +52,7 @@ __all__ = [
     "pit_distance",
     "pit_histogram",
     "point",
-    "precision",
     "ranked_probability",
-    "register_crps",
     "squared_error",
     "width",
 ]

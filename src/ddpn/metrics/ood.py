@@ -1,15 +1,19 @@
-"""Out-of-distribution (OOD) scores of predictive distributions: the higher the score, the less familiar the input."""
+"""Out-of-distribution (OOD) scores of predictions, and how well a score separates OOD inputs from others."""
 
+from collections.abc import Callable
 from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture, Recalibrated
 from ddpn.metrics.predictive import known
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.registry import Registry
+from ddpn.runtime.validation import check_choice
+
+#: Relative tolerance of shares: 0.29 * 100 is not 29 in floating point.
+_ROUNDING = 1e-12
 
 
 def _ensemble(dist: Any, kind: str) -> Mixture:
@@ -18,20 +22,17 @@ def _ensemble(dist: Any, kind: str) -> Mixture:
         return dist
     got = "one of a single member" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
     remedy = "Use kind='variance' or kind='entropy', or train more members."
-    raise InputError(f"dist must be a mixture of at least 2 members for kind={kind!r}, got {got}. {remedy}")
+    must = f"be a mixture of at least 2 members for kind={kind!r}"
+    raise InputError(argument="dist", must=must, got=got, remedy=remedy)
 
 
-#: OOD scores of a distribution: name -> function (dist) -> one value per row.
-OOD_SCORES = Registry(
-    "kind",
-    {
-        "variance": lambda dist: dist.variance,
-        "epistemic": lambda dist: _ensemble(dist, "epistemic").epistemic,
-        "entropy": lambda dist: dist.entropy(),
-        "mutual_information": lambda dist: _ensemble(dist, "mutual_information").mutual_information,
-        "none": lambda dist: torch.zeros(dist.batch_shape, dtype=torch.float64),
-    },
-)
+#: Name -> function (dist) -> one value per row.
+_SCORES: dict[str, Callable[[Any], Tensor]] = {
+    "variance": lambda dist: dist.variance,
+    "epistemic": lambda dist: _ensemble(dist, "epistemic").epistemic,
+    "entropy": lambda dist: dist.entropy(),
+    "mutual_information": lambda dist: _ensemble(dist, "mutual_information").mutual_information,
+}
 
 
 def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
@@ -43,10 +44,9 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
     ----------
     dist : Distribution
         Predicted distributions, one per row; an ensemble (`Mixture`) for the scores of disagreement.
-    kind : {"variance", "epistemic", "entropy", "mutual_information", "none"}
+    kind : {"variance", "epistemic", "entropy", "mutual_information"}
         "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that members
-        disagree about; "entropy" and "mutual_information" are the same two in nats. "none" is 0 for every row, for
-        flags that follow the features alone. Or a name that you added to `OOD_SCORES`.
+        disagree about; "entropy" and "mutual_information" are the same two in nats.
 
     Returns
     -------
@@ -60,4 +60,91 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
     >>> ood_score(Mixture(Poisson(torch.tensor([[4.0, 4.0], [2.0, 6.0]]))), "epistemic")
     tensor([0., 4.])
     """
-    return OOD_SCORES.find(kind)(dist.base if isinstance(dist, Recalibrated) else known(dist))
+    score = _SCORES[check_choice("kind", kind, _SCORES)]
+    return score(dist.base if isinstance(dist, Recalibrated) else known(dist))
+
+
+# Detection -------------------------------------------------------------------------------------------------------
+
+
+def auroc(score_in: Any, score_out: Any) -> float:
+    """Area under the ROC curve: P(an OOD score exceeds an in-distribution one) + P(they are equal) / 2 (Appendix B.2).
+
+    Parameters
+    ----------
+    score_in, score_out : array-like
+        Scores of in-distribution and of OOD inputs; higher should mean OOD.
+
+    Examples
+    --------
+    >>> auroc([0.1, 0.2, 0.3], [0.3, 0.9])
+    0.9166666666666667
+    """
+    from sklearn.metrics import roc_auc_score  # on first use: it takes a second to import
+
+    return float(roc_auc_score(*_labels_and_ranks(score_in, score_out)))
+
+
+def aupr(score_in: Any, score_out: Any) -> float:
+    """Area under the precision-recall curve with OOD inputs as positives: average precision, without interpolation.
+
+    A score without information has the share of OOD inputs, not 1/2.
+
+    Parameters
+    ----------
+    score_in, score_out : array-like
+        Scores of in-distribution and of OOD inputs; higher should mean OOD.
+
+    Examples
+    --------
+    >>> aupr([0.1, 0.2, 0.3], [0.3, 0.9])
+    0.8333333333333333
+    """
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(*_labels_and_ranks(score_in, score_out)))
+
+
+def fpr80(score_in: Any, score_out: Any) -> float:
+    """False positive rate at a true positive rate of 80% (Appendix B.2).
+
+    The share of in-distribution inputs flagged at the highest threshold that flags at least 80% of the OOD inputs.
+
+    Parameters
+    ----------
+    score_in, score_out : array-like
+        Scores of in-distribution and of OOD inputs; higher should mean OOD.
+
+    Examples
+    --------
+    >>> fpr80([0.1, 0.2, 0.3, 0.4], [0.3, 0.35, 0.9, 0.8, 0.7])
+    0.25
+    """
+    from sklearn.metrics import roc_curve
+
+    fpr, reached, _ = roc_curve(*_labels_and_ranks(score_in, score_out), drop_intermediate=False)
+    return float(fpr[np.argmax(reached >= 0.8 * (1 - _ROUNDING))])
+
+
+def _labels_and_ranks(score_in: Any, score_out: Any) -> tuple[np.ndarray, np.ndarray]:
+    """1 for OOD, and dense ranks of the scores, which scikit-learn takes for infinite scores too."""
+    inside, outside = checked_scores(score_in=score_in, score_out=score_out)
+    ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)[1]
+    return np.repeat([0, 1], [len(inside), len(outside)]), ranks
+
+
+def checked_scores(**scores: Any) -> list[np.ndarray]:
+    """Each of `scores` as a flat float64 array; raises an `InputError` if one is empty or holds NaN."""
+    found = []
+    for name, values in scores.items():
+        try:
+            plain = values.detach().cpu() if isinstance(values, Tensor) else values
+            found.append(np.asarray(plain, dtype=np.float64).reshape(-1))
+        except (TypeError, ValueError):
+            raise InputError(argument=name, must="hold numbers", got=type(values).__name__) from None
+        if not len(found[-1]):
+            raise InputError(argument=name, must="hold at least one score", got="none")
+        if np.isnan(found[-1]).any():
+            rows = [int(np.isnan(found[-1]).argmax())]
+            raise InputError(argument=name, must="hold numbers", got="nan", rows=rows)
+    return found

@@ -1,4 +1,4 @@
-"""What metrics need of any distribution: checks, device, quantiles, intervals, and its cdf on both sides of y."""
+"""What metrics need: checks, quantiles, intervals and masses of any distribution, and means of weighted rows."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def known(dist: Any) -> Any:
     if isinstance(dist, CountDistribution | Mixture | Normal):
         return dist
     kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"
-    raise InputError(f"dist must be {kinds}, got {type(dist).__name__}.")
+    raise InputError(argument="dist", must=f"be {kinds}", got=type(dist).__name__)
 
 
 def placed(dist: Distribution) -> dict[str, Any]:
@@ -48,7 +48,8 @@ def observed(y: Any, dist: Distribution) -> Tensor:
     if y.device.type == "cpu" and not torch.isfinite(y).all():
         bad = (~torch.isfinite(y)).nonzero()[0].tolist()
         row = bad[0] if len(bad) == 1 else bad
-        raise InputError(f"y must be finite, got {y[tuple(bad)]} at row {row}. Drop rows without an observation.")
+        remedy = "Drop rows without an observation."
+        raise InputError(argument="y", must="be finite", got=f"{y[tuple(bad)]}", rows=[row], remedy=remedy)
     try:
         np.broadcast_shapes(y.shape, dist.batch_shape)
     except ValueError:
@@ -82,3 +83,40 @@ def cdf_sides(dist: Any, y: Tensor) -> tuple[Tensor, Tensor]:
 def mass_between(dist: Any, low: Tensor, high: Tensor) -> Tensor:
     """P(low <= Z <= high)."""
     return cdf_sides(dist, high)[1] - cdf_sides(dist, low)[0]
+
+
+# Weighted rows: a weight of 2 equals giving the row twice --------------------------------------------------------
+
+
+def checked_weight(weight: Any, like: Tensor) -> Tensor:
+    """Weights as float64, flat, one per element of `like`, which must have at least one row; ones for None."""
+    if like.numel() == 0:
+        raise InputError(argument="y", must="hold at least one row", got="none")
+    if weight is None:
+        return torch.ones(like.numel(), dtype=torch.float64, device=like.device)
+    weight = as_tensor(weight).to(like.device, torch.float64)
+    try:
+        weight = weight.expand(like.shape).reshape(-1)
+    except RuntimeError:
+        shapes = f"shape {tuple(weight.shape)} for {tuple(like.shape)}"
+        raise InputError(argument="weight", must="have one entry per row", got=shapes) from None
+    if not (torch.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0):
+        shown = f"min {weight.min().item():g}, sum {weight.sum().item():g}"
+        raise InputError(argument="weight", must="be finite, not negative and not all 0", got=shown)
+    return weight
+
+
+def mean(values: Tensor, weight: Tensor) -> Tensor:
+    """Weighted mean in float64. Shape: values (n, ...), weight (n,) -> (...)."""
+    return torch.tensordot(weight / weight.sum(), values.double(), dims=1)
+
+
+def median(values: Tensor, weight: Tensor) -> Tensor:
+    """Weighted median in float64, halfway between two middle values where they share the weight. Shape: (n,) -> ()."""
+    order = values.double().argsort()
+    values, upto = values.double()[order], weight[order].cumsum(0)
+    half = 0.5 * upto[-1]
+    # Sums of weights such as 0.1 miss the half by rounding.
+    low = values[(upto >= half * (1 - 1e-12)).nonzero()[0, 0]]
+    high = values[(upto > half * (1 + 1e-12)).nonzero()[0, 0]]
+    return torch.where(low == high, low, 0.5 * (low + high))

@@ -1,59 +1,23 @@
 """Proper scores, and errors of point predictions, each of which has its own best point: smaller is better."""
 
 from collections.abc import Callable
-from functools import singledispatch
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, Mixture, discretized
+from ddpn.distributions import discretized
 from ddpn.distributions.normal import normal_crps
 from ddpn.metrics.predictive import checked, known, observed, quantile
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
-Score = Callable[[Any, Tensor], Tensor]
 _STATISTICS: dict[str, Callable[[Any], Tensor]] = {
     "mean": lambda dist: dist.mean,
     "median": lambda dist: quantile(dist, 0.5),
     "mode": lambda dist: dist.mode,
 }
-
-
-@singledispatch
-def _crps(dist: Any, y: Tensor) -> Tensor:
-    name = type(dist).__name__
-    raise InputError(f"dist must be a distribution with a registered CRPS, got {name}. Use @register_crps({name}).")
-
-
-for _kind in (CountDistribution, Mixture):
-    _crps.register(_kind, lambda dist, y: dist.crps(y))
-_crps.register(Normal, lambda dist, y: normal_crps(dist.loc, dist.scale, y))
-
-
-def register_crps(kind: type) -> Callable[[Score], Score]:
-    """Register the CRPS of another distribution, so that `crps` knows it; used as a decorator.
-
-    It decorates a function (dist, y) that returns one value per row.
-
-    Parameters
-    ----------
-    kind : type
-        The class of the distribution.
-
-    Examples
-    --------
-    >>> from torch.distributions import Laplace
-    >>> @register_crps(Laplace)
-    ... def laplace_crps(dist, y):
-    ...     z = (y - dist.loc).abs() / dist.scale
-    ...     return dist.scale * (z + torch.exp(-z) - 0.75)
-    >>> crps(Laplace(0.0, 1.0), torch.tensor(0.0))
-    tensor(0.2500)
-    """
-    return _crps.register(kind)
 
 
 def crps(dist: Any, y: Any) -> Tensor:
@@ -62,7 +26,7 @@ def crps(dist: Any, y: Any) -> Tensor:
     Parameters
     ----------
     dist : Distribution
-        Predicted distributions, one per row: what `predict_distribution` returns, or a distribution of torch.
+        Predicted distributions, one per row: what `predict_distribution` returns, or a Normal of torch.
     y : array-like
         Observed counts: a tensor, an array, a list, or a column of pandas or polars. Broadcasts with
         `dist.batch_shape`.
@@ -78,7 +42,8 @@ def crps(dist: Any, y: Any) -> Tensor:
     >>> crps(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
     tensor([0.3112, 1.3131])
     """
-    return _crps(dist, observed(y, dist) if isinstance(dist, Distribution) else y)
+    dist, y = checked(dist, y)
+    return normal_crps(dist.loc, dist.scale, y) if isinstance(dist, Normal) else dist.crps(y)
 
 
 def crps_scorer(estimator: Any, X: Any, y: Any, **known: Any) -> float:
@@ -132,7 +97,7 @@ def nll(dist: Any, y: Any) -> Tensor:
     tensor(2.)
     """
     if not isinstance(dist, Distribution):
-        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}.")
+        raise InputError(argument="dist", must="be a torch distribution", got=type(dist).__name__)
     return -dist.log_prob(observed(y, dist))
 
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import torch
 
-from ddpn.metrics.predictive import checked, interval, mass_between
-from ddpn.metrics.reliability import median_precision, pit_distance
+from ddpn.metrics.calibration import median_precision, pit_distance
+from ddpn.metrics.predictive import checked, checked_weight, interval, mass_between, mean
 from ddpn.metrics.scores import absolute_error, crps, dawid_sebastiani, nll, squared_error
-from ddpn.metrics.weights import checked_weight, mean
 
 
 @torch.no_grad()

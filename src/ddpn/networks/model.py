@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture
-from ddpn.networks.backbones import Identity, Members
-from ddpn.networks.backbones.arguments import check_seeds
-from ddpn.networks.backbones.members import Linear, generators
+from ddpn.networks.backbones import MLP, Members
+from ddpn.networks.backbones.members import Linear, check_seeds, generators
 from ddpn.networks.heads import Head
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer
@@ -159,5 +158,5 @@ def _check_backbone(backbone: nn.Module, members: int) -> None:
     if not callable(getattr(backbone, "reset", None)):
         raise ConfigError(f"{name} must have a method reset(streams) that draws weights, one random stream per member.")
     for module in backbone.modules():
-        if isinstance(module, Members | Linear | Identity) and module.members != members:
+        if isinstance(module, Members | Linear | MLP) and module.members != members:
             raise ConfigError(f"members must be those of the backbone, {module.members}, got {members}.")

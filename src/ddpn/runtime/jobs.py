@@ -220,37 +220,26 @@ def _reason(error: BaseException) -> str:
 
 
 def _in_processes(jobs: Sequence[Job], shared: Any, number: int, on_start: Callable[[Job], object]) -> Iterator[Result]:
-    """Jobs in processes. When one dies, joblib ends all, and what was running is repeated, one job at a time."""
+    """Jobs in processes. When one dies, joblib ends all, and jobs without a result are repeated one at a time."""
     # As bytes in an array, which joblib writes once to a file that all processes map: unpickled arrays can be changed.
     content = np.frombuffer(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL), dtype=np.uint8)
     rest = list(jobs)
-    while rest:
-        begun, done = list[Job](), set[Job]()
-
-        def begin(job: Job, begun: list[Job] = begun) -> None:
-            begun.append(job)
-            on_start(job)
-
-        try:
-            for result in _pooled(rest, content, number, begin):
-                done.add(result.job)
-                yield result
-        except BrokenProcessPool:
-            for job in [job for job in begun if job not in done]:
-                done.add(job)
-                yield _alone(job, content, number, on_start)
-        rest = [job for job in rest if job not in done]
+    try:
+        for result in _pooled(jobs, content, number, on_start):
+            rest.remove(result.job)
+            yield result
+    except BrokenProcessPool:
+        for job in rest:
+            yield from _alone(job, content, on_start)
 
 
-def _alone(job: Job, content: np.ndarray, number: int, on_start: Callable[[Job], object]) -> Result:
-    """A job by itself, and once more if its process dies: when the pool broke, it may not have begun."""
-    for _ in range(2):
-        try:
-            (result,) = _pooled([job], content, number, on_start)
-        except BrokenProcessPool:
-            continue
-        return result
-    return Result(job, None, _failed(job, ": its process was ended, perhaps because memory was short. Try fewer jobs"))
+def _alone(job: Job, content: np.ndarray, on_start: Callable[[Job], object]) -> Iterator[Result]:
+    """A job by itself, so that only the job to blame fails."""
+    try:
+        yield from _pooled([job], content, 2, on_start)  # with 1, joblib runs it in this process
+    except BrokenProcessPool:
+        reason = ": its process was ended, perhaps because memory was short. Try fewer jobs"
+        yield Result(job, None, _failed(job, reason))
 
 
 def _pooled(

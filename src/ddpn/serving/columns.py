@@ -11,13 +11,13 @@ import numpy as np
 from pydantic import BeforeValidator, Field, create_model
 
 from ddpn.calibration.columns import ColumnProfile
-from ddpn.members.known_levels import known_levels
+from ddpn.members.folds import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.tables.cells import missing_numbers
 from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.encoding.canonical import canonical_level, canonical_number
-from ddpn.tables.roles import Column, Roles
+from ddpn.tables.roles import Roles, TableColumn
 from ddpn.workflow.model_folder import ModelFolder
 
 #: ISO 8601, as JSON Schema's formats "date" and "date-time" have it; seconds and the zone may be left out.
@@ -88,7 +88,7 @@ def served_columns(folder: ModelFolder) -> list[ServedColumn]:
 
 
 def _feature(
-    column: Column,
+    column: TableColumn,
     missing: Sequence[str],
     levels: Mapping[str, tuple[str, ...]],
     profiles: Mapping[str, ColumnProfile | None],

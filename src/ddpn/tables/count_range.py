@@ -75,7 +75,8 @@ class CountRange:
                 raise InputError("upper is missing: the model was fitted with an upper bound per row. Pass upper.")
             return lower, None if self.upper is None else np.full(n, float(self.upper))
         if not self.upper_per_row:
-            raise InputError("upper must not be given: the model was fitted without an upper bound per row.")
+            reason = "must not be given: the model was fitted without an upper bound per row"
+            raise InputError(reason, argument="upper")
         values = check_vector("upper", upper, n, zero=True, labels=labels, all_zero=True)
         assert values is not None
         least = max(self.lower, int(self.upper_is_total))  # a share of nothing has no distribution
@@ -131,7 +132,8 @@ class CountRange:
     def check_known(self, sample: Sample) -> None:
         """Raise an `InputError` if no count of a sample is known exactly: nothing can be fitted to it."""
         if sample.limit is not None and (sample.y >= sample.limit)[sample.is_used].all():
-            raise InputError("y must hold a count that is known exactly, got censored counts only.")
+            must = "hold a count that is known exactly"
+            raise InputError(argument="y", must=must, got="censored counts only")
 
     def arguments(self, sample: Sample) -> dict[str, np.ndarray | None]:
         """What is known about the rows of a sample as users pass it: `exposure`, `upper` and `censored`."""
@@ -156,7 +158,8 @@ def _as_mask(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
     """Flags of rows, from booleans or from 0 and 1."""
     plain = plain_values(values)
     if plain.shape != (n,):
-        raise InputError(f"{name} must have one value per row of X, got shape {plain.shape} for {n} rows.")
+        got = f"shape {plain.shape} for {n} rows"
+        raise InputError(argument=name, must="have one value per row of X", got=got)
     is_flag = np.array([value in (0, 1) for value in plain.tolist()])
     if not is_flag.all():
         got, rows = repr(plain[~is_flag].tolist()[0]), labels_of(~is_flag, labels)

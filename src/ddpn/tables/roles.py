@@ -26,7 +26,7 @@ _SENTENCES = 20
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of the table: its kind as the model sees it, how its cells are read, and what was found about it.
 
     `kind` is "number", "category", "boolean" or "date"; a date has `parts`. `left_out` says why a column is not used.
@@ -51,7 +51,7 @@ class Column:
         return [f"{self.name} {part}" for part in self.parts] if self.kind == "date" else [self.name]
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "Column":
+    def from_dict(cls, plain: dict[str, Any]) -> "TableColumn":
         """The inverse of `asdict`."""
         read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
         read["number"] = NumberFormat(**plain.get("number", {}))
@@ -84,7 +84,7 @@ class Roles:
     target: str | None
     exposure: str | None
     weight: str | None
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     missing: tuple[str, ...] = MISSING
     formats: dict[str, NumberFormat] = field(default_factory=dict)
     groups: str | None = None
@@ -93,7 +93,7 @@ class Roles:
     group: tuple[str, ...] = ()
 
     @property
-    def used(self) -> list[Column]:
+    def used(self) -> list[TableColumn]:
         return [column for column in self.columns if not column.left_out]
 
     @property
@@ -120,7 +120,7 @@ class Roles:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Roles":
         read = dict(plain)
-        read["columns"] = tuple(Column.from_dict(column) for column in plain["columns"])
+        read["columns"] = tuple(TableColumn.from_dict(column) for column in plain["columns"])
         read["formats"] = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
         return cls(**read | {name: tuple(plain[name]) for name in ("missing", "group") if name in plain})
 
@@ -272,7 +272,7 @@ class Roles:
         return numbers.to_numpy().astype(np.float64)
 
 
-def _sentences(column: Column, values: Any, odd: Any) -> list[str]:
+def _sentences(column: TableColumn, values: Any, odd: Any) -> list[str]:
     """What to report about a column of a later table."""
     rows = len(values)
     if len(odd):

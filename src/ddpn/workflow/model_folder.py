@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 from ddpn.storage.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
-from ddpn.tables.roles import Column, Roles
+from ddpn.tables.roles import Roles, TableColumn
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
@@ -77,7 +77,7 @@ def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str
     columns = []
     for name, found in zip(estimator["features"], kinds, strict=True):
         kind, level_kind = _KINDS.get(found, (found, "text"))
-        columns.append(Column(name, kind, level_kind=level_kind))
+        columns.append(TableColumn(name, kind, level_kind=level_kind))
     return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
 
 

@@ -47,8 +47,6 @@ def monitor(
     found = compare(
         folder.model.predictor_,
         roles.features(frame),
-        roles.exposures(frame),
-        roles.uppers(frame),
         sample,
         alpha=alpha,
         effect=effect,

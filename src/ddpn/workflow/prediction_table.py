@@ -110,11 +110,8 @@ class PredictedRows:
             found: dict[str, Any] = self._of_distributions(request)
             ood = self.predictor.ood
             if ood is not None and (request.pvalue or request.ood is not None):
-                # Of the mixture, by whose predictions it is calibrated.
-                mixture = self.dist
-                if self.of != MIXTURE:
-                    mixture = self.predictor.distribution(self.X, self.exposure, upper=self.upper)
-                found["ood_pvalue"] = ood.pvalue([mixture], self._scores() if len(ood.features) else None)
+                known = self.score
+                found["ood_pvalue"] = self.predictor.ood_pvalue(self.X) if known is None else ood.pvalue(known)
         if request.ood is not None:
             flagged = self.predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
             found |= {"ood": flagged} | ({"ood_reason": self._reasons(flagged)} if request.reasons else {})
@@ -137,10 +134,6 @@ class PredictedRows:
             columns |= {f"p{count}": values for count, values in enumerate(self.counts.log_prob(every).exp())}
         kinds = dict.fromkeys([*integers, *more], np.int64)
         return {name: own.double().numpy().astype(kinds.get(name, np.float64)) for name, own in columns.items()}
-
-    def _scores(self) -> np.ndarray | None:
-        profile = self.predictor.profile
-        return self.score if self.score is not None or profile is None else profile.measure(self.X).score
 
     def _reasons(self, flagged: np.ndarray) -> list[list[str]]:
         """Why each flagged row is unusual; nothing for the others."""

@@ -14,7 +14,7 @@ from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.tables.dates import DAY
 from ddpn.tables.leaks import Leaks, find_leaks
-from ddpn.tables.roles import Column, Roles, report_all
+from ddpn.tables.roles import Roles, TableColumn, report_all
 from ddpn.tables.row_groups import missing_sentences
 from ddpn.tables.splits import FOLDS, rows_words
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
@@ -125,7 +125,7 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     return Prepared(plan, roles, sample, split, leaks.certain, sentences, tuple(following))
 
 
-def suspected_leaks(sample: Sample, columns: list[Column]) -> Leaks:
+def suspected_leaks(sample: Sample, columns: list[TableColumn]) -> Leaks:
     """Target leaks, and questions about possible ones, in some of the columns."""
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
     inputs = sample.X.select([name for column in columns for name in column.inputs])

@@ -13,7 +13,7 @@ from ddpn.tables.cells import MISSING, cleaned, is_text
 from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.detection import detect
 from ddpn.tables.numbers import PLAIN, find_number_format
-from ddpn.tables.roles import Column, Roles
+from ddpn.tables.roles import Roles, TableColumn
 from ddpn.tables.row_groups import is_by_inputs
 from ddpn.workflow.plan import Plan
 
@@ -59,16 +59,18 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
     return roles
 
 
-def _column(series: Any, plan: Plan, missing: tuple[str, ...]) -> Column:
+def _column(series: Any, plan: Plan, missing: tuple[str, ...]) -> TableColumn:
     if series.name in plan.drop or series.null_count() == len(series):
         why = "dropped as asked" if series.name in plan.drop else "no values"
-        return Column(
+        return TableColumn(
             series.name, detect(series, missing, False).kind or "unsupported", series.null_count(), left_out=why
         )
     found = detect(series, missing, series.name in plan.category)
     if not found.kind:
-        return Column(series.name, str(series.dtype), series.null_count(), left_out=f"unsupported type {series.dtype}")
-    column = Column(series.name, found.kind, number=found.number, date=found.date, level_kind=found.level_kind)
+        return TableColumn(
+            series.name, str(series.dtype), series.null_count(), left_out=f"unsupported type {series.dtype}"
+        )
+    column = TableColumn(series.name, found.kind, number=found.number, date=found.date, level_kind=found.level_kind)
     values, odd, _ = column.converted(series, missing)
     notes = found.notes
     if len(odd) and not is_text(series):
@@ -99,7 +101,7 @@ def _parts(times: Any, is_time: bool) -> tuple[str, ...]:
     return (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
 
 
-def _why_useless(values: Any, column: Column, distinct: int, plan: Plan) -> str:
+def _why_useless(values: Any, column: TableColumn, distinct: int, plan: Plan) -> str:
     present = len(values) - values.null_count()
     if distinct == 0:
         return "no values"

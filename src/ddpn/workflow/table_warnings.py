@@ -12,7 +12,7 @@ import numpy as np
 
 from ddpn.sample import Sample
 from ddpn.tables.hashing import column_codes, hashed
-from ddpn.tables.roles import Column
+from ddpn.tables.roles import TableColumn
 from ddpn.tables.row_groups import EQUAL_INPUTS
 from ddpn.tables.splits import fold_pairs, group_codes, held_out_rows
 
@@ -157,14 +157,14 @@ class Repeated(NamedTuple):
         )
 
 
-def repeated_rows(sample: Sample, columns: Sequence[Column], seed: int = 0) -> Repeated | None:
+def repeated_rows(sample: Sample, columns: Sequence[TableColumn], seed: int = 0) -> Repeated | None:
     """The groups that a random split divides with the largest gain for a quick model, if it is clear.
 
     Parameters
     ----------
     sample : Sample
         All rows; `X` is a polars DataFrame.
-    columns : sequence of Column
+    columns : sequence of TableColumn
         The columns that the model uses.
     seed : int
         Seed of the folds.
@@ -205,7 +205,7 @@ def _may_be_persons(labels: np.ndarray, least: int) -> bool:
     return bool(least <= len(sizes) <= len(labels) / _REPEATS and sizes.max() <= _LARGEST * len(labels))
 
 
-def _columns(X: Any, columns: Sequence[Column]) -> list[tuple[Column, np.ndarray]]:
+def _columns(X: Any, columns: Sequence[TableColumn]) -> list[tuple[TableColumn, np.ndarray]]:
     """Columns whose values may be persons or the like, with a label per row.
 
     Numbers are measurements unless they are named like an id, or another column is the same wherever they are.
@@ -218,7 +218,7 @@ def _columns(X: Any, columns: Sequence[Column]) -> list[tuple[Column, np.ndarray
             if _may_be_persons(labels, _MIN_NAMED if is_named else _MIN_GROUPS):
                 found.append((not is_named, -len(np.unique(labels)), column, labels))
     found.sort(key=lambda each: each[:2])
-    kept: list[tuple[Column, np.ndarray]] = []
+    kept: list[tuple[TableColumn, np.ndarray]] = []
     for unnamed, _, column, labels in found:
         twins = [other for _, _, other, others in found if other is not column and _are_same(others, labels)]
         is_first = not any(twin is each for twin in twins for each, _ in kept)

@@ -7,7 +7,6 @@ from ddpn.analysis.monitoring import Check
 from ddpn.analysis.monitoring.columns import column_checks
 from ddpn.analysis.monitoring.result import decided
 from ddpn.calibration.columns import fit_column
-from ddpn.calibration.profile import with_absent
 from ddpn.tables.encoding.table import Column
 
 
@@ -21,8 +20,7 @@ def levels(values) -> Column:
 
 
 def compared(before: Column, now: Column) -> dict[str, Check]:
-    (profile,) = with_absent([fit_column(before, np.ones(len(before.values)))])
-    return {check.kind: check for check in column_checks(profile, now)[0]}
+    return {check.kind: check for check in column_checks(fit_column(before), now)[0]}
 
 
 SOURCES = {
@@ -86,7 +84,7 @@ def test_p_values_are_adjusted_for_all_checks():
 
 
 def test_columns_that_cannot_be_compared_are_named():
-    (profile,) = with_absent([fit_column(numbers(np.arange(50.0)), np.ones(50))])
+    profile = fit_column(numbers(np.arange(50.0)))
     checks, note = column_checks(profile, numbers([np.nan] * 30))
     assert [check.kind for check in checks] == ["missing"]
     assert note == "Values of 'x': all are missing now."

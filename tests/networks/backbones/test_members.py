@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from ddpn.networks.backbones import MLP, EfficientNet
 from ddpn.networks.backbones.members import Linear, Members, generators
-from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.errors import ConfigError, InputError
 
 
 def drawn(members: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:
@@ -65,11 +66,6 @@ def test_weights_are_uniform_within_the_bound_of_torch():
     assert abs(scaled.var() - 1 / 3) < 0.006
 
 
-def test_no_input_at_all():
-    layer = drawn(n_in=0)
-    torch.testing.assert_close(layer(torch.zeros(5, 0))[0], layer.bias[:, 0])
-
-
 def test_networks_that_share_weights_are_refused():
     one = nn.Linear(3, 2)
     message = "make must build a new network at every call, got weights that members share"
@@ -80,5 +76,48 @@ def test_networks_that_share_weights_are_refused():
     assert Members(lambda: nn.Sequential(one, nn.Linear(2, 2)), members=2)(torch.zeros(4, 3)).shape == (4, 2, 2)
 
 
-def test_it_says_its_size():
-    assert repr(Linear(4, 2, members=3)) == "Linear(4, 2, members=3)"
+ROWS = torch.zeros(5, 4)
+NETWORKS = {
+    "linear": lambda: Linear(4, 2, 3),
+    "mlp": lambda: MLP(n_in=4, members=3),
+    "no layers": lambda: MLP(n_in=4, hidden=(), members=3),
+    "members": lambda: Members(lambda: nn.Linear(4, 2), 3),
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_bad_inputs(network):
+    for x, got in ((ROWS.numpy(), "ndarray"), (ROWS[0], "shape"), (torch.zeros(5, 2, 4), "shape")):
+        with pytest.raises(InputError, match=f"^x must .*, got {got}"):
+            NETWORKS[network]()(x)
+
+
+BAD = {
+    "a width": (lambda: MLP(n_in=4, hidden=(8, 0)), "hidden"),
+    "one width": (lambda: MLP(n_in=4, hidden=16), "hidden"),
+    "a function": (lambda: MLP(n_in=4, activation="swish"), "activation"),
+    "a rate": (lambda: EfficientNet(drop_connect=1.0), "drop_connect"),
+    "no rate": (lambda: EfficientNet(drop_connect=None), "drop_connect"),
+    "a pooling": (lambda: EfficientNet(pooling="max"), "pooling"),
+    "a cut": (lambda: EfficientNet(frozen=3), "frozen"),
+    "no seeds": (lambda: generators(5), "seeds"),
+    "a fraction": (lambda: generators([2.5]), "seeds"),
+    "a large seed": (lambda: generators([2**70]), "seeds"),
+    "too few seeds": (lambda: Linear(3, 2, 3).reset(generators([1])), "seeds"),
+    "too many seeds": (lambda: Members(lambda: nn.Linear(3, 2), 3).reset(generators(range(4))), "seeds"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arguments(case):
+    call, name = BAD[case]
+    with pytest.raises(ConfigError, match=f"^{name} must "):
+        call()
+
+
+def test_inputs_must_have_the_dtype_of_the_weights():
+    with pytest.raises(InputError, match=r"^x must be torch\.float32 like the weights, got torch\.float64"):
+        MLP(n_in=4)(ROWS.double())
+    assert MLP(n_in=4).double()(ROWS.double()).dtype == torch.float64
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert MLP(n_in=4)(ROWS.bfloat16()).dtype == torch.bfloat16

@@ -1,12 +1,11 @@
-"""The perceptron is torch's, member by member, and Identity is none."""
+"""The perceptron is torch's, member by member, and the identity without layers."""
 
 import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones import MLP, Identity
+from ddpn.networks.backbones import MLP
 from ddpn.networks.backbones.members import generators
-from ddpn.runtime.errors import ConfigError
 
 TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
@@ -25,27 +24,11 @@ def test_each_member_is_a_torch_sequence(activation):
         torch.testing.assert_close(backbone(x)[:, member], nn.Sequential(*layers)(x), rtol=1e-6, atol=1e-6)
 
 
-def test_the_papers_widths_are_the_default():
-    widths = [layer.weight.shape[2] for layer in MLP(n_in=4).layers]
-    assert widths == [128, 128, 128, 64]
-
-
-def test_identity_hands_its_input_on():
+def test_without_layers_it_hands_its_input_on():
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    backbone = Identity(n_in=4, members=3)
+    backbone = MLP(n_in=4, hidden=(), members=3)
     assert backbone.output_dim == 4
     for member in range(3):
         assert torch.equal(backbone(x)[:, member], x)
     own = torch.randn(5, 3, 4)
     assert torch.equal(backbone(own), own)
-
-
-def test_an_unknown_activation_is_refused():
-    with pytest.raises(ConfigError, match=r"activation must be one of relu, .*, got 'swish'"):
-        MLP(n_in=4, activation="swish")
-
-
-def test_it_says_its_layers_and_activation():
-    text = repr(MLP(n_in=4, hidden=(6,), members=2, activation="gelu"))
-    assert "activation=gelu" in text
-    assert "Linear(4, 6, members=2)" in text

@@ -16,18 +16,14 @@ MADE = {
     "cut vit": partial(ViT, config=VIT, hidden=(4,), frozen=1),
     "frozen vit": partial(ViT, config=VIT, hidden=(4,), frozen="all"),
     "efficientnet": partial(EfficientNet, pretrained=False, hidden=(4,)),
-    "frozen efficientnet": partial(EfficientNet, pretrained=False, hidden=(4,), frozen="all"),
 }
-SHAPES = r"x must be a uint8 tensor of RGB images \(B, 3, S, S\), or \(B, M, 3, S, S\) .*, got"
+SHAPES = r"^x must be a uint8 tensor of RGB images \(B, 3, S, S\), .*, got"
 BAD_IMAGES = {
     "from 0 to 1": (IMAGES / 255, "torch.float32"),
-    "integers": (IMAGES.long(), "torch.int64"),
-    "four channels": (torch.cat([IMAGES, IMAGES[:, :1]], 1), r".*shape \(2, 4, 8, 8\)"),
     "grey": (IMAGES[:, :1], r".*shape \(2, 1, 8, 8\)"),
     "channels last": (IMAGES.movedim(1, -1), r".*shape \(2, 8, 8, 3\)"),
     "one": (IMAGES[0], r"shape \(3, 8, 8\)"),
     "array": (IMAGES.numpy(), "ndarray"),
-    "list": ([IMAGES[0]], "list"),
 }
 
 
@@ -38,11 +34,10 @@ def network_of(made: str) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("made", MADE)
-@pytest.mark.parametrize("kind", BAD_IMAGES)
-def test_bad_images(made, kind):
-    x, got = BAD_IMAGES[kind]
-    with pytest.raises(InputError, match=f"{SHAPES} {got}"):
-        network_of(made)(x)
+def test_bad_images(made):
+    for x, got in BAD_IMAGES.values():
+        with pytest.raises(InputError, match=f"{SHAPES} {got}"):
+            network_of(made)(x)
 
 
 @pytest.mark.parametrize("made", ["whole vit", "cut vit", "frozen vit"])
@@ -58,12 +53,6 @@ def test_a_family_that_takes_other_sizes_does():
     assert network(torch.zeros(2, 3, 16, 16, dtype=torch.uint8)).shape == (2, 1, 4)
 
 
-def test_a_size_may_have_both_sides():
-    network = ViT(config=VIT | {"image_size": [8, 8]}, hidden=(4,))
-    assert network.size == 8
-    assert network(IMAGES).shape == (2, 1, 4)
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -77,8 +66,3 @@ def test_a_size_may_have_both_sides():
 def test_models_for_other_inputs_are_refused(config, message):
     with pytest.raises(ConfigError, match=f"the model must {message}"):
         ViT(config=config)
-
-
-def test_a_tail_takes_hidden_states():
-    with pytest.raises(InputError, match=r"x must be hidden states \(B, L, H\), or .*, got shape \(2, 8\)"):
-        network_of("cut vit").tail(torch.zeros(2, 8))

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from ddpn.distributions import DoublePoisson
 from ddpn.networks.heads import HEADS, make_head
-from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_MU, LOG_VARIANCE, bend, highest_log_gamma, unbend
+from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_MU, LOG_VARIANCE, bend, unbend
 
 RANGES = [LOG_MU, LOG_GAMMA, LOG_ALPHA, LOG_VARIANCE]
 DTYPES = [torch.float32, torch.float64]
@@ -69,13 +68,6 @@ def test_unbend_inverts(low, high):
 
 
 @pytest.mark.parametrize(
-    ("mu", "gamma"), [(1e-6, 10.0), (0.01, 10.0), (0.1, 10.0), (1.0, 100.0), (50.0, 5e3), (1e6, math.exp(9.2))]
-)
-def test_highest_gamma(mu, gamma):
-    assert highest_log_gamma(torch.tensor(math.log(mu))).exp().item() == pytest.approx(gamma, rel=1e-5)
-
-
-@pytest.mark.parametrize(
     ("mu", "gamma"),
     [(1e-6, 1.0), (1e-4, 1.0), (0.01, 2.0), (0.3, 20.0), (3.0, 65.0), (1e6, 1.0), (8e6, 1.1e-4), (8e6, 9e3)],
 )
@@ -85,14 +77,6 @@ def test_clamps_leave_laws_alone(mu, gamma):
     dist = make_head("double_poisson")(raw)
     assert dist.mu.item() == pytest.approx(mu, rel=1e-12)
     assert dist.gamma.item() == pytest.approx(gamma, rel=1e-12)
-
-
-def test_clamps_do_not_shut_out_small_means():
-    """A bound of mu / gamma >= 0.01 for all mu would: its dist of smallest mean below 1e-4 does not exist."""
-    dist = make_head("double_poisson")(make_head("double_poisson").start(torch.tensor([0.0] * 9_999 + [1.0])))
-    assert dist.mean.item() == pytest.approx(1e-4, rel=1e-3)
-    bounded = [DoublePoisson(mu, 100.0 * mu).mean.item() for mu in (1e-6, 1e-4, 1e-3, 5e-3)]
-    assert min(bounded) > 1e-3
 
 
 @pytest.mark.parametrize("name", [name for name, head in HEADS.items() if head.is_count and name != "mixed"])

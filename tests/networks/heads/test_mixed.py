@@ -9,13 +9,6 @@ from ddpn.networks.heads import HEADS, PoissonHead, make_head
 from ddpn.runtime.errors import ConfigError
 
 
-def test_one_component_is_the_head_itself():
-    raw, y = torch.tensor([[1.0, -0.5, 0.3], [0.2, 0.7, -2.0]]), torch.tensor([3, 0])
-    single, mixed = make_head("double_poisson"), make_head(["double_poisson"])
-    torch.testing.assert_close(mixed.loss(raw, y), single.loss(raw[:, :2], y))
-    torch.testing.assert_close(mixed(raw).mean, single(raw[:, :2]).mean)
-
-
 def test_the_loss_is_that_of_the_weighted_sum_of_pmfs():
     head = make_head(["poisson", "negative_binomial"])
     raw, y = torch.tensor([0.5, 2.0, -1.0, 0.3, -0.4], dtype=torch.float64), torch.arange(9)
@@ -24,13 +17,6 @@ def test_the_loss_is_that_of_the_weighted_sum_of_pmfs():
     expected = -(weights[0] * parts[0] + weights[1] * parts[1]).log()
     # The logits are bounded smoothly: at 0.4 by 1e-4 of their size.
     torch.testing.assert_close(head.loss(raw.expand(9, -1), y), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_families_of_one_kind_stand_together():
-    head = make_head(["poisson", "double_poisson", "poisson"])
-    assert head.families == ("poisson", "poisson", "double_poisson")
-    assert head.n_raw == 1 + 1 + 2 + 3
-    assert head.parameter_names[2:4] == ("log mu 3", "log gamma 3")
 
 
 def test_components_start_apart_with_equal_weights():
@@ -91,34 +77,6 @@ def _poisson(mean: float, y: np.ndarray) -> np.ndarray:
     from scipy.stats import poisson
 
     return poisson.pmf(y, mean)
-
-
-def test_a_list_of_families_is_fitted_saved_and_loaded(two_humps, tmp_path):
-    X, y = two_humps
-    model = DDPNRegressor(
-        likelihood=["poisson", "negative_binomial"],
-        members=1,
-        hidden=(4,),
-        numeric="standard",
-        epochs=2,
-        random_state=0,
-    ).fit(X, y)
-    model.save(tmp_path / "model")
-    again = DDPNRegressor.load(tmp_path / "model")
-    assert again.likelihood == ("poisson", "negative_binomial")
-    np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
-
-
-def test_one_exponential_in_float32_gives_the_mixture_of_float64():
-    head, generator = make_head("mixed"), torch.Generator().manual_seed(0)
-    raw = (3.0 * torch.randn(5, 9, 40, generator=generator)).clamp(-8.0, 2.0).permute(2, 0, 1)  # rows side by side
-    found, expected = head(raw), head(raw.double())
-    for own, other in zip(found.components, expected.components, strict=True):
-        for name in own.arg_constraints:
-            assert getattr(own, name).dtype == torch.float32
-            torch.testing.assert_close(getattr(own, name).double(), getattr(other, name), rtol=3e-7, atol=0.0)
-    torch.testing.assert_close(found._weights, expected._weights, rtol=3e-6, atol=0.0)
-    torch.testing.assert_close(found._weights.sum(-1), torch.ones(40, 5).double(), rtol=1e-15, atol=0.0)
 
 
 def test_a_likelihood_with_a_loss_of_its_own_keeps_it_in_a_mixture(monkeypatch):

@@ -5,8 +5,8 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.networks.backbones.members import generators
-from ddpn.networks.training import Augmented, Sample
-from ddpn.networks.training.batches import ALL, DatasetBatches, MemoryBatches, Share, orders, parts_of, pick
+from ddpn.networks.training import Augmented, Sample, Streamed, TrainingConfig
+from ddpn.networks.training.batches import ALL, DatasetBatches, MemoryBatches, Share, pick
 from ddpn.runtime.errors import InputError
 
 CPU = torch.device("cpu")
@@ -19,10 +19,6 @@ def numbered(n: int, **columns: bool) -> Sample:
     return Sample(number.unsqueeze(1).repeat(1, 2), number, **given)
 
 
-def test_rows_are_counted_by_y():
-    assert len(numbered(5)) == 5
-
-
 def test_pick_gives_each_member_its_rows():
     index = torch.tensor([[3, 1, 4], [0, 0, 2]])
     picked = pick(numbered(5, weight=True), index)
@@ -33,12 +29,6 @@ def test_pick_gives_each_member_its_rows():
     assert picked.exposure is None
 
 
-def test_parts_are_the_rows_one_after_the_other():
-    parts = list(parts_of(numbered(5, exposure=True), 2))
-    assert [part.y.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
-    assert [part.exposure.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
-
-
 def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     given = numbered(6, weight=True)
     batches = MemoryBatches(Augmented(given, lambda x: x + torch.rand(len(x), 1)), batch_size=3)
@@ -46,7 +36,7 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     before = torch.get_rng_state()
     seen = []
     for seed in (1, 2, 1):
-        batches.augment(seed)
+        batches.begin(seed)
         seen.append(batches.sample.X - given.X)
     assert torch.equal(seen[0], seen[2])
     assert not torch.equal(seen[0], seen[1])
@@ -57,9 +47,9 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     assert torch.equal(batches.sample.weight, given.weight)
     for wrong in (lambda x: x[:1], lambda x: x.double()):
         with pytest.raises(InputError, match=r"augment must return inputs of shape \(6, 2\) and torch.float32"):
-            MemoryBatches(Augmented(given, wrong), batch_size=3).augment(1)
+            MemoryBatches(Augmented(given, wrong), batch_size=3).begin(1)
     unchanging = MemoryBatches(given, batch_size=3)
-    unchanging.augment(1)
+    unchanging.begin(1)
     assert unchanging.sample.X is given.X
 
 
@@ -76,16 +66,6 @@ def test_an_epoch_has_whole_batches_and_no_row_twice(n):
         assert set(rows) <= set(range(n))
 
 
-def test_what_is_left_over_changes_from_epoch_to_epoch():
-    batches, streams = MemoryBatches(numbered(11), batch_size=4), generators([1])
-    seen = {int(y) for _ in range(20) for batch in batches.epoch(streams) for y in batch.y.flatten()}
-    assert seen == set(range(11))
-
-
-def test_one_batch_of_all_rows_keeps_their_order():
-    assert all(torch.equal(order, torch.arange(5)) for order in orders([5, 5], 5, generators([1, 2])))
-
-
 @pytest.mark.parametrize("source", ["memory", "dataset"])
 @pytest.mark.parametrize("world", [2, 3, 8])
 def test_the_shares_of_all_processes_are_the_batch(source, world):
@@ -93,7 +73,7 @@ def test_the_shares_of_all_processes_are_the_batch(source, world):
 
     def epoch(share: Share) -> list[Sample]:
         if source == "memory":
-            return list(MemoryBatches(data, 8, share).epoch(generators([1, 2])))
+            return list(MemoryBatches(data, 8, share=share).epoch(generators([1, 2])))
         dataset = TensorDataset(data.X, data.y, data.weight)
         return list(DatasetBatches(dataset, 8, CPU, share=share).epoch(generators([1, 2])))
 
@@ -103,16 +83,6 @@ def test_the_shares_of_all_processes_are_the_batch(source, world):
         for member in range(2):
             joined = torch.cat([share[number].y[:, member] for share in shares])
             assert sorted(joined.tolist()) == sorted(batch.y[:, member].tolist())
-
-
-@pytest.mark.parametrize("columns", [{}, {"weight": True}, {"weight": True, "exposure": True}])
-def test_a_data_set_gives_the_batches_that_tensors_give(columns):
-    data = numbered(11, **columns)
-    dataset = TensorDataset(*data.parts.values())
-    ours = MemoryBatches(data, 4).epoch(generators([1, 2]))
-    theirs = DatasetBatches(dataset, 4, CPU).epoch(generators([1, 2]))
-    for expected, got in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(got.parts, expected.parts, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("source", ["memory", "dataset"])
@@ -137,23 +107,6 @@ def test_texts_and_clouds_are_evaluated_in_as_many_rows_as_a_training_has_room_f
     else:
         batches = DatasetBatches(TensorDataset(x, torch.ones(11)), 2, CPU, accumulate=2)
     assert [len(part) for part in batches.in_order()] == [4, 4, 3]
-
-
-class Nothing(Dataset):
-    def __len__(self) -> int:
-        return 0
-
-
-def test_an_empty_data_set_is_refused():
-    with pytest.raises(InputError, match="at least one row"):
-        DatasetBatches(Nothing(), 4, CPU)
-
-
-@pytest.mark.parametrize("name", ["y", "weight", "exposure"])
-def test_items_with_more_than_one_number_per_row_are_refused(name):
-    columns = {"y": torch.ones(4), "weight": torch.ones(4), "exposure": torch.ones(4)} | {name: torch.ones(4, 1)}
-    with pytest.raises(InputError, match=rf"{name} must have one number per row, got shape \(1, 1\)"):
-        next(DatasetBatches(TensorDataset(torch.zeros(4, 2), *columns.values()), 4, CPU).in_order())
 
 
 class Items(Dataset):
@@ -188,6 +141,22 @@ class Unreadable(Dataset):
 def test_an_item_that_cannot_be_read_raises_its_own_error(workers):
     batches = DatasetBatches(Unreadable(), 2, CPU, workers)
     with pytest.raises(InputError, match=r"^a\.jpg must be an image\.$"):
-        list(batches._loaded([[0, 1], [3, 4]]))
+        list(batches._loads([[0, 1], [3, 4]]))
     with pytest.raises(InputError, match=r"y must have one number per row, got shape \(1, 2\)"):
-        list(batches._loaded([[2]]))
+        list(batches._loads([[2]]))
+
+
+class Rows:
+    """Twenty million rows that nobody reads."""
+
+    identity, most_passes = "rows", 1.0
+
+    def __len__(self) -> int:
+        return 20_000_000
+
+
+def test_epochs_of_a_long_stream_are_parts_of_a_pass():
+    config = TrainingConfig(epochs=5, batch_size=256, patience=2)
+    stream, found = Streamed.scheduled(Rows(), lambda chunk: chunk, config)
+    assert (stream.rows, stream.chunks, found.epochs, found.batch_size) == (16_384, 16, 77, 256)
+    assert found.patience == round(2 * 77 / 5)

@@ -1,6 +1,5 @@
 """Cross-fitting: each member of an ensemble leaves out its own fold of the rows."""
 
-import pytest
 import torch
 
 from ddpn.networks.backbones import MLP
@@ -8,8 +7,6 @@ from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import OwnRows, Sample, TrainingConfig, fit
 from ddpn.networks.training.batches import MemoryBatches
-from ddpn.runtime.deadlines import Clock, TimeLimitError
-from ddpn.runtime.errors import ConfigError
 
 ROWS, MEMBERS = 43, 4
 
@@ -48,15 +45,6 @@ def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time():
         assert set(seen[member].tolist()) == set(own.train[member].tolist())
 
 
-def test_own_rows_that_fill_several_batches_are_shuffled():
-    """Their number is a multiple of that of a batch: every row is used in every epoch."""
-    own = OwnRows(rows(), [torch.arange(16), torch.arange(16, 32)], [torch.arange(40, 43)] * 2)
-    batches, streams = MemoryBatches(own, 8, positions=own.train), [torch.Generator().manual_seed(m) for m in range(2)]
-    first, second = (torch.cat(list(batches.indices(streams)), dim=1) for _ in range(2))
-    assert sorted(first[1].tolist()) == list(range(16, 32))
-    assert not torch.equal(first, second)
-
-
 def test_members_with_fewer_rows_repeat_them_in_validation():
     own = folded(rows(), FOLD)
     (part,) = MemoryBatches(own, 8, positions=own.validation).in_order()
@@ -78,33 +66,3 @@ def test_all_members_have_the_epoch_of_the_lowest_mean_score():
     scores = torch.tensor([record["score"] for record in history.epochs])
     assert history.best_epoch == [int(scores.mean(1).argmin()) + 1] * MEMBERS
     assert len(set((scores.argmin(0) + 1).tolist())) > 1
-
-
-def test_validation_rows_beside_own_rows_are_refused():
-    model = CountModel(MLP(n_in=2, hidden=(8,), members=MEMBERS), make_head("poisson"), MEMBERS)
-    model.reset(range(MEMBERS))
-    with pytest.raises(ConfigError, match="validation"):
-        fit(model, folded(rows(), FOLD), rows(), TrainingConfig(seeds=tuple(range(MEMBERS))))
-
-
-def test_a_member_without_rows_is_refused():
-    with pytest.raises(ConfigError, match="rows to validate"):
-        OwnRows(rows(), [torch.arange(3)], [torch.arange(0)])
-
-
-def test_a_training_ends_with_its_time():
-    _, history = trained(rows(), epochs=100_000, clock=Clock(0.5))
-    assert history.stopped == "the time was up"
-    assert 0 < len(history.epochs) < 100_000
-    assert not history.interrupted
-    assert history.epochs[-1]["lr"] < 0.2 * 1e-2
-
-
-def test_without_a_complete_epoch_there_is_nothing():
-    with pytest.raises(TimeLimitError):
-        trained(rows(), epochs=10, clock=Clock(0.0))
-
-
-def test_enough_time_changes_nothing():
-    plain, timed = (trained(rows(), epochs=3, clock=clock)[0] for clock in (None, Clock(1000.0)))
-    assert torch.equal(plain.raw(rows().X), timed.raw(rows().X))

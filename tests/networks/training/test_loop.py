@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.networks.heads import make_head
-from ddpn.networks.training import Augmented, Sample, TrainingConfig
-from ddpn.runtime.errors import ConfigError
+from ddpn.networks.training import Sample, TrainingConfig, loop
+from ddpn.runtime.deadlines import Clock, TimeLimitError
 
 SEEDS = (5, 11, 2)
 HEADS = {
@@ -55,28 +55,6 @@ def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
         assert history.best_score[member] == pytest.approx(its_history.best_score[0], rel=1e-6)
         for record, its_record in zip(history.epochs, its_history.epochs, strict=False):
             assert record["loss"][member] == pytest.approx(its_record["loss"][0], rel=1e-5)
-
-
-def test_members_whose_inputs_change_equal_separate_runs(train, rows):
-    data, validation = Augmented(rows(34, seed=1), lambda x: x + torch.randn_like(x)), rows(20, seed=2)
-    together = train(data, validation, seeds=(3, 8))[0]
-    for number, seed in enumerate((3, 8)):
-        torch.testing.assert_close(together[number], train(data, validation, seeds=(seed,))[0][0])
-
-
-def test_members_have_their_own_order(rows, train):
-    recorded = Recorded(rows(48))
-    train(recorded, seeds=(1, 2), epochs=2)
-    first, second = torch.tensor(recorded.asked).view(2, 3, 2, 16).transpose(1, 2).reshape(2, 2, 48)
-    for epoch in (first, second):
-        for member in epoch:
-            assert sorted(member.tolist()) == list(range(48))
-    assert len({tuple(order.tolist()) for epoch in (first, second) for order in epoch}) == 4
-
-
-def test_a_network_of_another_size_is_refused(train, rows, fresh):
-    with pytest.raises(ConfigError, match=r"^parameters must have the 3 members along their first axis, got "):
-        train(rows(20), model=fresh((0, 1)), seeds=SEEDS)
 
 
 # Plain torch -----------------------------------------------------------------------------------------------------
@@ -144,14 +122,6 @@ def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
 # Batches, weights, exposures, precisions ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [3, 100])
-def test_accumulating_parts_equals_one_batch(train, rows, parts):
-    data = rows(34, weight=True, exposure=True)
-    whole, _ = train(data, accumulate=1, seeds=(1, 2), epochs=2)
-    split, _ = train(data, accumulate=parts, seeds=(1, 2), epochs=2)
-    torch.testing.assert_close(split, whole, rtol=0, atol=1e-6)
-
-
 def test_a_weight_of_two_equals_a_row_given_twice(train, rows):
     data = rows(20, exposure=True)
     twice = data.map(lambda t: torch.cat([t, t[3:5]]))
@@ -164,17 +134,6 @@ def test_a_weight_of_two_equals_a_row_given_twice(train, rows):
     torch.testing.assert_close(by_weight, by_copies, rtol=0, atol=1e-5)
     assert (by_weight - plain).abs().max() > 1e-3
     assert weighted_history.epochs[-1]["loss"] == pytest.approx(copied_history.epochs[-1]["loss"], rel=1e-5)
-
-
-def test_validation_weights_count_rows_too(train, rows):
-    data, validation = rows(32), rows(10, seed=3)
-    weight = torch.ones(10)
-    weight[2] = 3.0
-    weighted = Sample(validation.X, validation.y, weight)
-    copied = validation.map(lambda t: torch.cat([t, t[[2, 2]]]))
-    scores = [train(data, held_out)[1].best_score for held_out in (validation, weighted, copied)]
-    assert scores[1] == pytest.approx(scores[2], rel=1e-6)
-    assert scores[1] != pytest.approx(scores[0], rel=1e-3)
 
 
 def test_a_fit_with_exposure_is_that_of_the_shifted_intercept(train, rows, fresh):
@@ -219,17 +178,81 @@ def test_bf16_stays_close(train, rows):
 # Threads ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("large", "used"), [(2**60, {1}), (1, {2})], ids=["small", "large"])
-def test_steps_and_validation_choose_their_threads(train, rows, fresh, monkeypatch, large, used):
-    monkeypatch.setattr("ddpn.runtime.threads.LARGE", large)
-    model, seen, before = fresh((1,)), set(), torch.get_num_threads()
-    compute = model.raw
-    model.raw = lambda x: seen.add(torch.get_num_threads()) or compute(x)
-    torch.set_num_threads(2)
-    try:
-        for data in (rows(32), TensorDataset(rows(32).X, rows(32).y)):
-            train(data, rows(10), model=model, seeds=(1,), epochs=1)
-            assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert seen == used
+# Progress, and the ends of a training ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("validate", "what"), [(True, "validation nll"), (False, "loss")])
+def test_a_training_shows_its_progress(train, rows, capsys, monkeypatch, validate, what):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any stream for a terminal then
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = []
+    options = {"verbose": True, "title": "Networks", "on_epoch": lines.append}
+    _, history = train(rows(32), rows(10) if validate else None, epochs=3, fit_options=options)
+    shown = capsys.readouterr().err
+    last = history.epochs[-1]["score" if validate else "loss"][0]
+    assert "Networks" in shown
+    assert "3/3" in shown, "the bar ends before the training does"
+    assert f"{what} {last:.4f}" in shown
+    assert lines[-1] == f"epoch 3 of 3, {what} {last:.4f}"
+
+
+STEADY = {"seeds": (3, 8), "schedule": "constant", "warmup": 0.0}
+
+
+@pytest.fixture
+def interrupted(train, fresh):
+    """Train on 48 rows, three steps an epoch, with Ctrl-C in the `at`-th use of the network."""
+
+    def run(data, at, validation=None, **options):
+        model = fresh(STEADY["seeds"])
+        compute, uses = model.raw, []
+
+        def raw(x):
+            uses.append(x)
+            if len(uses) == at:
+                raise KeyboardInterrupt
+            return compute(x)
+
+        model.raw = raw
+        return train(data, validation, model=model, fit_options=options, **STEADY)
+
+    return run
+
+
+def test_without_validation_the_last_complete_epoch_is_kept(interrupted, train, rows):
+    got, history = interrupted(rows(48), at=8)
+    expected, whole = train(rows(48), epochs=2, **STEADY)
+    assert torch.equal(got, expected)
+    assert (history.interrupted, history.stopped, history.best_epoch) == (True, "interrupted", [2, 2])
+    assert len(history.epochs) == 2
+    assert not whole.interrupted
+
+
+def test_the_callback_may_interrupt(train, rows):
+    def stop(text):
+        assert text.startswith("epoch 1 of 3, loss ")
+        raise KeyboardInterrupt
+
+    _, history = train(rows(48), fit_options={"on_epoch": stop})
+    assert history.interrupted
+    assert len(history.epochs) == 1
+
+
+def test_a_second_one_while_the_first_is_handled_is_raised(interrupted, rows, monkeypatch, tmp_path):
+    def again(self, snapshot):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop.Checkpoint, "save", again)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(rows(48), at=8, checkpoint=tmp_path / "state")
+
+
+def test_a_training_ends_with_its_time(train, rows):
+    _, history = train(rows(43), epochs=100_000, fit_options={"clock": Clock(0.5)})
+    assert history.stopped == "the time was up"
+    assert 0 < len(history.epochs) < 100_000
+    assert not history.interrupted
+    assert history.epochs[-1]["lr"] < 0.2 * 1e-2
+    with pytest.raises(TimeLimitError):
+        train(rows(43), fit_options={"clock": Clock(0.0)})

@@ -32,53 +32,6 @@ def apply(optimizer: Optimizer, gradient: Tensor, loss: Tensor = FINE) -> None:
     optimizer.apply(loss)
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_it_is_torchs_adamw(optimizer, decay):
-    ours = optimizer(weight_decay=decay)
-    decays = ours.flat.decayed.bool()
-    weight, bias = (ours.flat.values[:, mask].clone().requires_grad_() for mask in (decays, ~decays))
-    groups = [{"params": [weight], "weight_decay": decay}, {"params": [bias], "weight_decay": 0.0}]
-    theirs = torch.optim.AdamW(groups, lr=0.01)
-    for number, gradient in enumerate(gradients(ours.flat.values.shape)):
-        ours.lr.fill_(0.01 / (number + 1))
-        for group in theirs.param_groups:
-            group["lr"] = 0.01 / (number + 1)
-        weight.grad, bias.grad = gradient[:, decays], gradient[:, ~decays]
-        apply(ours, gradient)
-        theirs.step()
-    torch.testing.assert_close(ours.flat.values[:, decays], weight.detach(), rtol=0, atol=1e-6)
-    torch.testing.assert_close(ours.flat.values[:, ~decays], bias.detach(), rtol=0, atol=1e-6)
-
-
-def test_each_member_is_clipped_by_its_own_norm(optimizer):
-    ours = optimizer(clip=1.0)
-    gradient = gradients(ours.flat.values.shape)[0]
-    gradient *= torch.tensor([[4.0], [0.25]]) / gradient.norm(dim=1, keepdim=True)
-    apply(ours, gradient)
-    # The first moment after one step is a tenth of the gradient that was used.
-    used = 10.0 * ours.tensors()["exp_avg"]
-    torch.testing.assert_close(used[0], gradient[0] / 4.0)
-    torch.testing.assert_close(used[1], gradient[1])
-
-
-def test_the_average_follows_its_formula(optimizer):
-    ours = optimizer(ema=0.3)
-    expected = ours.flat.values.clone()
-    for number, gradient in enumerate(gradients(ours.flat.values.shape), start=1):
-        apply(ours, gradient)
-        keep = min(0.3, (1 + number) / (10 + number))
-        expected = keep * expected + (1.0 - keep) * ours.flat.values
-        torch.testing.assert_close(ours.average, expected)
-    assert not torch.equal(ours.average, ours.flat.values)
-
-
-def test_without_ema_there_is_no_average(optimizer):
-    ours = optimizer()
-    apply(ours, gradients(ours.flat.values.shape)[0])
-    assert torch.equal(ours.average, ours.flat.values)
-    assert "average" not in ours.tensors()
-
-
 FAILURES = {
     "gradient": lambda gradient, loss: (gradient.index_fill(1, torch.tensor([2]), torch.nan), loss),
     "infinite gradient": lambda gradient, loss: (gradient.index_fill(1, torch.tensor([2]), torch.inf), loss),
@@ -106,15 +59,3 @@ def test_a_failed_member_stays_where_it_is_and_the_other_does_not_notice(optimiz
     assert ours.healthy.all()
     assert torch.isfinite(ours.flat.values).all()
     assert torch.equal(ours.flat.values[1], undisturbed.flat.values[1])
-
-
-def test_its_state_is_all_that_later_steps_depend_on(optimizer):
-    ours, copy = optimizer(ema=0.3, weight_decay=0.1), optimizer(ema=0.3, weight_decay=0.1)
-    first, second = gradients(ours.flat.values.shape, steps=2)
-    apply(ours, first)
-    for name, tensor in copy.tensors().items():
-        tensor.copy_(ours.tensors()[name])
-    for each in (ours, copy):
-        apply(each, second)
-    assert torch.equal(ours.flat.values, copy.flat.values)
-    assert torch.equal(ours.average, copy.average)

@@ -72,16 +72,6 @@ def test_the_member_goes_back_and_the_other_does_not_notice(train, spoiled, pois
     assert len(history.rollbacks) == 1
 
 
-def test_it_learns_on_after_a_failure_in_the_middle(train, spoiled, poisoned):
-    data = spoiled(*range(48))
-    with pytest.warns(RuntimeWarning, match="epoch 2, member 0"):
-        recovered, history = train(data, epochs=4, model=poisoned(first=5, last=5), **STEADY)
-    one_epoch, _ = train(data, epochs=1, **STEADY)
-    assert torch.isfinite(recovered).all()
-    assert not torch.equal(recovered[0], one_epoch[0])
-    assert torch.isfinite(torch.tensor(history.epochs[-1]["loss"])).all()
-
-
 @pytest.mark.parametrize(
     ("at", "where"),
     [
@@ -96,19 +86,6 @@ def test_the_rows_are_named(train, spoiled, poisoned, monkeypatch, at, where):
         train(spoiled(*at), epochs=1, batch_size=48, model=poisoned(), **STEADY)
 
 
-def test_rows_that_break_only_the_weighted_loss_are_named(train, rows):
-    data = rows(48)
-    weight = torch.ones(48)
-    weight[11] = 3e38  # times its loss beyond what float32 can say
-    with pytest.warns(RuntimeWarning, match="at row 11:"):
-        train(Sample(data.X, data.y, weight), epochs=1, batch_size=48)
-
-
-def test_a_gradient_that_fails_alone_is_said(train, spoiled, poisoned):
-    with pytest.warns(RuntimeWarning, match="member 0, in the gradient only: the member"):
-        train(spoiled(3), epochs=1, batch_size=48, model=poisoned(kind="gradient"), **STEADY)
-
-
 @pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
 @pytest.mark.parametrize("validate", [False, True])
 def test_a_member_that_fails_again_and_again_ends_the_training(train, rows, spoiled, poisoned, flat, validate):
@@ -118,14 +95,6 @@ def test_a_member_that_fails_again_and_again_ends_the_training(train, rows, spoi
         train(spoiled(5), rows(20) if validate else None, epochs=20, model=model, **STEADY)
     assert torch.isfinite(flat(model)).all()
     assert not model.training
-
-
-@pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
-def test_what_is_kept_is_never_nan(train, rows, spoiled, poisoned):
-    best, history = train(spoiled(5), rows(20, seed=2), epochs=6, model=poisoned(first=10, last=18), **STEADY)
-    assert 1 <= len(history.rollbacks) <= 3
-    assert torch.isfinite(best).all()
-    assert torch.isfinite(torch.tensor(history.best_score)).all()
 
 
 def test_a_member_that_is_done_may_fail_in_silence(train, rows, poisoned):

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ddpn.networks.training import Runtime, TrainingConfig, fit, runtime
-from ddpn.networks.training.batches import ALL, Share
+from ddpn.networks.training.batches import Share
 from ddpn.networks.training.loop import Training
 from ddpn.networks.training.runtime import pick_device
 from ddpn.runtime.errors import ConfigError
@@ -30,80 +30,29 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
     assert pick_device("cpu") == torch.device("cpu")
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu", torch.device("cpu")], ids=str)
-def test_without_a_gpu_auto_shares_as_cpu_does(monkeypatch, device):
-    accelerate, asked = pytest.importorskip("accelerate"), []
+def test_what_is_refused(fresh, rows, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(accelerate, "Accelerator", lambda cpu: asked.append(cpu))
-    runtime._accelerator(device)
-    assert asked == [True]
-
-
-def test_an_unknown_device_is_refused():
-    with pytest.raises(ConfigError, match="device must be auto, cpu, cuda or another device of torch, got 'abacus'"):
-        Runtime("abacus")
-
-
-def test_a_missing_gpu_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="finds no CUDA GPU here, got 'cuda'"):
-        Runtime("cuda")
-
-
-def test_one_process_has_all_rows_and_adds_nothing_up():
-    runtime, values = Runtime("cpu"), torch.ones(3)
-    runtime.add_up(values)
-    assert runtime.share == ALL
-    assert runtime.is_main
-    assert torch.equal(values, torch.ones(3))
-
-
-@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.bfloat16)])
-def test_the_precision_of_a_forward_pass(fresh, rows, precision, dtype):
-    with Runtime("cpu", precision).autocast():
-        assert fresh((0,)).raw(rows(4).X).dtype == dtype
-
-
-def test_an_unknown_precision_is_refused():
-    with pytest.raises(ConfigError, match="precision must be 'float32' or 'bf16', got 'fp16'"):
+    for device in ("abacus", "cuda"):
+        with pytest.raises(ConfigError, match=f"^device must .*, got '{device}'"):
+            Runtime(device)
+    with pytest.raises(ConfigError, match=r"^precision must .*, got 'fp16'"):
         Runtime("cpu", "fp16")
-
-
-def test_two_precisions_are_refused(fresh, rows):
-    with pytest.raises(ConfigError, match="runtime must have the precision of config, bf16, got float32"):
+    with pytest.raises(ConfigError, match=r"^runtime must have the precision of config, bf16, got float32"):
         fit(fresh((0,)), rows(20), None, TrainingConfig(precision="bf16"), runtime=Runtime("cpu"))
-
-
-def test_one_process_does_without_accelerate(train, rows, monkeypatch):
-    monkeypatch.setitem(sys.modules, "accelerate", None)  # to import it is an error
-    _, history = train(rows(32), precision="bf16", accumulate=2, epochs=1)
-    assert len(history.epochs) == 1
-
-
-def test_several_processes_without_accelerate_are_refused(monkeypatch):
+    many = Runtime("cpu")
+    many.share = Share(rank=1, world=5)
+    with pytest.raises(ConfigError, match=r"^batch_size must be at least the number of processes, 5"):
+        Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), many)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setitem(sys.modules, "accelerate", None)
     with pytest.raises(ConfigError, match=r"pip install 'ddpn\[distributed\]'"):
         Runtime("cpu")
 
 
-def test_more_processes_than_rows_in_a_batch_are_refused(fresh, rows):
-    runtime = Runtime("cpu")
-    runtime.share = Share(rank=1, world=5)
-    with pytest.raises(ConfigError, match="at least the number of processes, 5, got batches of 4 rows"):
-        Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), runtime)
-
-
-def test_shares_of_a_step_add_up_to_the_whole(fresh, rows):
-    """What two processes would exchange: their gradients sum to that of one, also where shares are uneven."""
-    data, config, gradients = rows(5, weight=True, exposure=True), TrainingConfig(batch_size=5, clip=None), []
-    for share in (ALL, Share(0, 2), Share(1, 2)):
-        runtime = Runtime("cpu")
-        runtime.share = share
-        training = Training(fresh((0,)), data, None, config, runtime)
-        training.train_step(next(iter(training.batches.epoch(training.state.streams))))
-        gradients.append(training.state.flat.grad.clone())
-    torch.testing.assert_close(gradients[1] + gradients[2], gradients[0])
+def test_one_process_does_without_accelerate(train, rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "accelerate", None)  # to import it is an error
+    _, history = train(rows(32), precision="bf16", accumulate=2, epochs=1)
+    assert len(history.epochs) == 1
 
 
 def free_port() -> int | None:

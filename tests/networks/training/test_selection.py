@@ -7,7 +7,7 @@ import torch
 
 from ddpn.distributions import DoublePoisson
 from ddpn.networks.heads import make_head
-from ddpn.networks.training import Runtime, Sample, TrainingConfig, loop
+from ddpn.networks.training import Runtime, Sample, TrainingConfig
 from ddpn.networks.training.loop import Training
 
 SEEDS = (1, 2, 3)
@@ -95,50 +95,9 @@ def test_scores_are_those_of_the_distribution_whatever_the_objective(train, rows
     assert history.best_score == pytest.approx(expected.mean(0).tolist(), rel=1e-5)
 
 
-def test_validation_in_many_parts_is_validation_in_one(train, rows, monkeypatch):
-    data, validation = rows(32, exposure=True), rows(50, seed=2, weight=True, exposure=True)
-    whole = train(data, validation, epochs=1)[1].best_score
-    sizes, score = [], loop._scores
-    monkeypatch.setattr(loop, "_scores", lambda *given: sizes.append(len(given[1])) or score(*given))
-    monkeypatch.setattr("ddpn.networks.training.batches._IN_ORDER", 7)
-    assert train(data, validation, epochs=1)[1].best_score == pytest.approx(whole, rel=1e-6)
-    assert sizes == [7] * 7 + [1]
-
-
 def test_a_score_that_is_not_a_number_never_wins(train, rows, fresh, flat):
     broken = Sample(torch.full((5, 3), torch.nan), torch.ones(5))
     got, history = train(rows(32), broken, epochs=2, head="poisson")
     assert history.best_score == [float("inf")]
     assert history.best_epoch == [0]
     assert torch.equal(got, flat(fresh((0,), "poisson")))
-
-
-def test_history_has_every_epoch(train, rows):
-    data = rows(64)
-    _, history = train(data, rows(20, seed=2), epochs=5, seeds=(1, 2), lr=0.02, warmup=0.1)
-    assert [record["epoch"] for record in history.epochs] == [1, 2, 3, 4, 5]
-    for record in history.epochs:
-        assert record.keys() == {"epoch", "loss", "lr", "score", "seconds"}
-        assert len(record["loss"]) == len(record["score"]) == 2
-        assert record["seconds"] > 0.0
-    assert history.seconds == pytest.approx(sum(record["seconds"] for record in history.epochs))
-    # 20 steps, two of them warm-up: the cosine is nearly 0 at the last.
-    assert history.epochs[0]["lr"] == pytest.approx(0.02 * 0.5 * (1 + torch.cos(torch.tensor(torch.pi / 18)).item()))
-    assert history.epochs[-1]["lr"] < 0.02 * 0.01
-    assert history.rollbacks == []
-    assert history.stopped == ""
-
-
-def test_the_loss_of_an_epoch_is_the_mean_over_its_rows(train, rows, fresh):
-    data, model = rows(20), fresh((3,), "poisson")
-    with torch.no_grad():
-        expected = model.head.loss(model.raw(data.X), data.y.unsqueeze(1)).mean()
-    # One batch of all rows: the loss before the only step.
-    _, history = train(data, model=model, seeds=(3,), batch_size=20, epochs=1)
-    assert history.epochs[0]["loss"] == pytest.approx([expected.item()], rel=1e-5)
-
-
-def test_the_model_is_left_for_predicting(train, rows, fresh):
-    model = fresh((0,))
-    train(rows(32), rows(10), model=model)
-    assert not model.training

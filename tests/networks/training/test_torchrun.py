@@ -22,7 +22,10 @@ runpy.run_path({TRAINING!r})
 main()
 """
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]"),
+]
 
 
 def start(folder, at):

@@ -1,4 +1,4 @@
-"""Running statistics go with the weights: kept with the best epoch, rolled back, and there when a training goes on."""
+"""What a training changes: all weights as one tensor, and running statistics, which go with the weights."""
 
 import pytest
 import torch
@@ -9,43 +9,86 @@ from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, Runtime, TrainingConfig, fit
 from ddpn.networks.training.loop import Training
-from ddpn.networks.training.weights import Buffers
+from ddpn.networks.training.weights import Buffers, FlatWeights
+from ddpn.runtime.errors import ConfigError
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
+
+
+# One tensor of which all parameters are views ------------------------------------------------------------------------
+
+
+def test_parameters_are_views_of_it_and_biases_do_not_decay(fresh, flat):
+    model = fresh((0, 1))
+    before = flat(model)
+    kept = FlatWeights(model, members=2)
+    assert torch.equal(kept.values, before)
+    kept.values[1] += 1.0
+    assert torch.equal(flat(model)[0], before[0])
+    assert torch.equal(flat(model)[1], before[1] + 1.0)
+    decayed = [torch.full((p[0].numel(),), float("weight" in name)) for name, p in model.named_parameters()]
+    assert torch.equal(kept.decayed, torch.cat(decayed))
+
+
+def test_gradients_replace_or_add(fresh, rows):
+    model, x = fresh((0, 1)), rows(5).X
+    kept = FlatWeights(model, 2)
+    loss = lambda: model.raw(x).square().sum()
+    model.zero_grad()
+    loss().backward()
+    expected = torch.cat([p.grad.reshape(2, -1) for p in model.parameters()], dim=1)
+    kept.grad.fill_(7.0)
+    kept.add_gradient_of(loss(), fresh=True)
+    torch.testing.assert_close(kept.grad, expected)
+    kept.add_gradient_of(loss(), fresh=False)
+    torch.testing.assert_close(kept.grad, 2.0 * expected)
+    torch.testing.assert_close(kept.norms(), 2.0 * expected.square().sum(1).sqrt())
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (3, 2)], ids=["of other lengths", "as long by chance"])
+def test_a_layer_that_members_share_is_refused(shape):
+    with pytest.raises(ConfigError, match=r"^parameters must have the 2 members .*, got weight of shape"):
+        FlatWeights(nn.Linear(*shape), members=2)
+    held = nn.ParameterList([nn.Parameter(torch.zeros(2, 3))])
+    assert FlatWeights(held, members=2).values.shape == (2, 3)
+
+
+# Networks of a user, without a member axis, with statistics and dropout ----------------------------------------------
 
 
 class Own(Members):
     output_dim = 4
 
 
-class Stacked(nn.Module):
-    """A user's module whose members' statistics are one buffer, beside a constant that all share."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("means", torch.tensor([[1.0], [2.0]]))
-        self.register_buffer("constant", torch.tensor([1.0, 2.0, 3.0]))
-        self.register_buffer("passing", torch.zeros(2), persistent=False)
-
-
 def normed() -> nn.Module:
-    return nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 4), nn.ReLU())
+    network = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 4), nn.ReLU())
+    network.register_parameter("idle", nn.Parameter(torch.ones(3)))
+    return network
 
 
 def dropped() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
 
 
-def fresh(network) -> CountModel:
-    model = CountModel(Own(network, 2), make_head("poisson"), 2)
-    model.reset(CONFIG.seeds)
+def own(network, seeds=CONFIG.seeds) -> CountModel:
+    model = CountModel(Own(network, len(seeds)), make_head("poisson"), len(seeds))
+    model.reset(seeds)
     return model
 
 
 def trained(network, rows, **options) -> tuple[CountModel, History]:
-    model = fresh(network)
+    model = own(network)
     history = fit(model, rows(80), rows(40, seed=3), CONFIG, runtime=Runtime("cpu"), **options)
     return model, history
+
+
+def test_members_in_a_loop_equal_separate_runs(rows):
+    together, x = trained(normed, rows)[0].raw(rows(9).X), rows(9).X
+    for member, seed in enumerate(CONFIG.seeds):
+        alone = own(normed, (seed,))
+        config = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(seed,))
+        fit(alone, rows(80), rows(40, seed=3), config, runtime=Runtime("cpu"))
+        torch.testing.assert_close(together[:, member], alone.raw(x)[:, 0], rtol=1e-5, atol=1e-5)
 
 
 def test_what_is_kept_scores_what_the_best_epoch_did(rows):
@@ -58,18 +101,14 @@ def test_what_is_kept_scores_what_the_best_epoch_did(rows):
 
 
 @pytest.mark.parametrize("network", [normed, dropped])
-def test_a_training_that_goes_on_ends_as_one_that_was_not_stopped(rows, tmp_path, monkeypatch, network):
+def test_a_training_that_goes_on_ends_as_one_that_was_not_stopped(rows, tmp_path, network):
     whole, _ = trained(network, rows)
-    usual = Training.run_epoch
 
-    def stopped(self):
-        if self.epoch == 3:
+    def stop(text):
+        if text.startswith("epoch 3 "):
             raise KeyboardInterrupt
-        return usual(self)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "run_epoch", stopped)
-        assert trained(network, rows, checkpoint=tmp_path / "state")[1].interrupted
+    assert trained(network, rows, checkpoint=tmp_path / "state", on_epoch=stop)[1].interrupted
     after, _ = trained(network, rows, checkpoint=tmp_path / "state")
     for name, tensor in whole.state_dict().items():
         assert torch.equal(after.state_dict()[name], tensor), name
@@ -78,7 +117,7 @@ def test_a_training_that_goes_on_ends_as_one_that_was_not_stopped(rows, tmp_path
 def test_what_is_drawn_comes_from_the_seeds_and_torchs_stream_is_put_back(rows):
     found = []
     for seed in (7, 8):
-        model = fresh(dropped)
+        model = own(dropped)
         torch.manual_seed(seed)
         before = torch.get_rng_state()
         fit(model, rows(80), None, CONFIG, runtime=Runtime("cpu"))
@@ -88,7 +127,7 @@ def test_what_is_drawn_comes_from_the_seeds_and_torchs_stream_is_put_back(rows):
 
 
 def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
-    training = Training(fresh(normed), rows(40), None, CONFIG, Runtime("cpu"))
+    training = Training(own(normed), rows(40), None, CONFIG, Runtime("cpu"))
     statistics = [network[0].running_mean for network in training.model.backbone]
     for mean in statistics:
         mean.fill_(torch.nan)
@@ -96,6 +135,16 @@ def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
         training.state.recover(torch.tensor([True, False]), lambda member: [])
     assert statistics[0].isnan().all()
     assert torch.equal(statistics[1], torch.zeros(3))
+
+
+class Stacked(nn.Module):
+    """A user's module whose members' statistics are one buffer, beside a constant that all share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.tensor([[1.0], [2.0]]))
+        self.register_buffer("constant", torch.tensor([1.0, 2.0, 3.0]))
+        self.register_buffer("passing", torch.zeros(2), persistent=False)
 
 
 def test_each_member_has_its_own_and_constants_are_shared():
@@ -107,7 +156,6 @@ def test_each_member_has_its_own_and_constants_are_shared():
     buffers.load(before, member=1)
     assert model.means.flatten().tolist() == [9.0, 2.0]
     buffers.copy_member(before, member=0)
-    assert before["means"].flatten().tolist() == [9.0, 2.0]
     model.means.zero_()
     buffers.load(before)
     assert model.means.flatten().tolist() == [9.0, 2.0]

@@ -49,7 +49,7 @@ def test_invalid_arguments():
     with pytest.raises(InputError, match="part must be one of train, validation, test, got 'dev'"):
         dataset().part("dev")
     with pytest.raises(InputError, match="made_up has no folder of images"):
-        dataset().images("train")
+        dataset().files("train")
 
 
 def test_counts_are_integers():

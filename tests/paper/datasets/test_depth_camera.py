@@ -1,10 +1,8 @@
 """Rays meet solids where a walk along them first stands inside."""
 
 import numpy as np
-import pytest
 
 from ddpn.paper.datasets.depth_camera import Camera, Rays, Solids, entrance, through
-from ddpn.runtime.errors import ConfigError
 
 
 def solids(n: int, rng: np.random.Generator) -> Solids:
@@ -68,28 +66,3 @@ def test_rays_go_through_the_middles_of_pixels():
     at = (rays.origin + rays.direction)[0]
     expected = [(x, y, 0.0) for y in (0.1, 0.3, 0.5) for x in (-0.1, 0.1)]
     np.testing.assert_allclose(at, expected, atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("options", "fault"),
-    [
-        ({"rows": 0}, "rows must be an integer of at least 1, got 0"),
-        ({"columns": -1}, "columns must be an integer of at least 1, got -1"),
-        ({"noise": -0.1}, "noise must be at least 0, got -0.1"),
-        ({"dropout": (0.5, 0.2)}, r"dropout must be two ascending numbers from 0 to 1, got \(0.5, 0.2\)"),
-        ({"dropout": (0.5, 1.2)}, r"dropout must be two ascending numbers from 0 to 1, got \(0.5, 1.2\)"),
-        ({"rows": 4.0}, "rows must be an integer of at least 1, got 4.0"),
-        ({"noise": None}, "noise must be at least 0, got None"),
-        ({"noise": np.nan}, "noise must be at least 0, got nan"),
-        ({"dropout": 0.1}, "dropout must be two ascending numbers from 0 to 1, got 0.1"),
-        ({"dropout": (0.1,)}, r"dropout must be two ascending numbers from 0 to 1, got \(0.1,\)"),
-        ({"dropout": "01"}, "dropout must be two ascending numbers from 0 to 1, got '01'"),
-        ({"aside": (3, 1)}, r"aside must be two ascending numbers .*, got \(3, 1\)"),
-        ({"above": (0, np.inf)}, r"above must be two ascending numbers .*, got \(0, inf\)"),
-        ({"away": None}, "away must be two ascending numbers .*, got None"),
-        ({"away": (0.0, 1.0)}, r"away must be two ascending numbers .*, got \(0.0, 1.0\)"),
-    ],
-)
-def test_an_invalid_camera(options, fault):
-    with pytest.raises(ConfigError, match=f"^{fault}"):
-        Camera(**options)

@@ -86,23 +86,6 @@ def test_the_full_file_comes_first_and_leaks_nothing(full_file):
     assert data.note == ""
     assert set(data.X.columns) == {*STAY_COLUMNS, "facid", "vdate_weekday"}
     assert data.X["vdate_weekday"][:3].to_list() == ["Wednesday", "Tuesday", "Monday"]
-    assert tabular.length_of_stay(full_file, sample=True).sample
-
-
-def test_a_missing_sample(full_file):
-    with pytest.raises(InputError, match=r"^File not found: .*los_20k\.csv\. Use sample=False"):
-        tabular.length_of_stay(full_file, sample=True)
-
-
-def test_no_file_and_no_network(tmp_path):
-    sample_file(tmp_path)
-    for load in (lambda: tabular.length_of_stay(tmp_path, sample=False, may_download=False), lambda: bikes(tmp_path)):
-        with pytest.raises(InputError, match=r"^File not found: .*\. Download https://"):
-            load()
-
-
-def bikes(folder):
-    return tabular.bike_sharing(folder, may_download=False)
 
 
 def test_an_invalid_date():
@@ -124,52 +107,31 @@ def test_standard_stays(tmp_path):
     np.testing.assert_allclose(got.to_numpy(), expected.to_numpy(), rtol=1e-12, atol=1e-12)
 
 
-def test_authors_stays(tmp_path):
-    """With pandas, by their recipe: levels as text, the first dropped; pneum is not among them."""
-    frame = sample_file(tmp_path)
-    levels = ["gender", *(c for c in CONDITIONS if c != "pneum"), "secondarydiagnosisnonicd9", "facid"]
-    labs = (frame[LABS] - frame[LABS].mean()) / frame[LABS].std()
-    dummies = pd.get_dummies(frame[levels].astype(str), drop_first=True).astype(float)
-    expected = frame["rcount"].replace("5+", "5").astype(float).to_frame().join(labs).join(dummies)
-    got = tabular.length_of_stay(tmp_path).features("authors")
-    assert got.shape == (300, 35)
-    np.testing.assert_allclose(got.to_numpy(), expected.to_numpy(), rtol=1e-12, atol=1e-12)
-
-
 def test_the_real_sample(real_data):
     """Figures of the data's own description."""
-    data = tabular.length_of_stay(real_data(STAYS.files[1]), sample=True)
+    data = tabular.length_of_stay(real_data(STAYS.files[1]))
     assert data.X.shape == (20_000, 25)
     assert [len(part) for part in data.split] == [16_000, 2_000, 2_000]
     assert (data.y.min(), data.y.max()) == (1, 17)
     assert data.y.mean() == pytest.approx(4.0, abs=0.005)
     assert data.y.var() == pytest.approx(5.5, abs=0.005)
-    for features in ("standard", "authors"):
-        matrix = data.features(features).to_numpy()
-        assert matrix.shape == (20_000, 35)
-        assert np.isfinite(matrix).all()
+    matrix = data.features("standard").to_numpy()
+    assert matrix.shape == (20_000, 35)
+    assert np.isfinite(matrix).all()
     train = data.part("train", "standard")[0]["glucose"].to_numpy()
     assert (train.mean(), train.std()) == (pytest.approx(0.0, abs=1e-12), pytest.approx(1.0))
 
 
 def test_the_real_bikes(real_data):
     folder = real_data(SOURCES["bike_sharing"].files[0])
-    data = bikes(folder)
+    data = tabular.bike_sharing(folder)
     assert data.X.shape == (17_379, 12)
     assert not {"casual", "registered", "instant", "dteday", "cnt"} & set(data.X.columns)
     assert (data.y.min(), data.y.max()) == (1, 977)
     assert data.y.mean() == pytest.approx(189.46, abs=0.005)
-    assert data.features("one_hot").shape == (17_379, 58)
     raw = pd.read_csv(folder / SOURCES["bike_sharing"].files[0])
     np.testing.assert_array_equal(data.y, raw["cnt"])
     np.testing.assert_allclose(data.features("authors").to_numpy(), authors_bikes(raw), rtol=1e-10, atol=1e-10)
-    circle = data.features("authors")
-    for name, first, last in (("hr", 0, 23), ("mnth", 1, 12), ("season", 1, 4)):
-        points = [
-            np.column_stack([circle[f"{name}_sin"], circle[f"{name}_cos"]])[data.X[name].to_numpy() == value][0]
-            for value in (first, last)
-        ]
-        np.testing.assert_allclose(*points, atol=1e-12)
 
 
 def authors_bikes(raw: pd.DataFrame) -> np.ndarray:
@@ -197,25 +159,15 @@ def test_without_statsmodels(monkeypatch):
         tabular.rand_health()
 
 
-TABLE = pl.DataFrame(
-    {
-        "n": [3.0, -1.0, 8.0, 8.0, 2.5],
-        "same": [2.0] * 5,
-        "level": [1.0, 3.0, 2.0, 1.0, 1.0],
-        "letter": ["b", "a", "b", "b", "a"],
-    }
-)
+TABLE = pl.DataFrame({"n": [3.0, -1.0, 8.0, 8.0, 2.5], "same": [2.0] * 5, "letter": ["b", "a", "b", "b", "a"]})
 
 
 def test_one_hot_is_that_of_polars():
     expected = TABLE.select("letter").to_dummies().select("letter_a", "letter_b").cast(pl.Float64)
     assert pl.DataFrame(tabular.one_hot(TABLE, "letter", ("a", "b"))).equals(expected)
-    assert list(tabular.one_hot(TABLE, "level", (1.0, 2.0, 3.0, 4.0))) == ["level_1", "level_2", "level_3", "level_4"]
 
 
 def test_an_unknown_level():
-    with pytest.raises(InputError, match=r"level must be one of 1\.0, 2\.0, got 3\.0 at row 2"):
-        tabular.one_hot(TABLE, "level", (1.0, 2.0))
     with pytest.raises(InputError, match="letter must be one of a, got b at rows 1, 3, 4"):
         tabular.one_hot(TABLE, "letter", ("a",))
 

@@ -1,9 +1,8 @@
-"""A table as Markdown, LaTeX and CSV."""
+"""A table as Markdown and CSV."""
 
 import csv
-import re
 
-from ddpn.paper.experiments.formats import Cell, Table, comma_separated, latex, markdown, ranked
+from ddpn.paper.experiments.formats import Cell, Table, comma_separated, markdown, ranked
 
 TABLE = Table(
     "50% more",
@@ -19,20 +18,6 @@ def test_markdown_marks_ours_alone():
     assert lines[5] == '| say "x" | <u>0.700</u> |  |'
     assert len({line.count("|") for line in lines[2:6]}) == 1
     assert lines[-1] == "- 100% true"
-
-
-def test_latex_has_equal_columns_and_nothing_unescaped():
-    text = latex(TABLE)
-    body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert [len(re.findall(r"(?<!\\)&", line)) for line in body] == [2, 2, 2]
-    assert r"$\beta$-DDPN, a\_b & \textbf{0.500 (0.100)} $\cdot$ paper 0.600 & 12.35 \\" in body
-    assert r"MAE \& more" in body[0]
-    assert r"\underline{0.700}" in body[2]
-    for opened in ("begin{tabular}{lrr}", "toprule", "midrule", "bottomrule", "end{tabular}"):
-        assert text.count("\\" + opened) == 1
-    assert text.count("{") == text.count("}")
-    comments = [line for line in text.splitlines() if "%" in line]
-    assert all(line.startswith("% ") for line in comments)
 
 
 def test_csv_reads_back():

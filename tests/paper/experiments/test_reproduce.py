@@ -1,18 +1,30 @@
-"""From experiments to tables on the console. No run is trained here."""
+"""From experiments to tables on the console, and runs in processes."""
 
+import importlib.util
 import io
+import json
 import os
 import re
+import signal
+import socket
+import threading
+import time
 from types import SimpleNamespace
 
+import psutil
 import pytest
+import torch
 from rich.console import Console
 
 from ddpn.paper.experiments import reproduce as module
-from ddpn.paper.experiments.catalogue import experiment, select
-from ddpn.paper.experiments.reproduce import processes, reproduce
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.paper.experiments.catalogue import experiment, parse, select
+from ddpn.paper.experiments.reproduce import Status, execute_all, processes, reproduce
+from ddpn.paper.experiments.results import folder_of, state_of
+from ddpn.paper.experiments.rows import rows_of
+from ddpn.paper.experiments.runner import execute
+from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.storage.files import lock
+from ddpn.storage.tensor_files import read
 
 RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
 
@@ -24,7 +36,7 @@ def console():
 
 def run(names, out, console, **options):
     """Whether it succeeded, and what was printed."""
-    succeeded = reproduce(select(names), out, console, **({"only": [], "device": "cpu", "n_jobs": None} | options))
+    succeeded = reproduce(select(names), out, console, **({"only": [], "device": "cpu", "jobs": None} | options))
     return succeeded, console.file.getvalue()
 
 
@@ -93,7 +105,7 @@ def finished_bikes(tmp_path, monkeypatch):
 
 
 def test_data_that_is_newer_than_finished_runs_is_read_again(finished_bikes, tmp_path, console):
-    options = {"only": ["poisson"], "n_jobs": 1}
+    options = {"only": ["poisson"], "jobs": 1}
     assert run(["bikes"], tmp_path, console, **options) == (True, "bikes: nothing to run, all 1 runs are done.\n")
     os.utime(finished_bikes, (3000.0, 3000.0))
     _, output = run(["bikes"], tmp_path, console, **options)
@@ -114,29 +126,143 @@ def test_ood_data_may_be_newer_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_the_state_of_every_run_is_shown(terminal, tmp_path):
+def test_the_state_of_every_run_is_shown(terminal):
     runs = experiment("wave").runs()[:4]
     states = dict.fromkeys([run.name for run in runs], "missing") | {runs[3].name: "done"}
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
-    (tmp_path / "wave" / runs[0].name).mkdir(parents=True)
-    (tmp_path / "wave" / runs[0].name / "progress").write_text("epoch 3 of 8, validation crps 0.4")
-    with module._Status(tmp_path / "wave", states, console) as status:
-        for run, state, detail in (
-            (runs[0], "running", ""),
-            (runs[1], "running", ""),
-            (runs[1], "failed", "It broke."),
-            (runs[0], "done", RESULT),
-        ):
-            status.report(run, state, detail)
-            status.refresh()
-    assert status.failed == {runs[1].name: "It broke."}
+    with Status("wave", states, console) as status:
+        status.began(runs[0])
+        status.began(runs[1])
+        status.failed(runs[1], "It broke.")
+        status.ended(runs[0], RESULT)
+    assert status.errors == {runs[1].name: "It broke."}
     output = console.file.getvalue()
     done = f"{runs[0].name} done in 12 s, MAE 0.457, CRPS 0.321"
     if terminal:
-        assert re.search("epoch 3 of 8, validation crps 0.4 +0:00:00", output)
         shown = [re.sub(" +", " ", line) for line in output.splitlines()[-5:-1]]
         starts = [done, f"{runs[1].name} failed", f"{runs[2].name} waiting", f"{runs[3].name} was done"]
         assert all(start in line for line, start in zip(shown, starts, strict=True)), shown
     else:
         lines = [f"{runs[0].name} running", f"{runs[1].name} running", f"{runs[1].name} failed", done]
         assert output.splitlines() == [f"wave {line}" for line in lines]
+
+
+# Runs in several processes: their own, and those of torchrun ---------------------------------------------------------
+
+TINY = {
+    "title": "A test",
+    "paper": "none",
+    "data": {"name": "shelves", "beams": 40, "points": 16},
+    "backbone": {"name": "countnet3d", "widths": [4, 8]},
+    "methods": ["poisson", "gaussian"],
+    "minutes": 1,
+    "training": {"epochs": 2, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "members": 1},
+}
+LONG = 100_000
+
+
+class Reports:
+    """What is reported of runs, instead of a `Status`."""
+
+    def __init__(self):
+        self.states = []
+
+    def began(self, run):
+        self.states.append((run, "running", ""))
+
+    def ended(self, run, result):
+        self.states.append((run, "done", result))
+
+    def failed(self, run, error):
+        self.states.append((run, "failed", error))
+
+    def of(self, run):
+        return [state for each, state, _ in self.states if each == run]
+
+
+class Scenario(Reports):
+    """Kills the process of one long run once both train, and interrupts the program when that run trains again."""
+
+    def __init__(self, long, out):
+        super().__init__()
+        self.processes, self.folders = [], [folder_of(run, out) for run in long]
+        threading.Thread(target=self.kill, daemon=True).start()
+
+    def kill(self):
+        while not all((folder / "members-0.state").exists() for folder in self.folders):
+            time.sleep(0.05)
+        self.processes = workers_of_this_process()
+        self.processes[0].kill()
+        while [state for _, state, _ in self.states].count("running") < 5:  # four began, and one again
+            time.sleep(0.05)
+        self.processes += workers_of_this_process()
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def workers_of_this_process():
+    found = psutil.Process().children()
+    return [child for child in found if "popen_loky_posix" in " ".join(child.cmdline())]
+
+
+def test_processes_do_what_this_one_does_survive_each_other_and_end_with_an_interrupt(tmp_path):
+    tiny = parse("tiny", TINY | {"grid": {"epochs": [2, LONG]}})
+    short, long = ([run for run in tiny.runs() if run.training.epochs == epochs] for epochs in (2, LONG))
+    parts, out = rows_of(tiny), tmp_path / "two"
+    scenario = Scenario(long, out)
+    with pytest.raises(KeyboardInterrupt):
+        execute_all([*short, *long], parts, out, "cpu", 2, scenario)
+    assert not psutil.wait_procs(scenario.processes, timeout=10.0)[1], "processes end with the interrupt"
+    again = [run for run in long if scenario.of(run) == ["running", "running"]]
+    assert again, "a run is repeated if a process dies"
+    assert all(state_of(folder_of(run, out), run) == "missing" for run in long)
+    assert (folder_of(again[0], out) / "config.json").exists()
+    for run in short:
+        assert scenario.of(run) == ["running", "done"]
+        execute(run, parts, folder_of(run, tmp_path / "one"), "cpu")
+        there, here = (read(folder_of(run, tmp_path / name) / "weights.safetensors")[0] for name in ("two", "one"))
+        # A sum by several threads may differ in its last bit.
+        torch.testing.assert_close(there, here)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (TrainingError("It cannot go on."), "It cannot go on."),
+        (ZeroDivisionError("odd"), "ZeroDivisionError: odd"),
+        (OSError(28, "No space left"), "full"),
+    ],
+)
+def test_runs_are_done_one_after_the_other_and_go_on_if_one_fails(tmp_path, monkeypatch, error, message):
+    tiny, reports = parse("tiny", TINY), Reports()
+
+    def execute(run, *rest):
+        if run.method.name == "poisson":
+            raise error
+        return {"method": run.method.name}
+
+    monkeypatch.setattr(module, "execute", execute)
+    execute_all(tiny.runs(), None, tmp_path, "cpu", 1, reports)
+    names = [(run.method.name, state) for run, state, _ in reports.states]
+    assert names == [("poisson", "running"), ("poisson", "failed"), ("gaussian", "running"), ("gaussian", "done")]
+    assert message in reports.states[1][2]
+    assert reports.states[3][2] == {"method": "gaussian"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
+def test_two_processes_of_torchrun_write_what_one_does(tmp_path, program):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    command = ["reproduce", "misspecified-poisson", "--max-steps", "5", "--only", "poisson", "--device", "cpu"]
+    command += ["--jobs", "1", "--out", str(tmp_path / "two")]
+    shared = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
+    shared |= {"MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": "2"}
+    processes = [program(*command, **shared, RANK=rank, LOCAL_RANK=rank) for rank in ("0", "1")]
+    assert [process.wait(300.0) for process in processes] == [0, 0], [each.err.read_text() for each in processes]
+    assert [process.out.read_text().count("Tables and figures:") for process in processes] == [1, 0]
+    (found,) = select(["misspecified-poisson"], max_steps=5)
+    run = next(run for run in found.runs() if run.method.name == "poisson")
+    one = execute(run, rows_of(found), folder_of(run, tmp_path / "one"), "cpu")
+    two = json.loads((folder_of(run, tmp_path / "two") / "run.json").read_text())
+    crps = [result["scores"]["ours"]["ensemble"]["crps"] for result in (one, two)]
+    assert crps[1] == pytest.approx(crps[0], rel=1e-4)

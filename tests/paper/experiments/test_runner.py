@@ -156,12 +156,6 @@ def test_lost_and_truncated_files_are_reported(glm):
     assert state_of(folder, run) == "damaged"
 
 
-def test_progress_is_reported_after_every_epoch(parts, tmp_path):
-    texts = []
-    execute(TINY.runs()[0], parts, tmp_path, "cpu", texts.append)
-    assert [text.split(", ")[0] for text in texts] == [f"epoch {epoch} of 3" for epoch in (1, 2, 3)]
-
-
 def test_test_rows_are_the_same_for_every_seed_and_no_training_rows(parts):
     assert rows.TEST_ROWS > 100
     one, two = (rows_of(TINY.with_training(seed=seed)) for seed in (0, 1991))

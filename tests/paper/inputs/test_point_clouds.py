@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from ddpn.paper.inputs import point_clouds
-from ddpn.paper.inputs.point_clouds import pack, unpack
+from ddpn.paper.inputs.point_clouds import pack, read_points, unpack
 from ddpn.runtime.errors import InputError
 
 
@@ -76,6 +76,7 @@ INVALID = {
     "half a class": (TWO, [0, 0.5], {}, "geometry must hold non-negative integers, got 0.5 at row 1"),
     "no number": (TWO, [0, np.nan], {}, "geometry must be finite, got nan at row 1"),
     "half a point": (TWO, [0, 1], {"max_points": 2.5}, "max_points must be an integer of at least 1, got 2.5"),
+    "no points": (TWO, [0, 1], {"max_points": 0}, "max_points must be an integer of at least 1, got 0"),
     "a seed below": (TWO, [0, 1], {"seed": -1}, "seed must be an integer of at least 0, got -1"),
 }
 
@@ -87,17 +88,33 @@ def test_invalid_clouds(name):
         pack(clouds, geometry, **options)
 
 
+def test_points_of_a_file(tmp_path):
+    np.save(tmp_path / "a.npy", cloud(5).astype(np.float64))
+    found = read_points(tmp_path / "a.npy")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, cloud(5))
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [(None, "File not found"), (b"", "EOFError"), (b"x,y,z", "got ValueError"), (np.zeros((4, 2)), "float64 of shape")],
+)
+def test_files_without_points(tmp_path, content, fault):
+    path = tmp_path / "a.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        np.save(path, content)
+    with pytest.raises(InputError, match=fault):
+        read_points(path)
+
+
 def test_one_beam_is_unpacked_and_not_many():
     x = pack([cloud(5)], [2], max_points=9)
     assert unpack(x[0].requires_grad_()).geometry == unpack(x[0].detach().numpy()).geometry == 2
     for strange in (x, x[0, 0], x[0, :1], x[0, :, :3]):
         with pytest.raises(InputError, match=r"^x must be one packed beam \(2 \+ N, 4\), got shape .* Take one: x"):
             unpack(strange)
-
-
-def test_no_points_to_keep():
-    with pytest.raises(InputError, match="max_points must be an integer of at least 1, got 0"):
-        pack([], np.zeros(0, dtype=int), max_points=0)
 
 
 def test_the_contract_is_written_in_the_words_of_the_network():

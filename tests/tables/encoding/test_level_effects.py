@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.categorical import Targets, credible_effects, targets_of
 from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, content_folds, has_effects
@@ -185,10 +185,3 @@ def test_bad_folds(fold):
     X, y, _ = simulated(13)
     with pytest.raises(InputError, match="fold must be"):
         FeatureEncoder(categorical="auto").fit_transform(X, y, fold=fold)
-
-
-def test_errors():
-    with pytest.raises(InputError, match='y is missing: categorical="auto" requires y'):
-        FeatureEncoder(categorical="auto").fit([["a"], ["b"]])
-    with pytest.raises((ConfigError, InputError), match="categorical must be"):
-        FeatureEncoder(categorical="hash").fit([["a"], ["b"]], [1, 2])

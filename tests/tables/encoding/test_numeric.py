@@ -1,7 +1,6 @@
 """Columns of numbers: bounds, bins, steps, codes."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,11 +10,12 @@ from ddpn.tables.encoding.numeric import (
     NumericColumn,
     bin_edges,
     bounded,
+    center_and_scale,
     distinct,
     every_step,
-    fit_flag,
     fit_number,
     integer_codes,
+    midpoints,
 )
 from ddpn.tables.encoding.table import Column
 
@@ -37,17 +37,6 @@ def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond()
     assert up.tolist() == (-down).tolist()
     assert (up[1] - up[0]) / 1e-6 == pytest.approx(1.0, rel=1e-5)
     assert up[-1] < 50
-
-
-def test_no_limit_leaves_values_alone_yet_finite():
-    assert bounded(np.array([1e9, -np.inf]), np.inf).tolist() == [1e9, -1e18]
-
-
-def test_piecewise_is_an_interpolation_in_each_bin():
-    edges = np.array([-1.0, 0.0, 0.5, 10.0])
-    x = np.linspace(-3, 12, 500)
-    expected = np.stack([np.interp(x, [low, high], [0.0, 1.0]) for low, high in pairwise(edges)], axis=1)
-    np.testing.assert_allclose(written(NumericColumn(edges=edges), x)[:, 1:], expected, atol=1e-7)
 
 
 def test_bins_hold_equal_shares_of_the_weight():
@@ -88,19 +77,6 @@ def test_every_step_tells_all_values_apart():
     assert every_step(of(4, 1)).size == 0
 
 
-def test_one_column_with_everything():
-    column = NumericColumn(
-        fill=1.0, center=1.0, scale=2.0, has_missing=True, steps=np.array([0.5, 1.5]), codes=np.array([0.0, 1.0, 2.0])
-    )
-    assert written(column, [2.0, np.nan, 0.5, -7.0]).tolist() == [
-        [0.5, 0, 1, 1, 0, 0, 1],
-        [0.0, 1, 1, 0, 0, 1, 0],
-        [-0.25, 0, 0, 0, 0, 0, 0],
-        [-4.0, 0, 0, 0, 0, 0, 0],
-    ]
-    assert column.names("h") == ["h", "h is missing", "h > 0.5", "h > 1.5", "h = 0", "h = 1", "h = 2"]
-
-
 def test_missing_values_are_the_median_in_fit_as_in_use():
     x = np.array([1.0, np.nan, 4.0, 4.0, np.nan, 7.0])
     column, values = fit_number(x, np.ones(6))
@@ -116,7 +92,26 @@ def test_a_column_without_variation_is_zero_whatever_comes_later(x):
     assert written(column, [5.0, np.nan, -1e308, 1.7e308]).tolist() == [[0.0]] * 4
 
 
-def test_flags_stay_flags():
-    column = fit_flag(np.array([1.0, np.nan, 1.0, 0.0]), np.ones(4))
-    assert written(column, [1.0, 0.0, np.nan]).tolist() == [[1, 0], [0, 0], [1, 1]]
-    assert fit_flag(np.array([np.nan]), np.ones(1)).width == 1
+@pytest.mark.parametrize(
+    ("x", "center", "scale"),
+    [
+        ([1e308, -1e308], 0.0, 1e308),
+        ([-1.7e308, 1.7e308, 1.7e308], 1.7e308 / 3, 1.7e308 * (np.sqrt(8) / 3)),
+        ([1e12, 1e12 + 1, 1e12 + 2], 1e12 + 1, np.sqrt(2 / 3)),
+        ([3e-200, 1e-200], 2e-200, 1e-200),
+        ([7.25, 7.25, 7.25], 7.25, np.inf),
+        ([0.1, 0.1, 0.1], 0.1, np.inf),
+    ],
+)
+def test_center_and_scale_neither_overflow_nor_cancel(x, center, scale):
+    got = center_and_scale(distinct(np.array(x), np.ones(len(x))))
+    assert got == pytest.approx((center, scale), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 5e-324], [1.0, np.nextafter(1.0, 2.0)], [-1.7e308, 1.7e308], [-2.0, 7.0, 7.5]]
+)
+def test_midpoints_tell_neighbours_apart(values):
+    x = np.array(values)
+    assert (x[:-1] <= midpoints(x)).all()
+    assert (midpoints(x) < x[1:]).all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddpn.tables.encoding import steps
+from ddpn.tables.encoding import FeatureEncoder, steps
 from ddpn.tables.encoding.numeric import distinct
 from ddpn.tables.encoding.steps import best_cuts, candidates, distinct_rows
 
@@ -30,17 +30,6 @@ def test_a_constant_target_has_no_cut(codes, y):
     assert [cuts.tolist() for cuts in best_cuts(codes, np.full(len(codes), y), np.ones(len(codes)), 5)] == [[]] * 3
 
 
-def test_rows_of_one_kind_are_merged_in_one_order(codes):
-    few = codes[:300] % 4
-    y, weights = few[:, 0] % 3, np.random.default_rng(2).integers(1, 5, 300)
-    shuffled = np.random.default_rng(3).permutation(np.arange(300).repeat(weights))
-    once = distinct_rows(few, y, weights)
-    again = distinct_rows(few[shuffled], y[shuffled], np.ones(len(shuffled)))
-    assert all(np.array_equal(a, b) for a, b in zip(once, again, strict=True))
-    assert len(np.unique(few, axis=0)) == len(once[0])
-    assert once[2].mean() == pytest.approx(1.0)
-
-
 def test_more_rows_than_the_trees_look_at_are_thinned_evenly(codes, monkeypatch):
     monkeypatch.setattr(steps, "MAX_ROWS", 1000)
     kept, _, weights = distinct_rows(codes, codes[:, 0], np.ones(len(codes)))
@@ -55,3 +44,16 @@ def test_candidates_are_all_gaps_or_as_many_as_the_trees_have_bins():
     many = candidates(distinct(np.random.default_rng(0).normal(size=5000), np.ones(5000)))
     assert 200 < len(many) <= steps.MAX_THRESHOLDS
     assert (np.diff(many) > 0).all()
+
+
+def test_inputs_follow_the_target_and_few_values_have_all_steps():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=3000), rng.integers(0, 5, 3000) / 2, rng.integers(0, 2, 3000)])
+    y = rng.poisson(np.where(X[:, 0] > 0.7, 12.0, 2.0))
+    smooth, half, binary = FeatureEncoder(numeric="steps", bins=4).fit(X, y).columns_
+    # 254 candidates among 3000 rows: the nearest lies within 1/254 of the ranks.
+    ranks = np.sort(X[:, 0])
+    nearest = smooth.steps[np.abs(smooth.steps - 0.7).argmin()]
+    assert abs(np.searchsorted(ranks, nearest) - np.searchsorted(ranks, 0.7)) <= 3000 / 254
+    assert half.steps.tolist() == [0.25, 0.75, 1.25, 1.75]
+    assert binary.steps.size == 0

@@ -1,5 +1,6 @@
 """Reading tables of every sort, and what is said about those that cannot be read."""
 
+import re
 import warnings
 from datetime import date, datetime
 from types import SimpleNamespace
@@ -120,87 +121,45 @@ def test_frames_of_sparse_columns():
     assert [column.values.tolist() for column in Reader().read(X)] == [[0, 0, 2], [1, 2, 3]]
 
 
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (pd.DataFrame({"c": pd.to_datetime(["2024-01-01"])}), "in column 'c'. Derive numbers from it"),
+        (pl.DataFrame({"c": [date(2024, 1, 1), None]}), "in column 'c'. Derive numbers from it"),
+        (pl.DataFrame({"c": [datetime(2024, 1, 2) - datetime(2024, 1, 1)]}), "in column 'c'. Derive numbers from it"),
+        (pd.DataFrame({"c": [date(2024, 1, 1), None]}, dtype=object), "in column 'c'. Derive numbers from it"),
+        (np.array([["2024-01-01"]], dtype="datetime64[D]"), "got dtype datetime64[D]. Derive numbers"),
+        *((pd.DataFrame({"c": [cell]}), "'c'. Unnest it") for cell in ([1, 2], np.ones(2), {"a": 1}, b"x")),
+        (pl.DataFrame({"c": [[1, 2], [3]]}), "in column 'c'. Unnest it"),
+        (pd.DataFrame({"c": [1.0, -np.inf]}), "got -inf in column 'c' at row 1"),
+        (np.array([[1.0], [-np.inf]], dtype=object), "got -inf in column 'x0' at row 1"),
+        (pd.DataFrame({"c": [1.0, np.inf]}, index=["p", "q"]), "got inf in column 'c' at row q."),
+        (pl.LazyFrame({"c": [1]}), "got a lazy one. Call collect()"),
+        (pd.DataFrame(np.eye(3), columns=["a", "b", "a"]), "each column name once, got 'a' more than once"),
+        (pd.DataFrame({"a": []}), "at least one row and one column"),
+        (np.array([[np.inf]]), "Input X contains infinity"),
+        (np.array([[1j]]), "Complex data not supported"),
+        (np.array([1.0, 2.0]), "Expected 2D array, got 1D array"),
+        (np.array(["a", "b"]), "Expected 2D array, got 1D array"),
+        (np.empty((0, 3)), "Found array with 0 sample(s)"),
+        (np.empty((3, 0)), "0 feature(s)"),
+        (pd.Series([1.0]), "Expected a 2-dimensional container"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_a_way_out(X, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Reader().read(X)
+
+
 def test_a_sparse_matrix_too_large_to_spread_out(monkeypatch):
     monkeypatch.setattr(table, "MAX_DENSE_CELLS", 5)
     with pytest.raises(InputError, match=r"sparse X must have at most 5 cells, .* got shape 2 x 3"):
         Reader().read(sparse.eye_array(2, 3))
 
 
-DATES = {
-    "pandas": pd.DataFrame({"when": pd.to_datetime(["2024-01-01", "2024-01-02"])}),
-    "polars date": pl.DataFrame({"when": [date(2024, 1, 1), None]}),
-    "polars duration": pl.DataFrame({"when": [datetime(2024, 1, 2) - datetime(2024, 1, 1)]}),
-    "objects": pd.DataFrame({"when": [date(2024, 1, 1), None]}, dtype=object),
-}
-
-
-@pytest.mark.parametrize("X", DATES.values(), ids=DATES.keys())
-def test_dates_are_refused_with_a_way_out(X):
-    with pytest.raises(InputError, match=r"got dates or times.* in column 'when'. Derive numbers from it"):
-        Reader().read(X)
-
-
-def test_arrays_of_dates_are_refused():
-    with pytest.raises(InputError, match=r"got dtype datetime64\[D\]. Derive numbers"):
-        Reader().read(np.array([["2024-01-01"]], dtype="datetime64[D]"))
-
-
-def test_nested_columns_are_refused():
-    with pytest.raises(InputError, match=r"in column 'l'. Unnest it"):
-        Reader().read(pl.DataFrame({"l": [[1, 2], [3]]}))
-
-
-@pytest.mark.parametrize("cell", [[1, 2], np.ones(2), {"a": 1}, b"x"], ids=["list", "array", "dict", "bytes"])
-def test_objects_in_a_frame_are_refused_by_name(cell):
-    with pytest.raises(InputError, match=r"in column 'o'\. Unnest it"):
-        Reader().read(pd.DataFrame({"o": [cell, cell]}))
-
-
-@pytest.mark.parametrize(
-    "X", [pd.DataFrame({"a": [1.0, -np.inf]}), np.array([[1.0], [-np.inf]], dtype=object)], ids=["frame", "objects"]
-)
-def test_infinity_is_named_with_its_place(X):
-    with pytest.raises(InputError, match=r"got -inf in column '(a|x0)' at row 1"):
-        Reader().read(X)
-
-
-def test_rows_are_called_by_the_index_of_a_frame():
-    X = pd.DataFrame({"a": [1.0, np.inf, 2.0]}, index=["p", "q", "r"])
-    with pytest.raises(InputError, match=r"got inf in column 'a' at row q\.$"):
-        Reader().read(X)
-
-
-@pytest.mark.parametrize(
-    ("X", "message"),
-    [
-        (np.array([[np.inf]]), "Input X contains infinity"),
-        (np.array([[1j]]), "Complex data not supported"),
-        (np.array([1.0, 2.0]), "Expected 2D array, got 1D array"),
-        (np.array(["a", "b"]), "Expected 2D array, got 1D array"),
-        (np.empty((0, 3)), r"Found array with 0 sample\(s\)"),
-        (np.empty((3, 0)), r"0 feature\(s\)"),
-        (pd.Series([1.0]), "Expected a 2-dimensional container"),
-        (pd.DataFrame({"a": []}), "X must have at least one row and one column, got shape"),
-    ],
-)
-def test_what_is_no_table_is_refused_as_scikit_learn_does(X, message):
-    with pytest.raises(ValueError, match=message):
-        Reader().read(X)
-
-
 def test_objects_that_are_nothing_of_the_kind():
     with pytest.raises(TypeError, match="argument must be a string or a real number, not 'dict'"):
         Reader().read(np.array([[{"a": 1}]], dtype=object))
-
-
-def test_lazy_frames_are_to_be_collected():
-    with pytest.raises(InputError, match=r"got a lazy one. Call collect\(\)"):
-        Reader().read(pl.LazyFrame({"a": [1]}))
-
-
-def test_a_name_used_twice():
-    with pytest.raises(InputError, match="X must have each column name once, got 'a' more than once"):
-        Reader().read(pd.DataFrame(np.eye(3), columns=["a", "b", "a"]))
 
 
 @pytest.fixture(params=[pd.DataFrame, pl.DataFrame])

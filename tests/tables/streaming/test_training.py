@@ -8,7 +8,7 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Streamed, TrainingConfig, fit
-from ddpn.networks.training.streamed import StreamBatches
+from ddpn.networks.training.batches import StreamBatches
 from ddpn.sample import Sample
 
 CONFIG = TrainingConfig(epochs=6, batch_size=32, seeds=(1, 2), ema=0.9)

@@ -23,8 +23,6 @@ LEAST_ROWS = 20
 def compare(
     predictor: Predictor,
     X: Any,
-    exposure: np.ndarray | None = None,
-    upper: np.ndarray | None = None,
     sample: Sample | None = None,
     *,
     alpha: float = 0.01,
@@ -39,8 +37,8 @@ def compare(
     ----------
     predictor : Predictor
         The model, with a summary of its training rows.
-    X, exposure, upper
-        New rows, as for `Predictor.distribution`.
+    X : table
+        New rows.
     sample : Sample, optional
         Rows with counts that the model was not fitted to, by which coverage and PIT are checked.
     alpha : float
@@ -76,7 +74,7 @@ def compare(
         checks += more
         notes += [note] if note else []
     progress("Predicting rows")
-    checks += _ood(predictor, X, exposure, upper, notes)
+    checks += _ood(predictor, X, notes)
     scores: dict[str, Any] = {}
     if sample is not None:
         progress("Scoring predictions")
@@ -93,9 +91,7 @@ def _drawn(rows: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
 
 
-def _ood(
-    predictor: Predictor, X: Any, exposure: np.ndarray | None, upper: np.ndarray | None, notes: list[str]
-) -> list[Check]:
+def _ood(predictor: Predictor, X: Any, notes: list[str]) -> list[Check]:
     """The check of the out-of-distribution share."""
     if predictor.ood is None:
         notes.append("The share of out-of-distribution rows: the model was fitted without calibration rows.")
@@ -104,5 +100,4 @@ def _ood(
     index = _drawn(rows)
     if len(index) < rows:
         notes.append(f"All rows: of the predictions, a random draw of {MOST_ROWS:,} rows is compared.")
-    known = (None if values is None else values[index] for values in (exposure, upper))
-    return [ood_check(predictor, predictor.ood_pvalue(take_rows(X, index), *known))]
+    return [ood_check(predictor, predictor.ood_pvalue(take_rows(X, index)))]

@@ -8,6 +8,35 @@ TIE = 1e-13
 SLACK = 1e-10
 
 
+def sum_of(values, n):
+    """The sum of n numbers."""
+    total = 0.0
+    for j in range(n):
+        total += values[j]
+    return total
+
+
+def moment(mass, n, around, power):
+    """The sum of n probabilities times their places' distance from a place, or the square of it."""
+    total = 0.0
+    for j in range(n):
+        gap = j - around
+        total += mass[j] * (gap if power == 1 else gap * gap)
+    return total
+
+
+def sum_of_squares(values, n):
+    """The sum of the squares of n numbers."""
+    total = 0.0
+    for j in range(n):
+        total += values[j] * values[j]
+    return total
+
+
+#: Sums that may add their terms in any order, and so several at once.
+ANY_ORDER = (sum_of, moment, sum_of_squares)
+
+
 def changed(mass, n, change):
     """Probabilities of a cdf G(F), with a piecewise-linear map G: the slopes of G times the parts of each mass."""
     piece, upto, knots = 0, 0.0, change.shape[1]
@@ -53,17 +82,12 @@ def described(mass, n, first, entropy, results, i):
     for j in range(n):
         if mass[j] > best * (1.0 + TIE):
             best, at = mass[j], j
-    total, shift, square, spread = 0.0, 0.0, 0.0, 0.0
-    for j in range(n):
-        gap = float(j - at)
-        total += mass[j]
-        shift += mass[j] * gap
-        square += mass[j] * gap * gap
-    shift /= total
-    results[i, 0], results[i, 1] = first + at + shift, max(square / total - shift * shift, 0.0)
+    total = sum_of(mass, n)
+    shift, square = moment(mass, n, float(at), 1) / total, moment(mass, n, float(at), 2) / total
+    results[i, 0], results[i, 1] = first + at + shift, max(square - shift * shift, 0.0)
     results[i, 2] = first + at
     if entropy:
-        others = 0.0
+        others, spread = 0.0, 0.0
         for j in range(n):
             if j != at and mass[j] > 0.0:
                 others += mass[j]
@@ -96,11 +120,7 @@ def place_of(below, above, n, q):
 def crps(below, above, n, first, y, limit):
     """Sum of (F(z) - 1[z >= y])^2 over the counts below the limit."""
     at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
-    total = 0.0
-    for j in range(at):
-        total += below[j] * below[j]
-    for j in range(at, n):
-        total += above[j] * above[j]
+    total = sum_of_squares(below, at) + sum_of_squares(above[at:n], n - at)
     return total + max(min(y, limit) - first - n, 0.0) + max(first - y, 0.0)
 
 

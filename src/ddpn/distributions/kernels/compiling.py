@@ -13,10 +13,15 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from ddpn.distributions.kernels import arrays
+
 Bindings = Mapping[str, Any]
 _HERE = Path(__file__).parent
+#: Division by zero is infinite, and a product that is added to may be rounded once instead of twice.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
+_ANY_ORDER = {"contract", "reassoc", "nsz"}
 #: Options of functions that only compiled code calls: they need no wrappers for Python and C.
-_INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 @cache
@@ -56,7 +61,8 @@ def _translated(function: FunctionType, bindings: Bindings, digest: str) -> Func
         value = bindings.get(name, function.__globals__.get(name))
         if isinstance(value, FunctionType) and not value.__module__.startswith("numba"):
             if (value, digest) not in _INNERS:
-                _INNERS[value, digest] = numba.njit(**_INNER)(_translated(value, bindings, digest))
+                options = {**_INNER, "fastmath": _ANY_ORDER if value in arrays.ANY_ORDER else _OPTIONS["fastmath"]}
+                _INNERS[value, digest] = numba.njit(**options)(_translated(value, bindings, digest))
             value = _INNERS[value, digest]
         if value is not None:
             names[name] = value
@@ -92,7 +98,7 @@ def compiled(function: Any, signature: str, **bindings: Any) -> Callable[..., An
     import numba
 
     made = _prepared(function, {"call": _call(), **bindings}, "rows")
-    return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(made)
+    return numba.njit(signature, cache=True, nogil=True, **_OPTIONS)(made)
 
 
 def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
@@ -111,7 +117,7 @@ def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
 
     real = types.CPointer(types.float64)
     made = _prepared(function, bindings, label)
-    found: Any = cfunc(types.int64(types.int64, real, real, types.int64), cache=True, error_model="numpy")(made)
+    found: Any = cfunc(types.int64(types.int64, real, real, types.int64), cache=True, **_OPTIONS)(made)
     _KEPT.append(found)
     return found.address
 

@@ -1,15 +1,19 @@
 """Loops over the counts of one distribution, which are compiled for each family.
 
-The names in capitals and the functions `prepared`, `log_mass`, `score`, `shape` and `ratio` are those of a family, see
-`ddpn.distributions.family`; `compiling` puts them in their place. Inputs and results are arrays of float64.
+The first names in capitals and the functions `prepared`, `log_mass`, `score`, `shape`, `ratio` and `quick` are those of
+a family, see `ddpn.distributions.family`; `compiling` puts them in their place. Inputs and results are arrays of
+float64.
 """
 
 from math import exp, inf, log
 
 import numpy as np
 
-#: Whether `log_mass` is a log probability, and whether `ratio` is known. A family says so.
-NORMALISED, HAS_RATIO = False, False
+from ddpn.distributions.kernels.arrays import moment, sum_of
+from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE, exponential
+
+#: Whether `log_mass` is a log probability, and whether `ratio` and `quick` are known. A family says so.
+NORMALISED, HAS_RATIO, HAS_QUICK = False, False, False
 #: A sum ends where a term is below this share of it.
 NEGLIGIBLE = 1e-18
 #: Sums over all counts are made here up to so many terms on either side; longer ones by `ranges`.
@@ -18,7 +22,9 @@ LONGEST_WALK = 256
 #: standard deviations (error 1e-13), and the deviation from which on they are worth while.
 CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
 #: The usual length of the results of a walk, and the longest for families without a ratio.
-USUAL, LONGEST_EXP = 1 << 15, 1 << 11
+USUAL, LONGEST_EXP = 1 << 15, 1 << 13
+#: Counts of the shortest block, and standard deviations below and above the centre of the first.
+BLOCK, BELOW, ABOVE = 16.0, 6.0, 10.0
 #: Numbers before the weights of a walk.
 HEADER = 5
 #: What a family can be asked for.
@@ -49,6 +55,11 @@ def shape(p):
 
 def ratio(y, p):
     """Two numbers, the first over the second being the weight at y + 1 over that at y."""
+    raise NotImplementedError
+
+
+def quick(y, log_y, log_h_y, p):
+    """`log_mass` from log y and log h(y), which are in tables; NaN where that would lose digits."""
     raise NotImplementedError
 
 
@@ -110,60 +121,106 @@ def log_prob(inputs, results):
 def walk(inputs, results, length):
     """(a, b, c, low, high) -> weights of consecutive counts; the number of them, or -1 if they are too many.
 
+    Weights are computed in blocks, upward from some standard deviations below the centre and then downward from there
+    if that was not the end, in loops that do several counts at once.
+
     Results: the first count, the place of its weight in the results, the sum of the weights, mean and variance; then
     the weights.
     """
-    p, low, high = prepared(inputs[0], inputs[1], inputs[2]), inputs[3], inputs[4]
-    centre, _, end = shape(p)
-    high = min(high, end)
-    if HAS_RATIO:
-        start, reference = min(max(np.floor(centre), low), high), 0.0
-    else:
-        start, reference = start_of(low, high, centre, p)
+    p = prepared(inputs[0], inputs[1], inputs[2])
+    centre, width, end = shape(p)
+    high = min(inputs[4], end)
+    low = min(inputs[3], high)
+    inner = min(max(np.floor(centre), low), high)
+    begin = max(low, inner - np.floor(BELOW * width))
+    size = BLOCK * np.ceil((inner - begin + ABOVE * width) / BLOCK)
+    if not size < inf:
+        return -1
+    reference = 0.0
+    if not HAS_RATIO:
+        _, reference = start_of(low, high, centre, p)
         if length <= USUAL:
             length = min(length, LONGEST_EXP)  # an exponential per count takes longer than panels
-    middle = HEADER + (length - HEADER) // 2
-    if start - low < middle - HEADER:
-        middle = HEADER + int(start - low)
-    i, y, w, gap, total, s1, s2, before = middle, start, 1.0, 0.0, 0.0, 0.0, 0.0, inf
-    while True:
-        results[i] = w
-        total += w
-        s1 += w * gap
-        s2 += w * gap * gap
-        if (w < before and w <= NEGLIGIBLE * total) or y >= high:
-            break
-        before = w
-        i += 1
-        if i >= length:
+    first = HEADER + int(min(begin - low, float((length - HEADER) // 3)))
+    last, y, total = first - 1, begin, 0.0
+    while y <= high and (y <= inner or goes_on(results, last, last - 1, total)):
+        n = int(min(size, high - y + 1.0, float(length - 1 - last)))
+        if n == 0:
             return -1
-        if HAS_RATIO:
-            above, under = ratio(y, p)
-            w *= above / under
-        else:
-            w = exp(log_mass(y + 1.0, p) - reference)
+        block = results[last + 1 : last + 1 + n]
+        weights_above(block, n, y, results[last], last < first, reference, p)
+        total += sum_of(block, n)
+        last += n
+        y += n
+        size = BLOCK * np.ceil(width / BLOCK)
+    y = begin
+    while y > low and (first == last or goes_on(results, first, first + 1, total)):
+        n = int(min(size, y - low, float(first - HEADER)))
+        if n == 0:
+            return -1
+        block = results[first - n : first]
+        weights_below(block, n, y, results[first], reference, p)
+        total += sum_of(block, n)
+        first -= n
+        y -= n
+    while last > first + 1 and results[last - 1] <= NEGLIGIBLE * total:
+        last -= 1
+    while first < last - 1 and results[first + 1] <= NEGLIGIBLE * total:
+        first += 1
         y += 1.0
-        gap += 1.0
-    last, i, y, w, gap, before = i, middle, start, 1.0, 0.0, inf
-    while y > low and (w >= before or w > NEGLIGIBLE * total):
-        before = w
-        i -= 1
-        if i < HEADER:
-            return -1
-        y -= 1.0
-        gap -= 1.0
-        if HAS_RATIO:
-            above, under = ratio(y, p)
-            w *= under / above
-        else:
-            w = exp(log_mass(y, p) - reference)
-        results[i] = w
-        total += w
-        s1 += w * gap
-        s2 += w * gap * gap
-    shift = s1 / total
-    results[0], results[1], results[2], results[3], results[4] = y, i, total, start + shift, s2 / total - shift * shift
-    return last - i + 1
+    results[0], results[1], results[2] = y, first, total
+    block = results[first : last + 1]
+    n = last - first + 1
+    around = np.floor(moment(block, n, 0.0, 1) / total + 0.5)
+    shift, square = moment(block, n, around, 1) / total, moment(block, n, around, 2) / total
+    results[3], results[4] = y + around + shift, square - shift * shift
+    return n
+
+
+def goes_on(results, at, inner, total):
+    """Whether there may be more after a weight, which follows on an inner one."""
+    return results[at] > results[inner] or results[at] > NEGLIGIBLE * total
+
+
+def weights_above(block, n, y, w, is_first, reference, p):
+    """The weights of n counts from y on, after w; the first of all is 1 where they are ratios."""
+    if HAS_RATIO:
+        for j in range(n):
+            above, under = ratio(y - 1.0 + j, p)
+            block[j] = above / under
+        if is_first:
+            block[0], w = 1.0, 1.0
+        for j in range(n):
+            w *= block[j]
+            block[j] = w
+    else:
+        exponentials(block, n, y, reference, p)
+
+
+def weights_below(block, n, y, w, reference, p):
+    """The weights of n counts before y, whose own is w."""
+    if HAS_RATIO:
+        for j in range(n):
+            above, under = ratio(y - n + j, p)
+            block[j] = under / above
+        for j in range(n - 1, -1, -1):
+            w *= block[j]
+            block[j] = w
+    else:
+        exponentials(block, n, y - n, reference, p)
+
+
+def exponentials(block, n, y, reference, p):
+    """exp(log_mass - reference) of n counts from y on."""
+    if HAS_QUICK and y + n < TABLE and quick(1.0, 0.0, 0.0, p) < inf:
+        logs, log_hs = LOG[int(y) : int(y) + n], LOG_H[int(y) : int(y) + n]
+        for j in range(n):
+            block[j] = quick(y + j, logs[j], log_hs[j], p) - reference
+    else:
+        for j in range(n):
+            block[j] = log_mass(y + j, p) - reference
+    for j in range(n):
+        block[j] = exponential(block[j])
 
 
 def record(inputs, results):

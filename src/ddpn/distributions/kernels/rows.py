@@ -183,9 +183,10 @@ def summaries(
         for j in range(n):
             mass[j] = 0.0
         for k in range(size):
-            shift, at, share = int(place[k, 0] - first), int(place[k, 2]), place[k, 3]
-            for j in range(int(place[k, 1])):
-                mass[shift + j] += share * arena[at + j]
+            shift, at, m, share = int(place[k, 0] - first), int(place[k, 2]), int(place[k, 1]), place[k, 3]
+            into, own = mass[shift : shift + m], arena[at : at + m]
+            for j in range(m):
+                into[j] += share * own[j]
         if len(groups) > 0:
             variance_parts(groups, weights, place, first, grouped, moments, i)
         if change.shape[1] > 0 and n <= LONGEST:

@@ -9,6 +9,10 @@ from scipy.special import gammaln
 TABLE = 8192
 #: log(2 pi) / 2
 HALF_LOG_TWO_PI = 0.9189385332046727
+#: log 2 in two parts, the first of which has few digits, and its inverse.
+LOG_TWO, LOG_TWO_REST, ONE_OVER_LOG_TWO = 0.6931471803691238, 1.9082149292705877e-10, 1.4426950408889634
+#: 1.5 * 2^52: a number that is added to this is rounded to an integer.
+ROUNDER = 6755399441055744.0
 
 _Y = np.arange(float(TABLE))
 LOG = np.log(np.maximum(_Y, 1.0))
@@ -84,6 +88,22 @@ def deviance(y: float, mu: float) -> float:
         tail = s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + s * (1 / 9 + s * (1 / 11 + s * (1 / 13 + s / 15))))))
         return (y - mu) * v + 2.0 * y * v * tail
     return mu - y + y * log(y / mu) if y > 0.0 else mu
+
+
+def exponential(x: float) -> float:
+    """exp(x) for x up to 700, and 0 below -700, in operations that a processor does for several numbers at once.
+
+    x = k log 2 + r; a number that is rounded to its last binary place has the integer k in its lowest bits.
+    """
+    bounded = max(x, -700.0)
+    rounded = bounded * ONE_OVER_LOG_TWO + ROUNDER
+    k = rounded - ROUNDER
+    r = (bounded - k * LOG_TWO) - k * LOG_TWO_REST
+    power = np.int64((np.float64(rounded).view(np.int64) + 1023) << 52).view(np.float64)
+    beyond = 1 / 3628800 + r * (1 / 39916800 + r * (1 / 479001600 + r / 6227020800))
+    series = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880 + r * beyond))))
+    value = power * (1.0 + r * (1.0 + r * (0.5 + r * (1 / 6 + r * (1 / 24 + r * series)))))
+    return value if x > -700.0 else 0.0
 
 
 def log_normal_cdf(x: float) -> float:

@@ -11,11 +11,10 @@ from ddpn.members.trees.boosting import FoldData, Settings
 from ddpn.members.trees.mean import MeanFit
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.networks.training import RowStream
+from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
 
-#: Rows that are read at once.
-CHUNK_ROWS = 16_384
 #: Bytes that LightGBM takes at most, and those of a cell and of a row: bins are kept by columns and by rows, and a row
 #: has a label, a weight, a score, two derivatives and a place in the tree. By benchmarks/scaling.py, a row of 40
 #: columns takes 138 bytes, one of 10 columns 78.

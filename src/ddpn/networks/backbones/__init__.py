@@ -4,7 +4,7 @@ from ddpn.networks.backbones.countnet3d import CountNet3D
 from ddpn.networks.backbones.efficientnet import EfficientNet
 from ddpn.networks.backbones.fine_tuning import Tuned
 from ddpn.networks.backbones.members import Linear, Members
-from ddpn.networks.backbones.mlp import MLP, Identity
+from ddpn.networks.backbones.mlp import MLP
 from ddpn.networks.backbones.text import Text
 from ddpn.networks.backbones.vit import ViT
 from ddpn.runtime.registry import Registry
@@ -13,7 +13,6 @@ BACKBONES = Registry(
     "backbone",
     {
         "mlp": MLP,
-        "identity": Identity,
         "text": Text,
         "vit": ViT,
         "efficientnet": EfficientNet,
@@ -21,4 +20,4 @@ BACKBONES = Registry(
     },
 )
 
-__all__ = ["BACKBONES", "MLP", "CountNet3D", "EfficientNet", "Identity", "Linear", "Members", "Text", "Tuned", "ViT"]
+__all__ = ["BACKBONES", "MLP", "CountNet3D", "EfficientNet", "Linear", "Members", "Text", "Tuned", "ViT"]

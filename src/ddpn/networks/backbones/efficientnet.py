@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.arguments import check_rate
-from ddpn.networks.backbones.fine_tuning import Frozen, Tail, Tuned
-from ddpn.networks.backbones.images import IMAGES, ImageNormalization
-from ddpn.networks.backbones.members import Copies
+from ddpn.networks.backbones.fine_tuning import IMAGES, Frozen, ImageNormalization, Tail, Tuned
+from ddpn.networks.backbones.members import Copies, check_rate
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice
 

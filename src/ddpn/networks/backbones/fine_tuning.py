@@ -1,13 +1,20 @@
 """A pretrained network in two parts: a frozen part that all members share, and a part that each member tunes."""
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.arguments import check_rows
-from ddpn.networks.backbones.members import Members
+from ddpn.networks.backbones.members import Members, check_rows
 from ddpn.networks.backbones.mlp import MLP
+from ddpn.runtime.errors import InputError
+
+#: Means and standard deviations of ImageNet's channels.
+_MEAN = (0.485, 0.456, 0.406)
+_STD = (0.229, 0.224, 0.225)
+#: What networks for images take.
+IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with images of each member"
 
 
 class Frozen(nn.Module):
@@ -96,3 +103,20 @@ class Tuned(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.tail(x if self.trunk is None else self.trunk(x))
+
+
+class ImageNormalization(nn.Module):
+    """Bytes 0..255 -> normalised numbers, channel by channel. Shape: (..., 3, S, S) as given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # (x / 255 - mean) / std as one product and one sum.
+        mean, std = (255.0 * torch.tensor(each, dtype=torch.float32).view(3, 1, 1) for each in (_MEAN, _STD))
+        self.register_buffer("_scale", 1.0 / std, persistent=False)
+        self.register_buffer("_shift", -mean / std, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dtype != torch.uint8 or x.shape[-3] != 3:
+            raise InputError(f"x must be {IMAGES}, got {x.dtype} of shape {tuple(x.shape)}.")
+        scale = cast(Tensor, self._scale)
+        return torch.addcmul(cast(Tensor, self._shift), x.to(scale.dtype), scale)

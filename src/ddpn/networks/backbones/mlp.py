@@ -1,4 +1,4 @@
-"""Networks for tables: the paper's multilayer perceptron, and the identity for generalised linear models."""
+"""Networks for tables: the paper's multilayer perceptron."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -7,8 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.arguments import check_rows, check_widths
-from ddpn.networks.backbones.members import Linear
+from ddpn.networks.backbones.members import Linear, check_rows, check_widths
 from ddpn.runtime.validation import check_choice, check_integer
 
 #: In place if the derivative needs only the result: activations are most of the memory traffic of a step on a CPU.
@@ -21,14 +20,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class MLP(nn.Module):
-    """M perceptrons side by side (Appendix B). Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]).
+    """M perceptrons side by side (Appendix B). Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]), or F without layers.
 
     Parameters
     ----------
     n_in : int
         F, the number of inputs.
     hidden : sequence of int
-        Widths of the layers.
+        Widths of the layers; with () the inputs are the features, so that raw outputs are linear in them.
     members : int
         M, the number of perceptrons.
     activation : {"relu", "gelu", "silu", "tanh"}
@@ -45,7 +44,8 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("activation", activation, ACTIVATIONS)
-        widths = [n_in, *check_widths("hidden", hidden)]
+        widths = [n_in, *check_widths("hidden", hidden, least=0)]
+        self.members = check_integer("members", members, minimum=1)
         self.layers = nn.ModuleList(Linear(a, b, members) for a, b in pairwise(widths))
         self.output_dim = widths[-1]
         self.activation = activation
@@ -60,35 +60,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         activation = ACTIVATIONS[self.activation]
+        check_rows(x, 1, members=self.members)
         for layer in self.layers:
             x = activation(layer(x))
-        return x
-
-
-class Identity(nn.Module):
-    """No network: raw outputs are linear in the input, a generalised linear model for every parameter.
-
-    Parameters
-    ----------
-    n_in : int
-        The number of inputs.
-    members : int
-        M, the number of members.
-
-    Examples
-    --------
-    >>> Identity(n_in=8, members=5)(torch.zeros(2, 8)).shape
-    torch.Size([2, 5, 8])
-    """
-
-    def __init__(self, *, n_in: int, members: int = 1) -> None:
-        super().__init__()
-        self.output_dim = n_in
-        self.members = check_integer("members", members, minimum=1)
-
-    def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Does nothing: there are no weights."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        check_rows(x, 1, members=self.members)
         return x.unsqueeze(1).expand(-1, self.members, -1) if x.dim() == 2 else x

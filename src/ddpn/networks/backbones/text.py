@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.pretrained import loader
-from ddpn.networks.backbones.transformer import Reader, Transformer
+from ddpn.networks.backbones.transformer import Reader, Transformer, loader
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
 

@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.images import IMAGES, ImageNormalization
-from ddpn.networks.backbones.pretrained import loader
-from ddpn.networks.backbones.transformer import Reader, Transformer
+from ddpn.networks.backbones.fine_tuning import IMAGES, ImageNormalization
+from ddpn.networks.backbones.transformer import Reader, Transformer, loader
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
 

@@ -5,7 +5,7 @@ Importing this package, listing the names in `HEADS` and `name in HEADS` import 
 use.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,49 +14,9 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, listed, suggestion
 
 if TYPE_CHECKING:
-    from ddpn.networks.heads.double_binomial import DoubleBinomialHead
-    from ddpn.networks.heads.double_poisson import DoublePoissonHead
-    from ddpn.networks.heads.gaussian import FaithfulGaussianHead, GaussianHead, NaturalGaussianHead
     from ddpn.networks.heads.head import Head
-    from ddpn.networks.heads.mixed import MixedHead
-    from ddpn.networks.heads.rates import (
-        ConwayMaxwellPoissonHead,
-        GeneralizedPoissonHead,
-        NegativeBinomialHead,
-        PoissonHead,
-    )
-    from ddpn.networks.heads.zeros import (
-        HurdleDoublePoissonHead,
-        HurdleNegativeBinomialHead,
-        HurdlePoissonHead,
-        ZeroInflatedDoublePoissonHead,
-        ZeroInflatedNegativeBinomialHead,
-        ZeroInflatedPoissonHead,
-    )
 
-__all__ = [
-    "DEFAULT_LIKELIHOOD",
-    "HEADS",
-    "ConwayMaxwellPoissonHead",
-    "DoubleBinomialHead",
-    "DoublePoissonHead",
-    "FaithfulGaussianHead",
-    "GaussianHead",
-    "GeneralizedPoissonHead",
-    "Head",
-    "HurdleDoublePoissonHead",
-    "HurdleNegativeBinomialHead",
-    "HurdlePoissonHead",
-    "MixedHead",
-    "NaturalGaussianHead",
-    "NegativeBinomialHead",
-    "PoissonHead",
-    "ZeroInflatedDoublePoissonHead",
-    "ZeroInflatedNegativeBinomialHead",
-    "ZeroInflatedPoissonHead",
-    "check_likelihood",
-    "make_head",
-]
+__all__ = ["DEFAULT_LIKELIHOOD", "HEADS", "Head", "check_likelihood", "make_head"]
 
 #: Module of each class that is imported on first use.
 _MODULES = {cls: module for module, _, cls in (entry.partition(":") for entry in SHIPPED.values())}
@@ -90,29 +50,21 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     if not isinstance(likelihood, str):
         return make_head("mixed", families=tuple(likelihood), **options)
     head = HEADS.find(likelihood)
-    components = options.pop("components", 1)
-    if likelihood == "mixed" and (components != 1 or not options.keys() <= {"families"}):
-        _refuse_options_of_one(options, components)
-    for name in options:
-        if name not in (known := list(head.option_defaults())):
+    components, known = check_integer("components", options.pop("components", 1), 1), list(head.option_defaults())
+    for name in [*options, "components"] if components > 1 else options:
+        if likelihood == "mixed" and name in {"components", *HEADS["double_poisson"].option_defaults()}:
+            remedy = 'Name one, such as `likelihood="double_poisson"`.'
+            raise ConfigError("needs a single likelihood", argument=name, got="mixed", remedy=remedy)
+        if name not in {"components", *known}:
             close = suggestion(name, known)
             remedy = f"Did you mean {close!r}?" if close else f"Its options are: {listed(known)}." if known else ""
             raise ConfigError(f"is not an option of the likelihood {likelihood}", argument=name, remedy=remedy)
-    if check_integer("components", components, 1) == 1:
+    if components == 1:
         return head(**options)
     if options:
         what = f"cannot be combined with `{next(iter(options))}`"
         raise ConfigError(what, argument="components", remedy="Leave one of them out.")
     return HEADS["mixed"](families=(likelihood,) * components)
-
-
-def _refuse_options_of_one(options: Mapping[str, Any], components: Any) -> None:
-    """Raise a `ConfigError` for options that need a likelihood of one family, where the likelihood is "mixed"."""
-    single = {"components", *HEADS["double_poisson"].option_defaults()}
-    given = ["components"] * (components != 1) + [name for name in options if name in single]
-    if given:
-        remedy = 'Name one, such as `likelihood="double_poisson"`.'
-        raise ConfigError("needs a single likelihood", argument=given[0], got="mixed", remedy=remedy)
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:

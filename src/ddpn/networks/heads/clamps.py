@@ -6,7 +6,6 @@ network whose outputs drift away gets a gradient that brings them back. A hard c
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,34 +40,8 @@ def bend(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     low, high : float or Tensor
         The lower and the upper bound, or one per element.
     """
-    if x.device.type == "cpu" and not torch.compiler.is_compiling():
-        # To see that there is nothing to bend costs a fifth of bending here; on a GPU the host would wait for it.
-        with torch.no_grad():
-            if torch.equal(_cut(x, low, high), x):
-                return x
-    return _Bend.apply(x, low, high)
-
-
-class _Bend(torch.autograd.Function):
-    """inside + atan(x - inside), with its derivative written out: fewer kernels in every step on a GPU."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-        inside = _cut(x, low, high)
-        outside = x - inside
-        ctx.save_for_backward(x, *(end if isinstance(end, Tensor) else None for end in (low, high)), outside)
-        ctx.bounds = tuple(None if isinstance(end, Tensor) else end for end in (low, high))
-        return inside + outside.atan()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, *tensors, outside = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives are wanted
-            ends = (known if end is None else end for known, end in zip(ctx.bounds, tensors, strict=True))
-            outside = x - _cut(x, *ends)
-        by_x = grad / (1.0 + outside * outside)
-        beyond = zip((outside < 0.0, outside > 0.0), ctx.needs_input_grad[1:], strict=True)
-        return by_x, *(torch.where(there, grad - by_x, 0.0) if needed else None for there, needed in beyond)
+    inside = _cut(x, low, high)
+    return inside + (x - inside).atan()
 
 
 def unbend(value: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:

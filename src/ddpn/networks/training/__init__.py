@@ -1,11 +1,10 @@
 """Training: settings, the loop, checkpoints."""
 
-from ddpn.networks.training.batches import Augmented, OwnRows
+from ddpn.networks.training.batches import Augmented, OwnRows, RowStream, Streamed
 from ddpn.networks.training.config import TrainingConfig
 from ddpn.networks.training.loop import fit
 from ddpn.networks.training.runtime import Runtime
 from ddpn.networks.training.state import History
-from ddpn.networks.training.streamed import RowStream, Streamed
 from ddpn.sample import Sample
 
 __all__ = [

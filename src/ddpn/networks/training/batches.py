@@ -1,8 +1,9 @@
-"""Where batches come from: tensors in memory, or any torch Dataset; and checks of these rows."""
+"""Where batches come from: tensors in memory, any torch Dataset, or a stream; and checks of these rows."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.networks.heads import Head
+from ddpn.networks.training.config import TrainingConfig
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
@@ -18,6 +20,10 @@ from ddpn.sample import Sample
 _IN_ORDER = 8192
 #: So many times the rows of a training batch fit where no gradients are kept, in a network of a few layers or more.
 WITHOUT_GRADIENTS = 4
+#: Rows of a stream that are encoded at once: 2 KB per row for 40 columns of numbers in steps.
+CHUNK_ROWS = 16_384
+#: Epochs of a stream, which end with a score of the validation rows: about so many, and at most so many chunks long.
+_EPOCHS, _MOST_CHUNKS = 40, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +91,7 @@ def parts_of(sample: Sample, size: int) -> Iterator[Sample]:
         yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
 
 
-def shared(sample: Sample) -> Sample:
+def same_for_all(sample: Sample) -> Sample:
     """The same rows for every member. Shape: X as it is, the others (N, 1)."""
     return sample.map(lambda t: t.unsqueeze(1)).replace(X=sample.X)
 
@@ -112,20 +118,31 @@ def orders(sizes: Sequence[int], batch: int, streams: Sequence[torch.Generator])
 
 
 class Batches:
-    """What both sources of batches have in common: how many rows, batches and steps there are in an epoch.
+    """What all sources of batches have in common: how many rows, batches and steps there are in an epoch.
 
-    `accumulate` is the number of parts that a batch is computed in; `device` is that of the row positions.
+    `accumulate` is the number of parts that a batch is computed in; `check` validates rows that are loaded.
     """
 
     #: Whether members have rows of their own also in `in_order`.
     own_rows = False
 
-    def __init__(self, rows: int, batch_size: int, share: Share, accumulate: int, device: torch.device | str) -> None:
+    def __init__(
+        self,
+        rows: int,
+        batch_size: int,
+        device: torch.device,
+        share: Share = ALL,
+        accumulate: int = 1,
+        check: Callable[[Sample], object] = lambda sample: None,
+    ) -> None:
         check_any_row(rows)
-        self.n, self.batch, self.share = rows, min(batch_size, rows), share
-        self._part, self._device = -(-batch_size // accumulate), device
+        self.n, self.batch, self.device, self.share = rows, min(batch_size, rows), device, share
+        self._part, self._check = -(-batch_size // accumulate), check
         # Rows left over after whole batches wait for another epoch: orders are drawn anew each time.
         self.steps = self.n // self.batch
+
+    def begin(self, epoch: int) -> None:
+        """Prepare the rows of an epoch, counted from 0. Does nothing by default."""
 
     def indices(self, streams: Sequence[torch.Generator]) -> Iterable[Tensor]:
         """The row positions of each batch of one epoch, those of this process. Shape: (M, B)."""
@@ -133,8 +150,13 @@ class Batches:
 
     def split(self, drawn: Tensor) -> Iterable[Tensor]:
         """Batches of row positions (M, steps * batch), those of this process."""
-        batches = drawn.to(self._device).split(self.batch, dim=1)
+        batches = drawn.to(self.device).split(self.batch, dim=1)
         return [index[:, self.share.rank :: self.share.world] for index in batches]
+
+    def loaded(self, sample: Sample) -> Sample:
+        """Rows that were loaded or encoded just now, checked and on the device."""
+        self._check(sample)
+        return sample.map(lambda t: t.to(self.device))
 
     def _rows_at_once(self, X: Tensor) -> int:
         """Rows that go through a network together: of texts, images and clouds as many as a training has room for."""
@@ -152,15 +174,14 @@ class MemoryBatches(Batches):
         self,
         source: Sample | Augmented | OwnRows,
         batch_size: int,
-        share: Share = ALL,
-        accumulate: int = 1,
         positions: Sequence[Tensor] | None = None,
+        **shared: Any,
     ) -> None:
         sample = source if isinstance(source, Sample) else source.sample
         rows = len(sample) if positions is None else min(map(len, positions))
-        super().__init__(rows, batch_size, share, accumulate, sample.y.device)
+        super().__init__(rows, batch_size, sample.y.device, **shared)
         self.source, self.own_rows = source, positions is not None
-        self._positions = [each.to(sample.y.device) for each in positions or ()]
+        self._positions = [each.to(self.device) for each in positions or ()]
         self.sample = sample.replace(X=sample.X.clone()) if isinstance(source, Augmented) else sample
 
     def indices(self, streams: Sequence[torch.Generator]) -> Iterable[Tensor]:
@@ -171,12 +192,12 @@ class MemoryBatches(Batches):
         both = zip(self._positions, drawn, strict=True)
         return self.split(torch.stack([rows[order.to(rows.device)] for rows, order in both]))
 
-    def augment(self, seed: int) -> None:
+    def begin(self, epoch: int) -> None:
         """Change augmented inputs at random; in place, because a captured step reads them where they are."""
         if isinstance(self.source, Augmented):
             X = self.sample.X
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
-                torch.manual_seed(seed)
+                torch.manual_seed(epoch)
                 changed = self.source.augment(self.source.sample.X)
             taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (X, changed))
             if got != taken:
@@ -192,8 +213,8 @@ class MemoryBatches(Batches):
         """Every row once, the same for all members; own rows of a member with fewer than others are repeated."""
         size = self._rows_at_once(self.sample.X)
         if not self.own_rows:
-            return (shared(part) for part in parts_of(self.sample, size))
-        longest = torch.arange(max(map(len, self._positions)), device=self.sample.y.device)
+            return (same_for_all(part) for part in parts_of(self.sample, size))
+        longest = torch.arange(max(map(len, self._positions)), device=self.device)
         index = torch.stack([rows[longest % len(rows)] for rows in self._positions])
         return (pick(self.sample, part) for part in index.split(size, dim=1))
 
@@ -201,38 +222,30 @@ class MemoryBatches(Batches):
 class DatasetBatches(Batches):
     """Batches of a torch Dataset whose items are (x, y), (x, y, weight) or (x, y, weight, exposure).
 
-    Items are loaded once for every member that needs them, in `workers` processes; `check` validates what was loaded.
+    Items are loaded once for every member that needs them, in `workers` processes.
     """
 
     def __init__(
-        self,
-        dataset: Dataset,
-        batch_size: int,
-        device: torch.device,
-        workers: int = 0,
-        share: Share = ALL,
-        accumulate: int = 1,
-        check: Callable[[Sample], object] = lambda sample: None,
+        self, dataset: Dataset, batch_size: int, device: torch.device, workers: int = 0, **shared: Any
     ) -> None:
-        super().__init__(len(dataset), batch_size, share, accumulate, "cpu")  # type: ignore[arg-type]
-        self.source, self.device, self.workers, self._check = dataset, device, workers, check
+        super().__init__(len(dataset), batch_size, device, **shared)  # type: ignore[arg-type]
+        self.source, self.workers = dataset, workers
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
-        for batch in self._loaded([index.reshape(-1).tolist() for index in self.indices(streams)]):
+        for batch in self._loads([index.reshape(-1).tolist() for index in self.indices(streams)]):
             yield pick(batch, torch.arange(len(batch), device=self.device).view(len(streams), -1))
 
     def in_order(self) -> Iterator[Sample]:
         """Every item once, the same for all members."""
         rows, size = range(self.n), self._rows_at_once(as_sample([self.source[0]]).X)
-        return (shared(part) for part in self._loaded([rows[first : first + size] for first in rows[::size]]))
+        return (same_for_all(part) for part in self._loads([rows[first : first + size] for first in rows[::size]]))
 
-    def _loaded(self, positions: list[Sequence[int]]) -> Iterator[Sample]:
-        for loaded in DataLoader(_Loads(self.source, positions), batch_size=None, num_workers=self.workers):
-            if isinstance(loaded, DDPNError):
-                raise loaded
-            self._check(loaded)
-            yield loaded.map(lambda t: t.to(self.device))
+    def _loads(self, positions: list[Sequence[int]]) -> Iterator[Sample]:
+        for found in DataLoader(_Loads(self.source, positions), batch_size=None, num_workers=self.workers):
+            if isinstance(found, DDPNError):
+                raise found
+            yield self.loaded(found)
 
 
 class _Loads(Dataset):
@@ -249,6 +262,120 @@ class _Loads(Dataset):
 
     def __len__(self) -> int:
         return len(self.positions)
+
+
+class RowStream(Protocol):
+    """Training rows of a table that is read again for every pass.
+
+    Attributes
+    ----------
+    identity : str
+        A digest of the table, by which a checkpoint knows it.
+    most_passes : float
+        Passes over the table at most.
+    """
+
+    identity: str
+    most_passes: float
+
+    def __len__(self) -> int:
+        """About how many rows a pass has; schedules of learning rates follow it."""
+        ...
+
+    def chunks(self, rows: int, seed: int) -> Iterator[Any]:
+        """Tables of exactly so many rows, in random order and without an end: one pass after the other."""
+        ...
+
+    def sample(self, chunk: Any) -> Sample:
+        """Such a table as inputs and counts."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed:
+    """Training rows that are read while they are trained on.
+
+    Parameters
+    ----------
+    source : RowStream
+        The rows.
+    encode : callable
+        Makes a sample of tensors of a chunk.
+    rows : int
+        Rows per chunk, a multiple of the batch size.
+    chunks : int
+        Chunks per epoch: epochs are parts of a pass, after each of which validation rows are scored.
+    """
+
+    source: RowStream
+    encode: Callable[[Any], Sample]
+    rows: int
+    chunks: int
+
+    @classmethod
+    def scheduled(
+        cls, source: RowStream, encode: Callable[[Any], Sample], config: TrainingConfig
+    ) -> tuple["Streamed", TrainingConfig]:
+        """Chunks of a size that suits encoding, and the settings of a training whose epochs are some chunks each.
+
+        Parameters
+        ----------
+        source, encode
+            As for `Streamed`.
+        config : TrainingConfig
+            Its epochs are passes over the rows, of which there are at most `source.most_passes`.
+        """
+        rows = len(source)
+        batch = min(config.batch_size, rows)
+        size = batch * max(1, min(CHUNK_ROWS, rows) // batch)
+        total = max(1, math.ceil(min(config.epochs, source.most_passes) * rows / size))
+        per_epoch = min(_MOST_CHUNKS, max(1, total // _EPOCHS))
+        epochs = math.ceil(total / per_epoch)
+        patience = config.patience
+        if patience is not None:
+            patience = max(3, round(patience * epochs / config.epochs))
+        found = replace(config, batch_size=batch, epochs=epochs, patience=patience)
+        return cls(source, encode, size, per_epoch), found
+
+    def __len__(self) -> int:
+        return self.rows * self.chunks
+
+    @property
+    def identity(self) -> str:
+        """That of the table."""
+        return self.source.identity
+
+
+class StreamBatches(Batches):
+    """Batches of a stream. All members see the same chunks, and within each of them every member has its own order."""
+
+    def __init__(self, source: Streamed, batch_size: int, device: torch.device, seed: int, **shared: Any) -> None:
+        super().__init__(len(source), batch_size, device, **shared)
+        self.source, self._seed = source, seed
+        self._chunks: Iterator[Any] = iter(())
+        self._next = -1
+        self._current: Sample | None = None
+
+    def begin(self, epoch: int) -> None:
+        """Go to the first chunk of an epoch; a resumed training reads over those before it."""
+        if epoch != self._next:
+            self._chunks = self.source.source.chunks(self.source.rows, self._seed)
+            for _ in range(epoch * self.source.chunks):
+                next(self._chunks)
+        self._next = epoch + 1
+
+    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
+        """All batches of one epoch."""
+        for _ in range(self.source.chunks):
+            self._current = self.loaded(self.source.encode(next(self._chunks)))
+            drawn = torch.stack(orders([len(self._current)] * len(streams), self.batch, streams))
+            for index in self.split(drawn):
+                yield pick(self._current, index)
+
+    def in_order(self) -> Iterator[Sample]:
+        """The rows of the current chunk, the same for all members: where a loss was not finite is found among them."""
+        assert self._current is not None
+        yield same_for_all(self._current)
 
 
 def as_sample(items: list[Any]) -> Sample:
@@ -283,11 +410,12 @@ def check_vectors(sample: Sample) -> None:
             raise InputError(f"{name} must have one number per row, got shape {tuple(part.shape)}. Use reshape(-1).")
 
 
-def check_source(name: str, source: Any, needed: bool = True) -> None:
-    """Raise an `InputError` if `source` is not a Sample, Augmented or map-style Dataset (or None, if not `needed`)."""
-    is_known = isinstance(source, Sample | Augmented) or (source is None and not needed)
+def check_source(name: str, source: Any) -> None:
+    """Raise an `InputError` if `source` is no rows in memory and no map-style Dataset."""
     is_dataset = hasattr(source, "__getitem__") and hasattr(source, "__len__")
-    if not is_known and (not is_dataset or isinstance(source, tuple | list | dict | str | Tensor)):
+    if isinstance(source, Sample | Augmented | OwnRows):
+        return
+    if not is_dataset or isinstance(source, tuple | list | dict | str | Tensor):
         kinds = "a Sample, Augmented or a Dataset with a length"
         raise InputError(f"{name} must be {kinds}, got {type(source).__name__}. Use Sample(X, y).")
 

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 
 from ddpn.networks.model import CountModel
-from ddpn.networks.training.batches import Augmented, OwnRows, Source, as_sample
+from ddpn.networks.training.batches import Augmented, OwnRows, Source, Streamed, as_sample
 from ddpn.networks.training.state import Snapshot
-from ddpn.networks.training.streamed import Streamed
 from ddpn.networks.training.weights import frozen_fingerprint
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
@@ -60,7 +59,7 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     }
 
 
-def data_identity(train: Source | OwnRows | Streamed, validation: Source | OwnRows | None) -> dict[str, Any]:
+def data_identity(train: Source | OwnRows | Streamed, validation: Source | OwnRows | Streamed | None) -> dict[str, Any]:
     """What distinguishes these rows from others."""
     return {
         "training data": _rows_identity(train),

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from ddpn.networks.training.batches import (
     MemoryBatches,
     OwnRows,
     Source,
+    StreamBatches,
+    Streamed,
     check_exposure_in_both,
     check_sample,
     check_source,
@@ -30,16 +33,17 @@ from ddpn.networks.training.batches import (
 from ddpn.networks.training.capture import CapturedSteps, can_capture
 from ddpn.networks.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.monitoring import EpochReport, report_epoch
 from ddpn.networks.training.runtime import Runtime
 from ddpn.networks.training.state import History, State
-from ddpn.networks.training.streamed import StreamBatches, Streamed
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import Sample
 from ddpn.storage.tensor_files import fingerprint
+
+#: Batches of rows from any source.
+AnyBatches = MemoryBatches | DatasetBatches | StreamBatches
 
 
 @torch.inference_mode(False)  # whatever the caller's mode: gradients are needed
@@ -120,8 +124,6 @@ def fit(
                 if time.monotonic() - saved_at > save_seconds:
                     save(state.before)
                     saved_at = time.monotonic()
-                scores = state.history.epochs[-1].get("score")
-                report_epoch(EpochReport(title, state.epoch, config.epochs, config.score, scores))
     except TimeLimitError:
         state.restore(state.before)
         state.history.stopped = "the time was up"
@@ -163,13 +165,11 @@ class Training:
             raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
         is_own = isinstance(train, OwnRows)
         self.state = State(model, config, validates=is_own or validation is not None, one_epoch=is_own)
-        self.batches: MemoryBatches | DatasetBatches | StreamBatches
-        self.validation: MemoryBatches | DatasetBatches | None
-        if isinstance(train, OwnRows):
-            self.batches, self.validation = self._own_batches(train)
-        else:
-            self.batches = self._stream(train) if isinstance(train, Streamed) else self._batches("train", train)
-            self.validation = None if validation is None else self._batches("validation", validation)
+        self.batches, self.validation = self._batches("train", train), None
+        if is_own:
+            self.validation = self._batches("validation", train)
+        elif validation is not None:
+            self.validation = self._batches("validation", validation)
         if self.batches.batch < runtime.share.world:
             processes = f"the number of processes, {runtime.share.world}"
             raise ConfigError(f"batch_size must be at least {processes}, got batches of {self.batches.batch} rows.")
@@ -183,31 +183,21 @@ class Training:
         """How many epochs are complete."""
         return self.state.epoch
 
-    def _batches(self, name: str, source: Source) -> MemoryBatches | DatasetBatches:
+    def _batches(self, name: str, source: Source | OwnRows | Streamed) -> AnyBatches:
+        """Batches of training or validation rows, which are checked first."""
+        size, device = self.config.batch_size, self.runtime.device
+        shared: dict[str, Any] = {"share": self.runtime.share, "accumulate": self.config.accumulate}
+        check = partial(check_values, head=self.model.head)
+        if isinstance(source, Streamed):
+            return StreamBatches(source, size, device, self.config.seeds[0], check=check, **shared)
         check_source(name, source)
-        config, runtime = self.config, self.runtime
-        if not isinstance(source, Sample | Augmented):
-            shared = runtime.share, config.accumulate, lambda sample: check_values(sample, self.model.head)
-            return DatasetBatches(source, config.batch_size, runtime.device, self._workers, *shared)
-        sample = source.sample if isinstance(source, Augmented) else source
+        if not isinstance(source, Sample | Augmented | OwnRows):
+            return DatasetBatches(source, size, device, self._workers, check=check, **shared)
+        sample = source if isinstance(source, Sample) else source.sample
         check_sample(sample, self.model.head)
-        sample = sample.map(lambda t: t.to(runtime.device))
-        here = Augmented(sample, source.augment) if isinstance(source, Augmented) else sample
-        return MemoryBatches(here, config.batch_size, runtime.share, config.accumulate)
-
-    def _stream(self, train: Streamed) -> StreamBatches:
-        shared = self.runtime.share, self.config.accumulate, lambda sample: check_values(sample, self.model.head)
-        return StreamBatches(train, self.config.batch_size, self.runtime.device, self.config.seeds[0], *shared)
-
-    def _own_batches(self, rows: OwnRows) -> tuple[MemoryBatches, MemoryBatches]:
-        """Batches to train on, and those that validate."""
-        check_sample(rows.sample, self.model.head)
-        here = replace(rows, sample=rows.sample.map(lambda t: t.to(self.runtime.device)))
-        size, share, accumulate = self.config.batch_size, self.runtime.share, self.config.accumulate
-        return (
-            MemoryBatches(here, size, share, accumulate, positions=rows.train),
-            MemoryBatches(here, size, positions=rows.validation),
-        )
+        sample = sample.map(lambda t: t.to(device))
+        here = sample if isinstance(source, Sample) else replace(source, sample=sample)
+        return MemoryBatches(here, size, getattr(source, name, None) if isinstance(source, OwnRows) else None, **shared)
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes this training from others; to be called before its first step."""
@@ -228,19 +218,17 @@ class Training:
 
     def run_epoch(self) -> str:
         """Train once over the rows, validate, and keep what is best; a line on how it went."""
-        if isinstance(self.batches, StreamBatches):
-            self.batches.begin(self.epoch)
         if not isinstance(self.batches, MemoryBatches):
             return self._run_epoch()
         # All of it: also the small operations between the steps.
         with threads_for(self.model.multiply_adds(self.batches.sample.X[: self.batches.batch])):
-            self.batches.augment(self.epoch)
             return self._run_epoch()
 
     def _run_epoch(self) -> str:
         started = time.perf_counter()
         if self._captured is not None and not self._captured.is_ready():
             self._captured = None
+        self.batches.begin(self.epoch)
         with self._seeded():
             losses = self._train_epoch()
         scores = None
@@ -332,9 +320,7 @@ class Training:
 
 
 @torch.no_grad()
-def mean_scores(
-    model: CountModel, batches: MemoryBatches | DatasetBatches, score: str, runtime: Runtime
-) -> list[float]:
+def mean_scores(model: CountModel, batches: AnyBatches, score: str, runtime: Runtime) -> list[float]:
     """Mean proper score per member; never the training objective, which may be a weighted one."""
     model.eval()
     sums = torch.zeros(2, model.members, dtype=torch.float64, device=runtime.device)

@@ -5,26 +5,24 @@ from typing import TYPE_CHECKING, Any
 
 from ddpn.paper.datasets.coco import coco_people
 from ddpn.paper.datasets.dataset import Dataset, Split, split
-from ddpn.paper.datasets.depth_camera import Camera
 from ddpn.paper.datasets.sources import DATASETS, DatasetStatus, data_folder, dataset_status, download, load
 from ddpn.paper.datasets.texts import bible, reviews
 
 if TYPE_CHECKING:
-    from ddpn.paper.datasets.beams import inventory, write_beams
-    from ddpn.paper.datasets.shelves import simulate_shelves, write_shelves
+    from ddpn.paper.datasets.beams import inventory
+    from ddpn.paper.datasets.shelves import simulate_shelves
     from ddpn.paper.datasets.simulations import SIMULATIONS, Simulation, simulate
 
 #: Imported on first use, since they import torch.
 _LAZY = {
-    "beams": ("inventory", "write_beams"),
-    "shelves": ("simulate_shelves", "write_shelves"),
+    "beams": ("inventory",),
+    "shelves": ("simulate_shelves",),
     "simulations": ("SIMULATIONS", "Simulation", "simulate"),
 }
 
 __all__ = [
     "DATASETS",
     "SIMULATIONS",
-    "Camera",
     "Dataset",
     "DatasetStatus",
     "Simulation",
@@ -40,8 +38,6 @@ __all__ = [
     "simulate",
     "simulate_shelves",
     "split",
-    "write_beams",
-    "write_shelves",
 ]
 
 

@@ -150,22 +150,17 @@ class Dataset:
         rows = self.split.rows(part)
         return self.features(features)[rows], self.y[rows]
 
-    def images(self, part: str, **options: Any) -> Any:
-        """The images of one part of the split, as `ddpn.paper.inputs.Images`.
+    def files(self, part: str) -> list[Path]:
+        """The image files of one part of the split.
 
         Parameters
         ----------
         part : {"train", "validation", "test"}
             Which part.
-        **options
-            Options of `Images`.
         """
-        from ddpn.paper.inputs.images import Images
-
         if self.root is None:
             raise InputError(f"The data set {self.name} has no folder of images: its root is None.")
-        X, y = self.part(part)
-        return Images(self.root, X["file"].to_list(), y, **options)
+        return [self.root / name for name in self.part(part)[0]["file"]]
 
 
 def as_counts(column: Any, name: str) -> NDArray[np.int64]:

@@ -1,14 +1,10 @@
 """A depth camera by ray casting: upright solids behind an opening, seen in perspective, the nearest hides the rest."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import check_integer, check_number, is_number
 
 #: float32 in all simulations, for speed.
 Floats = NDArray[np.floating[Any]]
@@ -40,22 +36,6 @@ class Camera:
     aside: Range = (-0.12, 0.12)
     above: Range = (0.05, 0.35)
     away: Range = (0.8, 1.4)
-
-    def __post_init__(self) -> None:
-        check_integer("rows", self.rows, 1)
-        check_integer("columns", self.columns, 1)
-        check_number("noise", self.noise, "at least 0", is_number(self.noise) and 0 <= self.noise < np.inf)
-        _check_range("dropout", self.dropout, 0, 1)
-        # Above 0: the camera is in front of the opening.
-        _check_range("away", self.away, np.nextafter(0, 1), np.finfo(float).max)
-        for name in ("aside", "above"):
-            _check_range(name, getattr(self, name), np.finfo(float).min, np.finfo(float).max)
-
-
-def _check_range(name: str, ends: Any, low: float, high: float) -> None:
-    is_pair = isinstance(ends, Sequence) and len(ends) == 2 and all(is_number(end) for end in ends)
-    if not is_pair or not low <= ends[0] <= ends[1] <= high:
-        raise ConfigError(f"{name} must be two ascending numbers from {low:.3g} to {high:.3g}, got {ends!r}.")
 
 
 class Rays(NamedTuple):

@@ -7,20 +7,18 @@ size, there are gaps where some were taken, and the hidden part is unknown: the 
 the neighbors are cut away, as a detector of products would do.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from ddpn.paper.datasets.beams import packed_dataset, write_beams
+from ddpn.paper.datasets.beams import packed_dataset
 from ddpn.paper.datasets.dataset import SEED, Dataset
 from ddpn.paper.datasets.depth_camera import Camera, Floats, Range, Rays, Solids, entrance, of_beams, through
 from ddpn.paper.inputs.point_clouds import MAX_POINTS, pack
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import check_integer
 
@@ -33,7 +31,7 @@ _CHUNK = 128
 SHELF, PLAY, CLEARANCE = (0.55, 0.75), (0.005, 0.02), (0.06, 0.2)
 #: Gaps between products are CLOSE on average; a share HOLES of them is wider by a HOLE.
 CLOSE, HOLES, HOLE = 0.004, 0.25, (0.03, 0.15)
-#: The default camera.
+#: The camera of the experiments.
 CAMERA = Camera()
 
 
@@ -149,9 +147,7 @@ def measure(scenes: Scenes, camera: Camera, rng: Generator) -> list[Floats]:
     return clouds
 
 
-def simulate_shelves(
-    n: int, seed: int = SEED, *, max_points: int = MAX_POINTS, camera: Camera = CAMERA, progress: bool = True
-) -> Dataset:
+def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS, progress: bool = True) -> Dataset:
     """Simulate slots of shelves; return their packed beams and counts, split 70/10/20.
 
     Parameters
@@ -162,8 +158,6 @@ def simulate_shelves(
         Seed of the scenes, of the points that are kept and of the split.
     max_points : int
         Points of a beam at most.
-    camera : Camera
-        The depth camera.
     progress : bool
         Show progress.
 
@@ -173,46 +167,20 @@ def simulate_shelves(
     >>> data.X.shape, data.classes
     (torch.Size([20, 66, 4]), ('bottle', 'box', 'can', 'carton'))
     """
-    scenes, clouds = zip(*simulate_chunks(n, seed, camera, progress), strict=True)
+    scenes, clouds = zip(*simulate_chunks(n, seed, progress), strict=True)
     geometry = np.concatenate([some.geometry for some in scenes])
     X = pack([points for some in clouds for points in some], geometry, max_points=max_points, seed=seed)
     y = np.concatenate([some.count for some in scenes])
     return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")
 
 
-def write_shelves(
-    folder: str | os.PathLike[str], n: int, seed: int = SEED, *, camera: Camera = CAMERA, progress: bool = True
-) -> Path:
-    """Write the beams of simulated slots to a new folder, with every point that the camera sees.
-
-    `inventory(folder, seed=seed)` returns what `simulate_shelves` returns for the same n, seed and camera: the seed
-    also determines which points are kept and how beams are split.
-
-    Parameters
-    ----------
-    folder : path
-        The folder to make.
-    n, seed, camera, progress
-        As for `simulate_shelves`.
-    """
-    names = tuple(GEOMETRIES)
-    beams = (
-        (points, names[geometry], int(count))
-        for scenes, clouds in simulate_chunks(n, seed, camera, progress)
-        for points, geometry, count in zip(clouds, scenes.geometry, scenes.count, strict=True)
-    )
-    return write_beams(folder, beams, names)
-
-
-def simulate_chunks(n: int, seed: int, camera: Camera, progress: bool = False) -> Iterator[tuple[Scenes, list[Floats]]]:
+def simulate_chunks(n: int, seed: int, progress: bool = False) -> Iterator[tuple[Scenes, list[Floats]]]:
     """Simulate n slots, some at a time; yield the slots and the clouds of their points."""
     check_integer("n", n, 1, InputError)
     check_integer("seed", seed, 0, InputError)
-    if not isinstance(camera, Camera):
-        raise ConfigError(f"camera must be a Camera, got {camera!r:.40}.")
     with progress_bar("Shelves", n, progress) as bar:
         for number, first in enumerate(range(0, n, _CHUNK)):
             rng = np.random.default_rng([seed, number])
-            scenes = draw_scenes(min(_CHUNK, n - first), camera, rng)
-            yield scenes, measure(scenes, camera, rng)
+            scenes = draw_scenes(min(_CHUNK, n - first), CAMERA, rng)
+            yield scenes, measure(scenes, CAMERA, rng)
             bar.advance(len(scenes.count))

@@ -47,15 +47,13 @@ def data_folder() -> Path:
     return import_extra("platformdirs", "data").user_cache_path("ddpn", appauthor=False, opinion=False)
 
 
-def fetch(source: Source, folder: Path | None = None, *, may_download: bool = True) -> Path:
+def fetch(source: Source, folder: Path | None = None) -> Path:
     """Return the path of the source's first file below `folder`, downloaded if it is missing, with a verified checksum.
 
     Processes that need the same file wait for each other.
     """
     path = (data_folder() if folder is None else Path(folder)) / source.files[0]
     if not path.is_file():
-        if not may_download:
-            raise InputError(f"File not found: {path}. {_by_hand(source, path)}")
         try:
             with lock(path.with_name(f"{path.name}.lock")):
                 # Another process may have downloaded it while this one waited.
@@ -188,7 +186,7 @@ def _status(name: str) -> DatasetStatus:
     if source.files and not any((folder / file).is_file() for file in source.files):
         return missing
     try:
-        data = load(name, may_download=False) if source.sha256 else load(name)
+        data = load(name)
     except ConfigError:
         # A package that is not installed.
         return missing

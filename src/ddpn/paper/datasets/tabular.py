@@ -67,38 +67,27 @@ def _dataset(name: str, table: Any, target: str, seed: int, **more: Any) -> Data
     return Dataset(name, table.drop(target), y, split(len(y), seed), source.license, source.citation, **more)
 
 
-def length_of_stay(
-    folder: Path | None = None, *, sample: bool | None = None, seed: int = SEED, may_download: bool = True
-) -> Dataset:
+def length_of_stay(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
     """Days a patient stays in hospital (1 to 17), from tests and diagnoses on admission; 100,000 rows.
 
     The day of discharge, which gives the target away, and the row number are left out; of the day of admission the
-    weekday is kept.
-    Feature sets: "raw" (25 columns, some of them text), "standard" (35 inputs, statistics of the training rows),
-    "authors" (the 35 of the paper's code: no pneum, diagnoses as levels, statistics of all rows).
+    weekday is kept. Where the folder has a sample of 20,000 rows and not the file, it is read instead.
+    Feature sets: "raw" (25 columns, some of them text), "standard" (35 inputs, statistics of the training rows).
 
     Parameters
     ----------
     folder : Path, optional
         The folder of the file. Default: `data_folder()`.
-    sample : bool, optional
-        True takes the sample of 20,000 rows, False the full file. Default: the full file or, where the folder has only
-        that, the sample.
     seed : int
         Seed of the split.
-    may_download : bool
-        Whether a missing file is downloaded.
     """
     folder = data_folder() if folder is None else Path(folder)
     source = SOURCES["length_of_stay"]
     full, sampled = (folder / file for file in source.files)
-    if sample is None:
-        sample = sampled.is_file() and not full.is_file()
-    if sample and not sampled.is_file():
-        raise InputError(f"File not found: {sampled}. Use sample=False for the full file.")
-    table = _read_stays(sampled if sample else fetch(source, folder, may_download=may_download), sample)
+    sample = sampled.is_file() and not full.is_file()
+    table = _read_stays(sampled if sample else fetch(source, folder), sample)
     note = f"a random sample of {len(table):,} of the 100,000 rows of the paper's file" if sample else ""
-    encodings = {"standard": _standard_stays, "authors": _authors_stays}
+    encodings = {"standard": _standard_stays}
     return _dataset("length_of_stay", table, "lengthofstay", seed, note=note, sample=sample, encodings=encodings)
 
 
@@ -134,27 +123,12 @@ def _standard_stays(table: Any, train: NDArray[np.int64]) -> Columns:
     )
 
 
-def _authors_stays(table: Any, train: NDArray[np.int64]) -> Columns:
-    """As the paper's code prepares them; levels in the order of their text, the first left out."""
-    readmissions = np.array([float(text.rstrip("+")) for text in table["rcount"]])
-    diagnoses = [float(level) for level in sorted(map(str, range(11)))]
-    levels = (
-        one_hot(table, "gender", ("F", "M"))
-        | unchanged(table, [name for name in _CONDITIONS if name != "pneum"])
-        | one_hot(table, _DIAGNOSES, diagnoses)
-        | one_hot(table, "facid", _FACILITIES)
-    )
-    for first in ("gender_F", f"{_DIAGNOSES}_0", "facid_A"):
-        del levels[first]
-    return {"rcount": readmissions} | standardized(unchanged(table, _LABS), ddof=1) | levels
-
-
-def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: bool = True) -> Dataset:
+def bike_sharing(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
     """Bikes rented per hour (1 to 977) in Washington, D.C., from calendar and weather; 17,379 rows.
 
     Left out: casual and registered, which sum to the target, the row number and the date.
-    Feature sets: "raw" (12 columns), "one_hot" (58 inputs, statistics of the training rows), "authors" (the 15 of the
-    paper's code: statistics of all rows; hour 0 has the same point as hour 23, month 1 as month 12, season 1 as 4).
+    Feature sets: "raw" (12 columns), "authors" (the 15 of the paper's code: statistics of all rows; hour 0 has the same
+    point as hour 23, month 1 as month 12, season 1 as 4).
 
     Parameters
     ----------
@@ -162,21 +136,10 @@ def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: 
         The folder of the file. Default: `data_folder()`.
     seed : int
         Seed of the split.
-    may_download : bool
-        Whether a missing file is downloaded.
     """
-    path = fetch(SOURCES["bike_sharing"], folder, may_download=may_download)
+    path = fetch(SOURCES["bike_sharing"], folder)
     table = read_columns(path, numbers=(*_RENTAL, "cnt"))
-    encodings = {"one_hot": _one_hot_rentals, "authors": _authors_rentals}
-    return _dataset("bike_sharing", table, "cnt", seed, encodings=encodings)
-
-
-def _one_hot_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
-    levels = {"season": (1, 5), "mnth": (1, 13), "hr": (0, 24), "weekday": (0, 7), "weathersit": (1, 5)}
-    columns = unchanged(table, _FLAGS)
-    for name, (first, end) in levels.items():
-        columns |= one_hot(table, name, [float(level) for level in range(first, end)])
-    return columns | standardized(unchanged(table, _WEATHER), train)
+    return _dataset("bike_sharing", table, "cnt", seed, encodings={"authors": _authors_rentals})
 
 
 def _authors_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
@@ -192,7 +155,7 @@ def _authors_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
 # Encodings -----------------------------------------------------------------------------------------------------------
 
 
-def one_hot(table: Any, name: str, levels: Sequence[str | float]) -> Columns:
+def one_hot(table: Any, name: str, levels: Sequence[str]) -> Columns:
     """One column per level, 1 in its rows; an error for a level that is not listed."""
     column = table[name].to_numpy()
     unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
@@ -200,10 +163,7 @@ def one_hot(table: Any, name: str, levels: Sequence[str | float]) -> Columns:
         raise InputError(
             f"{name} must be one of {listed(levels, 40)}, got {column[unknown[0]]} {at_rows((unknown + 1).tolist())}."
         )
-    return {
-        f"{name}_{level:g}" if isinstance(level, float) else f"{name}_{level}": (column == level).astype(float)
-        for level in levels
-    }
+    return {f"{name}_{level}": (column == level).astype(float) for level in levels}
 
 
 def unchanged(table: Any, names: Iterable[str]) -> Columns:

@@ -1,13 +1,10 @@
-"""A table of numbers as Markdown, LaTeX and CSV."""
+"""A table of numbers as Markdown and CSV."""
 
 import csv
 import io
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
-
-_SPECIAL = {"\\": r"\textbackslash{}", "β": r"$\beta$", "γ": r"$\gamma$", "·": r"$\cdot$"}
-_LATEX = str.maketrans(_SPECIAL | {sign: f"\\{sign}" for sign in "&%$#_{}"})
 
 
 class Cell(NamedTuple):
@@ -62,18 +59,6 @@ def markdown(table: Table) -> str:
     return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
 
 
-def latex(table: Table) -> str:
-    """A booktabs tabular."""
-    marks = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", None: "{}"}
-    lines = [f"% {table.title}", r"\begin{tabular}{l" + "r" * len(table.columns) + "}", r"\toprule"]
-    lines += [" & ".join(["", *(column.translate(_LATEX) for column in table.columns)]) + r" \\", r"\midrule"]
-    for label, cells in table.rows.items():
-        # Of a cell only the dot before the paper's number must be escaped.
-        shown = [_text(cell, marks[cell.rank]).replace("·", _SPECIAL["·"]) for cell in cells]
-        lines.append(" & ".join([label.translate(_LATEX), *shown]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in table.notes)]) + "\n"
-
-
 def comma_separated(table: Table) -> str:
     """One line per cell: row, column, value, spread, paper, rank."""
     text = io.StringIO()
@@ -86,4 +71,4 @@ def comma_separated(table: Table) -> str:
 
 
 #: What a table is written as, by the ending of the file.
-FORMATS = {"md": markdown, "tex": latex, "csv": comma_separated}
+FORMATS = {"md": markdown, "csv": comma_separated}

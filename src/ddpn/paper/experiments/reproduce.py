@@ -1,5 +1,6 @@
 """Running experiments and writing their tables and figures, with their state on the console."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -7,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task, TimeElapsedColumn
-from rich.text import Text
+from rich.progress import Progress, TimeElapsedColumn
 
 from ddpn.networks.training.runtime import pick_device
 from ddpn.paper.datasets import data_folder
 from ddpn.paper.experiments import results
 from ddpn.paper.experiments.experiment import Experiment, Run
 from ddpn.paper.experiments.figures import write_figures
-from ddpn.paper.experiments.rows import rows_of
+from ddpn.paper.experiments.rows import ExperimentRows, rows_of
+from ddpn.paper.experiments.runner import execute
 from ddpn.paper.experiments.tables import write_tables
-from ddpn.paper.experiments.workers import execute_all, message_of, noted
-from ddpn.runtime.cluster import RayCluster
-from ddpn.runtime.errors import ConfigError, DDPNError
-from ddpn.runtime.jobs import Where
+from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.jobs import Job
+from ddpn.runtime.jobs import run as run_jobs
 from ddpn.runtime.threads import cores
 from ddpn.storage.files import lock
 
@@ -46,26 +46,27 @@ def reproduce(
     console: Console,
     only: Sequence[str],
     device: str,
-    n_jobs: Where,
+    jobs: int | None = None,
 ) -> bool:
     """Do the runs that are missing, write tables and figures, print the tables; returns whether everything succeeded.
 
     `only` names the methods to run; tables show all methods that are finished. An experiment that fails is reported,
     and the others are still run. Ctrl-C (KeyboardInterrupt) passes through: finished runs and checkpoints stay on disk,
-    and what is finished is shown. `n_jobs` is the number of runs at the same time, by default one per core on a CPU and
-    one on a GPU, or a cluster.
+    and what is finished is shown. `jobs` is the number of runs at the same time, by default one per core on a CPU and
+    one on a GPU.
     """
     # Under torchrun every process takes part in every training, and one of them prints and writes.
     is_main, succeeded = int(os.environ.get("RANK", "0")) == 0, True
-    n_jobs = n_jobs if isinstance(n_jobs, RayCluster) else processes(n_jobs, device)
+    jobs = processes(jobs, device)
     console = console if is_main else Console(quiet=True)
     for experiment in experiments:
         runs = [run for run in experiment.runs() if not only or run.method.name in only]
         try:
             with lock(out / experiment.name / ".lock", wait=False, busy=_BUSY) if is_main else nullcontext():
-                succeeded &= _run(experiment, runs, out, device, n_jobs, console)
+                succeeded &= _run(experiment, runs, out, device, jobs, console)
         except (DDPNError, OSError) as error:
-            console.out(f"{experiment.name}: {message_of(error)}", highlight=False)
+            message = machine_error(error) if isinstance(error, OSError) else str(error)
+            console.out(f"{experiment.name}: {message}", highlight=False)
             succeeded = False
         finally:
             if is_main:
@@ -73,13 +74,12 @@ def reproduce(
     return succeeded
 
 
-def _run(
-    experiment: Experiment, runs: Sequence[Run], out: Path, device: str, n_jobs: int | RayCluster, console: Console
-) -> bool:
+def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
+    """Do the runs that are missing; whether all succeeded."""
     states, parts = _states(runs, out), None
     if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
         # Every worker holds the rows; this process does, and has them as bytes, too.
-        copies = n_jobs + 2 if isinstance(n_jobs, int) and n_jobs > 1 else 1
+        copies = jobs + 2 if jobs > 1 else 1
         parts = rows_of(experiment, device, out / results.FEATURES, copies)
         states = _states(runs, out, parts.identity)
     for name, state in states.items():
@@ -90,50 +90,64 @@ def _run(
         if runs:
             console.out(f"{experiment.name}: nothing to run, all {len(runs)} runs are done.", highlight=False)
         return True
-    with _Status(out / experiment.name, states, console) as status:
-        execute_all(missing, parts, out, device, n_jobs, status.report)
-    for name, error in status.failed.items():
+    with Status(experiment.name, states, console) as status:
+        execute_all(missing, parts, out, device, jobs, status)
+    for name, error in status.errors.items():
         console.out(f"{experiment.name}: {name} failed: {error}", highlight=False)
-    return not status.failed
+    return not status.errors
 
 
-class _State(ProgressColumn):
-    """The state of a run; while it runs, what it has noted in its folder."""
+def execute_all(
+    runs: Sequence[Run], parts: ExperimentRows, out: Path, device: str, jobs: int, status: "Status"
+) -> None:
+    """Do all runs of one experiment, so many at a time in processes of one thread each; the others go on if one fails.
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
+    A run writes to its own folder, and a training that was interrupted or killed resumes from there.
+    """
+    by_job = {Job(run.name, _execute, (run, str(out), device)): run for run in runs}
+    for result in run_jobs(by_job, parts, jobs if len(runs) > 1 else 1, on_start=lambda job: status.began(by_job[job])):
+        run = by_job[result.job]
+        if result.error is None:
+            status.ended(run, json.loads(result.get()[results.RESULT]))
+        else:
+            status.failed(run, result.trace or str(result.error).removeprefix(f"{run.name} failed: "))
 
-    def render(self, task: Task) -> Text:
-        state = task.fields["state"]
-        return Text((state == "running" and noted(self._folder / task.description)) or state)
+
+def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str, bytes]:
+    return {results.RESULT: json.dumps(execute(run, parts, results.folder_of(run, Path(out)), device)).encode()}
 
 
-class _Status(Progress):
+class Status(Progress):
     """The state of every run and its time: redrawn on a terminal, a line per change of state elsewhere."""
 
-    def __init__(self, folder: Path, states: Mapping[str, str], console: Console) -> None:
-        columns = ("{task.description}", _State(folder), TimeElapsedColumn())
+    def __init__(self, title: str, states: Mapping[str, str], console: Console) -> None:
+        columns = ("{task.description}", "{task.fields[state]}", TimeElapsedColumn())
         super().__init__(*columns, console=console, disable=not console.is_terminal)
-        self._title, self.failed = folder.name, dict[str, str]()
+        self._title, self.errors = title, dict[str, str]()
         shown = {name: "was done" if state == "done" else "waiting" for name, state in states.items()}
         self._runs = {name: self.add_task(name, start=False, state=state) for name, state in shown.items()}
 
-    def report(self, run: Run, state: str, detail: Any) -> None:
-        """Show the state of a run: see `workers.Report`."""
-        task, shown = self._runs[run.name], state
-        if state == "running":
-            self.start_task(task)
-        else:
-            self.stop_task(task)
-        if state == "failed":
-            self.failed[run.name] = detail
-        if state == "done":
-            scores = {name: values[0] for name, values in detail["scores"]["ours"]["ensemble"].items()}
-            shown = f"done in {detail['seconds']:.0f} s, MAE {scores['mae']:.3f}, CRPS {scores['crps']:.3f}"
-        self.update(task, state=shown)
+    def began(self, run: Run) -> None:
+        """Show that a run has begun."""
+        self.start_task(self._runs[run.name])
+        self._show(run, "running")
+
+    def ended(self, run: Run, result: Mapping[str, Any]) -> None:
+        """Show the scores of a run."""
+        scores = {name: values[0] for name, values in result["scores"]["ours"]["ensemble"].items()}
+        self.stop_task(self._runs[run.name])
+        self._show(run, f"done in {result['seconds']:.0f} s, MAE {scores['mae']:.3f}, CRPS {scores['crps']:.3f}")
+
+    def failed(self, run: Run, error: str) -> None:
+        """Keep the error of a run."""
+        self.errors[run.name] = error
+        self.stop_task(self._runs[run.name])
+        self._show(run, "failed")
+
+    def _show(self, run: Run, state: str) -> None:
+        self.update(self._runs[run.name], state=state)
         if self.disable:
-            self.console.out(f"{self._title} {run.name} {shown}", highlight=False)
+            self.console.out(f"{self._title} {run.name} {state}", highlight=False)
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:

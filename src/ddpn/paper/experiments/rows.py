@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset as TorchDataset
 
 from ddpn.distributions import CountDistribution
 from ddpn.networks.backbones import Tuned
-from ddpn.networks.backbones.pretrained import tokenizer_of
+from ddpn.networks.backbones.transformer import tokenizer_of
 from ddpn.networks.training import Augmented, Runtime
 from ddpn.paper.datasets import Dataset, bible, inventory, load, simulate, simulate_shelves
 from ddpn.paper.experiments.experiment import Experiment
@@ -31,9 +30,6 @@ TEST_SEED = 7
 PARTS = ("train", "validation", "test")
 #: Validation and test rows of a dry run.
 DRY_ROWS = 64
-#: Training images with augmentation are decoded once up to this many bytes, else in every epoch.
-IN_MEMORY = 2**30
-Source = Sample | Augmented | TorchDataset
 
 
 class ExperimentRows(NamedTuple):
@@ -44,8 +40,8 @@ class ExperimentRows(NamedTuple):
     `cached` means that x holds features of the network's frozen part, and `source` identifies the rows before it.
     """
 
-    train: Source
-    validation: Sample | TorchDataset | None
+    train: Sample | Augmented
+    validation: Sample | None
     test: Sample
     note: str
     truth: CountDistribution | None = None
@@ -60,10 +56,8 @@ class ExperimentRows(NamedTuple):
         """Numbers that identify the rows, not their features, whose rounding depends on the machine."""
         if self.source is not None:
             return list(self.source)
-        given: list[Any] = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
-        given = [rows.sample if isinstance(rows, Augmented) else rows for rows in given]
-        # Of images in files only the counts: reading all of them would take as long as an epoch.
-        found = [each for rows in given for each in ([rows.X, rows.y] if isinstance(rows, Sample) else [rows.y])]
+        train = self.train.sample if isinstance(self.train, Augmented) else self.train
+        found = [each for rows in (train, self.validation, self.test) if rows is not None for each in (rows.X, rows.y)]
         return [fingerprint(tensor) for tensor in found + ([] if self.ood is None else [self.ood])]
 
 
@@ -76,7 +70,7 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
         parts = _simulated(experiment.simulation["name"])
     else:
         source: Any = experiment.data
-        parts = LOADERS.get(source["name"], _table)(experiment, _load(source), keep)
+        parts = LOADERS.get(source["name"], _table)(experiment, _load(source))
     if experiment.dry_steps:
         parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
     runtime = Runtime(device, experiment.training.precision)
@@ -120,7 +114,7 @@ def _shortened(parts: ExperimentRows, rows: int) -> ExperimentRows:
 def _first(rows: Any, n: int) -> Any:
     if isinstance(rows, Augmented):
         return Augmented(_first(rows.sample, n), rows.augment)
-    return rows.rows(slice(n)) if isinstance(rows, Sample) else rows.rows(range(min(n, len(rows))))
+    return rows.rows(slice(n))
 
 
 def _simulated(name: str) -> ExperimentRows:
@@ -156,12 +150,12 @@ def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw"
     return ExperimentRows(**rows, note=data.note, **more)
 
 
-def _table(experiment: Experiment, data: Dataset, keep: Path | None) -> ExperimentRows:
+def _table(experiment: Experiment, data: Dataset) -> ExperimentRows:
     source: Any = experiment.data
     return _parts(data, lambda table: _floats(table.to_numpy()), source["features"])
 
 
-def _texts(experiment: Experiment, data: Dataset, keep: Path | None) -> ExperimentRows:
+def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
     source, backbone = experiment.data or {}, experiment.backbone or {}
     length = source["max_length"]
     if experiment.dry_steps and "config" in backbone:
@@ -173,7 +167,7 @@ def _texts(experiment: Experiment, data: Dataset, keep: Path | None) -> Experime
                 f"pad_token_id of the tokenizer must be that of its model, {pad}, got {tokenizer.pad_token_id}. "
                 f"Set it in {backbone['pretrained']}/config.json."
             )
-        tokens = partial(tokenize, tokenizer=tokenizer, max_length=length, cache=keep, progress=True)
+        tokens = partial(tokenize, tokenizer=tokenizer, max_length=length, progress=True)
     parts = _parts(data, lambda table: tokens(join_texts(table, source["text"])))
     if experiment.ood is None:
         return parts
@@ -190,21 +184,19 @@ def _hashed(texts: list[str], length: int, words: int) -> Tensor:
     return found
 
 
-def _images(experiment: Experiment, data: Dataset, keep: Path | None) -> ExperimentRows:
-    """Decoded once into memory; very many training images with augmentation are read again in every epoch."""
+def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
+    """Decoded once into memory, and changed at random before every epoch where the experiment wants that."""
     source: Any = experiment.data
-    files = {name: data.images(name, size=source["size"]) for name in PARTS}
-    decoded = partial(decode_images, workers=min(experiment.training.workers, cores()), progress=True)
-    rows: dict[str, Any] = {name: Sample(*decoded(files[name])) for name in PARTS if name != "train"}
-    if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
-        rows["train"] = data.images("train", size=source["size"], augment=True)
-    else:
-        known = Sample(*decoded(files["train"]))
-        rows["train"] = Augmented(known, auto_augment) if source["augment"] else known
+    workers, rows = min(experiment.training.workers, cores()), dict[str, Any]()
+    for name in PARTS:
+        pixels = decode_images(data.files(name), source["size"], workers, progress=True)
+        rows[name] = Sample(pixels, _floats(data.part(name)[1]))
+    if source["augment"]:
+        rows["train"] = Augmented(rows["train"], auto_augment)
     return ExperimentRows(**rows, note=data.note)
 
 
-def _clouds(experiment: Experiment, data: Dataset, keep: Path | None) -> ExperimentRows:
+def _clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:
     return _parts(data, lambda beams: beams, classes=len(data.classes))
 
 

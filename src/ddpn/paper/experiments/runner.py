@@ -5,7 +5,6 @@ import math
 import platform
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,6 @@ from ddpn.paper.experiments.networks import network_of
 from ddpn.paper.experiments.results import CONFIG, DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.paper.experiments.rows import PARTS, ExperimentRows
 from ddpn.paper.experiments.scoring import score
-from ddpn.runtime.threads import cores
 from ddpn.sample import Sample
 from ddpn.storage.files import write_text
 from ddpn.storage.tensor_files import read, write
@@ -39,17 +37,10 @@ class Trained(NamedTuple):
     history: dict[str, Any]
 
 
-def execute(
-    run: Run,
-    parts: ExperimentRows,
-    folder: Path,
-    device: str = "auto",
-    on_epoch: Callable[[str], object] = lambda text: None,
-) -> dict[str, Any]:
+def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> dict[str, Any]:
     """Do a run and return its result. If several processes share the training, one of them writes the files.
 
-    `on_epoch` gets the progress as a text after every epoch. KeyboardInterrupt passes through; checkpoints of members
-    stay in `folder`, and the next call resumes from them.
+    KeyboardInterrupt passes through; checkpoints of members stay in `folder`, and the next call resumes from them.
     """
     runtime = Runtime(device)
     config = {"settings": run.as_dict(), "identity": parts.identity}
@@ -63,7 +54,7 @@ def execute(
             write_text(path, content)
     runtime.wait()
     started = time.perf_counter()
-    trained = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device, on_epoch)
+    trained = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device)
     used = "cpu" if run.method.exact else str(runtime.device)
     result = config | {
         "experiment": run.experiment.name,
@@ -117,12 +108,12 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
     return Trained({"raw": raw.unsqueeze(1).float()}, known, history | warned)
 
 
-def _train(run: Run, parts: ExperimentRows, folder: Path, device: str, on_epoch: Callable[[str], object]) -> Trained:
+def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
     """Train every member, some at a time in memory; `folder` holds the finished ones until the run is done."""
     settings = run.training
     shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate")
     config = TrainingConfig(
-        epochs=settings.epochs_for(len(parts.train)),  # type: ignore[arg-type]
+        epochs=settings.epochs_for(len(parts.train)),
         clip=None,
         ema=0.0,
         score="crps",
@@ -138,7 +129,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str, on_epoch:
     batch = WITHOUT_GRADIENTS * -(-settings.batch_size // settings.accumulate)
     for number, first in enumerate(range(0, settings.members, at_once)):
         own = replace(config, seeds=config.seeds[first : first + at_once])
-        model, history = _train_group(run, parts, own, runtime, folder / f"members-{number}", on_epoch)
+        model, history = _train_group(run, parts, own, runtime, folder / f"members-{number}")
         histories.append(history)
         for name, x in given.items():
             outputs[name].append(_predict(model, x, runtime, batch))
@@ -149,12 +140,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str, on_epoch:
 
 
 def _train_group(
-    run: Run,
-    parts: ExperimentRows,
-    config: TrainingConfig,
-    runtime: Runtime,
-    path: Path,
-    on_epoch: Callable[[str], object],
+    run: Run, parts: ExperimentRows, config: TrainingConfig, runtime: Runtime, path: Path
 ) -> tuple[CountModel, dict[str, Any]]:
     """Members that are trained together, or read from their file if they were, and their history.
 
@@ -167,9 +153,7 @@ def _train_group(
     if not done.exists():
         model.reset(config.seeds)
         _start_gamma(model)
-        workers = min(run.training.workers, cores())
-        options: dict[str, Any] = {"checkpoint": state, "workers": workers, "on_epoch": on_epoch}
-        history = fit(model, parts.train, parts.validation, config, runtime=runtime, **options)
+        history = fit(model, parts.train, parts.validation, config, runtime=runtime, checkpoint=state)
         if history.interrupted:
             raise KeyboardInterrupt  # the finished members and the checkpoint stay
         if runtime.is_main:

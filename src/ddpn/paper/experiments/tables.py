@@ -1,4 +1,4 @@
-"""Tables of finished runs as Markdown, CSV and LaTeX, with the paper's numbers beside ours. Trains nothing.
+"""Tables of finished runs as Markdown and CSV, with the paper's numbers beside ours. Trains nothing.
 
 Accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and detection of out-of-distribution (OOD) rows
 (Section 4.4).
@@ -6,11 +6,9 @@ Accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and dete
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ddpn.distributions import Mixture
@@ -28,14 +26,9 @@ PROTOCOLS = {
     "ours": "Absolute error of the median, scores of the exact mixture, for every method.",
 }
 METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
-#: The paper's score, and the part of it that members disagree about.
-TOTAL = "variance"
-KINDS = {TOTAL: "total variance", "epistemic": "epistemic variance"}
 COLUMNS = ("AUROC", "AUPR", "FPR80")
 #: What titles call the rules that scores follow.
 RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
-#: The paper's variant of detection: see docs/protocol.md.
-_PAPER = {"complement": "paper", "thresholds": "alphas", "alphas": torch.linspace(1e-3, 1.0, 100)}
 Pair = tuple[Tensor, Tensor]
 
 
@@ -101,48 +94,41 @@ def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -
     return tuple(lines)
 
 
-@dataclass(frozen=True, eq=False)
-class ScoredRun:
-    """A finished run with its OOD scores by kind and the lengths of texts, each for test rows and for OOD rows."""
+class ScoredRun(NamedTuple):
+    """A finished run with the total variances and the lengths of texts, each for test rows and for OOD rows."""
 
     run: FinishedRun
-    scores: dict[str, Pair]
+    variances: Pair
     lengths: Pair | None
 
     def with_equal_lengths(self) -> "ScoredRun":
         """Subsets of both kinds of rows with the same lengths."""
         assert self.lengths is not None
         test, ood = matched(*self.lengths)
-        scores = {kind: (pair[0][test], pair[1][ood]) for kind, pair in self.scores.items()}
-        return ScoredRun(self.run, scores, (self.lengths[0][test], self.lengths[1][ood]))
+        variances, lengths = ((pair[0][test], pair[1][ood]) for pair in (self.variances, self.lengths))
+        return ScoredRun(self.run, variances, lengths)
 
 
 def scored(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
-    """The OOD scores of finished runs."""
+    """The OOD scores of finished runs: the variance of each row, as in the paper."""
     found = []
     for run in runs:
         tensors = predictions_of(run.folder)
         if "ood" not in tensors:
             raise InputError(f"No predictions of OOD rows in {run.folder}. Delete it and run it again.")
-        mixtures = [Mixture(run.distribution(tensors[name])) for name in ("raw", "ood")]
-        kinds = KINDS if tensors["raw"].shape[1] > 1 else (TOTAL,)
-        scores: Any = {kind: tuple(ood_score(mixture, kind) for mixture in mixtures) for kind in kinds}
+        test, ood = (ood_score(Mixture(run.distribution(tensors[name])), "variance") for name in ("raw", "ood"))
         lengths = (tensors["length"], tensors["ood_length"]) if "ood_length" in tensors else None
-        found.append(ScoredRun(run, scores, lengths))
+        found.append(ScoredRun(run, (test, ood), lengths))
     return found
 
 
 def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) -> dict[str, Table]:
-    """By total variance (all rows, then the paper's variant), by other scores, and for texts of equal length."""
+    """By total variance (all rows, then the paper's variant), and for texts of equal length."""
     runs, title = scored(finished), f"Detecting {experiment.ood} among {experiment.title.lower()}"
     tables = {
-        "table_ood": _by_variance(f"{title}: total variance", runs),
-        "table_ood_paper": _by_variance(f"{title}: total variance, the paper's rows and areas", runs, **_PAPER),
+        "table_ood": _by_variance(f"{title}: total variance", runs, False),
+        "table_ood_paper": _by_variance(f"{title}: total variance, the paper's rows and areas", runs, True),
     }
-    # A single network has no epistemic variance.
-    if all(len(run.scores) > 1 for run in runs):
-        rows = {each.run.label: _areas([each.scores[kind] for kind in KINDS]) for each in runs}
-        tables["table_ood_kinds"] = _pairs(f"{title}: by score", [f"{name}, " for name in KINDS.values()], rows)
     if all(run.lengths is not None for run in runs):
         try:
             tables["table_ood_matched"] = _by_length(f"{title}: what the length of a text explains", runs)
@@ -152,16 +138,16 @@ def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) ->
     return tables
 
 
-def _by_variance(title: str, runs: Sequence[ScoredRun], **options: Any) -> Table:
+def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Table:
     paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
     rows, sizes = {}, {}
     for each in runs:
-        found = detection(*each.scores[TOTAL], **options)
+        found = detection(*each.variances, as_paper=as_paper)
         areas = {name: getattr(found, name.lower()) for name in COLUMNS}
         numbers = [paper.get((each.run.run.method.name, name.lower())) for name in COLUMNS]
         rows[each.run.label] = [Cell(s.mean, s.std, n) for s, n in zip(areas.values(), numbers, strict=True)]
         sizes[f"{found.n_in:,} test rows and {found.n_out:,} OOD rows are evaluated."] = True
-    kept = "which give the thresholds" if options else "which are not evaluated"
+    kept = "which give the thresholds" if as_paper else "which are not evaluated"
     first = f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {kept}."
     return Table(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), (first, *sizes))
 
@@ -172,27 +158,22 @@ def _areas(pairs: Iterable[Pair]) -> list[Cell]:
     return [Cell(area.mean, area.std) for each in found for area in (each.auroc, each.fpr80)]
 
 
-def _pairs(title: str, names: Iterable[str], rows: dict[str, list[Cell]], notes: tuple[str, ...] = ()) -> Table:
-    columns = tuple(f"{name}{column}" for name in names for column in ("AUROC", "FPR80"))
-    return Table(title, columns, ranked(rows, low=(1, 3), high=(0, 2)), notes)
-
-
 def _by_length(title: str, runs: Sequence[ScoredRun]) -> Table:
     pairs = [(each, each.with_equal_lengths()) for each in runs]
-    rows = {every.run.label: _areas([every.scores[TOTAL], equal.scores[TOTAL]]) for every, equal in pairs}
+    rows = {every.run.label: _areas([every.variances, equal.variances]) for every, equal in pairs}
     lengths: Any = [one.lengths for one in pairs[0]]
     notes = (
         f"With equal lengths: {len(lengths[1][0]):,} rows of each kind, equally many of every length.",
         "The last row uses nothing but the length: shorter texts count as OOD.",
     )
-    table = _pairs(title, ["", "equal lengths: "], rows, notes)
+    ranked(rows, low=(1, 3), high=(0, 2))
     # A baseline without a rank.
-    table.rows["number of tokens alone, few"] = _areas([(-test.double(), -ood.double()) for test, ood in lengths])
-    return table
+    rows["number of tokens alone, few"] = _areas([(-test.double(), -ood.double()) for test, ood in lengths])
+    return Table(title, ("AUROC", "FPR80", "equal lengths: AUROC", "equal lengths: FPR80"), rows, notes)
 
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
-    """Write all tables of an experiment in three formats each, beside its runs."""
+    """Write all tables of an experiment in two formats each, beside its runs."""
     runs = finished_runs(experiment, out)
     tables = {f"table_{protocol}": accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
     if experiment.simulation is not None:

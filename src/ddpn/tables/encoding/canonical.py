@@ -87,8 +87,9 @@ def group_labels(values: Any, rows: int | None = None) -> np.ndarray:
     series = nw.from_native(values, series_only=True, pass_through=True)
     plain = series.to_list() if isinstance(series, nw.Series) else np.asarray(values, dtype=object).tolist()
     if not isinstance(plain, list) or any(isinstance(value, list) for value in plain[:1]):
-        raise InputError(f"groups must hold one label per row of X, got {values!r:.60}.")
+        raise InputError(argument="groups", must="hold one label per row of X", got=f"{values!r:.60}")
     if rows not in (None, len(plain)):
-        raise InputError(f"groups must have one label per row of X, got {len(plain)} for {rows} rows.")
+        got = f"{len(plain)} for {rows} rows"
+        raise InputError(argument="groups", must="have one label per row of X", got=got)
     names = {value: "missing" if value is None or value != value else canonical_number(value) for value in set(plain)}
     return np.array([names[value] for value in plain], dtype=object)

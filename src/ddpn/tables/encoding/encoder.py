@@ -1,7 +1,8 @@
 """FeatureEncoder: any table to a float32 matrix for a network."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from ddpn.tables.encoding.categorical import (
 )
 from ddpn.tables.encoding.column_plan import ColumnPlan, Encoded
 from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, has_effects
-from ddpn.tables.encoding.kinds import kind_of, read_as_fitted
+from ddpn.tables.encoding.kinds import WITH_NUMBERS, kind_of, read_as_fitted
 from ddpn.tables.encoding.numeric import (
     MAX_CODES,
     Distinct,
@@ -45,6 +46,7 @@ LEVELS_WITHOUT_EFFECT: dict[str, float] = {"one-hot": float("inf"), "auto": 50, 
 #: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
 #: number of bins becomes smaller from 427 columns on.
 MAX_INPUTS = 10_240
+_FORMAT = "ddpn features 3"
 
 
 class FeatureEncoder(TransformerMixin, BaseEstimator):
@@ -260,7 +262,8 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
     target = np.asarray(y, dtype=np.float64)
     target = target[:, 0] if target.shape == (rows, 1) else target
     if target.shape != (rows,):
-        raise InputError(f"y must have one value per row of X, got shape {target.shape} for {rows} rows.")
+        must = "have one value per row of X"
+        raise InputError(argument="y", must=must, got=f"shape {target.shape} for {rows} rows")
     bad = ~np.isfinite(target)
     if bad.any():
         raise InputError(f"y must be finite, got {target[bad][0]} {labels_at(bad, row_labels(y))}.")
@@ -272,9 +275,9 @@ def _checked_fold(fold: Any, rows: int) -> np.ndarray:
     found = np.asarray(fold)
     if found.shape != (rows,) or found.dtype.kind not in "iu":
         got = f"shape {found.shape} of {found.dtype}"
-        raise InputError(f"fold must be one integer per row of X, got {got} for {rows} rows.")
+        raise InputError(argument="fold", must="be one integer per row of X", got=f"{got} for {rows} rows")
     if found.min() < 0:
-        raise InputError(f"fold must be integers of at least 0, got {found.min()}.")
+        raise InputError(argument="fold", must="be integers of at least 0", got=str(found.min()))
     return found.astype(np.int64)
 
 
@@ -360,3 +363,57 @@ def _extended(
         codes = integer_codes(numbers[j], min(max_codes, MAX_CODES))
         extended[j] = replace(cast(NumericColumn, extended[j]), codes=codes, **inputs)
     return extended
+
+
+# A fitted encoder as a JSON document, of which nothing is executed --------------------------------------------------
+
+
+def encoder_bytes(encoder: FeatureEncoder) -> bytes:
+    """The content of a file that holds a fitted encoder."""
+    check_is_fitted(encoder)
+    about = {
+        "format": _FORMAT,
+        "options": encoder.get_params(),
+        "names": getattr(encoder, "feature_names_in_", None),
+        "kinds": encoder.kinds_,
+        "columns": [asdict(column) for column in encoder.columns_],
+    }
+    return json.dumps(about, default=lambda value: value.tolist()).encode()
+
+
+def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEncoder:
+    """The encoder in the content of a file; `source` names it in errors."""
+    try:
+        about = json.loads(content)
+        if about["format"] != _FORMAT:
+            raise ValueError(f"format {about['format']!r}")
+        encoder = FeatureEncoder(**about["options"])
+        encoder.checked_bins()
+        kinds, names = about["kinds"], about["names"]
+        columns = [_column(kind, **fields) for kind, fields in zip(kinds, about["columns"], strict=True)]
+        encoder.kinds_, encoder.n_features_in_ = kinds, len(kinds)
+        if names is not None:
+            encoder.feature_names_in_ = np.array(
+                [str(name) for name, _ in zip(names, kinds, strict=True)], dtype=object
+            )
+        encoder.set_columns(columns)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{source} must hold a FeatureEncoder and nothing else, got {error}.") from error
+    return encoder
+
+
+def _column(kind: str, **fields: Any) -> Encoded:
+    """The encoding of a column of this kind; an error for fields that do not fit it."""
+    if kind in ("number", "flag"):
+        fill, center, scale = (float(fields.pop(name)) for name in ("fill", "center", "scale"))
+        has_missing = bool(fields.pop("has_missing"))
+        arrays = {name: np.array(values, dtype=np.float64) for name, values in fields.items()}
+        return NumericColumn(fill, center, scale, has_missing, **arrays)
+    if kind not in ("category", WITH_NUMBERS):
+        raise ValueError(f"kind {kind!r}")
+    effects, levels = fields.pop("effects"), tuple(map(str, fields.pop("levels")))
+    if effects is not None:
+        values, missing, scale = effects
+        known = {level: float(value) for level, value in values.items()}
+        effects = LevelEffects(known, float(missing), float(scale))
+    return CategoricalColumn(levels, effects=effects, **{name: bool(value) for name, value in fields.items()})

@@ -1,16 +1,22 @@
-import shutil
-
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from ddpn.distributions import NegativeBinomial, Poisson
-from ddpn.paper.datasets import split
+from ddpn.paper.datasets import inventory, simulate_shelves, split
 from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
 from ddpn.paper.experiments.figures.canvas import panels
-from ddpn.paper.experiments.figures.predictions import at_quantiles, check_rows, draw_pmf, image_pmfs, pathologies, pmfs
+from ddpn.paper.experiments.figures.predictions import (
+    at_quantiles,
+    beams,
+    check_rows,
+    draw_pmf,
+    image_pmfs,
+    pathologies,
+)
 from ddpn.paper.experiments.results import finished_runs
+from ddpn.paper.inputs import unpack
 from ddpn.runtime.errors import InputError
 
 pytest.importorskip("matplotlib")
@@ -105,24 +111,6 @@ def test_cdfs_are_those_of_one_network(patients, tmp_path):
     np.testing.assert_array_equal(edge[1:], np.arange(len(edge) - 1))
 
 
-def test_pmfs_of_members_and_of_their_ensemble(declare, finish, tmp_path):
-    experiment = declare("stays", data=STAYS, methods=["beta_ddpn_1.0"])
-    y = [1, 1, 2, 3, 3, 3, 3, 4, 5, 12]
-    raw = np.zeros((10, 2, 2))
-    raw[:, :, 0] = np.log(np.arange(2.0, 22.0)).reshape(10, 2)
-    finish(experiment.runs()[0], np.zeros((2, 2)), raw=raw, y=y)
-    axes = pmfs(experiment, tmp_path).axes
-    assert [ax.get_title() for ax in axes] == ["test row 0", "test row 3", "test row 9"]
-    assert [line_of(ax, "observed")[0][0] for ax in axes] == [1, 3, 12]
-    counts = np.array([bar.get_x() + bar.get_width() / 2 for bar in axes[1].patches]).round()
-    heights = [bar.get_height() for bar in axes[1].patches]
-    each = stats.poisson.pmf(counts[:, None], [8.0, 9.0])
-    np.testing.assert_allclose(heights, each.mean(1), atol=1e-6)
-    for member, line in enumerate(axes[1].get_lines()[:2]):
-        np.testing.assert_allclose(line.get_ydata(), each[:, member], atol=1e-6)
-    assert sum(heights) > 0.998
-
-
 N = 40
 IMAGES = {"name": "coco_people", "size": 16, "augment": False}
 
@@ -135,7 +123,7 @@ def counts(tmp_path, monkeypatch):
     y = np.random.default_rng(3).integers(1, 9, N)
     for number in range(N):
         image.new("RGB", (20, 10), (6 * number, 0, 0)).save(folder / "images" / f"{number:03}.png")
-    lines = ["image_id,person_count", *(f"{number:03},{count}" for number, count in enumerate(y))]
+    lines = ["image_id,person_count", *(f"{number:03}.png,{count}" for number, count in enumerate(y))]
     (folder / "person_counts.csv").write_text("\n".join(lines))
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     return y
@@ -170,7 +158,8 @@ def test_each_image_is_above_its_own_pmf(people, counts, tmp_path):
 
 
 def test_missing_images_are_reported(people, tmp_path):
-    shutil.rmtree(tmp_path / "data" / "coco_people" / "images")
+    for path in (tmp_path / "data" / "coco_people" / "images").iterdir():
+        path.unlink()
     with pytest.raises(InputError, match=r"person_counts.csv.* 40 of 40"):
         image_pmfs(people, tmp_path)
 
@@ -181,3 +170,106 @@ def test_other_images_than_those_of_the_run_are_reported(people, tmp_path):
     path.write_text("\n".join([header, *(f"{row}0" for row in rows)]))
     with pytest.raises(InputError, match=r"The data has changed since .*beta_ddpn_0.5 was tested"):
         image_pmfs(people, tmp_path)
+
+
+# Point clouds ---------------------------------------------------------------------------------------------------------
+
+#: More than one portion of what is simulated at a time, so that places in later ones are seen to be right.
+BEAMS, POINTS = 300, 32
+SHELVES = {"name": "shelves", "beams": BEAMS, "points": POINTS}
+STORED = {"name": "inventory", "points": POINTS}
+
+
+@pytest.fixture
+def finished(declare, finish):
+    """A run on these beams whose two members have the true count as their mean, and gamma = 1."""
+
+    def make(data, y):
+        experiment = declare("beams", data=data, methods=["ddpn"])
+        raw = np.stack([np.log([y, y]).T, np.zeros((len(y), 2))], -1)
+        finish(experiment.runs()[0], np.zeros((2, 2)), raw=raw, y=y)
+        return experiment
+
+    return make
+
+
+def shown(figure, rows=3):
+    """For every beam its row, class and count as printed, and its three panels."""
+    axes = np.reshape(figure.axes, (rows, 3))
+    for front, side, pmf in axes:
+        row, text = front.get_title(loc="left").removeprefix("test row ").split(": ")
+        name, count = text.removesuffix("s").removesuffix(" product").split(", ")
+        yield int(row), name, int(count), (front, side, pmf)
+
+
+def points(ax):
+    found = np.asarray(ax.collections[0].get_offsets())
+    return found[np.lexsort(found.T)]
+
+
+def expected(cloud, sides):
+    found = cloud[:, sides]
+    return found[np.lexsort(found.T)]
+
+
+def test_points_class_and_count_are_those_of_the_test_rows(finished, tmp_path):
+    data = simulate_shelves(BEAMS, max_points=POINTS, progress=False)
+    x, y = data.part("test")
+    counts = []
+    for row, name, count, (front, side, pmf) in shown(beams(finished(SHELVES, y), tmp_path)):
+        beam = unpack(x[row])
+        assert (name, count) == (data.classes[beam.geometry], y[row])
+        np.testing.assert_allclose(points(front), expected(beam.points, [0, 1]))
+        np.testing.assert_allclose(points(side), expected(beam.points, [2, 1]))
+        heights = {round(bar.get_x() + 0.4): bar.get_height() for bar in pmf.patches}
+        assert max(heights, key=heights.get) in (count - 1, count)
+        counts.append(count)
+    assert counts == [np.sort(y)[round(q * (len(y) - 1))] for q in (0.1, 0.5, 0.95)]
+
+
+def test_what_stands_there_is_as_many_and_where_the_points_are(finished, tmp_path):
+    y = simulate_shelves(BEAMS, max_points=POINTS, progress=False).part("test")[1]
+    for _, name, count, (_, side, _) in shown(beams(finished(SHELVES, y), tmp_path)):
+        # Bottles and cartons are a body and a top.
+        assert len(side.patches) == count * (2 if name in ("bottle", "carton") else 1)
+        ends = np.array([patch.get_bbox().get_points() for patch in side.patches])
+        low, high = ends[:, 0].min(0), ends[:, 1].max(0)
+        # The camera's noise at 2 m is 8 mm in a standard deviation.
+        assert (points(side) > low - 0.04).all()
+        assert (points(side) < high + 0.04).all()
+
+
+def write_beams(folder, clouds):
+    """Beams of one can, two cans, ... with these points."""
+    (folder / "points").mkdir(parents=True)
+    for i, cloud in enumerate(clouds):
+        np.save(folder / "points" / f"{i}.npy", cloud)
+    rows = [f"{i},can,{1 + i}" for i in range(len(clouds))]
+    (folder / "beams.csv").write_text("\n".join(["beam,class,count", *rows]))
+
+
+def test_a_folder_of_beams_is_read(finished, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    rng = np.random.default_rng(0)
+    write_beams(tmp_path / "inventory", [rng.normal(size=(50, 3)) for _ in range(60)])
+    data = inventory(max_points=POINTS)
+    x, y = data.part("test")
+    for row, name, count, (_, side, _) in shown(beams(finished(STORED, y), tmp_path)):
+        beam = unpack(x[row])
+        assert (name, count) == (data.classes[beam.geometry], y[row])
+        np.testing.assert_allclose(points(side), expected(beam.points, [2, 1]))
+        assert not side.patches
+
+
+def test_a_beam_without_points_says_so(finished, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    write_beams(tmp_path / "inventory", [np.zeros((0, 3))] * 20)
+    figure = beams(finished(STORED, inventory(max_points=POINTS).part("test")[1]), tmp_path)
+    for _, _, _, (front, side, _) in shown(figure):
+        assert [text.get_text() for ax in (front, side) for text in ax.texts] == ["no points", "no points"]
+
+
+def test_other_beams_than_those_of_the_run_are_refused(finished, tmp_path):
+    y = simulate_shelves(BEAMS, max_points=POINTS, progress=False).part("test")[1]
+    with pytest.raises(InputError, match=r"The data has changed since .*ddpn"):
+        beams(finished(SHELVES, y + 1), tmp_path)

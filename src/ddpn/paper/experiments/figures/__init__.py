@@ -7,13 +7,13 @@ from typing import Any
 
 from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.experiments.figures.canvas import save, style
-from ddpn.paper.experiments.figures.ood import ood_pmfs, roc
-from ddpn.paper.experiments.figures.predictions import beams, image_pmfs, pathologies, pmfs
+from ddpn.paper.experiments.figures.ood import ood_pmfs
+from ddpn.paper.experiments.figures.predictions import beams, image_pmfs, pathologies
 from ddpn.paper.experiments.figures.simulations import beta, epsilon, gamma, recovery, wave
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.validation import check_choice
 
-_DRAWN = (wave, recovery, pathologies, beta, gamma, epsilon, pmfs, image_pmfs, beams, roc, ood_pmfs)
+_DRAWN = (wave, recovery, pathologies, beta, gamma, epsilon, image_pmfs, beams, ood_pmfs)
 #: The functions that draw figures from an experiment and the folder of all results, by name.
 FIGURES: dict[str, Callable[[Experiment, Path], Any]] = {draw.__name__: draw for draw in _DRAWN}
 

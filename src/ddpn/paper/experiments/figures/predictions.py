@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import Mixture
-from ddpn.paper.datasets import Camera, inventory, load, split
+from ddpn.paper.datasets import inventory, load, split
 from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
 from ddpn.paper.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
 from ddpn.paper.experiments.experiment import Experiment
 from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.paper.experiments.results import FinishedRun, predictions_of, runs_of
 from ddpn.paper.inputs import Beam, pack, unpack
+from ddpn.paper.inputs.images import read_image
 from ddpn.runtime.errors import InputError
 
 #: A beam, the name of its class, and its products if it is simulated, as z, y, depth and height.
@@ -56,42 +57,27 @@ def draw_pmf(ax: Any, members: Any, observed: float) -> None:
     ax.xaxis.get_major_locator().set_params(integer=True)
 
 
-def pmfs(experiment: Experiment, out: Path) -> Any:
-    """As Figure 4, for patients: the pmf of every member and of the ensemble, with the observed count."""
-    (run,) = runs_of(experiment, out, ("beta_ddpn_1.0",))
-    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
-    chosen = at_quantiles(counts)
-    figure, axes = panels(1, len(chosen), (0.8 + 2.6 * len(chosen), 3.2), sharey=True)
-    for ax, row in zip(axes[0], chosen, strict=True):
-        draw_pmf(ax, run.distribution(raw[row]), counts[row].item())
-        ax.set(title=f"test row {row}", xlabel="days")
-    return _completed(figure, axes[0], run, columns=4)
-
-
 def image_pmfs(experiment: Experiment, out: Path) -> Any:
     """Figures 4 and 10 to 29, of one method: images as the network sees them, above the pmfs of the ensemble."""
     run, *_ = runs_of(experiment, out, PREFERRED)
     source = experiment.data or {}
     raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
-    images = load(source["name"]).images("test", size=source["size"])
-    check_rows(run, counts, images.y.numpy())
+    data = load(source["name"])
+    check_rows(run, counts, data.part("test")[1])
+    files = data.files("test")
     chosen = at_quantiles(counts)
     size = (0.6 + 2.5 * len(chosen), 5.2)
     figure, axes = panels(2, len(chosen), size, height_ratios=[1.2, 1.0])
     for (above, below), row in zip(axes.T, chosen, strict=True):
-        above.imshow(images.decode(row).permute(1, 2, 0).numpy())
+        above.imshow(read_image(files[row], source["size"]).permute(1, 2, 0).numpy())
         above.set_axis_off()
         count = int(counts[row])
         above.set_title(f"test row {row}: {count} {'person' if count == 1 else 'people'}")
         draw_pmf(below, run.distribution(raw[row]), count)
         below.set_xlabel("people")
-    return _completed(figure, axes[1], run, columns=3)
-
-
-def _completed(figure: Any, axes: Any, run: FinishedRun, columns: int) -> Any:
-    axes[0].set_ylabel("probability")
+    axes[1, 0].set_ylabel("probability")
     figure.suptitle(run.label, fontsize=10)
-    legend_below(figure, axes, columns=columns)
+    legend_below(figure, axes[1], columns=3)
     return figure
 
 
@@ -166,7 +152,7 @@ def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> d
     rows = order[at_quantiles(counts[torch.from_numpy(order)])]
     places: list[tuple[Scenes, int]] = []
     clouds: list[Any] = []
-    for scenes, points in simulate_chunks(source["beams"], SEED, Camera()):
+    for scenes, points in simulate_chunks(source["beams"], SEED):
         places += [(scenes, place) for place in range(len(points))]
         clouds += points
         if len(clouds) > test[rows].max():

@@ -1,4 +1,4 @@
-"""Shared by the tests of streaming: a table in several Parquet files of several row groups."""
+"""Shared by the tests of tables: a table in several Parquet files of several row groups."""
 
 from collections.abc import Callable
 from pathlib import Path

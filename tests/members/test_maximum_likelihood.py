@@ -3,8 +3,8 @@ import pytest
 import torch
 from scipy.optimize import approx_fprime, minimize
 
+from ddpn.members.maximum_likelihood import LinearObjective, inverse_information, maximize
 from ddpn.networks.heads import make_head
-from ddpn.networks.training.maximum_likelihood import LinearObjective, inverse_information, maximize
 from ddpn.sample import Sample
 
 RNG = np.random.default_rng(3)
@@ -33,16 +33,6 @@ def test_gradient_and_hessian_are_those_of_differences(name, linear):
     hessian = objective.hessian(theta)
     np.testing.assert_allclose(hessian, approx_fprime(theta, slope, 1e-6), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(hessian, hessian.T, rtol=1e-9, atol=1e-12)
-
-
-def test_the_objective_is_the_weighted_mean_loss_and_the_penalty():
-    objective = objective_of("double_poisson", alpha=0.4)
-    theta = np.array([1.0, 0.5, -0.3, 0.1, 0.2, 0.3])
-    dist = make_head("double_poisson")(objective.raw(theta), torch.from_numpy(EXPOSURE))
-    expected = np.average(-dist.log_prob(torch.from_numpy(Y)).numpy(), weights=WEIGHT)
-    expected += 0.2 * (0.5**2 + 0.3**2 + 0.2**2 + 0.3**2)
-    assert objective.value_and_gradient(theta)[0] == pytest.approx(expected, rel=1e-12)
-    assert np.average(objective.losses(theta), weights=WEIGHT) == pytest.approx(expected - 0.2 * 0.47, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -78,14 +68,6 @@ def test_a_curved_valley_is_followed_to_its_end():
                     jac=lambda u: objective.value_and_gradient(u * units)[1] * units, method="BFGS")  # fmt: skip
     assert found.converged
     assert objective.value_and_gradient(found.theta)[0] == pytest.approx(peer.fun, rel=1e-9)
-
-
-def test_too_few_steps_are_told():
-    objective = objective_of("double_poisson")
-    found = maximize(objective, objective.start(), max_iter=2)
-    assert not found.converged
-    assert found.n_iter == 2
-    assert found.gradient_norm > 1e-6
 
 
 def test_information_is_inverted_in_its_own_units():

@@ -12,6 +12,11 @@ from ddpn.workflow.monitoring import monitor
 
 
 @pytest.fixture(scope="module")
+def folder(fitted):
+    return fitted.folder
+
+
+@pytest.fixture(scope="module")
 def later(table) -> pl.DataFrame:
     """Rows that are distributed otherwise: older, in other wards, with three times as many visits."""
     some = table.head(200)
@@ -23,8 +28,8 @@ def later(table) -> pl.DataFrame:
 def test_test_rows_show_no_drift_and_shifted_rows_do(folder, table, later):
     same = monitor(folder, table)
     assert not same.drift
-    assert "only its 80 test rows are scored" in " ".join(same.not_compared)
-    found = monitor(folder, later, ignore=["zip"])
+    assert "only its 60 test rows are scored" in " ".join(same.not_compared)
+    found = monitor(folder, later, ignore=["smokes"])
     drifted = {(check.kind, check.name) for check in found.checks if check.drift}
     assert {("values", "age"), ("values", "ward"), ("ood", "out-of-distribution rows")} <= drifted
     assert {("coverage", "coverage of 90% intervals"), ("pit", "PIT of the counts")} <= drifted
@@ -57,19 +62,20 @@ def test_bad_arguments_are_refused(folder, table):
         monitor(folder, table, ignore=["agee"])
 
 
-def test_the_command_ends_with_a_code_and_writes_json_and_a_page(saved, later, table, tmp_path, monkeypatch):
+def test_the_command_ends_with_a_code_and_writes_json_and_a_page(folder, later, table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    folder.save(tmp_path / "patients.model")
     later.write_parquet("later.parquet")
     table.write_parquet("same.parquet")
-    found = CliRunner().invoke(program, ["monitor", str(saved), "later.parquet", "--json", "-o", "page.html"])
+    found = CliRunner().invoke(program, ["monitor", "patients.model", "later.parquet", "--json", "-o", "page.html"])
     assert found.exit_code == 3
     assert json.loads(found.stdout)["drift"] is True
     page = (tmp_path / "page.html").read_text()
     assert "Drift in" in page
     assert "PIT histogram" in page
-    found = CliRunner().invoke(program, ["monitor", str(saved), "same.parquet"])
+    found = CliRunner().invoke(program, ["monitor", "patients.model", "same.parquet"])
     assert found.exit_code == 0
     assert "No drift" in found.output
-    found = CliRunner().invoke(program, ["monitor", str(saved), "same.parquet", "--effect", "2"])
+    found = CliRunner().invoke(program, ["monitor", "patients.model", "same.parquet", "--effect", "2"])
     assert found.exit_code == 2
     assert "--effect must lie between 0 and 1" in found.output
