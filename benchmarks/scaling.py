@@ -171,7 +171,7 @@ def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
 
 
 def driver(folder: Path, blocks: int = 200) -> Row:
-    """What is done for each block by the program that controls a cluster: a part is written, and what is known of it."""
+    """What the program that controls a cluster does for each block: write a part, and what is known of it."""
     frame = pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9)))
     frame.write_parquet(content := io.BytesIO())
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}

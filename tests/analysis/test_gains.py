@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ddpn.analysis.gains import Gain, effective_rows, few_rows, gain_of, independent_rows, mean_and_error, wilson
+from ddpn.analysis.gains import Gain, effective_rows, gain_of, independent_rows, mean_and_error, wilson
 
 RNG = np.random.default_rng(0)
 
@@ -55,37 +55,19 @@ def test_equal_differences_leave_no_doubt():
     assert gain_of(np.full(60, 0.25), np.ones(60))[:4] == (0.25, 0.25, 0.25, 0.0)
 
 
-def test_a_gain_that_hangs_on_few_rows():
-    values = np.r_[RNG.normal(0, 0.01, 397), [40.0, 50.0, 60.0]]
-    found = gain_of(values, np.ones(400))
-    assert found.few[:3] == (399, 398, 397)
-    assert found.without_few == pytest.approx(0.0, abs=0.01)
-    assert found.hangs_on_few
-    assert (-found).hangs_on_few
-    assert not gain_of(RNG.normal(1.0, 1.0, 400), np.ones(400)).hangs_on_few
-
-
 def test_few_rows_that_point_in_the_direction_of_the_rest_leave_its_sign_certain():
     values = np.r_[RNG.normal(0.5, 1.0, 397), [1e6, 2e6, 9e6]]
     found = gain_of(values, np.ones(400))
     assert 0 < found.low < 0.5
     assert found.mean + 1.96 * found.error > 2 * found.mean, "the usual interval is uncertain"
-    assert not found.hangs_on_few
     assert gain_of(-values, np.ones(400)).high == pytest.approx(-found.low)
     values[-1] *= -1
     assert not gain_of(values, np.ones(400)).is_clear
 
 
-@pytest.mark.parametrize(("rows", "number"), [(2, 2), (50, 3), (800, 8), (10**5, 20)])
-def test_a_handful_of_rows_are_those_that_count_most(rows, number):
-    values, weight = np.arange(rows, dtype=float), np.ones(rows)
-    weight[0] = 0.0
-    assert few_rows(values, weight).tolist() == list(range(rows - 1, rows - 1 - number, -1))
-
-
 def test_the_gain_of_the_other_candidate():
-    found = -Gain(1.0, -0.5, 2.5, 0.7, 0.8)
-    assert (found.mean, found.low, found.high, found.without_few, found.is_clear) == (-1.0, -2.5, 0.5, -0.8, False)
+    found = -Gain(1.0, -0.5, 2.5, 0.7)
+    assert (*found, found.is_clear) == (-1.0, -2.5, 0.5, 0.7, False)
 
 
 @pytest.mark.parametrize(("covered", "rows"), [(0, 10), (9, 10), (45, 50), (100, 100), (8123, 9000)])

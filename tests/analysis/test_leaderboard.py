@@ -8,7 +8,8 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn.analysis.leaderboard import NETWORKS, SCORES, leaderboard, score_rows
+from ddpn.analysis.leaderboard import leaderboard, score_rows
+from ddpn.analysis.verdict import SCORES
 from ddpn.calibration.held_out import HeldOut
 from ddpn.distributions import Poisson
 from ddpn.members import Member
@@ -23,8 +24,8 @@ GRID = np.arange(200)
 class Scaled(Member):
     """Predicts `factor` times X, per exposure, as a Poisson or a Normal with standard deviation 1."""
 
-    def __init__(self, factor: float = 1.0, normal: bool = False, label: str = "") -> None:
-        self.factor, self.normal, self.label = factor, normal, label
+    def __init__(self, factor: float = 1.0, normal: bool = False, label: str = "", complexity: int = 3) -> None:
+        self.factor, self.normal, self.label, self.complexity = factor, normal, label, complexity
 
     def fit(self, train, validation, seed):
         return self
@@ -117,7 +118,8 @@ def test_the_gain_is_on_the_best_member_used_alone():
     assert low < found["crps_gain"] < high
     assert best in found["verdict"]["sentences"][0]
     worse = Predictor(
-        {NETWORKS: Scaled(1.0), "half_of_it": Scaled(0.5, label="half the mean")}, {NETWORKS: 0.9, "half_of_it": 0.1}
+        {"networks": Scaled(1.0, complexity=5), "half_of_it": Scaled(0.5, label="half the mean")},
+        {"networks": 0.9, "half_of_it": 0.1},
     )
     verdict = leaderboard(worse, SAMPLE).to_dict()["verdict"]
     assert verdict["level"] == "better", verdict
@@ -135,7 +137,10 @@ def test_the_gain_is_on_the_best_member_used_alone():
     ],
 )
 def test_networks_without_weight_are_an_alternative_when_used_alone(factor, headline):
-    members = {"networks": Scaled(factor, label="networks"), "glm": Scaled(1.0 if factor < 1 else 0.7, label="GLM")}
+    members = {
+        "networks": Scaled(factor, label="networks", complexity=5),
+        "glm": Scaled(1.0 if factor < 1 else 0.7, label="GLM"),
+    }
     found = leaderboard(Predictor(members, {"networks": 0.0, "glm": 1.0}), SAMPLE).to_dict()
     assert found["verdict"]["sentences"][0].startswith(headline)
     assert {entry["name"]: entry["label"] for entry in found["entries"]}["networks"] == "networks"
@@ -145,12 +150,6 @@ def test_a_leak_forbids_a_positive_verdict():
     found = leaderboard(predictor(Scaled(0.5)), SAMPLE, ("Column paid nearly determines the target.",)).to_dict()
     assert found["verdict"]["level"] == "unusable"
     assert "Column paid nearly determines the target." in found["verdict"]["sentences"]
-
-
-def test_without_a_comparison_there_is_no_verdict():
-    found = leaderboard(Predictor({"one": Scaled()}), SAMPLE).to_dict()
-    assert found["verdict"]["level"] == "unclear"
-    assert [entry["name"] for entry in found["entries"]] == [MIXTURE, "one"]
 
 
 def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ():
@@ -168,8 +167,12 @@ def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ
 
 def test_large_networks_are_no_simpler_alternative_to_networks():
     """As the networks themselves: a verdict must not recommend one half of the networks for being simpler."""
-    model = Predictor(
-        {NETWORKS: Scaled(1.0), "large_networks": Scaled(1.0), "half_of_it": Scaled(0.5, label="half the mean")},
-        {NETWORKS: 0.6, "large_networks": 0.3, "half_of_it": 0.1},
-    )
+    members = {"networks": Scaled(complexity=5), "large_networks": Scaled(complexity=6), "half_of_it": Scaled(0.5)}
+    model = Predictor(members, {"networks": 0.6, "large_networks": 0.3, "half_of_it": 0.1})
     assert leaderboard(model, SAMPLE).evaluation.rival == "half_of_it"
+
+
+def test_of_two_single_members_the_less_complex_is_simpler():
+    members = {"small": Scaled(complexity=1), "used": Scaled(complexity=2), "other": Scaled(complexity=4)}
+    model = Predictor(members, {"small": 0.0, "used": 1.0, "other": 0.0})
+    assert leaderboard(model, SAMPLE).evaluation.simpler == ["small"]

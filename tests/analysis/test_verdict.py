@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from ddpn.analysis.gains import Gain
-from ddpn.analysis.verdict import Evaluation, verdict
+from ddpn.analysis.verdict import Evaluation, RowScores, verdict
 
 LABELS = {"boosted_nb": "gradient boosting with a Negative Binomial", "constant": "a constant distribution"}
 
@@ -24,12 +24,6 @@ def evaluation(model=1.0, gain=0.2, reach=0.02, rows=500, coverage=0.91, error_g
     }
     given = {"crps": crps, "gains": gains, "errors": errors, "error_gains": error_gains, "labels": LABELS}
     return Evaluation(**{"model": "mixture", "rows": rows, "coverage": coverage} | given | more)
-
-
-def with_gain(**parts):
-    """The gain on gradient boosting changed."""
-    gain = Gain(0.2, 0.18, 0.22)._replace(**parts)
-    return evaluation(gain=gain.mean, gains={"boosted_nb": gain, "constant": Gain(2.0, 1.9, 2.1)})
 
 
 LARGE = {"rows": 10**6, "reach": 2e-4}
@@ -66,7 +60,6 @@ TABLE = [
     (evaluation(coverage=0.8), "unclear", ["predicts better", "intervals are too narrow", "cover 80.0%"]),
     (evaluation(coverage=0.89, rows=10**6), "better", ["cover 89.0% of the test rows."]),
     (evaluation(coverage=0.85, rows=60), "better", ["cover 85.0% of the test rows."]),
-    (evaluation(coverage=0.75, target_coverage=0.8, rows=900), "unclear", ["80% intervals cover 75.0%", "too narrow"]),
     (evaluation(coverage=0.99, interior=0.985), "unclear", ["predicts better", "wider than necessary", "too wide"]),
     (evaluation(coverage=0.99, interior=0.8), "better", ["cover 99.0% of the test rows."]),
     (evaluation(rows=49), "unclear", ["Too few rows", "49 test rows"]),
@@ -97,17 +90,6 @@ TABLE = [
         ["disagree", "the model's CRPS is 25% higher", "error 13% lower"],
     ),
     (evaluation(error_gain=-0.04), "better", ["use it"]),
-    (
-        with_gain(without_few=-0.1, few=(3, 17)),
-        "unclear",
-        ["A handful of rows decides", "8.3% higher without 2 of 500 rows", "Check rows 3, 17."],
-    ),
-    (
-        with_gain(mean=-0.2, low=-0.3, high=-0.1, without_few=0.0, few=(3,)),
-        "unclear",
-        ["A handful of rows decides", "CRPS is 25% higher", "Check row 3."],
-    ),
-    (with_gain(without_few=0.15, few=(3, 17)), "better", ["use it"]),
 ]
 
 
@@ -129,13 +111,17 @@ def test_a_leak_forbids_every_positive_verdict():
         assert "use it" not in str(leaking)
 
 
-def test_rows_are_called_by_their_labels():
-    found = with_gain(without_few=-0.1, few=(0, 2))
-    named = Evaluation(**vars(found) | {"row_labels": ["p7", "p8", "p9"]})
-    assert verdict(named).headline.endswith("Check rows p7, p9.")
-
-
 # Numbers from rows ---------------------------------------------------------------------------------------------------
+
+
+def scores(crps, inside=None, interior=None, error=None):
+    """The scores of every candidate, of which the verdict needs these."""
+    found = {}
+    for name, values in crps.items():
+        rows = np.ones(len(values)) if inside is None else np.asarray(inside, dtype=float)
+        inner = 0 * rows if interior is None else np.asarray(interior, dtype=float)
+        found[name] = RowScores(values if error is None else error[name], values, values, rows, rows, inner)
+    return found
 
 
 @pytest.mark.parametrize("weight", [None, np.random.default_rng(1).integers(1, 4, 200).astype(float)])
@@ -143,8 +129,7 @@ def test_rows_give_their_means_and_the_gain_on_the_best(weight):
     rng = np.random.default_rng(0)
     crps = {"mixture": rng.gamma(2.0, size=200), "glm": rng.gamma(3.0, size=200), "constant": rng.gamma(9.0, size=200)}
     inside = rng.random(200) < 0.8
-    options = {"labels": {"glm": "a GLM"}, "target_coverage": 0.8, "y": np.arange(200.0)}
-    found = Evaluation.from_rows("mixture", crps, inside, weight, interior=inside[::-1], error=crps, **options)
+    found = Evaluation.from_rows("mixture", scores(crps, inside, inside[::-1]), np.arange(200.0), weight)
     assert found.crps["glm"] == pytest.approx(np.average(crps["glm"], weights=weight))
     assert (found.others, found.rival, found.rows) == (["glm", "constant"], "glm", 200)
     difference = crps["glm"] - crps["mixture"]
@@ -162,19 +147,15 @@ def test_rows_of_weight_zero_do_not_count():
     weight = np.r_[np.ones(60), np.zeros(940)]
     y = np.r_[np.full(60, 4.0), np.arange(940.0)]
     crps = {"m": np.ones(1000), "o": np.full(1000, 2.0)}
-    found = Evaluation.from_rows("m", crps, np.ones(1000), weight, y=y)
+    found = Evaluation.from_rows("m", scores(crps), y, weight)
     assert (found.rows, found.only_count) == (60, 4.0)
-
-
-def test_a_model_alone_needs_no_gain():
-    found = Evaluation.from_rows("mixture", {"mixture": np.ones(60)}, np.ones(60))
-    assert (found.rival, verdict(found).level) == (None, "unclear")
 
 
 def test_candidates_without_a_finite_score_are_left_out():
     crps = {"m": np.ones(60), "glm": np.full(60, np.inf), "tree": np.full(60, np.nan), "low": np.full(60, -1e9)}
-    assert Evaluation.from_rows("m", crps, np.ones(60)).others == []
-    assert verdict(Evaluation.from_rows("glm", crps, np.ones(60))).level == "unusable"
+    y = np.arange(60.0)
+    assert Evaluation.from_rows("m", scores(crps), y).others == []
+    assert verdict(Evaluation.from_rows("glm", scores(crps), y)).level == "unusable"
 
 
 def test_the_thresholds_of_coverage_are_wilsons_interval():
@@ -189,7 +170,8 @@ def test_the_thresholds_of_coverage_are_wilsons_interval():
 def test_the_right_interval_of_integers_is_never_too_wide(mean):
     y = np.random.default_rng(0).poisson(mean, 20_000)
     low, high = stats.poisson.ppf([0.05, 0.95], mean)
-    found = Evaluation.from_rows("m", {"m": np.ones(len(y))}, (low <= y) & (y <= high), interior=(low < y) & (y < high))
+    found = scores({"m": np.ones(len(y))}, (low <= y) & (y <= high), (low < y) & (y < high))
+    found = Evaluation.from_rows("m", found, y)
     assert not found.too_wide
 
 
@@ -216,7 +198,7 @@ def verdict_on(rng, difference, level=3.0, coverage=0.9, interior=None, error=No
     errors = {"model": own} | {f"other {i}": own + each for i, each in enumerate(error)}
     inside = rng.random(rows) < coverage
     inner = inside & (rng.random(rows) < (0.9 if interior is None else interior))
-    return verdict(Evaluation.from_rows("model", crps, inside, y=y, error=errors, interior=inner, **options))
+    return verdict(Evaluation.from_rows("model", scores(crps, inside, inner, errors), y, **options))
 
 
 def levels(make, seeds=300):
@@ -266,28 +248,12 @@ def test_a_tie_and_a_difference_that_does_not_matter():
     assert levels(lambda rng: verdict_on(rng, 0.01 + 1e-3 * rng.normal(size=4000)), 20) == {"unclear": 1.0}
 
 
-@pytest.mark.parametrize("rows", [1, 3, 20, 49])
-def test_few_rows_give_no_verdict(rows):
-    assert levels(lambda rng: verdict_on(rng, np.full(rows, 2.0)), 20) == {"unclear": 1.0}
-
-
 def test_rows_that_count_little_give_no_verdict():
     def make(rng):
         weight = np.r_[np.full(8, 1e3), np.ones(492)]
         return verdict_on(rng, 1.0 + rng.normal(size=500), weight=weight)
 
     assert levels(make, 20) == {"unclear": 1.0}
-
-
-@pytest.mark.parametrize("outliers", [1, 2, 4, 6])
-@pytest.mark.parametrize("size", [1e4, 1e12])
-def test_a_handful_of_outliers_does_not_decide(outliers, size):
-    def make(rng):
-        difference = -0.3 + 0.3 * rng.normal(size=600)
-        difference[rng.choice(600, outliers, replace=False)] = size * rng.uniform(0.5, 1.5, outliers)
-        return verdict_on(rng, difference)
-
-    assert levels(make, 50).get("better", 0.0) == 0.0
 
 
 def test_a_candidate_that_fails_on_a_few_rows_does_not_hide_that_the_model_is_better():
@@ -301,16 +267,6 @@ def test_a_candidate_that_fails_on_a_few_rows_does_not_hide_that_the_model_is_be
     assert levels(make, 50)["better"] >= 0.95
 
 
-def test_outliers_in_the_scores_are_reported_by_their_rows():
-    rng = np.random.default_rng(0)
-    crps = np.ones(600)
-    crps[[17, 203]] = 1e12
-    labels = np.arange(600) + 1
-    found = Evaluation.from_rows("m", {"m": crps, "o": 1.1 * crps}, rng.random(600) < 0.9, row_labels=labels)
-    assert "100% of the CRPS comes from 6 of 600 rows: check rows 18, 204," in str(verdict(found))
-    assert verdict(found).level == "better", "as it is on every row"
-
-
 def test_one_outlier_does_not_hide_a_clear_difference_in_the_wrong_direction():
     """The MAE of the model is 3,000 times that of the other candidate: whatever the CRPS says, it is not better."""
 
@@ -319,17 +275,6 @@ def test_one_outlier_does_not_hide_a_clear_difference_in_the_wrong_direction():
         return verdict_on(rng, difference, level=0.1, error=np.r_[-2e6, np.zeros(599)])
 
     assert levels(make, 20) == {"unclear": 1.0}
-
-
-@pytest.mark.parametrize("count", [0.0, 5.0])
-def test_equal_counts_give_no_verdict(count):
-    rng = np.random.default_rng(0)
-    crps = {"m": np.full(200, 6e-44), "o": np.full(200, 6e-24)}
-    found = Evaluation.from_rows("m", crps, np.ones(200), y=np.full(200, count))
-    assert verdict(found).level == "unclear"
-    assert len(verdict(found).sentences) == 2, "which rows these tiny scores come from does not matter"
-    nearly = Evaluation.from_rows("m", crps, rng.random(200) < 0.9, y=np.r_[count + 1, np.full(199, count)])
-    assert verdict(nearly).level == "unclear"
 
 
 @pytest.mark.parametrize(("coverage", "interior", "words"), [(0.8, 0.9, "too narrow"), (0.995, 0.99, "too wide")])
@@ -351,7 +296,3 @@ def test_medians_that_are_clearly_worse_forbid_it():
         return verdict_on(rng, 0.5 + rng.normal(size=600), error=-0.5 + rng.normal(size=600))
 
     assert levels(make, 50)["unclear"] >= 0.95
-
-
-def test_a_leak_forbids_it():
-    assert levels(lambda rng: verdict_on(rng, 1.0 + rng.normal(size=600), leak="Leak."), 5) == {"unusable": 1.0}

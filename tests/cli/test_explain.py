@@ -14,7 +14,6 @@ def test_the_model_as_a_whole(ddpn, files, fit):
     assert "variance / mean" in done.stdout
     assert "shuffled: by how much the CRPS" in done.stdout
     assert "effect: from the smallest to the largest level" in done.stdout
-    assert "Interaction" in done.stdout
     assert "Shuffling columns: 2 of 2" in done.stderr
     table = pl.read_csv("effects.csv")
     assert set(table["column"]) == {"severity", "ward"}

@@ -26,7 +26,6 @@ def test_methods_are_the_functions(fitted):
     slope = np.diff(age.mean.effect) / np.diff(age.points)
     np.testing.assert_allclose(slope, slope[0], rtol=1e-6)
     assert slope[0] == pytest.approx(0.02, abs=0.01)
-    assert model.interactions(X, days) == []
     assert {one.name for one in model.importance(X, y, exposure=days, repeats=1).each} == {"age", "ward", "exposure"}
     rows = model.contributions(X[:4], days[:4], background=X, background_exposure=days)
     np.testing.assert_allclose(np.exp(rows.base + rows.values.sum(1)), model.predict(X[:4], days[:4]))
@@ -36,7 +35,7 @@ def test_methods_are_the_functions(fitted):
 
 
 def test_an_unfitted_model_is_refused():
-    for call in ("effects", "interactions", "contributions"):
+    for call in ("effects", "contributions"):
         with pytest.raises(NotFittedError):
             getattr(DDPNRegressor(), call)(np.zeros((3, 1)))
     with pytest.raises(NotFittedError):

@@ -1,6 +1,7 @@
-"""How much better one candidate scores than another on the same rows: its interval, and on how few rows it hangs."""
+"""How much better one candidate scores than another on the same rows, with its interval; p-values of several tests."""
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -19,36 +20,21 @@ _MIN_GROUPS = 5
 
 
 class Gain(NamedTuple):
-    """The mean of per-row differences, positive where the model is better, and its 95% interval.
-
-    `without_few` is the mean if the `few` rows (their positions) that count most had no difference, `rest_is_clear`
-    whether that is more than chance and has the same sign.
-    """
+    """The mean of per-row differences, positive where the model is better, its 95% interval and its standard error."""
 
     mean: float
     low: float
     high: float
     error: float = 0.0
-    without_few: float | None = None
-    few: tuple[int, ...] = ()
-    rest_is_clear: bool = False
 
     def __neg__(self) -> "Gain":
         """The gain of the other candidate on the model."""
-        without = None if self.without_few is None else -self.without_few
-        return self._replace(mean=-self.mean, low=-self.high, high=-self.low, without_few=without)
+        return self._replace(mean=-self.mean, low=-self.high, high=-self.low)
 
     @property
     def is_clear(self) -> bool:
         """Whether it is more than chance: the interval does not contain 0."""
         return self.low > 0 or self.high < 0
-
-    @property
-    def hangs_on_few(self) -> bool:
-        """Whether more than half of it disappears without the rows that count most, and the rest may be chance."""
-        if self.without_few is None or self.rest_is_clear:
-            return False
-        return bool(self.without_few * np.sign(self.mean) < 0.5 * abs(self.mean))
 
 
 def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None) -> Gain:
@@ -60,25 +46,18 @@ def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, gro
     is that of Bonferroni's interval. The lower end needs none: the model is better than all where it is better than
     each.
     """
-    mean, low, high, error = _interval(*_by_group(difference, weight, group), candidates)
-    few = few_rows(difference, weight)
 
-    def without(rows: np.ndarray) -> tuple[float, float, float]:
-        """The mean and its interval if these rows had no difference."""
-        kept = np.delete(np.arange(len(difference)), rows)
-        share = float(weight[kept].sum() / weight.sum())
-        if not share:
-            return 0.0, 0.0, 0.0
-        labels = None if group is None else group[kept]
-        inner, inner_low, inner_high, _ = _interval(*_by_group(difference[kept], weight[kept], labels), candidates)
-        return share * inner, share * inner_low, share * inner_high
+    def interval(values: np.ndarray) -> tuple[float, float, float, float]:
+        return _interval(*_by_group(values, weight, group), candidates)
 
-    # Large differences make the mean uncertain, but those in its favour do not make its sign uncertain.
-    lowest, highest = without(few[difference[few] > 0])[1], without(few[difference[few] < 0])[2]
-    low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
-    rest, rest_low, rest_high = without(few)
-    is_clear = rest_low > 0 if mean > 0 else rest_high < 0
-    return Gain(mean, low, high, error, rest, tuple(few.tolist()), is_clear)
+    mean, low, high, error = interval(difference)
+    # A handful of large differences makes the mean uncertain, but those in its favour do not make its sign uncertain.
+    number = min(max(_FEWEST, math.ceil(len(difference) / 100)), _MOST)
+    few = np.argsort(-np.abs(difference * weight), kind="stable")[:number]
+    in_favour, against = difference.copy(), difference.copy()
+    in_favour[few], against[few] = np.minimum(difference[few], 0.0), np.maximum(difference[few], 0.0)
+    lowest, highest = interval(in_favour)[1], interval(against)[2]
+    return Gain(mean, max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high, error)
 
 
 def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -89,12 +68,6 @@ def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) 
     total = np.bincount(codes, weight)
     used = total > 0
     return np.bincount(codes, weight * values)[used] / total[used], total[used]
-
-
-def few_rows(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Positions of the handful of rows that count most in a weighted sum of values, the largest first."""
-    number = min(max(_FEWEST, math.ceil(len(values) / 100)), _MOST)
-    return np.argsort(-np.abs(values * weight), kind="stable")[:number]
 
 
 def _interval(values: np.ndarray, weight: np.ndarray, candidates: int) -> tuple[float, float, float, float]:
@@ -174,3 +147,17 @@ def wilson(share: float, rows: float, z: float = Z) -> tuple[float, float]:
     centre = (share + z * z / (2.0 * rows)) / (1.0 + z * z / rows)
     half = z / (1.0 + z * z / rows) * math.sqrt(share * (1.0 - share) / rows + z * z / (4.0 * rows * rows))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for several tests by Holm's method.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    factors = np.arange(len(p_values), 0, -1)
+    adjusted = np.maximum.accumulate(np.asarray(p_values)[order] * factors)
+    back = np.empty(len(p_values))
+    back[order] = np.minimum(adjusted, 1.0)
+    return [float(value) for value in back]

@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.member_names import label_of
-from ddpn.analysis.verdict import Evaluation, Verdict, verdict
+from ddpn.analysis.verdict import COVERAGE, Evaluation, RowScores, Verdict, verdict
 from ddpn.distributions import discretized
 from ddpn.distributions.recording import limited
+from ddpn.members.folds import copies_of
+from ddpn.members.member import Member
+from ddpn.members.names import label_of
+from ddpn.members.networks import Networks
 from ddpn.metrics import absolute_error, crps, nll
 from ddpn.metrics.predictive import known
 from ddpn.predictor import MIXTURE, Predictor
@@ -20,35 +23,6 @@ from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, rows_named
-
-#: The coverage of the intervals that are scored.
-COVERAGE = 0.9
-#: The scores of a leaderboard.
-SCORES = ("mae", "crps", "nll", "coverage", "width")
-NETWORKS, _LARGE_NETWORKS = "networks", "large_networks"
-#: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
-_ALONE = {NETWORKS: "the ensemble of networks alone"}
-#: Kinds of members by how many numbers are fitted. A user's own kinds count as simpler than mixtures only.
-_SIMPLEST_FIRST = ("constant", "poisson_glm", "glm", "trees", "joint_trees", NETWORKS, _LARGE_NETWORKS)
-
-
-class RowScores(NamedTuple):
-    """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width.
-
-    `interior` is whether the count lies inside the interval and not at an end.
-    """
-
-    mae: np.ndarray
-    crps: np.ndarray
-    nll: np.ndarray
-    coverage: np.ndarray
-    width: np.ndarray
-    interior: np.ndarray
-
-    def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
-        """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
-        found = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
-        return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
 def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowScores:
@@ -91,8 +65,12 @@ def _simpler(predictor: Predictor) -> list[str]:
     """The members that are simpler than the mixture: all if it has several members, else those of a simpler kind."""
     if len(predictor.mixed) > 1:
         return list(predictor.members)
-    name = next(iter(predictor.mixed))
-    return list(_SIMPLEST_FIRST[: _SIMPLEST_FIRST.index(name)]) if name in _SIMPLEST_FIRST else []
+    (own,) = predictor.mixed.values()
+    return [name for name, member in predictor.members.items() if _complexity(member) < _complexity(own)]
+
+
+def _complexity(member: Member) -> int:
+    return copies_of(member)[0].complexity
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,27 +182,19 @@ def leaderboard(
         for name, scores in rows.items()
     ]
     # A member of weight 1 is the mixture; networks beside others are what the mixture is made of.
-    compared = [
-        name
-        for name, w in predictor.weights.items()
-        if w == 0.0 or (w < 1.0 and name not in (NETWORKS, _LARGE_NETWORKS))
-    ]
+    networks = [name for name, member in predictor.members.items() if _complexity(member) >= Networks.complexity]
+    compared = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name not in networks)]
     compared += list(others or {})
     found = Evaluation.from_rows(
         MIXTURE,
-        {name: rows[name].crps for name in (MIXTURE, *compared)},
-        rows[MIXTURE].coverage > 0,
+        {name: rows[name] for name in (MIXTURE, *compared)},
+        sample.y,
         sample.weight,
-        y=sample.y,
-        error={name: rows[name].mae for name in (MIXTURE, *compared)},
-        interior=rows[MIXTURE].interior > 0,
-        row_labels=sample.labels,
-        labels=labels | _ALONE,
+        sample.group,
+        labels=labels | {name: f"the ensemble of {labels[name]} alone" for name in networks},
         simpler=[*_simpler(predictor), *(others or {})],
         leak=" ".join(leaks),
         warnings=tuple(filter(None, [meaning])),
-        group=sample.group,
-        target_coverage=COVERAGE,
     )
     entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])
     return Leaderboard(entries, found, len(sample), rows, sample.weight)

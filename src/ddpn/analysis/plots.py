@@ -1,18 +1,19 @@
 """Figures by matplotlib, which is optional (`ddpn[plot]`), in the style of the report's.
 
 `plot_pit`, `plot_coverage` and `plot_reliability` are about predictions and observed counts; `Prediction.plot`,
-`Effects.plot`, `Importances.plot`, `Interaction.plot` and `Contributions.plot` call the others.
+`Effects.plot`, `Importances.plot` and `Contributions.plot` call the others.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.gains import Z, effective_rows, mean_and_error
-from ddpn.metrics import coverage_curve, pit_histogram
+from ddpn.analysis.explanations.column_effects import scale_of
+from ddpn.analysis.figure_data import COVERAGES, Pit, Tenths
+from ddpn.analysis.numbers import value_text
+from ddpn.metrics import coverage_curve
 from ddpn.metrics.predictive import checked, checked_weight
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_integer
@@ -27,10 +28,8 @@ _STYLE = {
     "axes.labelcolor": _INK, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "xtick.color": _MUTED,
     "ytick.color": _MUTED, "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 8.5,
 }  # fmt: skip
-#: Characters of a level or column beside an axis; values of a number that are bars; levels that are drawn.
-_CHARACTERS, _BARS, _LEVELS = 24, 6, 12
-#: Nominal coverages of a curve, and groups of rows by their predicted mean.
-_COVERAGES, _TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99), 10
+#: Characters of a level or column beside an axis.
+_CHARACTERS = 24
 
 
 def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,11 +49,9 @@ def _panels(heights: Sequence[float], columns: int = 1, width: float = 5.6, **op
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
 
 
-def shown(point: Any) -> str:
+def _shown(point: Any) -> str:
     """A value of a column as a label."""
-    if isinstance(point, bool):
-        return "yes" if point else "no"
-    text = f"{point:.4g}" if isinstance(point, float) else str(point)
+    text = value_text(point)
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
 
 
@@ -81,15 +78,13 @@ def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
     -------
     matplotlib Figure
     """
-    heights = pit_histogram(dist, y, bins, weight).numpy()
-    rows = effective_rows(checked_weight(weight, checked(dist, y)[1]).numpy())
-    chance = Z * math.sqrt((bins - 1) / rows)
+    pit = Pit.of(dist, y, checked_weight(weight, checked(dist, y)[1]).numpy(), bins)
     figure, axes = _panels([3.5])
-    ax, edges = axes[0, 0], np.linspace(0.0, 1.0, bins + 1)
-    ax.axhspan(max(0.0, 1.0 - chance), 1.0 + chance, color=_BAND, label="95% range of chance")
-    ax.bar(edges[:-1], heights, 1.0 / bins, align="edge", color=_SOFT, edgecolor=_ACCENT, linewidth=0.8, alpha=0.75)
+    ax, bars = axes[0, 0], {"color": _SOFT, "edgecolor": _ACCENT, "linewidth": 0.8, "alpha": 0.75}
+    ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=_BAND, label="95% range of chance")
+    ax.bar(pit.edges[:-1], pit.heights, 1.0 / bins, align="edge", **bars)
     ax.axhline(1.0, color=_MUTED, linestyle=":", linewidth=1.2, label="calibrated")
-    ax.set(xlim=(0, 1), ylim=(0, max(1.6, 1.1 * heights.max(), 1.05 * (1 + chance))), title="PIT histogram")
+    ax.set(xlim=(0, 1), ylim=(0, pit.top), title="PIT histogram")
     ax.set(xlabel="probability integral transform", ylabel="height (1 = calibrated)")
     ax.legend(loc="upper right", ncols=2)
     return figure
@@ -113,7 +108,7 @@ def plot_coverage(dist: Any, y: Any, weight: Any = None) -> Any:
     -------
     matplotlib Figure
     """
-    curve = coverage_curve(dist, y, _COVERAGES, weight=weight)
+    curve = coverage_curve(dist, y, COVERAGES, weight=weight)
     figure, axes = _panels([4.2], width=4.6)
     ax = axes[0, 0]
     ax.plot([0, 1], [0, 1], color=_MUTED, linestyle=":", linewidth=1.2, label="nominal")
@@ -145,15 +140,12 @@ def plot_reliability(dist: Any, y: Any, weight: Any = None) -> Any:
     known, counts = checked(dist, y)
     weights = checked_weight(weight, counts).numpy()
     predicted, observed = (values.detach().double().expand(counts.shape).numpy() for values in (known.mean, counts))
-    parts = np.array_split(np.argsort(predicted, kind="stable"), min(_TENTHS, len(predicted)))
-    parts = [part for part in parts if weights[part].sum() > 0]
-    x = np.array([np.average(predicted[part], weights=weights[part]) for part in parts])
-    found = np.array([mean_and_error(observed[part], weights[part]) for part in parts])
+    tenths = Tenths.of(predicted, observed, weights)
     figure, axes = _panels([4.2], width=4.6)
-    ax, ends = axes[0, 0], [0.0, 1.08 * float(max(x.max(), (found[:, 0] + Z * found[:, 1]).max()))]
+    ax, ends = axes[0, 0], [0.0, 1.08 * float(max(tenths.predicted.max(), (tenths.observed + tenths.reach).max()))]
     ax.plot(ends, ends, color=_MUTED, linestyle=":", linewidth=1.2, label="reliable")
     ax.errorbar(
-        x, found[:, 0], Z * found[:, 1], fmt="o", color=_ACCENT, ecolor=_INK, elinewidth=1.2, markersize=5.5,
+        *tenths, fmt="o", color=_ACCENT, ecolor=_INK, elinewidth=1.2, markersize=5.5,
         label="a tenth of the rows, with 95% interval",
     )  # fmt: skip
     ax.set(xlim=ends, ylim=ends, xlabel="mean prediction", ylabel="mean count", title="Reliability of the mean")
@@ -188,29 +180,14 @@ def _in_percent(*axes: Any) -> None:
 @_styled
 def effects_figure(found: list[Any]) -> Any:
     """The effects of columns on the mean (left) and on the spread (right), each side on one scale."""
-    heights = [3.0 if _is_line(one) else 1.0 + 0.28 * min(len(one.points), _LEVELS) for one in found]
+    heights = [3.0 if one.is_line else 1.0 + 0.28 * len(one.frequent) for one in found]
     figure, axes = _panels(heights or [3.0], 2, 4.8)
     for side, of in enumerate(("mean", "spread")):
         curves = [getattr(one, of) for one in found]
         for ax, one, curve in zip(axes[:, side], found, curves, strict=False):
-            scale = _scale(curves)
-            (_draw_line if _is_line(one) else _draw_bars)(ax, one, curve, scale)
-            ax.set_title(f"{shown(one.name)}: {of}")
+            (_draw_line if one.is_line else _draw_bars)(ax, one, curve, scale_of(curves))
+            ax.set_title(f"{_shown(one.name)}: {of}")
     return figure
-
-
-def _is_line(one: Any) -> bool:
-    return one.kind == "number" and sum(isinstance(point, float) for point in one.points) > _BARS
-
-
-def _scale(curves: list[Any]) -> tuple[float, float]:
-    """The range of all levels with some room; bands may reach beyond it."""
-    levels = np.concatenate([curve.level for curve in curves])
-    bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
-    low, high = float(levels.min()), float(levels.max())
-    room = max(0.6 * (high - low), 0.05 * abs(high), 1e-9)
-    low, high = max(low - room, float(bands.min())), min(high + room, float(bands.max()))
-    return 0.0 if 0.0 <= low < 0.5 * (high - low) else low - 0.04 * (high - low), high + 0.04 * (high - low)
 
 
 def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> None:
@@ -227,12 +204,12 @@ def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> Non
         ax.errorbar([at], [curve.level[size]], np.maximum(reach, 0.0), fmt="o", color=_CONTRAST, ecolor=_INK)
         ax.annotate("missing", (at, 0.98), xycoords=("data", "axes fraction"), ha="center", va="top", fontsize=8)
     ax.locator_params(axis="x", nbins=6)
-    ax.set(ylim=scale, xlabel=shown(one.name), ylabel=f"predicted {curve.quantity}")
+    ax.set(ylim=scale, xlabel=_shown(one.name), ylabel=f"predicted {curve.quantity}")
 
 
 def _draw_bars(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> None:
     """A bar per value, the most frequent ones where there are many, with names that cannot overlap."""
-    kept = np.sort(np.argsort(-one.share, kind="stable")[:_LEVELS])
+    kept = one.frequent
     level = curve.level[kept]
     reach = np.maximum([level - curve.low[kept], curve.high[kept] - level], 0.0)
     ax.barh(
@@ -240,27 +217,10 @@ def _draw_bars(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> Non
         error_kw={"elinewidth": 1.2},
     )  # fmt: skip
     ax.axvline(curve.typical, color=_CONTRAST, linestyle="--", linewidth=1.4)
-    ax.set_yticks(np.arange(len(kept)), [shown(one.points[i]) for i in kept.tolist()])
+    ax.set_yticks(np.arange(len(kept)), [_shown(one.points[i]) for i in kept])
     ax.grid(visible=False, axis="y")
     ax.invert_yaxis()
     ax.set(xlim=(min(0.0, scale[0]), scale[1]), xlabel=f"predicted {curve.quantity}")
-
-
-@_styled
-def interaction_figure(one: Any) -> Any:
-    """What two columns together add to the sum of their effects, as a map."""
-    figure, axes = _panels([4.2])
-    ax, most = axes[0, 0], max(float(np.abs(one.effect).max()), 1e-12)
-    drawn = ax.imshow(one.effect.T, origin="lower", aspect="auto", cmap="RdBu_r", vmin=-most, vmax=most)
-    for name, axis, points in zip(one.names, (ax.xaxis, ax.yaxis), one.points, strict=True):
-        labels = [shown(point) for point in points]
-        # As many labels as there is room for.
-        step = math.ceil(sum(map(len, labels)) / 48) if axis is ax.xaxis else math.ceil(len(labels) / 14)
-        axis.set_ticks(np.arange(len(points))[::step], labels[::step])
-        axis.set_label_text(name)
-    ax.grid(visible=False)
-    figure.colorbar(drawn, label="added to log mean" if one.log else "added to the mean")
-    return figure
 
 
 @_styled
@@ -274,7 +234,7 @@ def importance_figure(found: Any, most: int) -> Any:
         values = np.array([getattr(one, name) for one in chosen]).reshape(len(chosen), -1)
         ax.barh(np.arange(len(chosen)), values.mean(1), color=_SOFT, edgecolor=_ACCENT, linewidth=0.8)
         ax.hlines(np.arange(len(chosen)), values.min(1), values.max(1), color=_INK, linewidth=1.2)
-        ax.set_yticks(np.arange(len(chosen)), [shown(one.name) for one in chosen] if name == "crps" else [])
+        ax.set_yticks(np.arange(len(chosen)), [_shown(one.name) for one in chosen] if name == "crps" else [])
         ax.grid(visible=False, axis="y")
         ax.locator_params(axis="x", nbins=4)
         ax.set_title(title)
@@ -286,7 +246,7 @@ def importance_figure(found: Any, most: int) -> Any:
 def contributions_figure(found: Any, row: int, most: int) -> Any:
     """The contributions to one row, the largest on top, each starting where the one above it ends."""
     top = found.top(row, most)
-    parts = [(f"{name} = {shown(cell)}", value) for name, cell, value in top]
+    parts = [(f"{name} = {_shown(cell)}", value) for name, cell, value in top]
     rest = float(found.values[row].sum() - sum(value for _, value in parts))
     if found.values.shape[1] > len(parts):
         parts.append((f"{found.values.shape[1] - len(parts)} others", rest))

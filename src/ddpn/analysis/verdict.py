@@ -4,16 +4,19 @@
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.analysis.gains import Gain, few_rows, gain_of, independent_rows, wilson
-from ddpn.runtime.validation import at_rows
+from ddpn.analysis.gains import Gain, gain_of, independent_rows, wilson
 
+#: The coverage of the intervals that are scored.
+COVERAGE = 0.9
+#: The scores of a leaderboard.
+SCORES = ("mae", "crps", "nll", "coverage", "width")
 #: Fewer test rows than this support no verdict.
 MIN_ROWS = 50
 #: Relative differences in a score below this do not matter in practice, however certain they are.
@@ -26,18 +29,36 @@ MAX_SHORTFALL, MAX_EXCESS = 0.02, 0.05
 _FAR = 0.5
 
 
+class RowScores(NamedTuple):
+    """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width.
+
+    `interior` is whether the count lies inside the interval and not at an end.
+    """
+
+    mae: np.ndarray
+    crps: np.ndarray
+    nll: np.ndarray
+    coverage: np.ndarray
+    width: np.ndarray
+    interior: np.ndarray
+
+    def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
+        """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
+        found = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
+        return {name: value if np.isfinite(value) else None for name, value in found.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """The numbers that a verdict is made of.
 
     `crps` has the mean CRPS of every candidate by name, the model's own under `model`; `gains` are those of the model
     on the other candidates in CRPS, `error_gains` in absolute error, `errors` the mean absolute errors. `coverage` is
-    the share of rows inside the model's interval, of which `target_coverage` is expected, and `interior` the share
-    inside and not at an end. With unequal weights, or rows in groups that are alike, `effective_rows` is below `rows`,
-    its default. `labels` are names as they stand within a sentence. `mean_count` is the scale of a difference that
-    matters, `only_count` the count that all rows have. `simpler` are the candidates that are simpler than the model;
-    the default is all. `leak` is a sentence about a target leak, `warnings` are further sentences to repeat,
-    `row_labels` what rows are called.
+    the share of rows inside the model's interval, and `interior` the share inside and not at an end. With unequal
+    weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as they
+    stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all
+    rows have. `simpler` are the candidates that are simpler than the model; the default is all. `leak` is a sentence
+    about a target leak, `warnings` are further sentences to repeat.
     """
 
     model: str
@@ -49,61 +70,50 @@ class Evaluation:
     effective_rows: float | None = None
     coverage: float
     interior: float = 0.0
-    target_coverage: float = 0.9
     labels: Mapping[str, str] = field(default_factory=dict)
     mean_count: float = 1.0
     only_count: float | None = None
     simpler: Collection[str] | None = None
     leak: str = ""
     warnings: tuple[str, ...] = ()
-    row_labels: Sequence[Any] | None = None
 
     @classmethod
     def from_rows(
         cls,
         model: str,
-        crps: Mapping[str, np.ndarray],
-        inside: np.ndarray,
+        scores: Mapping[str, RowScores],
+        y: np.ndarray,
         weight: np.ndarray | None = None,
-        *,
-        y: np.ndarray | None = None,
-        error: Mapping[str, np.ndarray] | None = None,
-        interior: np.ndarray | None = None,
         group: np.ndarray | None = None,
-        warnings: Sequence[str] = (),
         **options: Any,
     ) -> Self:
-        """The evaluation of per-row values: each candidate's CRPS, and whether the model's interval has the count.
+        """The evaluation of each candidate's scores per row, and of the counts.
 
-        `y` are the counts, `error` each candidate's absolute errors, `interior` whether a count lies between the ends
-        of the interval, `group` labels of rows that belong together; `options` are the remaining fields.
-
-        >>> import numpy as np
-        >>> crps = {"mixture": np.array([1.0, 2.0, 3.0]), "constant": np.array([2.0, 2.0, 5.0])}
-        >>> found = Evaluation.from_rows("mixture", crps, np.array([True, True, False]))
-        >>> found.rival, found.gain.mean, round(found.gain.error, 3), round(found.coverage, 3)
-        ('constant', 1.0, 0.577, 0.667)
+        `group` are labels of rows that belong together; `options` are the remaining fields.
         """
-        weight = np.ones(len(inside)) if weight is None else weight
-        used = weight > 0
-        mean = {name: float(np.average(values, weights=weight)) for name, values in crps.items()}
-        scored = [name for name in crps if is_score(mean[name])]
-        few = _dominant(crps[model], weight, options.get("row_labels")) if model in scored else ()
-        others = [name for name in scored if name != model and model in scored]
-        error = error or {}
+        weight, own = np.ones(len(y)) if weight is None else weight, scores[model]
+
+        def mean(values: np.ndarray) -> float:
+            return float(np.average(values, weights=weight))
+
+        def gains(of: str) -> dict[str, Gain]:
+            found = {name: getattr(scores[name], of) - getattr(own, of) for name in others}
+            return {name: gain_of(values, weight, len(others), group) for name, values in found.items()}
+
+        crps, used = {name: mean(each.crps) for name, each in scores.items()}, weight > 0
+        others = [name for name in scores if name != model and is_score(crps[name]) and is_score(crps[model])]
         return cls(
             model=model,
-            crps=mean,
-            gains=_gains(crps, model, others, weight, group),
-            errors={name: float(np.average(values, weights=weight)) for name, values in error.items()},
-            error_gains=_gains(error, model, [name for name in others if name in error], weight, group),
+            crps=crps,
+            gains=gains("crps"),
+            errors={name: mean(each.mae) for name, each in scores.items()},
+            error_gains=gains("mae"),
             rows=int(used.sum()),
-            effective_rows=independent_rows(inside, weight, group),
-            coverage=float(np.average(inside, weights=weight)),
-            interior=0.0 if interior is None else float(np.average(interior, weights=weight)),
-            mean_count=1.0 if y is None else float(np.average(y, weights=weight)),
-            only_count=None if y is None or np.ptp(y[used]) else float(y[used][0]),
-            warnings=(*few, *warnings),
+            effective_rows=independent_rows(own.coverage, weight, group),
+            coverage=mean(own.coverage),
+            interior=mean(own.interior),
+            mean_count=mean(y),
+            only_count=None if np.ptp(y[used]) else float(y[used][0]),
             **options,
         )
 
@@ -153,9 +163,7 @@ class Evaluation:
     @property
     def too_narrow(self) -> bool:
         """Whether the coverage is clearly below its target: Wilson's 95% interval lies below it."""
-        return self.coverage < self.target_coverage - MAX_SHORTFALL and (
-            wilson(self.coverage, self.size)[1] < self.target_coverage
-        )
+        return self.coverage < COVERAGE - MAX_SHORTFALL and (wilson(self.coverage, self.size)[1] < COVERAGE)
 
     @property
     def too_wide(self) -> bool:
@@ -164,9 +172,7 @@ class Evaluation:
         Intervals of integers cover more than asked, but what lies strictly between the ends of the right interval has
         at most the target's probability.
         """
-        return self.interior > self.target_coverage + MAX_EXCESS and (
-            wilson(self.interior, self.size)[0] > self.target_coverage
-        )
+        return self.interior > COVERAGE + MAX_EXCESS and (wilson(self.interior, self.size)[0] > COVERAGE)
 
     @property
     def medians_disagree(self) -> bool:
@@ -183,26 +189,6 @@ class Evaluation:
 def is_score(crps: float) -> bool:
     """Whether a mean CRPS is a number that it can be; overflow of very large counts gives others."""
     return math.isfinite(crps) and crps >= 0
-
-
-def _gains(
-    scores: Mapping[str, np.ndarray],
-    model: str,
-    others: Sequence[str],
-    weight: np.ndarray,
-    group: np.ndarray | None,
-) -> dict[str, Gain]:
-    return {name: gain_of(scores[name] - scores[model], weight, len(others), group) for name in others}
-
-
-def _dominant(crps: np.ndarray, weight: np.ndarray, labels: Any) -> tuple[str, ...]:
-    """A sentence where a handful of many rows make up most of the score."""
-    few, total = few_rows(crps, weight), float(crps @ weight)
-    share = float(crps[few] @ weight[few]) / total if total > 0 else 0.0
-    if share <= 0.5 or len(crps) < MIN_ROWS or total < _ROUNDING * weight.sum():
-        return ()
-    where = at_rows((few if labels is None else np.asarray(labels)[few]).tolist()).removeprefix("at ")
-    return (f"{100 * share:.0f}% of the CRPS comes from {len(few)} of {len(crps):,} rows: check {where}.",)
 
 
 class Verdict(NamedTuple):
@@ -274,8 +260,6 @@ def _headline(found: Evaluation) -> tuple[str, str]:
     outcome = found.against(found.rival)
     if outcome == "unclear":
         return "unclear", _no_difference(found, name)
-    if found.gain.hangs_on_few:
-        return "unclear", _few_decide(found, name)
     if found.medians_disagree:
         return "unclear", _disagreement(found, name)
     if outcome == "worse":
@@ -316,17 +300,6 @@ def _no_difference(found: Evaluation, name: str) -> str:
     )
 
 
-def _few_decide(found: Evaluation, name: str) -> str:
-    gain, base = found.gain, found.crps[str(found.rival)]
-    few = gain.few if found.row_labels is None else [found.row_labels[row] for row in gain.few]
-    without = gain.without_few or 0.0
-    return (
-        f"A handful of rows decides between the model and {name}: its CRPS is {change(gain, base)}, "
-        f"but {_share(without, base)} {_side(without)} without {len(few)} of {found.rows:,} rows. "
-        f"Check {at_rows(few).removeprefix('at ')}."
-    )
-
-
 def _disagreement(found: Evaluation, name: str) -> str:
     rival = str(found.rival)
     crps, error = change(found.gain, found.crps[rival]), change(found.error_gains[rival], found.errors[rival])
@@ -337,7 +310,7 @@ def _disagreement(found: Evaluation, name: str) -> str:
 
 
 def _coverage(found: Evaluation) -> str:
-    target, coverage = f"{100 * found.target_coverage:g}%", f"{100 * found.coverage:.1f}%"
+    target, coverage = f"{COVERAGE:.0%}", f"{100 * found.coverage:.1f}%"
     words = f"The model's {target} intervals cover {coverage} of the test rows"
     found_wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
     return f"{words}{found_wrong}."

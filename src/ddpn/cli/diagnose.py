@@ -1,6 +1,5 @@
 """ddpn diagnose: what the counts of a target are like, and which likelihood suits them. Arguments and printing only."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,18 +21,15 @@ MeanModel = Annotated[
     ),
 ]
 MaxRows = Annotated[int, option("NUMBER", "Larger tables are sampled at random.")]
-Page = Annotated[Path | None, option("HTML", "Write an HTML page with figures.", "-o", "--out")]
 
 
 @command("diagnose")
 def diagnose(
     data: o.Data,
     *,
-    out: Page = None,
     given: o.Given,
     mean_model: MeanModel = "auto",
     max_rows: MaxRows = 20_000,
-    overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
@@ -42,19 +38,16 @@ def diagnose(
     Means are predicted out of fold, for new groups with --group, and p-values are adjusted for the number of checks. If
     you pass known bounds or censoring, such as --upper, they are taken into account.
 
-    Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered -o bikes.html
+    Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
     """
     from ddpn.runtime.validation import check_choice, check_integer
     from ddpn.tables.reading import read
-    from ddpn.tables.writing import check_free
     from ddpn.workflow.diagnosing import diagnose_target, read_target
     from ddpn.workflow.plan import plan_of
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     check_integer("max_rows", max_rows, 50)
     plan = plan_of(given)
-    if out is not None:
-        check_free(out, overwrite, data)
     table = read_target(read(data, plan.category), plan)
     with output_to_stderr(), steps() as step:
         found = diagnose_target(table, mean_model, max_rows, plan.seed, step)
@@ -62,11 +55,6 @@ def diagnose(
         print_json({"data": data, **found.to_dict()})
     else:
         _show(found)
-    if out is not None:
-        from ddpn.analysis.report.diagnosis import write_diagnosis
-
-        write_diagnosis(out, found)
-        typer.echo(f"Diagnosis written to {out}", err=True)
 
 
 def _show(found: Any) -> None:

@@ -55,8 +55,8 @@ def explain(
 ) -> None:
     """Explain a model: which columns move the predicted mean and the predicted spread, and how.
 
-    Prints importance (if DATA has the target), effects and interactions; with --rows, how much each column adds to the
-    predictions for these rows, compared with all rows of DATA.
+    Prints importance (if DATA has the target) and effects; with --rows, how much each column adds to the predictions
+    for these rows, compared with all rows of DATA.
 
     Example: ddpn explain bikes.model bikes.csv -o effects.png
     """
@@ -107,14 +107,6 @@ def _show_model(found: Any, note: str, most: int) -> None:
         f"effect: from the smallest to the largest level over the values of the column, in brackets, for a typical "
         f"row with mean {typical.mean.typical:.3g} and {typical.spread.quantity} {typical.spread.typical:.3g}."
     )
-    for one in found.interactions:
-        first, second = one.names
-        typer.echo(
-            f"Interaction: the effect of {first} depends on {second} (strength {one.strength:.2f}, "
-            f"noise {one.noise:.2f})."
-        )
-    if not found.interactions:
-        typer.echo("Interactions: none above noise.")
 
 
 def _column_table(found: Any, most: int) -> "Table":
@@ -132,16 +124,17 @@ def _column_table(found: Any, most: int) -> "Table":
 
 
 def _range(one: Any, curve: Any) -> str:
-    from ddpn.analysis.plots import shown
+    from ddpn.analysis.numbers import value_text
 
     low, high = int(curve.level.argmin()), int(curve.level.argmax())
     if low == high:
         return f"{curve.level[low]:.3g}"
-    return f"{curve.level[low]:.3g} ({shown(one.points[low])}) to {curve.level[high]:.3g} ({shown(one.points[high])})"
+    ends = (f"{curve.level[i]:.3g} ({value_text(one.points[i])})" for i in (low, high))
+    return " to ".join(ends)
 
 
 def _show_rows(found: Any, numbers: list[int], most: int) -> None:
-    from ddpn.analysis.plots import shown
+    from ddpn.analysis.numbers import value_text
 
     value = math.exp if found.log else float
     for place, number in enumerate(numbers):
@@ -153,5 +146,5 @@ def _show_rows(found: Any, numbers: list[int], most: int) -> None:
         rows = []
         for name, cell, added in found.top(place, most):
             factor = f"× {math.exp(added):.3f}" if found.log else ""
-            rows.append(((name, shown(cell), f"{added:+.3f}", factor), False))
+            rows.append(((name, value_text(cell), f"{added:+.3f}", factor), False))
         show(table_of(headings, rows, right=(2, 3)))

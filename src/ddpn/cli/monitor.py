@@ -72,7 +72,7 @@ def monitor(
     else:
         _print(found)
     if out is not None:
-        from ddpn.analysis.monitoring.page import write_monitoring
+        from ddpn.analysis.report.monitoring import write_monitoring
 
         write_monitoring(out, found, {"model": model.name, "data": data, "fitted": folder.task.get("date")})
         typer.echo(f"Page written to {out}", err=True)
@@ -91,12 +91,7 @@ def _print(found: Any) -> None:
 
 
 def _table(found: Any) -> "Table":
-    rows = []
-    for check in found.shown[:_MOST]:
-        p_value = "-" if check.is_ignored else f"{check.adjusted:.2g}" if check.adjusted >= 0.001 else "<0.001"
-        decision = "ignored" if check.is_ignored else "drift" if check.drift else ""
-        cells = check.title, check.before, check.now, f"{check.effect:.3f}", p_value, decision
-        rows.append((cells, check.drift))
+    rows = [(check.cells, check.drift) for check in found.shown[:_MOST]]
     table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
     if len(found.shown) > _MOST:
         table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"

@@ -5,11 +5,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.analysis.explanations import Contributions, Effects, Importances, Interaction
+from ddpn.analysis.explanations import Contributions, Effects, Importances, Inputs
 from ddpn.analysis.explanations import contributions as contributions_of
 from ddpn.analysis.explanations import effects as effects_of
 from ddpn.analysis.explanations import importance as importance_of
-from ddpn.analysis.explanations import interactions as interactions_of
 from ddpn.analysis.leaderboard import Leaderboard
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
 from ddpn.analysis.verdict import Verdict
@@ -134,29 +133,7 @@ class CountEstimator(Calibrated):
         ([0.0, 1.0, 2.0], [1.0, 2.1, 4.2])
         """
         _ = self._fitted
-        return effects_of(self, self._features(X), exposure, upper, columns, **options)
-
-    def interactions(
-        self, X: Any, exposure: Any = None, upper: Any = None, columns: Iterable[str] | None = None, **options: Any
-    ) -> list[Interaction]:
-        """Measure which pairs of columns interact in the predicted mean.
-
-        Parameters
-        ----------
-        X, exposure, upper
-            As for `effects`.
-        columns : list of str, optional
-            The columns whose pairs are measured. Default: the five that change the predicted mean most.
-        **options
-            `top`, `max_rows`, `every` and `seed`, see `ddpn.analysis.explanations.interactions`.
-
-        Returns
-        -------
-        list of Interaction
-            Those above noise, the strongest first.
-        """
-        _ = self._fitted
-        return interactions_of(self, self._features(X), exposure, upper, columns, **options)
+        return effects_of(Inputs(self, self._features(X), exposure, upper), columns, **options)
 
     def importance(
         self,
@@ -185,10 +162,18 @@ class CountEstimator(Calibrated):
         Importances
         """
         _ = self._fitted
-        return importance_of(self, self._features(X), y, sample_weight, exposure, upper, censored, columns, **options)
+        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        return importance_of(Inputs.of_sample(self, sample), columns, **options)
 
     def contributions(
-        self, X: Any, exposure: Any = None, upper: Any = None, background: Any = None, of: str = "mean", **options: Any
+        self,
+        X: Any,
+        exposure: Any = None,
+        upper: Any = None,
+        background: Any = None,
+        background_exposure: Any = None,
+        background_upper: Any = None,
+        **options: Any,
     ) -> Contributions:
         """Explain the predictions of single rows: what each column adds to the (log) mean, or to the spread.
 
@@ -196,12 +181,10 @@ class CountEstimator(Calibrated):
         ----------
         X, exposure, upper
             The rows to explain, as for `predict_distribution`.
-        background : array-like or data frame, optional
+        background, background_exposure, background_upper : array-like or data frame, optional
             Rows to compare with, such as the training set. Default: X itself, which needs several rows.
-        of : {"mean", "spread"}
-            Explain the predicted mean, or the spread: variance / mean.
         **options
-            `background_exposure`, `background_upper`, `method`, `max_predictions` and `seed`, see
+            `of` ("mean" or "spread"), `method`, `max_predictions` and `seed`, see
             `ddpn.analysis.explanations.contributions`.
 
         Returns
@@ -210,5 +193,7 @@ class CountEstimator(Calibrated):
             They add up: base + the sum of a row's values = its prediction, on the log scale.
         """
         _ = self._fitted
-        others = None if background is None else self._features(background)
-        return contributions_of(self, self._features(X), exposure, upper, others, of=of, **options)
+        others = None
+        if background is not None:
+            others = Inputs(self, self._features(background), background_exposure, background_upper)
+        return contributions_of(Inputs(self, self._features(X), exposure, upper), others, **options)

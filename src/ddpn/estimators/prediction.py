@@ -171,7 +171,8 @@ class Prediction:
     @torch.no_grad()
     def _bars(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Edges of bins that all rows share, the probability of each bin (bins, rows), and the ends of intervals."""
-        from ddpn.analysis.report.figures.scales import bin_probabilities, even_bins
+        from ddpn.analysis.figure_data import bin_probabilities
+        from ddpn.analysis.report.chart import even_bins
 
         low, high = (end.numpy() for end in self.interval())
         tails = self.quantile([0.005, 0.995]).numpy()

@@ -36,6 +36,7 @@ class Constant(Member):
     label = "constant distribution"
     takes_prepared_tables = True
     is_baseline = True
+    complexity = 0
     likelihood: str
     raw: Tensor
     unit: float

@@ -43,6 +43,7 @@ class GLM(Member):
     """
 
     label = "GLM"
+    complexity = 2
     takes_prepared_tables = True
     #: Ridge penalty: with less, a rare level or an outlier ran away on one of five small tables; more helped on none.
     alpha: ClassVar[float] = 1e-3
@@ -186,6 +187,7 @@ class PoissonGLM(GLM):
     """
 
     label = "Poisson GLM"
+    complexity = 1
     is_default = False
     alpha = 1e-4
     max_rows, max_columns = float("inf"), 1000

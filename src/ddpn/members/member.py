@@ -82,6 +82,9 @@ class Member(ABC):
     is_default: ClassVar[bool] = True
     #: Whether it is there for comparison: it has no weight where there are others.
     is_baseline: ClassVar[bool] = False
+    #: Where it stands among kinds by how many numbers are fitted: of two that predict equally well, a verdict prefers
+    #: the lower one. Networks have 5.
+    complexity: ClassVar[int] = 3
     #: The name of a smaller member; this one is fitted if that one improved the mixture, and could learn more.
     larger_than: ClassVar[str | None] = None
     #: Whether it reads tables by `ddpn.tables.encoding`: it then gets them as `PreparedTable`, which is read already.

@@ -78,6 +78,7 @@ class Networks(Member):
     """
 
     label = "networks"
+    complexity = 5
     takes_prepared_tables = True
     encoder: FeatureEncoder
     chosen: np.ndarray | None
@@ -279,8 +280,8 @@ class Networks(Member):
         )
 
     def _build(self, n_in: int, members: int) -> CountModel:
-        options = {"hidden": self.options.widths, "activation": self.options.activation}
-        backbone = MLP(n_in=n_in, members=members, **options)
+        hidden, activation = self.options.widths, self.options.activation
+        backbone = MLP(n_in=n_in, members=members, hidden=hidden, activation=activation)
         return CountModel(backbone, self.head, members)
 
     # Predicting --------------------------------------------------------------------------------------------------
@@ -353,6 +354,7 @@ class LargeNetworks(Networks):
     """Networks that are larger and trained longer than the default ones, for what these cannot learn in their time."""
 
     label = "large networks"
+    complexity = 6
     larger_than = "networks"
 
     @classmethod

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations import Contributions, Explanation, contributions
-from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.explanations.permutation import Observed
-from ddpn.analysis.explanations.summary import explained
+from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions
+from ddpn.analysis.explanations.summary import explanation_of
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.files import write_bytes
 from ddpn.tables.reading import polars
@@ -33,20 +31,18 @@ class Explained(NamedTuple):
 def explain_table(
     folder: ModelFolder, frame: Any, seed: int = 0, progress: Callable[[str], object] | None = None
 ) -> Explained:
-    """Importance, effects and interactions; importance needs the target.
+    """Importance and effects; importance needs the target.
 
     Rows that the model was fitted to are left out where the table has the target.
     """
-    roles, predictor = folder.roles, folder.model.predictor_
+    roles = folder.roles
     names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
     if roles.target is None or roles.target not in frame.columns:
         inputs = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame), names)
-        return Explained(explained(inputs, None, seed, progress), "Without the target, importance is not measured.")
+        return Explained(explanation_of(inputs, seed, progress), "Without the target, importance is not measured.")
     sample, note, _ = rows_to_score(folder, frame)
-    known = predictor.counts.arguments(sample)
-    inputs = Inputs(folder.model, sample.X, known["exposure"], known["upper"], names)
-    observed = Observed(sample.y, sample.weight_or_ones, sample.limit)
-    return Explained(explained(inputs, observed, seed, progress), note.replace("scored", "used"))
+    inputs = Inputs.of_sample(folder.model, sample, names)
+    return Explained(explanation_of(inputs, seed, progress), note.replace("scored", "used"))
 
 
 def explain_rows(folder: ModelFolder, frame: Any, rows: list[int], of: str = "mean", seed: int = 0) -> Contributions:
@@ -55,11 +51,8 @@ def explain_rows(folder: ModelFolder, frame: Any, rows: list[int], of: str = "me
     most = frame.height
     if bad := [row for row in rows if not 1 <= row <= most]:
         raise InputError(argument="rows", must=f"be numbers from 1 to {most:,}", got=str(bad[0]))
-    X, index = roles.features(frame), np.array(rows) - 1
-    known = {"exposure": roles.exposures(frame), "upper": roles.uppers(frame)}
-    own: dict[str, Any] = {name: None if values is None else values[index] for name, values in known.items()}
-    others: dict[str, Any] = {f"background_{name}": values for name, values in known.items()}
-    return contributions(folder.model, X[index], background=X, of=of, seed=seed, **own, **others)
+    table = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame))
+    return contributions(table.rows(np.array(rows) - 1), table, of, seed=seed)
 
 
 def parse_rows(text: str) -> list[int]:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ddpn.analysis.monitoring import Monitoring, compare
-from ddpn.analysis.monitoring.comparison import LEAST_ROWS
+from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample

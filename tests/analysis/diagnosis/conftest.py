@@ -8,13 +8,18 @@ import torch
 
 from ddpn import DoublePoisson
 
-ROWS = 2000
-
 
 class Simulated(NamedTuple):
     X: np.ndarray
     mean: np.ndarray
     rng: np.random.Generator
+
+    @classmethod
+    def of(cls, rows: int) -> "Simulated":
+        """Three columns, and means that follow the first."""
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(rows, 3))
+        return cls(X, np.exp(1.2 + 0.5 * X[:, 0]), rng)
 
     def double_poisson(self, gamma: float) -> np.ndarray:
         mu = torch.from_numpy(self.mean)
@@ -24,7 +29,4 @@ class Simulated(NamedTuple):
 
 @pytest.fixture
 def simulated() -> Simulated:
-    """Three columns, and means that follow the first."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(ROWS, 3))
-    return Simulated(X, np.exp(1.2 + 0.5 * X[:, 0]), rng)
+    return Simulated.of(1000)

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ddpn.analysis.diagnosis.families import Family, fit_families, smoothest
 from ddpn.analysis.diagnosis.moments import SumNull, moment_test, tabulate
-from ddpn.analysis.diagnosis.reference import Reference
-from ddpn.analysis.holm import holm
+from ddpn.analysis.diagnosis.reference import Family, Reference, fit_families, smoothest
 from ddpn.sample import Sample
 
 
@@ -76,7 +74,3 @@ def test_tails_of_a_skewed_sum():
     for value in (-25.0, -10.0, 0.0, 15.0, 30.0):
         assert null.above(value) == pytest.approx(exact.sf(100.0 + value), rel=1e-6)
     assert null.below(null.quantile(0.3)) == pytest.approx(0.3)
-
-
-def test_holm_as_by_hand():
-    np.testing.assert_allclose(holm([0.5, 0.001, 0.02, 0.04]), [0.5, 0.004, 0.06, 0.08])

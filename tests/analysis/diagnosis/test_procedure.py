@@ -6,40 +6,42 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-import ddpn
 from ddpn.analysis.diagnosis import diagnose
-from ddpn.networks.heads import HEADS
 from ddpn.runtime.errors import ConfigError, InputError
 
 SITUATIONS = {
-    "Poisson": (lambda s: s.rng.poisson(s.mean), set(), "equi"),
+    "Poisson": (lambda s: s.rng.poisson(s.mean), set(), "equi", "poisson"),
     "Negative Binomial": (
         lambda s: s.rng.poisson(s.mean * s.rng.gamma(2, 0.5, len(s.mean))),
         {"over-dispersed"},
         "over",
+        "negative_binomial",
     ),
-    "Double Poisson": (lambda s: s.double_poisson(2.0), {"under-dispersed"}, "under"),
+    "Double Poisson": (lambda s: s.double_poisson(2.0), {"under-dispersed"}, "under", "double_poisson"),
     "zero-inflated": (
         lambda s: np.where(s.rng.random(len(s.mean)) < 0.3, 0, s.rng.poisson(1.4 * s.mean)),
         {"over-dispersed", "zero-inflated"},
         "over",
+        "zero_inflated_poisson",
     ),
     "stars": (
         lambda s: 1 + s.rng.binomial(4, s.rng.beta(3 * (p := expit(1.5 + s.X[:, 0])), 3 * (1 - p))),
         {"under-dispersed", "ceiling", "floor"},
         "under",
+        "double_binomial",
     ),
-    "no zeros": (lambda s: 1 + s.rng.poisson(s.mean), {"under-dispersed", "floor"}, "under"),
-    "marginally over-dispersed": (lambda s: s.rng.poisson(np.exp(1.2 + 1.2 * s.X[:, 0])), set(), "equi"),
+    "no zeros": (lambda s: 1 + s.rng.poisson(s.mean), {"under-dispersed", "floor"}, "under", "double_poisson"),
+    "marginally over-dispersed": (lambda s: s.rng.poisson(np.exp(1.2 + 1.2 * s.X[:, 0])), set(), "equi", "poisson"),
 }
 
 
-@pytest.mark.parametrize(("simulate", "labels", "direction"), SITUATIONS.values(), ids=SITUATIONS)
-def test_the_right_findings(simulated, simulate, labels, direction):
+@pytest.mark.parametrize(("simulate", "labels", "direction", "likelihood"), SITUATIONS.values(), ids=SITUATIONS)
+def test_the_right_findings(simulated, simulate, labels, direction, likelihood):
+    simulated = simulated.of(2000)
     found = diagnose(simulated.X, simulate(simulated), mean_model="glm")
     assert set(found.labels) == labels
     assert found.direction == direction
-    assert found.recommendation.likelihood in HEADS
+    assert found.recommendation.likelihood == likelihood
 
 
 @pytest.mark.parametrize("unit", [5, 10])
@@ -65,13 +67,6 @@ def test_a_heavy_tail(simulated):
     found = diagnose(simulated.X, y, mean_model="glm")
     assert {"over-dispersed", "heavy-tailed"} == set(found.labels)
     assert found.recommendation.likelihood == "mixed"
-
-
-def test_recommended_likelihoods(simulated):
-    y = simulated.rng.poisson(simulated.mean * simulated.rng.gamma(2, 0.5, len(simulated.mean)))
-    assert diagnose(simulated.X, y, mean_model="glm").recommendation.likelihood == "negative_binomial"
-    found = diagnose(simulated.X, simulated.double_poisson(2.0), mean_model="glm")
-    assert found.recommendation.arguments == "--likelihood double_poisson"
 
 
 def test_the_sentence_of_an_interval_around_1_names_no_direction(simulated):
@@ -125,9 +120,9 @@ def test_nothing_can_be_said(y, words):
 def test_large_tables_are_sampled_and_large_counts_not_tabulated(simulated):
     y = simulated.rng.poisson(1e5 * simulated.mean)
     found = diagnose(simulated.X, y, mean_model="glm", max_rows=500)
-    assert (found.summary.rows, found.summary.used) == (2000, 500)
+    assert (found.summary.rows, found.summary.used) == (1000, 500)
     assert [each.name for each in found.findings] == ["dispersion"]
-    assert "500 of 2,000 rows" in found.notes[0]
+    assert "500 of 1,000 rows" in found.notes[0]
     assert "were not tested" in found.notes[1]
 
 
@@ -159,7 +154,3 @@ def test_invalid_arguments(simulated):
         diagnose(simulated.X, simulated.mean.round(), max_rows=10)
     with pytest.raises(InputError, match="non-negative integers"):
         diagnose(simulated.X, simulated.mean)
-
-
-def test_it_is_at_the_top_of_the_package():
-    assert ddpn.diagnose is diagnose

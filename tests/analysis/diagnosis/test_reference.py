@@ -9,10 +9,9 @@ from scipy.special import expit
 
 from ddpn.analysis.diagnosis import diagnose
 from ddpn.analysis.diagnosis.dispersion import conditional_dispersion
-from ddpn.analysis.diagnosis.families import Family
 from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
 from ddpn.analysis.diagnosis.moments import moment_test, tabulate
-from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.analysis.diagnosis.reference import Family, Reference
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
@@ -75,6 +74,7 @@ def positive(rng, x):
     return stats.poisson.ppf(start + (1 - start) * rng.random(len(x)), location), location
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "of"),
     [
@@ -128,6 +128,7 @@ def test_limits_of_censored_rows_alone():
     assert conditional_dispersion(given, known(mean)).direction == "equi"
 
 
+@pytest.mark.slow
 def test_a_glm_recovers_the_location_behind_censored_and_bounded_counts():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 2))
@@ -143,6 +144,7 @@ def test_a_glm_recovers_the_location_behind_censored_and_bounded_counts():
     np.testing.assert_allclose(found.mean / total, share, atol=0.03)
 
 
+@pytest.mark.slow
 def test_boosted_trees_follow_a_curved_mean_of_bounded_counts():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(1500, 2))
@@ -177,11 +179,12 @@ def test_counts_with_an_upper_bound(simulated):
 
 
 def test_an_upper_bound_per_row(simulated):
-    beds = simulated.rng.integers(1, 40, len(simulated.mean))
-    y = simulated.rng.binomial(beds, expit(0.5 + simulated.X[:, 0]))
-    assert diagnose(simulated.X, y, upper=beds, mean_model="glm").labels == ()
-    zeros = np.where(simulated.rng.random(len(y)) < 0.25, 0, y)
-    found = diagnose(simulated.X, zeros, upper=beds, mean_model="glm")
+    X = simulated.X[:400]
+    beds = simulated.rng.integers(1, 40, 400)
+    y = simulated.rng.binomial(beds, expit(0.5 + X[:, 0]))
+    assert diagnose(X, y, upper=beds, mean_model="glm").labels == ()
+    zeros = np.where(simulated.rng.random(400) < 0.25, 0, y)
+    found = diagnose(X, zeros, upper=beds, mean_model="glm")
     assert set(found.labels) == {"over-dispersed", "zero-inflated"}
     assert found.recommendation.likelihood.startswith("zero_inflated")
 
@@ -210,8 +213,8 @@ def test_flags_of_censored_counts_and_a_lower_bound(simulated):
         ({"upper": 3}, InputError, "y must be at most `upper=3`"),
         ({"upper": [3]}, InputError, "upper"),
         ({"lower": 1}, InputError, "y must be at least `lower=1`"),
-        ({"upper": 90, "exposure": np.ones(2000)}, ConfigError, "either `exposure` or an upper bound"),
-        ({"censored": np.ones(2000, dtype=bool)}, InputError, "known exactly"),
+        ({"upper": 90, "exposure": np.ones(1000)}, ConfigError, "either `exposure` or an upper bound"),
+        ({"censored": np.ones(1000, dtype=bool)}, InputError, "known exactly"),
         ({"censored_above": 0}, ConfigError, "censored_above must be"),
     ],
 )

@@ -9,7 +9,7 @@ from scipy import sparse
 from torch.distributions import Normal
 
 from ddpn import CountGLM, InputError
-from ddpn.analysis.explanations import effects
+from ddpn.analysis.explanations import Inputs, effects
 from ddpn.analysis.explanations.grid import grid_of
 from ddpn.members.member import Member
 from ddpn.predictor import Predictor
@@ -36,7 +36,7 @@ def centred(effect, share):
 
 
 def test_effects_of_an_additive_model_are_its_terms_though_columns_are_correlated(formula, frame):
-    found = effects(formula(additive), frame)
+    found = effects(Inputs(formula(additive), frame))
     x = found["x"]
     points = np.array(x.points)
     assert x.continuous
@@ -52,7 +52,7 @@ def test_effects_of_an_additive_model_are_its_terms_though_columns_are_correlate
 
 
 def test_levels_flags_few_values_and_missing_ones_have_the_effects_of_their_terms(formula, frame):
-    found = effects(formula(additive), frame)
+    found = effects(Inputs(formula(additive), frame))
     wards = found["ward"]
     assert wards.points == ["c", "a", "b", "missing"], "by their effect, missing last"
     terms = np.array([WARDS[level] for level in ("c", "a", "b", None)])
@@ -70,7 +70,7 @@ def test_levels_flags_few_values_and_missing_ones_have_the_effects_of_their_term
 
 
 def test_a_column_may_move_the_spread_only(formula, frame):
-    found = effects(formula(lambda c: 1.0 + 0 * c["x"], alpha=lambda c: np.exp(c["z"])), frame)
+    found = effects(Inputs(formula(lambda c: 1.0 + 0 * c["x"], alpha=lambda c: np.exp(c["z"])), frame))
     assert (found["z"].mean.quantity, found["z"].spread.quantity) == ("mean", "variance / mean")
     assert max(one.strength("mean") for one in found) < 1e-9
     z = found["z"]
@@ -82,7 +82,7 @@ def test_a_column_may_move_the_spread_only(formula, frame):
 
 
 def test_levels_are_in_counts_and_a_constant_column_has_no_effect(formula, frame):
-    found = effects(formula(lambda c: np.log(5.0) + 0.0 * c["x"]), frame)
+    found = effects(Inputs(formula(lambda c: np.log(5.0) + 0.0 * c["x"]), frame))
     same = found["same"]
     assert same.points == [1.0]
     assert same.mean.effect.tolist() == [0.0]
@@ -92,8 +92,8 @@ def test_levels_are_in_counts_and_a_constant_column_has_no_effect(formula, frame
 
 
 def test_bands_show_how_much_members_disagree(formula, frame):
-    one = effects(formula(lambda c: c["x"]), frame, columns="x")["x"]
-    two = effects(formula(lambda c: 0.5 * c["x"], lambda c: 1.5 * c["x"]), frame, columns=["x"])["x"]
+    one = effects(Inputs(formula(lambda c: c["x"]), frame), columns="x")["x"]
+    two = effects(Inputs(formula(lambda c: 0.5 * c["x"], lambda c: 1.5 * c["x"]), frame), columns=["x"])["x"]
     assert one.mean.error.max() < 0.1
     ends = np.abs(np.array(two.points) - frame["x"].mean())
     # The slopes 0.5 and 1.5 have a standard deviation of 0.5.
@@ -103,26 +103,28 @@ def test_bands_show_how_much_members_disagree(formula, frame):
 
 
 def test_rows_that_vary_widen_the_bands(formula, frame):
-    varied = effects(formula(lambda c: c["x"] * np.where(c["flag"], 2.0, -1.0)), frame, columns="x", max_rows=100)["x"]
+    varied = effects(
+        Inputs(formula(lambda c: c["x"] * np.where(c["flag"], 2.0, -1.0)), frame), columns="x", max_rows=100
+    )["x"]
     assert varied.mean.error[0] > 0.2
 
 
 def test_exposures_and_upper_bounds_are_inputs_with_effects(formula, frame):
     days = np.random.default_rng(2).uniform(1, 50, len(frame))
-    found = effects(formula(lambda c: 0.1 * c["x"], needs_exposure=True), frame, exposure=days)
+    found = effects(Inputs(formula(lambda c: 0.1 * c["x"], needs_exposure=True), frame, exposure=days))
     points = np.array(found["exposure"].points)
     np.testing.assert_allclose(np.diff(found["exposure"].mean.effect), np.diff(np.log(points)), atol=1e-9)
     np.testing.assert_allclose(np.diff(found["x"].mean.effect), 0.1 * np.diff(found["x"].points), atol=1e-9)
     with pytest.raises(InputError, match="exposure is missing"):
-        effects(formula(lambda c: c["x"], needs_exposure=True), frame)
+        effects(Inputs(formula(lambda c: c["x"], needs_exposure=True), frame))
     bounded = formula(lambda c: 3.0 + c["x"], counts=CountRange(upper_per_row=True))
     beds = np.random.default_rng(3).integers(2, 9, len(frame))
-    found = effects(bounded, frame, upper=beds, columns=["upper", "x"])
+    found = effects(Inputs(bounded, frame, upper=beds), columns=["upper", "x"])
     assert found["upper"].points == list(range(2, 9))
     assert (np.diff(found["upper"].mean.level) > 0).all()
     assert found["x"].mean.level.max() < 8
     with pytest.raises(InputError, match="upper must not be given"):
-        effects(formula(lambda c: c["x"]), frame, upper=beds)
+        effects(Inputs(formula(lambda c: c["x"]), frame, upper=beds))
 
 
 class Gaussian(Member):
@@ -138,7 +140,7 @@ Gaussian.__abstractmethods__ = frozenset()
 
 def test_a_gaussian_has_effects_in_counts_and_on_its_standard_deviation():
     X = np.random.default_rng(0).normal(size=(200, 2))
-    found = effects(Predictor({"g": Gaussian()}), X)
+    found = effects(Inputs(Predictor({"g": Gaussian()}), X))
     first = found["x0"]
     assert not first.mean.log
     assert first.spread.quantity == "standard deviation"
@@ -151,29 +153,29 @@ def test_tables_of_all_sorts_have_the_same_effects(formula):
     model = formula(lambda c: c["x0"] + c["x0"] * c["x1"] / 9)
     tables = [X, X.tolist(), sparse.csr_matrix(X), pd.DataFrame(X, columns=["x0", "x1"], index=[5] * 90)]
     tables.append(pl.DataFrame({"x0": X[:, 0], "x1": X[:, 1]}))
-    first, *others = (effects(model, table, max_rows=60).to_dict() for table in tables)
+    first, *others = (effects(Inputs(model, table), max_rows=60).to_dict() for table in tables)
     assert all(other == first for other in others)
     assert first["column"] == ["x0"] * 4 + ["x1"] * 4
-    assert effects(model, X, max_rows=60, seed=1).to_dict() != first
+    assert effects(Inputs(model, X), max_rows=60, seed=1).to_dict() != first
 
 
 def test_one_row_and_bad_arguments(formula, frame):
-    one = effects(formula(additive), frame[:1])
+    one = effects(Inputs(formula(additive), frame[:1]))
     assert all(each.strength() == 0.0 for each in one)
     model = formula(additive)
     with pytest.raises(InputError, match=r"No column named 'agee'\. Did you mean 'age'\?"):
-        effects(model, frame, columns=["agee"])
+        effects(Inputs(model, frame), columns=["agee"])
     with pytest.raises(InputError, match=r"No column named 'wards'\. Did you mean 'ward'\?"):
-        effects(model, frame, columns=["ward"])["wards"]
+        effects(Inputs(model, frame), columns=["ward"])["wards"]
     with pytest.raises(ValueError, match="bins must be an integer of at least 1, got 0"):
-        effects(model, frame, bins=0)
+        effects(Inputs(model, frame), bins=0)
     with pytest.raises(InputError, match="at least one row"):
-        effects(model, frame[:0])
+        effects(Inputs(model, frame[:0]))
 
 
 def test_a_column_without_values_and_one_with_many_levels(formula, frame):
     table = frame[["x"]].assign(none=np.nan, code=[f"level {i % 50}" for i in range(len(frame))])
-    found = effects(formula(lambda c: c["x"]), table)
+    found = effects(Inputs(formula(lambda c: c["x"]), table))
     assert found["none"].points == ["missing"]
     assert found["none"].mean.effect.tolist() == [0.0]
     assert len(found["code"].points) == 20
@@ -193,10 +195,10 @@ def test_neighbouring_levels_are_alike_in_the_other_columns():
 
 def test_of_many_columns_those_that_move_predictions_are_measured(formula):
     X = np.random.default_rng(0).normal(size=(60, 45))
-    found = effects(formula(lambda c: c["x7"] + c["x44"]), X)
+    found = effects(Inputs(formula(lambda c: c["x7"] + c["x44"]), X))
     assert len(found) == 40
     assert {"x7", "x44"} <= {one.name for one in found}
-    assert len(effects(formula(lambda c: c["x7"]), X, columns=[f"x{j}" for j in range(42)], bins=2)) == 42
+    assert len(effects(Inputs(formula(lambda c: c["x7"]), X), columns=[f"x{j}" for j in range(42)], bins=2)) == 42
 
 
 def test_a_fitted_model_with_recalibration_has_effects(frame):
@@ -204,8 +206,8 @@ def test_a_fitted_model_with_recalibration_has_effects(frame):
     X = frame[["x", "few"]]
     y = rng.negative_binomial(2, 2 / (2 + np.exp(1 + 0.5 * X["x"])))
     model = CountGLM(likelihood="poisson").fit(X, y)
-    before = effects(model, X)["x"].mean.effect
+    before = effects(Inputs(model, X))["x"].mean.effect
     model.fit_recalibration(X, y, always=True)
-    np.testing.assert_allclose(effects(model, X)["x"].mean.effect, before)
-    slope = np.polyfit(effects(model, X)["x"].points, before, 1)[0]
+    np.testing.assert_allclose(effects(Inputs(model, X))["x"].mean.effect, before)
+    slope = np.polyfit(effects(Inputs(model, X))["x"].points, before, 1)[0]
     assert slope == pytest.approx(np.ravel(model.coef_)[0], abs=1e-6)

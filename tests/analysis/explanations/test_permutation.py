@@ -7,8 +7,16 @@ import pytest
 from sklearn.inspection import permutation_importance
 
 from ddpn import CountGLM, InputError
-from ddpn.analysis.explanations import importance
+from ddpn.analysis.explanations import Inputs, importance
+from ddpn.analysis.explanations import inputs as inputs_module
 from ddpn.analysis.explanations import permutation as module
+from ddpn.sample import checked_sample
+
+
+def observed(model, X, y, sample_weight=None, exposure=None, censored=None) -> Inputs:
+    """A model with rows and their counts."""
+    counts = getattr(model, "predictor_", model).counts
+    return Inputs.of_sample(model, counts.of(checked_sample(X, y, sample_weight, exposure), None, censored))
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,7 @@ def test_the_importances_agree_with_scikit_learn(fitted, data):
     X, y = data
     theirs = permutation_importance(fitted, X, y, scoring=lambda m, X, y: -m.crps(X, y), n_repeats=4, random_state=4)
     shares = dict(zip(X.columns, theirs.importances_mean / fitted.crps(X, y), strict=True))
-    found = importance(fitted, X, y)
+    found = importance(observed(fitted, X, y))
     assert found.by("crps")[0].name == "x"
     assert found.by("crps")[0].crps.mean() == pytest.approx(shares["x"], rel=0.2)
     for one in found.each:
@@ -44,7 +52,7 @@ def test_the_importances_agree_with_scikit_learn(fitted, data):
 def test_mean_and_spread_have_columns_of_their_own(formula):
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = formula(lambda c: 1 + c["x0"], alpha=lambda c: 0.2 * np.exp(c["x1"]) / np.exp(1 + c["x0"]))
-    found = {one.name: one for one in importance(model, X, np.ones(300), repeats=2).each}
+    found = {one.name: one for one in importance(observed(model, X, np.ones(300)), repeats=2).each}
     assert found["x0"].mean.mean() > 0.5
     assert found["x0"].spread.max() < 1e-9
     assert found["x1"].mean.max() < 1e-9
@@ -61,7 +69,7 @@ def test_mean_and_spread_have_columns_of_their_own(formula):
 
 def test_frames_of_all_libraries_give_the_same_numbers(fitted, data):
     pandas, y = data[0].iloc[:60], data[1][:60]
-    each = [importance(fitted, X, y, repeats=1).to_dict() for X in (pandas, pl.from_pandas(pandas))]
+    each = [importance(observed(fitted, X, y), repeats=1).to_dict() for X in (pandas, pl.from_pandas(pandas))]
     assert each[0] == each[1]
 
 
@@ -70,8 +78,8 @@ def test_a_constant_column_changes_nothing_and_an_exposure_is_shuffled_too():
     X, days = rng.normal(size=(160, 1)), rng.uniform(0.1, 20.0, 160)
     y = rng.poisson(days)
     model = CountGLM(likelihood="poisson").fit(X, y, exposure=days)
-    same, found = importance(model, np.full((80, 1), 0.5), y[:80], exposure=days[:80]).each
-    assert (found.name, found.position, found.role) == ("exposure", -1, "exposure")
+    same, found = importance(observed(model, np.full((80, 1), 0.5), y[:80], exposure=days[:80])).each
+    assert (found.name, found.position) == ("exposure", 1)
     assert found.crps.min() > 0.5
     assert np.abs([getattr(same, name) for name in module.MEASURES]).max() == pytest.approx(0.0, abs=1e-9)
 
@@ -79,41 +87,29 @@ def test_a_constant_column_changes_nothing_and_an_exposure_is_shuffled_too():
 def test_rows_without_weight_do_not_count_and_censored_counts_do(fitted, data):
     X, y = data
     weight = (np.arange(500) < 100).astype(float)
-    with_weight = importance(fitted, X, np.where(weight > 0, y, 999), sample_weight=weight, repeats=1)
+    with_weight = importance(observed(fitted, X, np.where(weight > 0, y, 999), sample_weight=weight), repeats=1)
     assert with_weight.rows == 100
-    assert with_weight.to_dict() == importance(fitted, X[:100], y[:100], repeats=1).to_dict()
-    censored = importance(fitted, X[:100], y[:100], censored=np.ones(100, dtype=bool), repeats=1)
+    assert with_weight.to_dict() == importance(observed(fitted, X[:100], y[:100]), repeats=1).to_dict()
+    censored = importance(observed(fitted, X[:100], y[:100], censored=np.ones(100, dtype=bool)), repeats=1)
     assert censored.each[0].crps != with_weight.each[0].crps
 
 
 def test_of_many_columns_those_that_change_predictions_most_are_measured(monkeypatch, formula):
     X, y = np.random.default_rng(0).normal(size=(50, 6)), np.ones(50)
     model = formula(lambda c: c["x1"] + c["x4"])
-    monkeypatch.setattr(module, "MAX_COLUMNS", 2)
-    kept = importance(model, X, y, repeats=1)
+    monkeypatch.setattr(inputs_module, "MAX_COLUMNS", 2)
+    kept = importance(observed(model, X, y), repeats=1)
     assert [one.name for one in kept.each] == ["x1", "x4"]
     assert kept.columns == 6
     monkeypatch.setattr(module, "_MAX_SCREENED", 3)
-    assert importance(model, X, y).each == []
-    assert len(importance(model, X, y, columns=["x0", "x1", "x2", "x3"], repeats=1).each) == 4
-
-
-def test_wide_counts_are_scored_on_fewer_rows():
-    rng = np.random.default_rng(0)
-    rows = {}
-    for deviation in (1.0, 400.0):
-        values = np.full(2000, deviation**2)
-        plain = module._State(np.nan, values, values, values, 0 * values)
-        rows[deviation] = module._scored_rows(plain, np.ones(2000), 3, 5, rng)
-    assert [len(part) for part in rows[1.0]] == [533] * 3
-    assert [len(part) for part in rows[400.0]] == [80] * 3
-    assert len(np.unique(np.concatenate(rows[1.0]))) == 1599, "other rows in each repeat"
+    assert importance(observed(model, X, y)).each == []
+    assert len(importance(observed(model, X, y), columns=["x0", "x1", "x2", "x3"], repeats=1).each) == 4
 
 
 def test_bad_arguments(fitted, data):
     with pytest.raises(InputError, match=r"No column named 'wards'\. Did you mean 'ward'\?"):
-        importance(fitted, *data, columns="wards")
+        importance(observed(fitted, *data), columns="wards")
     with pytest.raises(ValueError, match="of must be one of crps, mean, spread"):
-        importance(fitted, data[0][:20], data[1][:20], repeats=1).by("loss")
+        importance(observed(fitted, data[0][:20], data[1][:20]), repeats=1).by("loss")
     with pytest.raises(InputError, match="one count per row"):
-        importance(fitted, data[0], data[1][:5])
+        importance(observed(fitted, data[0], data[1][:5]))

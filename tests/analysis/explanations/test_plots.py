@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ddpn import ConfigError, explain
-from ddpn.analysis.explanations import contributions, interactions
+from ddpn.analysis.explanations import Inputs, contributions
 
 pytest.importorskip("matplotlib")
 
@@ -14,7 +14,6 @@ pytest.importorskip("matplotlib")
 def test_every_kind_of_figure_is_drawn(formula, frame, tmp_path):
     model = formula(lambda c: c["x"] * np.where(c["ward"] == "b", 1.0, 0.1) + np.where(np.isnan(c["age"]), 1, 0))
     found = explain(model, frame[:120], np.ones(120))
-    assert [one.names for one in found.interactions] == [("x", "ward")]
     figure = found.effects.plot(most=7)
     assert len(figure.axes) == 14
     said = {words for ax in figure.axes for words in (ax.get_xlabel(), ax.get_ylabel())}
@@ -23,15 +22,13 @@ def test_every_kind_of_figure_is_drawn(formula, frame, tmp_path):
     assert {"a", "b", "c", "missing", "no", "yes"} <= set(labels)
     assert len(found.importance.plot(most=3).axes) == 3
     assert len(found.importance.plot(most=3).axes[0].get_yticklabels()) == 3
-    assert found.interactions[0].plot().axes[0].get_xlabel() == "x"
-    rows = contributions(model, frame[:3], background=frame)
+    rows = contributions(Inputs(model, frame[:3]), Inputs(model, frame))
     drawn = rows.plot(row=1, most=2).axes[0]
     assert [text.get_text() for text in drawn.get_yticklabels()][-1] == "5 others"
     ends = [bar.get_x() + bar.get_width() for bar in drawn.patches]
     assert ends[-1] == pytest.approx(rows.prediction[1])
     found.plot().savefig(tmp_path / "effects.png")
-    assert interactions(model, frame[:50], columns=["x", "z"]) == []
-    assert set(found.to_dict()) == {"rows", "effects", "importance", "interactions"}
+    assert set(found.to_dict()) == {"rows", "effects", "importance"}
 
 
 def test_without_matplotlib_the_extra_is_named(formula, frame, monkeypatch):

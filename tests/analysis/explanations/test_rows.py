@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from ddpn import CountGLM, InputError
-from ddpn.analysis.explanations import contributions
+from ddpn.analysis.explanations import Inputs, contributions
 from ddpn.tables.count_range import CountRange
 
 X = np.random.default_rng(0).normal(size=(30, 3))
@@ -14,7 +14,7 @@ X = np.random.default_rng(0).normal(size=(30, 3))
 
 def test_contributions_add_up_and_are_the_terms_of_an_additive_model(formula):
     model = formula(lambda c: 0.5 * c["x0"] + np.sin(c["x1"]))
-    found = contributions(model, X[:5], background=X[5:])
+    found = contributions(Inputs(model, X[:5]), Inputs(model, X[5:]))
     np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.prediction, 0.5 * X[:5, 0] + np.sin(X[:5, 1]), atol=1e-9)
     # All 25 background rows are used, so that the expectation is exact.
@@ -28,7 +28,7 @@ def test_contributions_add_up_and_are_the_terms_of_an_additive_model(formula):
 
 def test_a_product_is_divided_equally(formula):
     model = formula(lambda c: c["x0"] * c["x1"])
-    found = contributions(model, np.array([[1.0, 1.0, 9.0]]), background=np.zeros((2, 3)))
+    found = contributions(Inputs(model, np.array([[1.0, 1.0, 9.0]])), Inputs(model, np.zeros((2, 3))))
     np.testing.assert_allclose(found.values, [[0.5, 0.5, 0.0]], atol=1e-12)
     assert found.error.max() < 1e-12, "a walk and its reverse"
 
@@ -46,14 +46,14 @@ def test_exact_shapley_values_of_three_columns(formula):
             before = f(*row)
             row[j] = x[j]
             exact[j] += (f(*row) - before) / 6
-    found = contributions(model, [x], background=np.tile(start, (64, 1)))
+    found = contributions(Inputs(model, [x]), Inputs(model, np.tile(start, (64, 1))))
     np.testing.assert_allclose(found.values[0], exact, atol=4 * found.error.max() + 1e-9)
     assert 0 < found.error.max() < 0.1
 
 
 def test_the_spread_has_contributions_of_its_own(formula):
     model = formula(lambda c: c["x0"], alpha=lambda c: np.exp(c["x1"] - c["x0"]))
-    found = contributions(model, X, of="spread")
+    found = contributions(Inputs(model, X), of="spread")
     np.testing.assert_allclose(found.prediction, np.log1p(np.exp(X[:, 1])), atol=1e-6)
     np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
     assert np.abs(found.values[:, [0, 2]]).max() < 1e-6
@@ -63,14 +63,14 @@ def test_the_spread_has_contributions_of_its_own(formula):
 def test_exposures_and_upper_bounds_contribute(formula):
     days, others = np.array([3.0, 8.0]), np.full(28, 2.0)
     model = formula(lambda c: c["x0"], needs_exposure=True)
-    found = contributions(model, X[:2], days, background=X[2:], background_exposure=others)
+    found = contributions(Inputs(model, X[:2], days), Inputs(model, X[2:], exposure=others))
     assert found.columns == ["x0", "x1", "x2", "exposure"]
     np.testing.assert_allclose(found.values[:, 3], np.log(days / 2), atol=1e-9)
     np.testing.assert_allclose(found.prediction, X[:2, 0] + np.log(days))
     with pytest.raises(InputError, match="exposure and background_exposure must be given together"):
-        contributions(model, X[:2], days, background=X[2:])
+        contributions(Inputs(model, X[:2], days), Inputs(model, X[2:]))
     bounded = formula(lambda c: 2 + c["x0"], counts=CountRange(upper_per_row=True))
-    found = contributions(bounded, X, upper=np.arange(30) % 5 + 3)
+    found = contributions(Inputs(bounded, X, upper=np.arange(30) % 5 + 3))
     assert found.columns[-1] == "upper"
     np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
     assert np.corrcoef(found.values[:, -1], np.arange(30) % 5)[0, 1] > 0.9
@@ -79,8 +79,8 @@ def test_exposures_and_upper_bounds_contribute(formula):
 def test_categories_missing_values_and_frames(formula, frame):
     model = formula(lambda c: np.where(c["ward"] == "b", 0.7, 0.0) + np.where(np.isnan(c["age"]), 0.5, 0.0))
     part = frame[["ward", "age", "flag", "few"]]
-    found = contributions(model, part[:6], background=part[6:])
-    again = contributions(model, pl.from_pandas(part[:6]), background=pl.from_pandas(part[6:]))
+    found = contributions(Inputs(model, part[:6]), Inputs(model, part[6:]))
+    again = contributions(Inputs(model, pl.from_pandas(part[:6])), Inputs(model, pl.from_pandas(part[6:])))
     np.testing.assert_allclose(again.values, found.values)
     np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
     assert np.abs(found.values[:, 2:]).max() < 1e-12
@@ -89,7 +89,9 @@ def test_categories_missing_values_and_frames(formula, frame):
     assert all(isinstance(row[2], bool) for row in found.cells)
     assert len(found.to_dict()["row"]) == 24
     # Integers in one table, and numbers in the other.
-    mixed = contributions(model, pl.from_pandas(part[:6]), background=pl.from_pandas(part[6:].assign(few=0.5)))
+    mixed = contributions(
+        Inputs(model, pl.from_pandas(part[:6])), Inputs(model, pl.from_pandas(part[6:].assign(few=0.5)))
+    )
     np.testing.assert_allclose(mixed.values[:, :2], found.values[:, :2], atol=0.2)
 
 
@@ -109,14 +111,16 @@ def own(c, exposure):
 
 def test_trees_explain_themselves_where_they_have_most_weight(formula):
     model = formula(lambda c: 0.1 + c["x0"] + 0.5 * c["x1"], own=own)
-    found = contributions(model, X[:1])
+    found = contributions(Inputs(model, X[:1]))
     assert found.method == "trees"
     np.testing.assert_allclose(found.values[0], [X[0, 0], 0.5 * X[0, 1], 0.0], atol=1e-9)
     assert found.base == pytest.approx(0.1)
-    assert contributions(model, X, method="sampling").method == "sampling"
-    assert contributions(model, X, of="spread").method == "sampling"
+    assert contributions(Inputs(model, X), method="sampling").method == "sampling"
+    assert contributions(Inputs(model, X), of="spread").method == "sampling"
     days = np.arange(1.0, 31.0)
-    exposed = contributions(formula(lambda c: 0.1 + c["x0"] + 0.5 * c["x1"], own=own, needs_exposure=True), X, days)
+    exposed = contributions(
+        Inputs(formula(lambda c: 0.1 + c["x0"] + 0.5 * c["x1"], own=own, needs_exposure=True), X, days)
+    )
     np.testing.assert_allclose(exposed.values[:, 3], np.log(days) - np.log(days).mean(), atol=1e-9)
     np.testing.assert_allclose(exposed.base + exposed.values.sum(1), exposed.prediction, atol=1e-12)
 
@@ -124,26 +128,26 @@ def test_trees_explain_themselves_where_they_have_most_weight(formula):
 def test_another_member_shares_the_rest_in_proportion(formula):
     both = formula(lambda c: 0.1 + c["x0"] + 0.5 * c["x1"], lambda c: 0.2 + c["x0"], weights={"m0": 0.95, "m1": 0.05})
     both.members["m0"].own = own
-    found = contributions(both, X)
+    found = contributions(Inputs(both, X))
     assert found.method == "trees"
     np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
     both.weights = {"m0": 0.5, "m1": 0.5}
-    assert contributions(both, X).method == "sampling"
+    assert contributions(Inputs(both, X)).method == "sampling"
     with pytest.raises(InputError, match="no member of the mixture explains itself"):
-        contributions(formula(lambda c: c["x0"]), X, method="trees")
+        contributions(Inputs(formula(lambda c: c["x0"]), X), method="trees")
 
 
 def test_bad_arguments(formula):
     model = formula(lambda c: c["x0"])
     with pytest.raises(InputError, match="background must be given to explain a single row"):
-        contributions(model, X[:1])
+        contributions(Inputs(model, X[:1]))
     with pytest.raises(InputError, match=r"X must have at most 12 rows for max_predictions=200 .* got 30"):
-        contributions(model, X, max_predictions=200)
+        contributions(Inputs(model, X), max_predictions=200)
     with pytest.raises(InputError, match="background must be a data frame if X is one"):
-        contributions(model, pd.DataFrame(X, columns=["x0", "x1", "x2"]), background=X)
+        contributions(Inputs(model, pd.DataFrame(X, columns=["x0", "x1", "x2"])), Inputs(model, X))
     with pytest.raises(ValueError, match="of must be 'mean' or 'spread', got 'variance'"):
-        contributions(model, X, of="variance")
+        contributions(Inputs(model, X), of="variance")
     with pytest.raises(InputError, match="trees explain their mean only"):
-        contributions(model, X, of="spread", method="trees")
-    one = contributions(formula(lambda c: c["only"]), pd.DataFrame({"only": [1.0, 2.0, 4.0]}))
+        contributions(Inputs(model, X), of="spread", method="trees")
+    one = contributions(Inputs(formula(lambda c: c["only"]), pd.DataFrame({"only": [1.0, 2.0, 4.0]})))
     np.testing.assert_allclose(one.values[:, 0], np.array([1.0, 2.0, 4.0]) - 7 / 3)

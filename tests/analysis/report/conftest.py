@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import pytest
 import torch
 
 from ddpn import DDPNRegressor, Poisson
-from ddpn.analysis.leaderboard import leaderboard
+from ddpn.analysis.leaderboard import leaderboard, scored_rows
 from ddpn.analysis.report import write_report
-from ddpn.analysis.report.evidence import Evidence, gather, scored
+from ddpn.analysis.report.evidence import Evidence, gather
 from ddpn.distributions.stacking import reshaped
 from ddpn.members import Member
+from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
+from ddpn.tables.encoding.table import Column
 
 HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
 
@@ -105,23 +108,35 @@ def evidence(gathered) -> Evidence:
 def made() -> Callable[..., Evidence]:
     """Evidence of given distributions and counts, without a model."""
 
-    def make(dist: Any, y: Any, weight: Any = None, baselines: Any = None, **more: Any) -> Evidence:
+    def make(
+        dist: Any,
+        y: Any,
+        weight: Any = None,
+        baselines: Any = None,
+        columns: Any = (),
+        exposure: Any = None,
+        **more: Any,
+    ) -> Evidence:
         counts = np.asarray(y, dtype=float)
-        rows, mine = len(counts), scored(dist, counts, dist.interval(0.9))
+        rows, (low, high) = len(counts), dist.interval(0.9)
         known = None if weight is None else np.asarray(weight, dtype=float)
         sample = Sample(np.arange(rows, dtype=float)[:, None], counts, weight=known)
+        extra = [] if exposure is None else [Column("exposure", "number", exposure)]
+        place = {"exposure": len(columns)} if extra else {}
         parts = {
+            "inputs": SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=place),
             "labels": np.arange(rows),
             "total": rows,
-            "X": None,
-            "columns": [],
             "y": counts,
             "weight": sample.weight_or_ones,
-            "exposure": None,
-            "upper": None,
-            "limit": None,
-            "model": mine,
-            "aleatoric": mine.variance,
+            "dist": dist,
+            "mean": dist.mean.numpy(),
+            "variance": dist.variance.numpy(),
+            "low": low.numpy(),
+            "high": high.numpy(),
+            "expected": mass_between(dist, low, high).numpy(),
+            "scores": scored_rows(dist, counts, (low, high)),
+            "aleatoric": dist.variance.numpy(),
             "epistemic": np.zeros(rows),
             "components": 2,
             "board": leaderboard(Predictor({"one": Known(dist)}), sample, others=baselines),

@@ -10,31 +10,8 @@ from torch.distributions import Exponential, Normal
 
 from ddpn import InputError, Poisson
 from ddpn.analysis.report import evidence as module
-from ddpn.analysis.report.evidence import gather, scored
-
-MU = np.array([0.3, 2.0, 17.5, 120.0])
-Y = np.array([1.0, 0.0, 25.0, 110.0])
-
-
-def test_a_distribution_is_scored_as_by_scipy():
-    given = Poisson(torch.from_numpy(MU))
-    dist, found = stats.poisson(MU), scored(given, Y, given.interval(0.9))
-    counts = np.arange(2000)[:, None]
-    low, high = dist.ppf(0.05), dist.ppf(0.95)
-    expected = {
-        "mean": MU,
-        "low": low,
-        "high": high,
-        "variance": MU,
-        "crps": np.square(dist.cdf(counts) - (counts >= Y)).sum(0),
-        "nll": -dist.logpmf(Y),
-        "error": np.abs(dist.ppf(0.5) - Y),
-        "inside": ((low <= Y) & (high >= Y)).astype(float),
-        "expected": dist.cdf(high) - dist.cdf(low - 1),
-        "width": high - low,
-    }
-    for name, values in expected.items():
-        assert getattr(found, name) == pytest.approx(values, rel=1e-9), name
+from ddpn.analysis.report.evidence import _coded, gather, groups_by
+from ddpn.tables.encoding.table import Column
 
 
 def test_one_distribution_serves_every_row_and_a_normal_is_rounded(fitted, data):
@@ -60,7 +37,7 @@ def test_intervals_are_calibrated_ones(fitted, data, baselines):
     model = copy.deepcopy(fitted).fit_intervals(frame[:200], y[:200])
     found = gather(model, frame, y, baselines=baselines)
     ends = model.predict_interval(frame, 0.9, kind="calibrated")
-    assert np.column_stack([found.model.low, found.model.high]).tolist() == ends.tolist()
+    assert np.column_stack([found.low, found.high]).tolist() == ends.tolist()
     constant = stats.poisson(baselines["constant"].mean.numpy())
     assert found.board.scores["constant"].width == pytest.approx(np.full(300, np.ptp(constant.ppf([0.05, 0.95]))))
     assert found.calibrated == 200
@@ -70,7 +47,7 @@ def test_both_parts_of_the_variance_are_those_of_the_model(fitted, data, evidenc
     parts = fitted.predict_uncertainty(data[0])
     assert evidence.aleatoric == pytest.approx(parts["aleatoric"])
     assert evidence.epistemic == pytest.approx(parts["epistemic"])
-    assert evidence.model.variance == pytest.approx(parts["total"])
+    assert evidence.variance == pytest.approx(parts["total"])
     assert not evidence.weighted
 
 
@@ -82,7 +59,7 @@ def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
     assert found.labels.tolist() == kept.tolist()
     assert found.weight.tolist() == weight[kept].tolist()
     assert found.weighted
-    assert found.model.mean == pytest.approx(fitted.predict(frame.iloc[kept]))
+    assert found.mean == pytest.approx(fitted.predict(frame.iloc[kept]))
     crps = baselines["truth"].crps(torch.from_numpy(y)).numpy()[kept]
     assert found.board.scores["truth"].crps == pytest.approx(crps)
 
@@ -106,3 +83,47 @@ def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
     found = gather(fitted, frame, y, **options, labels=np.arange(9) + 100, ids=ids)
     assert found.labels.tolist() == [101, 103, 105, 107]
     assert found.ids == ("patient", ["p1", "p3", "p5", "p7"])
+
+
+# Groups of rows ---
+
+
+def test_a_group_has_the_means_of_its_rows(evidence):
+    weighted = evidence._replace(weight=np.arange(1.0, 1.0 + len(evidence.y)))
+    column = weighted.columns[3]
+    found = groups_by(column, weighted)
+    assert [(group.column, group.label) for group in found] == [("flag", "no"), ("flag", "yes")]
+    mask = column.values == 1.0
+    error = weighted.scores.mae
+    assert found[1].mae == pytest.approx(np.average(error[mask], weights=weighted.weight[mask]))
+    assert found[1].aleatoric == pytest.approx(np.average(weighted.aleatoric[mask], weights=weighted.weight[mask]))
+    assert (found[1].rows, found[0].rows) == (mask.sum(), (~mask).sum())
+    assert 0.0 < found[1].share < 1.0
+
+
+def test_numbers_are_grouped_into_fifths():
+    values = np.random.default_rng(2).normal(size=500)
+    codes, labels = _coded(Column("x", "number", values))
+    ranks = np.argsort(np.argsort(values))
+    assert codes.tolist() == (ranks // 100).tolist()
+    assert (labels[0][:6], labels[4][:6], labels[-1]) == ("up to ", "above ", "missing")
+
+
+def test_rare_levels_are_grouped_together():
+    values = np.concatenate([np.repeat(np.arange(7), 20), np.arange(7, 30)])
+    column = Column("c", "category", values, tuple(f"l{j}" for j in range(30)))
+    codes, labels = _coded(column)
+    assert labels == [*(f"l{j}" for j in range(7)), "others", "missing"]
+    assert np.bincount(codes).tolist() == [20] * 7 + [23]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (np.concatenate([np.zeros(90), np.arange(1.0, 11.0)]), ["up to 0", "above 0"]),
+        (np.concatenate([np.arange(10.0), np.full(90, 10.0)]), ["up to 9", "above 9"]),
+    ],
+)
+def test_a_column_dominated_by_one_value_has_two_groups(values, labels):
+    codes, names = _coded(Column("x", "number", values))
+    assert [names[code] for code in (codes[0], codes[-1])] == labels

@@ -8,8 +8,9 @@ import pytest
 import torch
 from scipy import stats
 
-from ddpn import Poisson
-from ddpn.analysis.report.figures.predictions import Pit
+from ddpn import NegativeBinomial, Poisson
+from ddpn.analysis.explanations import Importance, Importances
+from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.report.findings import (
     comparison_sentences,
     coverage_sentences,
@@ -17,8 +18,11 @@ from ddpn.analysis.report.findings import (
     error_sentences,
     pearson,
     pit_sentence,
+    uncertainty_sentences,
 )
+from ddpn.analysis.report.sections import driving_groups
 from ddpn.analysis.verdict import verdict
+from ddpn.tables.encoding.table import Column
 
 RNG = np.random.default_rng(12)
 MU = RNG.uniform(3.0, 9.0, 400)
@@ -35,7 +39,7 @@ def dist(mu):
 def test_a_model_worse_than_a_baseline_loses(made):
     evidence = made(dist(Y.mean()), Y, baselines={"mad": dist(60.0), "truth": dist(MU)})
     found = evidence.board.evaluation
-    own, other = evidence.model.crps, evidence.board.scores["truth"].crps
+    own, other = evidence.scores.crps, evidence.board.scores["truth"].crps
     assert found.others == ["truth", "mad"]
     assert [found.against(name) for name in found.others] == ["worse", "better"]
     assert found.gain.mean == pytest.approx((other - own).mean())
@@ -58,20 +62,6 @@ def test_a_model_better_than_all_baselines_wins(made):
     assert "closer" not in words
 
 
-def test_equal_predictions_are_no_difference(made):
-    evidence = made(dist(MU), Y, baselines={"twin": dist(MU), "again": dist(MU)})
-    found = evidence.board.evaluation
-    assert verdict(found).level == "unclear"
-    words = comparison_sentences(found)
-    assert "best alternative, twin" in words
-    assert "no clear difference" in words
-    assert "not clearly better than again" in words
-
-
-def test_without_baselines_that_is_reported(made):
-    assert "no alternative to compare with" in comparison_sentences(made(dist(MU), Y).board.evaluation)
-
-
 # Coverage and errors ---------------------------------------------------------------------------------------------
 
 
@@ -92,8 +82,8 @@ def covering(made, share, expected, **more):
     """Evidence of 1,000 rows of which a share is inside the interval, and as many as `expected` should be."""
     evidence = made(Poisson(torch.ones(1000).double()), np.ones(1000), **more)
     found = replace(evidence.board.evaluation, coverage=share, interior=0.0)
-    model = evidence.model._replace(expected=np.full(1000, expected))
-    return evidence._replace(model=model, board=replace(evidence.board, evaluation=found))
+    board = replace(evidence.board, evaluation=found)
+    return evidence._replace(expected=np.full(1000, expected), board=board)
 
 
 @pytest.mark.parametrize(
@@ -116,16 +106,6 @@ def test_calibrated_intervals_are_compared_with_their_level_alone(made):
     assert "calibrated on 120 held-out rows" in found
     assert "wider than necessary" in found
     assert "as expected" in covered(covering(made, 0.95, 0.95))
-
-
-def test_with_weights_rows_are_not_counted(made):
-    words = covered(covering(made, 0.9, 0.9, weight=np.linspace(0.5, 1.5, 1000)))
-    assert "% of the weighted rows (95% interval" in words
-
-
-def test_intervals_that_are_far_too_wide(made):
-    calm = np.round(MU).astype(int)
-    assert "the intervals are too wide" in covered(made(dist(MU), calm))
 
 
 def test_the_typical_error_and_a_bias_are_reported(made):
@@ -181,11 +161,84 @@ def test_the_dispersion_is_that_of_the_distribution_drawn_from(finding, made):
 def test_exposure_explains_part_of_the_variance(made):
     evidence = made(Poisson(torch.from_numpy(M)), COUNTS["equi-dispersed"])
     assert "over-dispersed" in dispersion_sentences(evidence)[0], "means differ between rows"
-    words = dispersion_sentences(evidence._replace(exposure=M))[0]
+    words = dispersion_sentences(made(Poisson(torch.from_numpy(M)), COUNTS["equi-dispersed"], exposure=M))[0]
     assert "equi-dispersed: the Pearson statistic around one common rate per unit of exposure" in words
 
 
 def test_the_share_of_under_dispersed_rows_is_of_predicted_variances(made):
     evidence = made(Poisson(torch.full((4,), 3.0).double()), [1, 2, 3, 4], weight=[1, 1, 1, 5])
-    changed = evidence.model._replace(variance=np.array([2.0, 3.5, 3.1, 2.9]))
-    assert dispersion_sentences(evidence._replace(model=changed))[2].endswith("for 75.0% of the rows.")
+    changed = evidence._replace(variance=np.array([2.0, 3.5, 3.1, 2.9]))
+    assert dispersion_sentences(changed)[2].endswith("for 75.0% of the rows.")
+
+
+# Where and why the model is uncertain ---
+
+ROWS = 300
+IN_B = np.arange(ROWS) % 3 == 0
+WARD = Column("ward", "category", IN_B.astype(int), ("a", "b"))
+AGE = Column("age", "flag", (np.arange(ROWS) % 2).astype(float))
+
+
+def importance(name, column, aleatoric, epistemic):
+    changes = (np.full(3, value) for value in (0.1, 0.1, 0.1, aleatoric, epistemic))
+    return Importance(name, *changes, position=column)
+
+
+FOUND = Importances([importance("ward", 0, 0.5, 0.1), importance("age", 1, 0.1, 0.6)], ROWS, 2)
+
+
+@pytest.fixture(scope="module")
+def noisy(made):
+    mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
+    dist = NegativeBinomial(mu, torch.from_numpy(np.where(IN_B, 2.0, 1e-4)))
+    return made(dist, RNG.poisson(4.0, ROWS), columns=[WARD, AGE], components=5)
+
+
+def test_the_driver_of_each_part_is_the_column_that_changes_it_most(noisy, made):
+    assert driving_groups(FOUND, noisy, "aleatoric")[0].column == "ward"
+    assert driving_groups(FOUND, noisy, "epistemic")[0].column == "age"
+    assert driving_groups(Importances([], 0, 2), noisy, "epistemic") == []
+    exposed = made(noisy.dist, noisy.y, columns=[WARD, AGE], exposure=np.arange(ROWS) % 4 + 1.0)
+    assert len(driving_groups(Importances([importance("days", 2, 1, 1)], 9, 2), exposed, "aleatoric")) == 4
+
+
+def sentences(evidence):
+    drivers = (driving_groups(FOUND, evidence, part) for part in ("aleatoric", "epistemic"))
+    return dict(uncertainty_sentences(evidence, *drivers))
+
+
+def test_noise_that_the_mean_does_not_explain_is_reported(noisy):
+    words = sentences(noisy)
+    deviation, usual = np.sqrt(4 + 32), np.sqrt(4 + 32 / 3)
+    assert "Where ward is b" in words["Most uncertain"]
+    assert f"is {deviation:.0f} there and {usual:.2f} over all rows" in words["Most uncertain"]
+    assert f"{deviation / usual:.2f} times what the mean explains" in words["Most uncertain"]
+    assert "5 components of the mixture agree: their disagreement is 0% of the variance" in words["Reason"]
+
+
+def test_a_smaller_mean_does_not_explain_more_noise(made):
+    mu = torch.from_numpy(np.where(IN_B, 8.0, 9.0))
+    noisy = made(Poisson(mu), RNG.poisson(mu), columns=[WARD, AGE])
+    noisy = noisy._replace(aleatoric=np.where(IN_B, 10.0, 9.0))
+    words = sentences(noisy)["Most uncertain"]
+    assert "Where ward is b" in words
+    assert words.endswith("The mean does not explain it, because it is smaller there.")
+
+
+def test_disagreement_is_reported_where_it_is_largest(noisy):
+    epistemic = np.where(AGE.values == 1.0, 3.0, 0.3) * noisy.aleatoric
+    words = sentences(noisy._replace(epistemic=epistemic))["Reason"]
+    assert "most where age is yes (75.0%)" in words
+    share = epistemic.mean() / (epistemic + noisy.aleatoric).mean()
+    assert f"{100 * share:.1f}% is disagreement between the components" in words
+
+
+def test_a_single_network_has_no_epistemic_uncertainty(noisy):
+    assert "single network" in sentences(noisy._replace(components=1))["Reason"]
+
+
+def test_the_group_with_too_narrow_intervals_is_named(made):
+    mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
+    y = np.where(IN_B & (RNG.random(ROWS) < 0.5), 40, 4)
+    words = sentences(made(Poisson(mu), y, columns=[WARD, AGE]))["Narrow intervals"]
+    assert f"Where ward is b, the 90% interval covers only {100 * (y[IN_B] == 4).mean():.1f}% of 100 rows" in words

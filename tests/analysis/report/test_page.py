@@ -2,10 +2,8 @@
 
 import pytest
 
-from ddpn.analysis.report.figures.chart import Figure
-from ddpn.analysis.report.grids import Grid
-from ddpn.analysis.report.page import card, definitions, grid_html, page, pair, verdict_html
-from ddpn.analysis.verdict import Verdict
+from ddpn.analysis.report.chart import Figure
+from ddpn.analysis.report.page import TextTable, card, definitions, headline_html, page, pair, table_html
 
 BAD = "<script>\"'&"
 SAFE = "&lt;script&gt;&quot;&#x27;&amp;"
@@ -16,10 +14,10 @@ def test_text_is_escaped_everywhere():
         definitions([(BAD, BAD)]),
         definitions([(BAD, BAD)], "facts"),
         definitions([(BAD, BAD)], code=True),
-        grid_html(Grid((BAD,), [(BAD,)], frozenset({(0, 0)})), BAD),
+        table_html(TextTable((BAD,), [(BAD,)], frozenset({(0, 0)})), BAD),
         pair(Figure("f", BAD, "<svg></svg>", BAD, (("bar", BAD),))),
         card(BAD, "<svg></svg>", [(BAD, BAD)], [(BAD, BAD)]),
-        verdict_html(Verdict("better", (BAD,)), [(BAD, BAD)]),
+        headline_html("better", BAD, [(BAD, BAD)]),
     ]
     assert [part.count(SAFE) for part in parts] == [2, 2, 2, 5, 3, 5, 3]
     assert not any("<script" in part for part in parts)
@@ -30,11 +28,11 @@ def test_text_is_escaped_everywhere():
 
 @pytest.mark.parametrize(("level", "kind"), [("better", "good"), ("unclear", "care"), ("worse", "bad")])
 def test_the_colour_of_a_verdict_follows_its_level(level, kind):
-    assert f'<div class="verdict {kind}">' in verdict_html(Verdict(level, ("It is so.",)), [])
+    assert f'<div class="verdict {kind}">' in headline_html(level, "It is so.", [])
 
 
 def test_the_best_cells_are_bold_and_text_columns_are_marked():
-    html = grid_html(Grid(("a", "b"), [("1", "2"), ("3", "4")], frozenset({(1, 0)})), "caption", words=True)
+    html = table_html(TextTable(("a", "b"), [("1", "2"), ("3", "4")], frozenset({(1, 0)})), "caption", words=True)
     assert "<td>1</td><td>2</td>" in html
     assert "<td><strong>3</strong></td><td>4</td>" in html
     assert '<table class="words" aria-label="caption">' in html

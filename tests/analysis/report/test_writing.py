@@ -14,7 +14,7 @@ from ddpn import DDPNRegressor, DoublePoisson, InputError, Poisson
 from ddpn.analysis.explanations import Effects, Explanation
 from ddpn.analysis.report import write_report, writing
 from ddpn.analysis.report.page import page
-from ddpn.analysis.report.writing import sections
+from ddpn.analysis.report.sections import sections
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 #: SVG elements that close themselves.
@@ -135,7 +135,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
     assert "one common rate per unit of exposure" in text
     assert "Oracle is better on these rows" in text
     assert steps[:2] == ["Scoring 120 rows", "Predicting 120 rows"]
-    assert steps[-3:] == ["Effects of columns: 2 of 2", "Interactions: 1 of 1", "Drawing figures"]
+    assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
         write_report(tmp_path / "r.html", model=model, X=given["X"], y=given["y"])
 
@@ -147,7 +147,7 @@ def test_counts_of_any_size_and_few_rows_can_be_drawn(tmp_path, fitted, made, me
     constant = DoublePoisson(torch.full((rows,), mean).double(), 0.01)
     evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu), baselines={"constant": constant})
     path = tmp_path / "r.html"
-    parts = sections(fitted, evidence, Explanation(Effects([], 0), []), "y", {})
+    parts = sections(fitted, evidence, Explanation(Effects([], 0)), "y", {})
     path.write_text(page("t", [], parts), encoding="utf-8")
     text, found = checked(path)
     assert (">2M<" in text) == (mean > 1e6)

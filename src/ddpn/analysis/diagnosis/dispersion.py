@@ -8,10 +8,9 @@ from ddpn.analysis.diagnosis.means import Means
 from ddpn.analysis.diagnosis.moments import SumNull, design_effect
 from ddpn.analysis.diagnosis.reference import MeanAndVariance, Reference
 from ddpn.analysis.diagnosis.result import LEVEL, Dispersion, Finding, write_p
-from ddpn.tables.splits import group_codes
+from ddpn.analysis.gains import gain_of
 
-_RESAMPLES = 400
-#: Counts that are drawn from a reference with bounds or limits, and rows that are resampled at once.
+#: Counts that are drawn from a reference with bounds or limits.
 _DRAWN = 50_000
 
 
@@ -37,7 +36,7 @@ def conditional_dispersion(reference: Reference, means: Means) -> Dispersion:
     mean changes it in second order only, by error^2 / mean, which `Means.noise` measures.
 
     With groups, such as repeated counts of one person, the variance of the mean of the terms is multiplied by its
-    design effect, and the interval comes from resampled groups.
+    design effect, and the interval is that of the means of groups.
     """
     location = means.mean
     share = reference.emphasis(location)
@@ -50,7 +49,7 @@ def conditional_dispersion(reference: Reference, means: Means) -> Dispersion:
     null = SumNull(effect * float(share**2 @ terms.second), effect**1.5 * float(share**3 @ terms.third))
     over, under = raw - gain * means.most_noise, raw - gain * means.noise
     p_value = min(1.0, 2.0 * min(null.above(over), null.below(under)))
-    low, high = _bootstrap(terms.values, share, group)
+    _, low, high, _ = gain_of(terms.values, share, group=group)
     # Towards 1 the interval is at least as wide as for the reference, so that it leaves 1 out only if the test rejects.
     if raw > gain * means.noise:
         low = min(low, raw - null.quantile(1.0 - LEVEL / 2))
@@ -103,21 +102,6 @@ def _scores(reference: Reference, location: np.ndarray, expected: MeanAndVarianc
 
 def _slope(values: np.ndarray, on: np.ndarray) -> float:
     return float(np.sum(values * on) / max(np.sum(on * on), 1e-300))
-
-
-def _bootstrap(terms: np.ndarray, share: np.ndarray, group: np.ndarray | None) -> tuple[float, float]:
-    """Percentiles of the mean of the terms over resampled groups, which hold for heavy tails better than a normal."""
-    codes, _ = group_codes(len(share), group)
-    total, weight = np.bincount(codes, share * terms), np.bincount(codes, share)
-    rng, size, means = np.random.default_rng(0), len(total), []
-    at_once = max(_DRAWN // size, 1)
-    for start in range(0, _RESAMPLES, at_once):
-        number = min(at_once, _RESAMPLES - start)
-        drawn = rng.integers(0, size, (number, size)) + size * np.arange(number)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=number * size).reshape(number, size)
-        means.append((times @ total) / (times @ weight))
-    low, high = np.quantile(np.concatenate(means), [LEVEL / 2, 1.0 - LEVEL / 2])
-    return float(low), float(high)
 
 
 def dispersion_finding(found: Dispersion, label: str, reference: Reference) -> Finding:

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from ddpn.analysis.diagnosis.families import Family
-from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.analysis.diagnosis.reference import Family, Reference
 from ddpn.tables.splits import group_codes
 
 #: Means that probabilities are tabulated for, cells of the table, and the largest count.

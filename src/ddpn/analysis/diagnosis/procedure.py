@@ -5,16 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.diagnosis.bounds import ceiling_finding, floor_finding
 from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, dispersion_finding
-from ddpn.analysis.diagnosis.families import fit_families, smoothest
 from ddpn.analysis.diagnosis.means import MEAN_MODELS, Means, out_of_fold_means
 from ddpn.analysis.diagnosis.moments import ProbabilityTable, tabulate
 from ddpn.analysis.diagnosis.recommendation import recommend
-from ddpn.analysis.diagnosis.reference import Reference
-from ddpn.analysis.diagnosis.result import Diagnosis, Evidence, Finding, Recommendation, Summary
-from ddpn.analysis.diagnosis.shape import heaping_finding, tail_finding, zero_finding
-from ddpn.analysis.holm import holm
+from ddpn.analysis.diagnosis.reference import Reference, fit_families, smoothest
+from ddpn.analysis.diagnosis.result import Diagnosis, Finding, Recommendation, Summary
+from ddpn.analysis.diagnosis.shape import ceiling_finding, floor_finding, heaping_finding, tail_finding, zero_finding
+from ddpn.analysis.gains import holm
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, is_integer
 from ddpn.sample import Sample, checked_sample
@@ -160,10 +158,9 @@ def _hopeless(y: np.ndarray) -> str:
 
 def _checked(reference: Reference, target: str, summary: Summary, means: Means, notes: list[str]) -> Diagnosis:
     dispersion, label = conditional_dispersion(reference, means), means.label(reference)
-    families = fit_families(reference, means.mean)
-    chosen, ceiling = smoothest(families), ""
+    families, ceiling = fit_families(reference, means.mean), ""
     findings = [dispersion_finding(dispersion, label, reference)]
-    table = tabulate(chosen, reference, means.mean)
+    table = tabulate(smoothest(families), reference, means.mean)
     if table is None:
         notes = [*notes, "The counts are too large: zeros, bounds, heaping and the tail were not tested."]
     else:
@@ -177,9 +174,8 @@ def _checked(reference: Reference, target: str, summary: Summary, means: Means, 
     direction = dispersion.direction if findings[0].found else "equi"
     advice = recommend(by_name, direction, families, ceiling, reference, means.mean)
     return Diagnosis(
-        target, summary, advice, tuple(findings), dispersion, label, means.explained, tuple(notes),
-        Evidence(reference, means.mean, chosen), reference.name,
-    )  # fmt: skip
+        target, summary, advice, tuple(findings), dispersion, label, means.explained, tuple(notes), reference.name
+    )
 
 
 def _shape_findings(table: ProbabilityTable, mean: np.ndarray, reference: Reference) -> tuple[list[Finding], str]:

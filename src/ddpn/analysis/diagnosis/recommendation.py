@@ -8,8 +8,7 @@ from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ddpn.analysis.diagnosis.families import Family
-from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.analysis.diagnosis.reference import Family, Reference
 from ddpn.analysis.diagnosis.result import Finding, Recommendation
 
 _WORDS = {

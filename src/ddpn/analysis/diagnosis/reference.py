@@ -1,17 +1,27 @@
-"""What counts are compared with: a Poisson or, where they have an upper bound, a Binomial of so many trials."""
+"""What counts are compared with: a Poisson or Binomial, and smooth distributions with the dispersion that fits best."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
 
-from ddpn.distributions import DoubleBinomial, Poisson
+from ddpn.distributions import DoubleBinomial, DoublePoisson, NegativeBinomial, Poisson
+from ddpn.distributions.families.double_binomial import log_weight
 from ddpn.distributions.recording import as_recorded, bounded
+from ddpn.distributions.rule import deviance, log_h_of_count
 from ddpn.sample import Sample
 
 #: The largest location, as a share of the upper bound, and the smallest, as a share of the overall rate.
 LARGEST, SMALLEST = 1.0 - 1e-6, 1e-4
+#: Range of the logarithm of gamma and alpha.
+_LOG_GAMMA, _LOG_ALPHA = (-5.0, 4.0), (-9.0, 4.0)
+#: The distributions with a dispersion, and the range of its logarithm: without an upper bound, and with one.
+_WIDER = {"double_poisson": _LOG_GAMMA, "negative_binomial": _LOG_ALPHA}
+_WIDER_BOUNDED = {"double_binomial": _LOG_GAMMA}
+#: Rows that the parameter is fitted to, at most; fewer where bounds or limits make a likelihood expensive.
+_ROWS, _BOUNDED_ROWS = 10_000, 3000
 
 
 class MeanAndVariance(NamedTuple):
@@ -118,10 +128,7 @@ class Reference:
 
     def distribution(self, location: np.ndarray) -> Any:
         """The distribution of every count before truncation and censoring."""
-        mu = torch.from_numpy(np.ascontiguousarray(location))
-        if not self.is_bounded:
-            return Poisson(mu, validate_args=False)
-        return DoubleBinomial(torch.from_numpy(self.sample.upper), mu, torch.ones_like(mu), validate_args=False)
+        return Family("binomial" if self.is_bounded else "poisson", 1.0, 0.0).distribution(location, self.sample.upper)
 
     def clipped(self, location: np.ndarray) -> np.ndarray:
         """Locations inside the range of possible ones."""
@@ -194,3 +201,81 @@ def _kaplan_meier(limit: np.ndarray, y: np.ndarray, censored: np.ndarray) -> tup
     at, values = np.where(censored, limit, y), np.unique(limit[censored])
     survival = np.cumprod([1.0 - np.sum(censored & (limit == v)) / max(np.sum(at >= v), 1) for v in values])
     return values, np.asarray(survival)
+
+
+# Smooth distributions -------------------------------------------------------------------------------------------------
+
+
+class Family(NamedTuple):
+    """A likelihood of `HEADS` (or Binomial) with one parameter for all rows, and its mean log-likelihood.
+
+    The parameter is gamma of a Double Poisson (variance about mean / gamma) or a Double Binomial, or alpha of a
+    Negative Binomial (variance = mean + alpha mean^2).
+    """
+
+    name: str
+    parameter: float
+    loglik: float
+
+    def distribution(self, mean: np.ndarray, upper: np.ndarray | None = None) -> Any:
+        """The distribution of rows with these means and upper bounds, before truncation and censoring."""
+        mu = torch.from_numpy(np.ascontiguousarray(mean))
+        if self.name == "poisson":
+            return Poisson(mu, validate_args=False)
+        parameter = torch.full_like(mu, self.parameter)
+        if self.name == "double_poisson":
+            return DoublePoisson(mu, parameter, validate_args=False)
+        if self.name == "negative_binomial":
+            return NegativeBinomial(mu, parameter, validate_args=False)
+        return DoubleBinomial(torch.from_numpy(upper), mu, parameter, validate_args=False)
+
+    def log_table(
+        self, mean: np.ndarray, size: int, log_factor: float = 0.0, upper: np.ndarray | None = None
+    ) -> np.ndarray:
+        """log p of the counts 0 to size - 1, with the parameter times exp(log_factor). Shape: (means, size).
+
+        `upper` are the upper bounds of a Double Binomial.
+        """
+        y, mu = torch.arange(size, dtype=torch.float64)[None], torch.from_numpy(mean)[:, None]
+        parameter = self.parameter * float(np.exp(log_factor))
+        if self.name == "negative_binomial":
+            alpha = torch.full_like(mu, parameter)
+            return np.asarray(NegativeBinomial(mu, alpha, validate_args=False).log_prob(y).numpy())
+        # Normalised by the sum over the table instead of one sum per row.
+        if upper is None:
+            return np.asarray(torch.log_softmax(log_h_of_count(y) - parameter * deviance(y, mu), dim=1).numpy())
+        total = torch.from_numpy(upper)[:, None]
+        each = log_weight(torch.minimum(y, total), mu, torch.full_like(mu, parameter), total)
+        return np.asarray(torch.log_softmax(torch.where(y <= total, each, -torch.inf), dim=1).numpy())
+
+
+def fit_families(reference: Reference, mean: np.ndarray) -> dict[str, Family]:
+    """The Double Poisson and the Negative Binomial around these means, by maximum likelihood.
+
+    Of counts with upper bounds: the Double Binomial.
+    """
+    most = _ROWS if reference.sample.is_plain else _BOUNDED_ROWS
+    if len(mean) > most:
+        rows = np.sort(np.random.default_rng(0).choice(len(mean), most, replace=False))
+        reference, mean = reference.rows(rows), mean[rows]
+    counts, shares = torch.from_numpy(reference.y), torch.from_numpy(reference.weight / reference.weight.sum())
+    sample = reference.sample.replace(upper=None)
+
+    def fitted(name: str, parameter: float) -> Family:
+        family = Family(name, parameter, 0.0)
+        dist = as_recorded(family.distribution(mean, reference.sample.upper), sample)
+        return family._replace(loglik=float(shares @ dist.log_prob(counts)))
+
+    found = {}
+    for name, bounds in (_WIDER_BOUNDED if reference.is_bounded else _WIDER).items():
+        best = minimize_scalar(
+            lambda at, name=name: -fitted(name, float(np.exp(at))).loglik,
+            bounds=bounds, method="bounded", options={"xatol": 1e-3},
+        )  # fmt: skip
+        found[name] = Family(name, float(np.exp(best.x)), -float(best.fun))
+    return found
+
+
+def smoothest(families: dict[str, Family]) -> Family:
+    """The likeliest of the fitted distributions: each of them contains the Poisson or Binomial (nearly)."""
+    return max(families.values(), key=lambda family: family.loglik)

@@ -1,14 +1,9 @@
 """What a diagnosis found, as numbers and as sentences."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
-import numpy as np
-
-from ddpn.analysis.diagnosis.families import Family
-from ddpn.analysis.diagnosis.reference import Reference
-from ddpn.distributions.recording import as_recorded
 from ddpn.runtime.display import html_table
 
 #: Level of the interval and of all tests.
@@ -188,37 +183,6 @@ class Recommendation:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What figures need: the counts and their reference, out-of-fold means, and the distribution that fits best."""
-
-    reference: Reference
-    mean: np.ndarray
-    chosen: Family
-
-    @property
-    def y(self) -> np.ndarray:
-        """The counts as recorded."""
-        return self.reference.y
-
-    @property
-    def weight(self) -> np.ndarray:
-        """The weights of the rows."""
-        return self.reference.weight
-
-    def with_all_limits(self) -> "Evidence":
-        """The same, with limits of counts that are not censored, too: those of a draw."""
-        drawn = self.reference.all_limits(np.random.default_rng(0))
-        known = replace(self.reference, sample=self.reference.sample.replace(limit=drawn), limits_are_partial=False)
-        return replace(self, reference=known)
-
-    def distribution(self, rows: np.ndarray, reference: bool) -> Any:
-        """The distribution of some rows: that of the reference, or the one with the fitted dispersion."""
-        known, mean = self.reference.rows(rows), self.mean[rows]
-        dist = known.distribution(mean) if reference else self.chosen.distribution(mean, known.sample.upper)
-        return as_recorded(dist, known.sample.replace(upper=None))
-
-
-@dataclass(frozen=True)
 class Diagnosis:
     """What the counts of a target are like, given the features: `print` it, or use `to_dict()`.
 
@@ -232,9 +196,9 @@ class Diagnosis:
         A likelihood, and why.
     findings : tuple of Finding
         All checks.
-    dispersion, mean_model, evidence : Dispersion, str, Evidence
-        The dispersion, the model of the mean, and what figures need; None where there are too few rows or counts to say
-        anything about them.
+    dispersion, mean_model : Dispersion, str
+        The dispersion, and the model of the mean; None where there are too few rows or counts to say anything about
+        them.
     explained : float
         The share of the Poisson deviance that the mean model explains out of fold.
     notes : tuple of str
@@ -251,7 +215,6 @@ class Diagnosis:
     mean_model: str | None = None
     explained: float = 0.0
     notes: tuple[str, ...] = ()
-    evidence: Evidence | None = field(default=None, repr=False, compare=False)
     reference: str = "Poisson"
 
     def finding(self, name: str) -> Finding:

@@ -1,12 +1,12 @@
 """Explanations of a fitted model: what moves the predicted mean, what moves the spread, and what moves single rows.
 
-`effects` are accumulated local effects of every column, `interactions` those of pairs, `importance` says what shuffling
-a column changes, `contributions` explain single rows, and `explain` does the first three at once. Every fitted
-estimator has them as methods.
+`effects` are accumulated local effects of every column, `importance` says what shuffling a column changes,
+`contributions` explain single rows, and `explain` does the first two at once. Every fitted estimator has them as
+methods; the functions take `Inputs`, a model with rows.
 """
 
 from ddpn.analysis.explanations.column_effects import Curve, Effect, Effects, effects
-from ddpn.analysis.explanations.pairs import Interaction, interactions
+from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
 from ddpn.analysis.explanations.rows import Contributions, contributions
 from ddpn.analysis.explanations.summary import Explanation, explain
@@ -19,10 +19,9 @@ __all__ = [
     "Explanation",
     "Importance",
     "Importances",
-    "Interaction",
+    "Inputs",
     "contributions",
     "effects",
     "explain",
     "importance",
-    "interactions",
 ]

@@ -8,18 +8,18 @@ import numpy as np
 
 from ddpn.analysis.explanations.curves import curves, measure
 from ddpn.analysis.explanations.grid import grid_of
-from ddpn.analysis.explanations.inputs import MAX_COLUMNS, Inputs, screened
+from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.results import ByColumn
 from ddpn.runtime.display import html_table
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.canonical import number_of
 
-#: Rows that effects are measured on, and bins of a column of numbers.
-ROWS, BINS = 500, 20
 #: Half the width of a 90% band in standard errors.
 _Z = 1.6449
 #: What a missing value is called among the points.
 MISSING = "missing"
+#: Values of a number that figures show as bars, and bars that they have at most.
+_BARS, _LEVELS = 6, 12
 #: Quantities that are explained, on the log scale and not.
 QUANTITIES = {True: ("mean", "variance / mean"), False: ("mean", "standard deviation")}
 
@@ -116,6 +116,34 @@ class Effect:
         """
         return float(np.sqrt(self.share @ getattr(self, of).effect ** 2))
 
+    @property
+    def is_line(self) -> bool:
+        """Whether a figure shows a line: that of a number with more than a few values; others have bars."""
+        return self.kind == "number" and len(self.points) - self.has_missing > _BARS
+
+    @property
+    def frequent(self) -> list[int]:
+        """The positions of the most frequent points, in their order, as many as a figure has bars for."""
+        return np.sort(np.argsort(-self.share, kind="stable")[:_LEVELS]).tolist()
+
+
+def scale_of(curves: list[Curve]) -> tuple[float, float]:
+    """The ends of an axis that several curves share: all levels with some room, beyond which bands may reach.
+
+    From 0 where that costs at most a third of the height, and with 1, the Poisson, where it is near.
+    """
+    levels = np.concatenate([curve.level for curve in curves])
+    bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
+    low, high = float(levels.min()), float(levels.max())
+    room = max(0.6 * (high - low), 0.05 * abs(high), 1e-9)
+    low, high = max(low - room, float(bands.min())), min(high + room, float(bands.max()))
+    if 0.0 <= low < (high - low) / 2.0:
+        low = 0.0
+    if curves[0].quantity == "variance / mean" and low - (high - low) < 1.0 < high + (high - low):
+        low, high = min(low, 1.0), max(high, 1.0)
+    margin = max(0.04 * (high - low), 1e-6 * max(abs(high), 1e-6))
+    return low - margin if low else low, high + margin
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects(ByColumn[Effect]):
@@ -148,11 +176,10 @@ class Effects(ByColumn[Effect]):
 
     def _repr_html_(self) -> str:
         """The range of each column's effects, the strongest first."""
-        ends = [(one.mean.level, one.spread.level) for one in self.by("mean")]
-        rows = [
-            (one.name, *(float(end) for level in levels for end in (level.min(), level.max())))
-            for one, levels in zip(self.by("mean"), ends, strict=True)
-        ]
+        rows = []
+        for one in self.by("mean"):
+            mean, spread = one.mean.level, one.spread.level
+            rows.append((one.name, *map(float, (mean.min(), mean.max(), spread.min(), spread.max()))))
         return html_table(("column", "mean from", "to", "spread from", "to"), rows)
 
     def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> Any:
@@ -176,13 +203,10 @@ class Effects(ByColumn[Effect]):
 
 
 def effects(
-    model: Any,
-    X: Any,
-    exposure: Any = None,
-    upper: Any = None,
-    columns: str | Iterable[str] | None = None,
-    bins: int = BINS,
-    max_rows: int = ROWS,
+    inputs: Inputs,
+    columns: str | Iterable[str | int] | None = None,
+    bins: int = 20,
+    max_rows: int = 500,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
 ) -> Effects:
@@ -193,12 +217,8 @@ def effects(
 
     Parameters
     ----------
-    model : estimator or Predictor
-        A fitted model.
-    X : array-like or data frame
-        Rows with the columns of `fit`; the test set, or training rows.
-    exposure, upper : array-like, optional
-        As for predictions. They are inputs like the columns of X, and have effects of their own.
+    inputs : Inputs
+        A fitted model and rows.
     columns : list of str, optional
         Which to measure. Default: all; of more than 40, those that change predictions most when they are shuffled.
     bins : int
@@ -216,34 +236,17 @@ def effects(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(np.exp(1 + 0.5 * X[:, 0])))
-    >>> found = effects(model, X)
+    >>> found = effects(Inputs(model, X))
     >>> found.by("mean")[0].name, round(found["x0"].spread.typical, 3)
     ('x0', 1.0)
     """
     check_integer("bins", bins, 1)
     check_integer("max_rows", max_rows, 1)
-    inputs = Inputs(model, X, exposure, upper)
-    return measured_effects(inputs, inputs.positions(columns), bins, max_rows, seed, progress, columns is None)
-
-
-def measured_effects(
-    inputs: Inputs,
-    positions: list[int],
-    bins: int = BINS,
-    max_rows: int = ROWS,
-    seed: int = 0,
-    progress: Callable[[str], object] | None = None,
-    may_screen: bool = True,
-) -> Effects:
-    """The same for validated inputs and the positions of columns."""
     rng = np.random.default_rng(seed)
     inputs = inputs.rows(inputs.draw(max_rows, rng))
-    if may_screen and len(positions) > MAX_COLUMNS:
-        positions = screened(inputs, positions, MAX_COLUMNS, rng)
-    every = np.arange(len(inputs))
-    moments = inputs.moments(every)
-    now = moments.quantities(inputs.log)
-    found = []
+    positions = inputs.chosen(columns, rng)
+    moments = inputs.moments(np.arange(len(inputs)))
+    now, found = moments.quantities(inputs.log), []
     for place, position in enumerate(positions, 1):
         if progress is not None:
             progress(f"Effects of columns: {place} of {len(positions)}")

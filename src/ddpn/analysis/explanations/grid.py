@@ -8,7 +8,7 @@ from ddpn.tables.encoding.canonical import number_of
 from ddpn.tables.encoding.table import Column
 
 #: Levels of a category that are measured, the most frequent ones.
-MAX_LEVELS = 20
+_LEVELS = 20
 
 
 class EffectGrid(NamedTuple):
@@ -25,11 +25,6 @@ class EffectGrid(NamedTuple):
     discrete: bool
 
     @property
-    def steps(self) -> np.ndarray:
-        """The step that every row is in, called by the point where it ends, so at least 1; -1 if none."""
-        return np.where(self.code < 0, -1, np.maximum(self.code, 1))
-
-    @property
     def shares(self) -> np.ndarray:
         """The share of rows that each point stands for; the two ends of a bin share its rows."""
         size, used = len(self.points), self.code[self.code >= 0]
@@ -44,12 +39,12 @@ def is_missing(column: Column) -> np.ndarray:
     return column.values < 0 if column.kind == "category" else np.isnan(column.values)
 
 
-def grid_of(columns: list[Column], position: int, bins: int, max_levels: int = MAX_LEVELS) -> EffectGrid:
+def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
     """The grid of a column: quantiles of numbers, all values where there are few, and the levels of a category."""
     column = columns[position]
     missing = is_missing(column)
     if column.kind == "category":
-        order = _ordered_levels(columns, position, max_levels)
+        order = _ordered_levels(columns, position)
         lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
         lookup[order] = np.arange(len(order))
         code = lookup[column.values.astype(int)]
@@ -77,48 +72,35 @@ def _first_rows(code: np.ndarray, size: int) -> np.ndarray:
 # The order of levels ---------------------------------------------------------------------------------------------
 
 
-def _ordered_levels(columns: list[Column], position: int, most: int) -> np.ndarray:
+def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     """The most frequent levels: numbers by size, others so that neighbours are alike in the other columns.
 
     Effects are accumulated from each level to the next one. Rows of neighbours then are rows for which both levels are
-    plausible. The order is the first principal coordinate of the distances between levels (Apley and Zhu, 2020).
+    plausible (Apley and Zhu, 2020). The order is that of the first principal component of what the rows of each level
+    have in the other columns: mean ranks of numbers, shares of levels.
     """
     column = columns[position]
     number = np.bincount(column.values[column.values >= 0].astype(int), minlength=len(column.levels))
-    found = np.flatnonzero(number)
     # The number of rows decides, then the name: the order of rows does not matter.
-    found = np.array(sorted(found.tolist(), key=lambda level: (-number[level], column.levels[level]))[:most], dtype=int)
+    ranked = sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
+    found = np.array(ranked[:_LEVELS], dtype=int)
     if len(found) < 3:
         return found
     numbers = [number_of(column.levels[level]) for level in found]
     if None not in numbers:
         return found[np.argsort(np.array(numbers, dtype=float), kind="stable")]
-    apart = np.zeros((len(found), len(found)))
-    for j, other in enumerate(columns):
-        apart += 0.0 if j == position else _distances(column, found, other)
-    return found[_first_coordinate(apart)]
+    others = [_profile(column, found, other) for j, other in enumerate(columns) if j != position]
+    if not others:
+        return found
+    profile = np.hstack(others)
+    first = np.linalg.svd(profile - profile.mean(0), full_matrices=False)[0][:, 0]
+    return found[np.argsort(first * np.sign(first[np.abs(first).argmax()]), kind="stable")]
 
 
-def _distances(column: Column, levels: np.ndarray, other: Column) -> np.ndarray:
-    """Kolmogorov-Smirnov distances of numbers, total variation of categories, between the rows of each two levels."""
+def _profile(column: Column, levels: np.ndarray, other: Column) -> np.ndarray:
+    """What the rows of each level have in another column. Shape: (levels, features)."""
     if other.kind == "category":
-        codes, is_sum = other.values.astype(int) + 1, True
-        size = len(other.levels) + 1
+        values = np.eye(len(other.levels) + 1)[other.values.astype(int)]
     else:
-        unique, codes = np.unique(other.values, return_inverse=True)
-        size, is_sum = len(unique), False
-    shares = np.stack([np.bincount(codes[column.values == level], minlength=size) for level in levels]).astype(float)
-    shares /= shares.sum(1, keepdims=True)
-    if not is_sum:
-        shares = shares.cumsum(1)
-    apart = np.abs(shares[:, None] - shares[None])
-    return apart.sum(-1) / 2.0 if is_sum else apart.max(-1)
-
-
-def _first_coordinate(distances: np.ndarray) -> np.ndarray:
-    """The order of points along the first coordinate of classical multidimensional scaling."""
-    squared = distances**2
-    centred = squared - squared.mean(0) - squared.mean(1, keepdims=True) + squared.mean()
-    _, vectors = np.linalg.eigh(-centred / 2.0)
-    first = vectors[:, -1] * np.sign(vectors[np.abs(vectors[:, -1]).argmax(), -1] or 1.0)
-    return np.argsort(first, kind="stable")
+        values = (np.unique(other.values, return_inverse=True)[1] / len(other.values))[:, None]
+    return np.stack([values[column.values == level].mean(0) for level in levels])

@@ -2,23 +2,22 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 
-from ddpn.analysis.explanations.inputs import MAX_COLUMNS, Inputs, screened
+from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.results import ByColumn
 from ddpn.distributions import discretized
 from ddpn.distributions.recording import limited
 from ddpn.metrics import crps
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_integer
-from ddpn.sample import checked_sample
+from ddpn.sample import Sample
 
-REPEATS = 3
 #: Rows shuffled: fewer where there are many columns, so that rows x columns x repeats stay bounded.
-_MAX_ROWS, _MIN_ROWS, _WORK = 2000, 200, 24_000
+_MIN_ROWS, _WORK = 200, 24_000
 #: The same for rows whose CRPS is computed, which takes up to a hundred times as long where counts spread widely: by a
 #: standard deviation of so many counts the number of rows is divided, at most by the last number.
 _MIN_SCORED, _SCORED_WORK, _WIDE, _MOST = 80, 8_000, 4.0, 8.0
@@ -49,9 +48,7 @@ class Importance:
     aleatoric, epistemic : array, shape (repeats,)
         Mean absolute relative change of the standard deviation of noise, and of that of the components' disagreement.
     position : int
-        Where the column is in the table; -1 for what is not in it.
-    role : str
-        "column", "exposure" or "upper".
+        Where the column is among those of the inputs.
     """
 
     name: str
@@ -61,7 +58,6 @@ class Importance:
     aleatoric: np.ndarray
     epistemic: np.ndarray
     position: int = -1
-    role: str = "column"
 
     def strength(self, of: str = "crps") -> float:
         """The mean change over the repeats.
@@ -85,7 +81,7 @@ class Importances(ByColumn[Importance]):
     rows : int
         The number of rows that were shuffled; the CRPS is that of a part of them, as it takes longer.
     columns : int
-        The number of columns that the table has.
+        The number of columns that there are.
     """
 
     each: list[Importance]
@@ -120,16 +116,10 @@ class Importances(ByColumn[Importance]):
 
 
 def importance(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    exposure: Any = None,
-    upper: Any = None,
-    censored: Any = None,
-    columns: str | Iterable[str] | None = None,
-    repeats: int = REPEATS,
-    max_rows: int = _MAX_ROWS,
+    inputs: Inputs,
+    columns: str | Iterable[str | int] | None = None,
+    repeats: int = 3,
+    max_rows: int = 2000,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
 ) -> Importances:
@@ -139,12 +129,10 @@ def importance(
 
     Parameters
     ----------
-    model : estimator
-        A fitted model.
-    X, y, sample_weight, exposure, upper, censored
-        The test set, as for `score`. Exposures and upper bounds are shuffled, too.
+    inputs : Inputs
+        A fitted model and the test set (`Inputs.of_sample`). Exposures and upper bounds are shuffled, too.
     columns : list of str, optional
-        Which to measure. Default: all; of more than 40, those that change predictions most.
+        Which to measure. Default: all; of more than 40, those that change predictions most; none of more than 1,000.
     repeats : int
         How often each column is shuffled.
     max_rows : int
@@ -160,35 +148,29 @@ def importance(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 0]))
-    >>> found = importance(CountGLM(likelihood="poisson").fit(X, y), X, y)
+    >>> found = importance(Inputs.of_sample(CountGLM(likelihood="poisson").fit(X, y), Sample(X, y.astype(float))))
     >>> found.by("crps")[0].name, round(float(found.each[0].spread.mean()), 3)
     ('x0', 0.0)
     """
     check_integer("repeats", repeats, 1)
     check_integer("max_rows", max_rows, 1)
-    inputs = Inputs(model, X, exposure, upper)
-    known = Observed.of(inputs, X, y, sample_weight, exposure, upper, censored)
-    positions = inputs.positions(columns)
-    return measured_importance(inputs, known, positions, repeats, max_rows, seed, progress, columns is None)
-
-
-class Observed(NamedTuple):
-    """The counts, their weights and, where they are censored, the largest count that can be recorded."""
-
-    y: np.ndarray
-    weight: np.ndarray
-    limit: np.ndarray | None
-
-    @classmethod
-    def of(cls, inputs: Inputs, X: Any, y: Any, weight: Any, exposure: Any, upper: Any, censored: Any) -> Self:
-        """Validate counts that a user passes beside the inputs."""
-        sample = checked_sample(X, y, weight, exposure, getattr(inputs.model, "fractional", "error"))
-        sample = inputs.predictor.counts.of(sample, upper, censored)
-        return cls(sample.y, sample.weight_or_ones, sample.limit)
-
-    def rows(self, index: np.ndarray) -> "Observed":
-        """Some of the rows."""
-        return Observed(self.y[index], self.weight[index], None if self.limit is None else self.limit[index])
+    if columns is None and len(inputs.columns) > _MAX_SCREENED:
+        return Importances([], 0, len(inputs.columns))
+    rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.is_used)
+    positions = inputs.rows(used).chosen(columns, rng)
+    size = int(np.clip(_WORK // (repeats * len(positions)), min(_MIN_ROWS, max_rows), max_rows))
+    inputs, found = inputs.rows(inputs.draw(size, rng, used)), []
+    weight, plain = inputs.observed.weight_or_ones, _state(inputs, {}, np.arange(0))
+    parts = _scored_rows(plain, len(weight), repeats, len(positions), rng)
+    before = [plain._replace(crps=_state(inputs, {}, part).crps) for part in parts]
+    for place, position in enumerate(positions, 1):
+        if progress is not None:
+            progress(f"Shuffling columns: {place} of {len(positions)}")
+        after = [_state(inputs, {position: rng.permutation(len(weight))}, part) for part in parts]
+        each = [_changes(old, new, weight) for old, new in zip(before, after, strict=True)]
+        changes = dict(zip(MEASURES, np.array(each).T, strict=True))
+        found.append(Importance(inputs.names[position], **changes, position=position))
+    return Importances(found, len(weight), len(inputs.columns))
 
 
 class _State(NamedTuple):
@@ -201,66 +183,28 @@ class _State(NamedTuple):
     epistemic: np.ndarray
 
 
-def measured_importance(
-    inputs: Inputs,
-    known: Observed,
-    positions: list[int] | None = None,
-    repeats: int = REPEATS,
-    max_rows: int = _MAX_ROWS,
-    seed: int = 0,
-    progress: Callable[[str], object] | None = None,
-    may_screen: bool = True,
-) -> Importances:
-    """The same for validated inputs; nothing is measured where there are more than 1,000 columns."""
-    positions = inputs.positions(None) if positions is None else positions
-    if may_screen and len(positions) > _MAX_SCREENED:
-        return Importances([], 0, inputs.width)
-    rng, used = np.random.default_rng(seed), np.flatnonzero(known.weight > 0)
-    if may_screen and len(positions) > MAX_COLUMNS:
-        positions = screened(inputs.rows(used), positions, MAX_COLUMNS, rng)
-    size = int(np.clip(_WORK // (repeats * len(positions)), min(_MIN_ROWS, max_rows), max_rows))
-    rows = inputs.draw(size, rng, used)
-    few, seen, found = inputs.rows(rows), known.rows(rows), []
-    plain = _state(few, seen, {}, np.arange(0))
-    parts = _scored_rows(plain, seen.weight, repeats, len(positions), rng)
-    before = [plain._replace(crps=_state(few, seen, {}, part).crps) for part in parts]
-    roles = {position: role for role, position in inputs.extra.items()}
-    for place, position in enumerate(positions, 1):
-        if progress is not None:
-            progress(f"Shuffling columns: {place} of {len(positions)}")
-        after = [_state(few, seen, {position: rng.permutation(len(rows))}, part) for part in parts]
-        each = [_changes(old, new, seen.weight) for old, new in zip(before, after, strict=True)]
-        changes = dict(zip(MEASURES, np.array(each).T, strict=True))
-        role = roles.get(position, "column")
-        place_in_table = position if role == "column" else -1
-        found.append(Importance(inputs.names[position], **changes, position=place_in_table, role=role))
-    return Importances(found, len(rows), inputs.width)
-
-
-def _scored_rows(
-    plain: _State, weight: np.ndarray, repeats: int, columns: int, rng: np.random.Generator
-) -> list[np.ndarray]:
+def _scored_rows(plain: _State, rows: int, repeats: int, columns: int, rng: np.random.Generator) -> list[np.ndarray]:
     """The rows whose CRPS each repeat computes: different ones, as far as there are enough."""
     deviation = float(np.median(np.sqrt(plain.aleatoric + plain.epistemic)))
     work = _SCORED_WORK / float(np.clip(deviation / _WIDE, 1.0, _MOST))
-    size = min(len(weight), max(_MIN_SCORED, int(work / (repeats * columns))))
-    order = rng.permutation(len(weight))
+    size = min(rows, max(_MIN_SCORED, int(work / (repeats * columns))))
+    order = rng.permutation(rows)
     return [np.sort(np.take(order, np.arange(r * size, (r + 1) * size), mode="wrap")) for r in range(repeats)]
 
 
-def _state(inputs: Inputs, known: Observed, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
+def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
     """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with torch.no_grad(), single_thread():
         dist: Any = discretized(plain)
         aleatoric, epistemic, mean = (part.double().numpy() for part in (dist.aleatoric, dist.epistemic, plain.mean))
-        score = _mean_crps(dist.rows(torch.from_numpy(scored)), known.rows(scored)) if len(scored) else np.nan
+        score = _mean_crps(dist.rows(torch.from_numpy(scored)), inputs.observed.rows(scored)) if len(scored) else np.nan
     total = aleatoric + epistemic
     spread = total / np.maximum(mean, _TINY) if dist is plain else np.sqrt(total)
     return _State(score, mean, spread, aleatoric, epistemic)
 
 
-def _mean_crps(dist: Any, known: Observed) -> float:
+def _mean_crps(dist: Any, known: Sample) -> float:
     each = crps(limited(dist, known.limit), torch.from_numpy(known.y)).double().numpy()
     return float(np.average(each, weights=known.weight))
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
 from ddpn.analysis.explanations.column_effects import MISSING, QUANTITIES
@@ -11,14 +10,12 @@ from ddpn.analysis.explanations.grid import is_missing
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.analysis.explanations.shapley import shapley_values
-from ddpn.analysis.explanations.tables import in_fit_order
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
-from ddpn.sample import check_vector, row_count, take_rows
 from ddpn.tables.encoding.table import Column
 
 #: Predictions at most, background rows among which starts are chosen, and starts per row.
-PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
+_PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
 #: Members that explain themselves are used where they have this share of the mixture or more.
 _TREES = 0.9
 
@@ -106,16 +103,11 @@ class Contributions(ExplanationResult):
 
 
 def contributions(
-    model: Any,
-    X: Any,
-    exposure: Any = None,
-    upper: Any = None,
-    background: Any = None,
-    background_exposure: Any = None,
-    background_upper: Any = None,
+    inputs: Inputs,
+    background: Inputs | None = None,
     of: str = "mean",
     method: str = "auto",
-    max_predictions: int = PREDICTIONS,
+    max_predictions: int = _PREDICTIONS,
     seed: int = 0,
 ) -> Contributions:
     """Explain the predictions of single rows: what each column adds to the (log) mean, or to the spread.
@@ -126,12 +118,10 @@ def contributions(
 
     Parameters
     ----------
-    model : estimator or Predictor
-        A fitted model.
-    X, exposure, upper
-        The rows to explain, as for predictions.
-    background, background_exposure, background_upper : optional
-        Rows to compare with, such as the training set. Default: X itself, which needs several rows.
+    inputs : Inputs
+        A fitted model and the rows to explain.
+    background : Inputs, optional
+        Rows to compare with, such as the training set. Default: the explained rows, which then must be several.
     of : {"mean", "spread"}
         Explain the predicted mean, or the spread: variance / mean, for a Gaussian likelihood the standard deviation.
     method : {"auto", "trees", "sampling"}
@@ -149,32 +139,27 @@ def contributions(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(np.exp(1 + 0.5 * X[:, 0])))
-    >>> found = contributions(model, [[2.0, 0.0]], background=X)
+    >>> found = contributions(Inputs(model, [[2.0, 0.0]]), Inputs(model, X))
     >>> bool(abs(np.exp(found.base + found.values[0].sum()) - model.predict([[2.0, 0.0]])[0]) < 1e-9)
     True
     """
     check_choice("of", of, ("mean", "spread"))
     check_choice("method", method, ("auto", "trees", "sampling"))
     check_integer("max_predictions", max_predictions, 1)
-    n = row_count(X)
-    inputs = Inputs(model, X, exposure, upper)
-    inputs = inputs.rows(np.arange(n))
+    rows = np.arange(len(inputs))
     if method != "sampling" and of == "mean":
-        found = _of_trees(inputs, method == "trees")
+        found = _of_trees(inputs.rows(rows), method == "trees")
         if found is not None:
             return found
     elif method == "trees":
         raise InputError('method must be "auto" or "sampling" for the spread: trees explain their mean only.')
-    rows, others = np.arange(n), np.arange(n)
+    others = rows
     if background is not None:
-        both = _stacked(in_fit_order(model, X), in_fit_order(model, background))
-        size = row_count(background)
-        scale = _joined("exposure", exposure, background_exposure, n, size)
-        bound = _joined("upper", upper, background_upper, n, size)
-        inputs = Inputs(model, both, scale, bound)
-        inputs, others = inputs.rows(np.arange(n + size)), np.arange(n, n + size)
-    elif n == 1:
+        others = np.arange(len(inputs), len(inputs) + len(background))
+        inputs = inputs.joined(background)
+    elif len(inputs) == 1:
         raise InputError("background must be given to explain a single row: pass rows to compare it with.")
+    inputs = inputs.rows(np.arange(len(inputs)))
     return _sampled(inputs, rows, others, int(of == "spread"), max_predictions, seed)
 
 
@@ -251,36 +236,3 @@ def _cells(columns: list[Column], rows: np.ndarray) -> list[list[Any]]:
         absent = is_missing(column)[rows]
         by_column.append([MISSING if none else value for value, none in zip(plain, absent.tolist(), strict=True)])
     return [list(row) for row in zip(*by_column, strict=True)]
-
-
-def _joined(name: str, values: Any, others: Any, n: int, more: int) -> np.ndarray | None:
-    if (values is None) != (others is None):
-        raise InputError(f"{name} and background_{name} must be given together.")
-    if values is None:
-        return None
-    zero = name == "upper"
-    first = check_vector(name, values, n, zero, all_zero=zero)
-    second = check_vector(f"background_{name}", others, more, zero, all_zero=zero)
-    assert first is not None
-    assert second is not None
-    return np.concatenate([first, second])
-
-
-def _stacked(X: Any, background: Any) -> Any:
-    """The rows of two tables of the same sort, one below the other."""
-    first, second = (nw.from_native(table, pass_through=True) for table in (X, background))
-    frames = [isinstance(table, nw.DataFrame) for table in (first, second)]
-    if all(frames):
-        wanted = {
-            name: nw.Float64 if dtype != second.schema[name] and dtype.is_numeric() else dtype
-            for name, dtype in first.schema.items()
-            if name in second.schema
-        }
-        parts = [
-            table.with_columns(nw.col(name).cast(dtype) for name, dtype in wanted.items()) for table in (first, second)
-        ]
-        return nw.concat([nw.maybe_reset_index(part) for part in parts], how="vertical").to_native()
-    if any(frames):
-        raise InputError("background must be a data frame if X is one, and an array if X is an array.")
-    both = (take_rows(table, slice(None)) for table in (X, background))
-    return np.concatenate([part.toarray() if hasattr(part, "toarray") else np.asarray(part) for part in both])

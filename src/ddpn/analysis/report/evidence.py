@@ -1,6 +1,7 @@
-"""What a report is made of: the predicted distribution and the scores of every row, and the leaderboard."""
+"""What a report is made of: the predicted distribution and the scores of every row, the leaderboard, groups of rows."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,10 +9,13 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.explanations.tables import in_fit_order
-from ddpn.analysis.leaderboard import COVERAGE as LEVEL
+from ddpn.analysis.explanations.grid import is_missing
+from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.gains import effective_rows
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
-from ddpn.analysis.report.columns import columns_of, fingerprint
+from ddpn.analysis.numbers import mean, value_text
+from ddpn.analysis.verdict import COVERAGE as LEVEL
+from ddpn.analysis.verdict import RowScores
 from ddpn.distributions import Recalibrated, discretized
 from ddpn.distributions.recording import limited
 from ddpn.distributions.stacking import rows_of
@@ -23,47 +27,33 @@ from ddpn.tables.encoding.table import Column
 #: More rows than this would change no digit of a figure: a random draw of so many is shown.
 MAX_ROWS = 100_000
 SEED = 0
+#: Ranges of a numeric column; values or levels that are groups of their own.
+_BINS, _LEVELS = 5, 8
 
 
-class Scored(NamedTuple):
-    """A distribution per row, its summaries and its scores: one value per row in each array.
+class Evidence(NamedTuple):
+    """The evaluated rows: their inputs with the counts, and arrays with one value per row.
 
-    `low` and `high` are the ends of the interval, `inside` is 1 where it covers the count, `expected` its probability;
-    `error` is the distance of the median from the count.
+    `labels` are what the user's table calls the rows, `total` is how many it has. `low` and `high` are the ends of the
+    interval, `expected` its probability. `components` is how many distributions per row the model mixes, `board` has
+    the scores of all rows and all candidates, `calibrated` is the number of rows that intervals were calibrated on (0
+    without calibration). `ids` are the name of a column that identifies rows, and its values; `base` the distributions
+    before recalibration (None where they are the same), `grouped` the name of what intervals are calibrated by and the
+    group of every row.
     """
 
+    inputs: Inputs
+    labels: np.ndarray
+    total: int
+    y: np.ndarray
+    weight: np.ndarray
     dist: Any
     mean: np.ndarray
     variance: np.ndarray
     low: np.ndarray
     high: np.ndarray
     expected: np.ndarray
-    error: np.ndarray
-    crps: np.ndarray
-    nll: np.ndarray
-    inside: np.ndarray
-    width: np.ndarray
-
-
-class Evidence(NamedTuple):
-    """The evaluated rows: `labels` are what the user's table calls them, `X` is that table at these rows.
-
-    `board` has the scores of all rows and all candidates. `ids` are the name of a column that identifies rows, and its
-    values. `components` is how many distributions per row the model mixes, `calibrated` the number of rows that its
-    intervals were calibrated on (0 without calibration). `base` are the distributions before recalibration (None where
-    they are the same), `grouped` the name of what intervals are calibrated by and the group of every row. `upper` is
-    the largest possible count of every row, where the model needs it, `limit` the largest that can be recorded, where
-    counts are censored.
-    """
-
-    labels: np.ndarray
-    total: int
-    X: Any
-    columns: list[Column]
-    y: np.ndarray
-    weight: np.ndarray
-    exposure: np.ndarray | None
-    model: Scored
+    scores: RowScores
     aleatoric: np.ndarray
     epistemic: np.ndarray
     components: int
@@ -73,8 +63,17 @@ class Evidence(NamedTuple):
     ids: tuple[str, Sequence[Any]] | None = None
     base: Any = None
     grouped: tuple[str, np.ndarray] | None = None
-    upper: np.ndarray | None = None
-    limit: np.ndarray | None = None
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the table."""
+        return self.inputs.columns[: self.inputs.width]
+
+    @property
+    def exposure(self) -> np.ndarray | None:
+        """The exposure of every row, if the model has any."""
+        place = self.inputs.extra.get("exposure")
+        return None if place is None else self.inputs.columns[place].values
 
     @property
     def weighted(self) -> bool:
@@ -98,92 +97,147 @@ def gather(
     ids: tuple[str, Sequence[Any]] | None = None,
     groups: Any = None,
     interval_groups: Any = None,
+    names: Mapping[str, str] | None = None,
     progress: Callable[[str], object] = lambda stage: None,
 ) -> Evidence:
     """Validate the inputs, score all rows that have a weight, and predict those that are shown."""
     predictor: Predictor = model.predictor_
     sample = checked_sample(X, y, weight, exposure, model.fractional, labels=labels)
     sample = predictor.counts.of(sample, upper, censored)
-    columns, total = columns_of(model, X), len(sample)
-    others = {str(name): dist for name, dist in (baselines or {}).items()}
+    total = len(sample)
     sample = sample.replace(
-        X=in_fit_order(model, X),
+        X=Inputs(model, X, names=names).X,  # which checks the columns
         group=check_groups(groups, total),
-        interval_groups=_interval_groups(predictor, X, interval_groups),
+        interval_groups=None if predictor.groups is None else predictor.groups.labels(X, interval_groups),
     )
-    kept = np.flatnonzero(sample.is_used)
+    rows = np.flatnonzero(sample.is_used)
     others = {
-        name: rows_of(dist, torch.from_numpy(kept)) if tuple(dist.batch_shape) == (total,) else dist
-        for name, dist in others.items()
+        str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (total,) else dist
+        for name, dist in (baselines or {}).items()
     }
-    progress(f"Scoring {len(kept):,} rows")
-    board = leaderboard(predictor, sample.rows(kept), [leak] if leak else [], meaning, others)
-    rows = kept
-    if len(kept) > MAX_ROWS:
-        rows = np.sort(np.random.default_rng(SEED).choice(kept, MAX_ROWS, replace=False))
+    progress(f"Scoring {len(rows):,} rows")
+    board = leaderboard(predictor, sample.rows(rows), [leak] if leak else [], meaning, others)
+    if len(rows) > MAX_ROWS:
+        rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
     used = sample.rows(rows)
     progress(f"Predicting {len(rows):,} rows")
     known = predictor.counts.arguments(used)
-    scale, most = known["exposure"], known["upper"]
-    mixture: Any = discretized(predictor.distribution(used.X, scale, upper=most))
-    recorded = limited(mixture, used.limit)
-    of_model = scored(recorded, used.y, predictor.interval(recorded, LEVEL, labels=used.interval_groups))
-    return Evidence(
-        labels=rows if used.labels is None else used.labels,
-        total=total,
-        X=used.X,
-        columns=[column._replace(values=column.values[rows]) for column in columns],
-        y=used.y,
-        weight=used.weight_or_ones,
-        exposure=scale,
-        upper=most,
-        limit=used.limit,
-        model=of_model,
-        aleatoric=_numbers(mixture.aleatoric),
-        epistemic=_numbers(mixture.epistemic),
-        components=mixture.size,
-        board=board,
-        fingerprint=fingerprint(columns, sample.y),
-        calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
-        ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
-        base=mixture.base if isinstance(mixture, Recalibrated) else None,
-        grouped=_grouped(predictor, used, of_model.mean),
-    )
+    with torch.no_grad():
+        mixture: Any = discretized(predictor.distribution(used.X, known["exposure"], upper=known["upper"]))
+        recorded = limited(mixture, used.limit)
+        low, high = predictor.interval(recorded, LEVEL, labels=used.interval_groups)
+        means = _numbers(recorded.mean)
+        return Evidence(
+            inputs=Inputs.of_sample(model, used, names),
+            labels=rows if used.labels is None else used.labels,
+            total=total,
+            y=used.y,
+            weight=used.weight_or_ones,
+            dist=recorded,
+            mean=means,
+            variance=_numbers(recorded.variance),
+            low=_numbers(low),
+            high=_numbers(high),
+            expected=_numbers(mass_between(recorded, low, high)),
+            scores=scored_rows(recorded, used.y, (low, high)),
+            aleatoric=_numbers(mixture.aleatoric),
+            epistemic=_numbers(mixture.epistemic),
+            components=mixture.size,
+            board=board,
+            fingerprint=sample.digest(),
+            calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
+            ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
+            base=mixture.base if isinstance(mixture, Recalibrated) else None,
+            grouped=_grouped(predictor, used, means),
+        )
 
 
-def _interval_groups(predictor: Predictor, X: Any, groups: Any) -> np.ndarray | None:
-    """The group of every row, where intervals are calibrated by a column or by labels."""
-    return None if predictor.groups is None else predictor.groups.labels(X, groups)
-
-
-def _grouped(predictor: Predictor, used: Sample, mean: np.ndarray) -> tuple[str, np.ndarray] | None:
+def _grouped(predictor: Predictor, used: Sample, means: np.ndarray) -> tuple[str, np.ndarray] | None:
     """What intervals are calibrated by, and the name of every row's group."""
     found, labels = predictor.groups, used.interval_groups
     if found is None:
         return None
     names = np.array([*found.names, "not calibrated"], dtype=object)
-    return found.by or "predicted mean", names[found.codes(labels, mean)] if labels is None else labels
-
-
-@torch.no_grad()
-def scored(dist: Any, y: np.ndarray, interval: tuple[Tensor, Tensor]) -> Scored:
-    """A count distribution per row with its scores and intervals."""
-    low, high = interval
-    own = scored_rows(dist, y, interval)
-    return Scored(
-        dist=dist,
-        mean=_numbers(dist.mean),
-        variance=_numbers(dist.variance),
-        low=_numbers(low),
-        high=_numbers(high),
-        expected=_numbers(mass_between(dist, low, high)),
-        error=own.mae,
-        crps=own.crps,
-        nll=own.nll,
-        inside=own.coverage,
-        width=own.width,
-    )
+    return found.by or "predicted mean", names[found.codes(labels, means)] if labels is None else labels
 
 
 def _numbers(values: Tensor) -> np.ndarray:
     return values.double().cpu().numpy()
+
+
+# Groups of rows ------------------------------------------------------------------------------------------------------
+
+
+class RowGroup(NamedTuple):
+    """Rows that share a value or range of a column, and means over them; `size` is their effective number."""
+
+    column: str
+    label: str
+    rows: int
+    size: float
+    observed: float
+    predicted: float
+    aleatoric: float
+    epistemic: float
+    coverage: float
+    mae: float
+
+    @property
+    def variance(self) -> float:
+        return self.aleatoric + self.epistemic
+
+    @property
+    def share(self) -> float:
+        """The epistemic share of the variance."""
+        return self.epistemic / self.variance if self.variance > 0 else 0.0
+
+
+def group_of(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
+    """The group of these rows, given by a mask or by positions."""
+    scores, weight = evidence.scores, evidence.weight[rows]
+    values = (evidence.y, evidence.mean, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.mae)
+    return RowGroup(column, label, len(weight), effective_rows(weight), *(mean(each[rows], weight) for each in values))
+
+
+def groups_by(column: Column, evidence: Evidence) -> list[RowGroup]:
+    """A group per value, level or range of the column, in their order; rows without a value last."""
+    codes, labels = _coded(column)
+    masks = ((label, codes == code) for code, label in enumerate(labels))
+    return [group_of(column.name, label, evidence, mask) for label, mask in masks if mask.any()]
+
+
+def common_levels(column: Column) -> list[int]:
+    """Codes of the levels that occur, the most frequent first; equally frequent ones by name, in any order of rows."""
+    number = np.bincount(column.values[~is_missing(column)].astype(int), minlength=len(column.levels))
+    return sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
+
+
+def _coded(column: Column) -> tuple[np.ndarray, list[str]]:
+    """A group code per row, and the label of each code; rows without a value have the last one."""
+    missing = is_missing(column)
+    if column.kind == "category":
+        order = common_levels(column)
+        kept = order if len(order) <= _LEVELS else order[: _LEVELS - 1]
+        lookup = np.full(len(column.levels) + 1, len(kept))
+        lookup[kept] = np.arange(len(kept))
+        codes, labels = lookup[column.values.astype(int)], [*(column.levels[level] for level in kept), "others"]
+    else:
+        known = column.values[~missing]
+        each = np.unique(known)
+        if column.kind == "flag":
+            each, labels = np.array([0.0, 1.0]), ["no", "yes"]
+        elif len(each) <= _LEVELS:
+            labels = [value_text(value) for value in each.tolist()]
+        else:
+            each, labels = _ranges(known, each)
+        codes = np.searchsorted(each, column.values)
+    return np.where(missing, len(labels), codes), [*labels, "missing"]
+
+
+def _ranges(known: np.ndarray, each: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Upper ends and labels of ranges with about equally many rows; equal values stay together."""
+    quantiles = np.quantile(known, np.arange(1, _BINS) / _BINS, method="inverted_cdf")
+    # The last range is not empty, even if most rows have the largest value.
+    inner = np.unique(np.minimum(quantiles, each[-2]))
+    ends = [value_text(value) for value in inner.tolist()]
+    return inner, [f"up to {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"above {ends[-1]}"]

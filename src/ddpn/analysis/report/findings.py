@@ -1,32 +1,38 @@
-"""The sentences below the verdict: error, coverage, calibration, alternatives, dispersion.
+"""The sentences below the verdict: error, coverage, calibration, alternatives, uncertainty, dispersion.
 
 The headline itself comes from `ddpn.analysis.verdict`, which every command shares.
 """
 
 import numpy as np
 
-from ddpn.analysis.gains import gain_of, wilson
-from ddpn.analysis.report.evidence import LEVEL, Evidence
-from ddpn.analysis.report.figures.predictions import Pit
-from ddpn.analysis.report.numbers import fmt, mean, percent, plural, quantile
+from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.gains import gain_of, wilson, z_of
+from ddpn.analysis.numbers import fmt, mean, percent, plural, quantile
+from ddpn.analysis.report.evidence import LEVEL, Evidence, RowGroup, group_of
 from ddpn.analysis.verdict import MIN_ROWS, Evaluation, change
 from ddpn.calibration.recalibration import Recalibration
 
 #: A bias that is worth a sentence, as a share of the mean count.
 _BIAS = 0.02
+#: A sentence is only about groups with so many rows, and such a share of all rows.
+_MIN_ROWS, _MIN_SHARE = 10, 0.02
+#: A standard deviation this much above (or below) what the mean count explains is worth a sentence.
+_BEYOND = 1.25
+#: Below this share of the variance the members agree.
+_AGREED = 0.02
 
 
 def error_sentences(evidence: Evidence, target: str) -> str:
     """The typical error of single predictions, and the bias if there is one."""
-    y, weight, model = evidence.y, evidence.weight, evidence.model
+    y, weight, error = evidence.y, evidence.weight, evidence.scores.mae
     level = mean(y, weight)
-    half, most = (quantile(model.error, weight, q) for q in (0.5, 0.9))
+    half, most = (quantile(error, weight, q) for q in (0.5, 0.9))
     middle = "exact" if half == 0 else f"off by {fmt(half)} or less"
     words = (
         f"Half of the predictions are {middle}, 90% are off by {fmt(most)} or less. The mean absolute error is "
-        f"{fmt(mean(model.error, weight))}, and the mean of {target} is {fmt(level)}."
+        f"{fmt(mean(error, weight))}, and the mean of {target} is {fmt(level)}."
     )
-    bias = gain_of(model.mean - y, weight)
+    bias = gain_of(evidence.mean - y, weight)
     if len(y) >= MIN_ROWS and level > 0 and abs(bias.mean) > _BIAS * level and bias.is_clear:
         side = "above" if bias.mean > 0 else "below"
         words += (
@@ -53,7 +59,7 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
         expected, reason = LEVEL, f"the calibration aimed at {level}"
         words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
     else:
-        expected = mean(evidence.model.expected, evidence.weight)
+        expected = mean(evidence.expected, evidence.weight)
         reason = f"the distributions expect {percent(expected)}; intervals of integers cover more than {level}"
     if found.too_narrow:
         return words + f"That is clearly less than {level}: the intervals are too narrow."
@@ -147,11 +153,11 @@ _CONDITIONAL = {
 
 def dispersion_sentences(evidence: Evidence) -> list[str]:
     """Whether the counts are over-, equi- or under-dispersed, without a model and given its means."""
-    y, weight, model, exposure = evidence.y, evidence.weight, evidence.model, evidence.exposure
+    y, weight, exposure = evidence.y, evidence.weight, evidence.exposure
     scale = np.ones_like(y) if exposure is None else exposure
     alone, statistic = pearson(y, scale * (weight @ y) / (weight @ scale), weight)
-    given, conditional = pearson(y, model.mean, weight)
-    below = mean((model.variance < model.mean).astype(float), weight)
+    given, conditional = pearson(y, evidence.mean, weight)
+    below = mean((evidence.variance < evidence.mean).astype(float), weight)
     around = "their mean" if exposure is None else "one common rate per unit of exposure"
     return [
         f"Without a model the counts are {alone}: the Pearson statistic around {around}, mean (y - m)² / m, is "
@@ -159,3 +165,65 @@ def dispersion_sentences(evidence: Evidence) -> list[str]:
         f"Around the predicted means they are {given}: {conditional}. {_CONDITIONAL[given]}",
         f"The model predicts a variance below the mean for {percent(below)} of the rows.",
     ]
+
+
+def uncertainty_sentences(
+    evidence: Evidence, aleatoric: list[RowGroup], epistemic: list[RowGroup]
+) -> list[tuple[str, str]]:
+    """(topic, sentences) about where the model is uncertain and why, from groups by what drives each part."""
+    whole = group_of("", "all rows", evidence, np.arange(len(evidence.y)))
+    least = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
+    noisy, unknown = ([group for group in each if group.rows >= least] for each in (aleatoric, epistemic))
+    found = []
+    if noisy:
+        found.append(("Most uncertain", _noise_sentences(max(noisy, key=lambda group: group.aleatoric), whole)))
+    if reason := _reason(evidence, unknown, whole):
+        found.append(("Reason", reason))
+    # The group with the lowest coverage, if that is more than chance, which has as many attempts as there are groups.
+    each = [*noisy, *unknown]
+    highest = {group: wilson(group.coverage, group.size, z_of(len(each)))[1] for group in each}
+    weakest = min(each, key=highest.__getitem__, default=whole)
+    if highest.get(weakest, 1.0) < LEVEL:
+        words = (
+            f"Where {weakest.column} is {weakest.label}, the {percent(LEVEL, 0)} interval covers only "
+            f"{percent(weakest.coverage)} of {weakest.rows:,} rows. Do not rely on it there."
+        )
+        found.append(("Narrow intervals", words))
+    return found
+
+
+def _noise_sentences(group: RowGroup, whole: RowGroup) -> str:
+    deviation, usual = group.variance**0.5, whole.variance**0.5
+    words = (
+        f"Where {group.column} is {group.label}: the standard deviation is {fmt(deviation)} there and {fmt(usual)} "
+        f"over all rows, the mean count {fmt(group.observed)} and {fmt(whole.observed)}. "
+    )
+    if whole.predicted <= 0 or group.predicted <= 0 or usual <= 0:
+        return words
+    beyond = (deviation / usual) / (group.predicted / whole.predicted) ** 0.5
+    if beyond > _BEYOND:
+        return words + f"That is {fmt(beyond)} times what the mean explains: these rows are hard to predict."
+    if beyond < 1 / _BEYOND:
+        return words + "That is less than the mean alone explains."
+    if group.predicted < whole.predicted and deviation > usual:
+        return words + "The mean does not explain it, because it is smaller there."
+    return words + "The mean explains it: standard deviations grow with the square root of the mean."
+
+
+def _reason(evidence: Evidence, unknown: list[RowGroup], whole: RowGroup) -> str:
+    """Which part of the variance matters, and where the epistemic one is largest."""
+    if evidence.components == 1:
+        return "A single network has no epistemic uncertainty: fit several members to measure it."
+    if whole.share < _AGREED:
+        return (
+            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
+            "of the variance. The rest is noise in the counts, which more training rows would not remove."
+        )
+    if not unknown:
+        return ""
+    group = max(unknown, key=lambda group: group.share)
+    return (
+        f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
+        f"disagreement between the components (epistemic). They disagree most where {group.column} is {group.label} "
+        f"({percent(group.share)}): more training rows of that kind would help."
+    )

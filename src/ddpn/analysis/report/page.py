@@ -1,15 +1,14 @@
 """The report as HTML: every text is escaped here, and nothing is loaded from anywhere."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from string import Template
+from typing import NamedTuple
 
-from ddpn.analysis.report.figures.chart import Figure
-from ddpn.analysis.report.grids import Grid
-from ddpn.analysis.verdict import Verdict
+from ddpn.analysis.report.chart import Figure
 from ddpn.runtime.display import html_table
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
@@ -27,6 +26,14 @@ _SWATCHES = {
     "range": '<path d="M6 1V11M12 1V11M18 1V11" class="{}"/>',
     "line": '<path d="M1 6H23" class="{}"/>',
 }
+
+
+class TextTable(NamedTuple):
+    """Headings, rows of text, and the cells (row, column) that are the best of their column."""
+
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    best: frozenset[tuple[int, int]] = frozenset()
 
 
 def page(
@@ -75,11 +82,6 @@ def heading(words: str) -> str:
     return f"<h3>{escape(words)}</h3>\n"
 
 
-def verdict_html(found: Verdict, details: Iterable[tuple[str, str]]) -> str:
-    """The headline with its sign, and sentences by topic."""
-    return headline_html(found.level, found.headline, details)
-
-
 def headline_html(level: str, words: str, details: Iterable[tuple[str, str]]) -> str:
     """A headline with the sign of its level ("better", "unclear", "worse"), and sentences by topic."""
     kind, sign = _LEVELS[level]
@@ -96,7 +98,7 @@ def definitions(facts: Iterable[tuple[str, str]], kind: str = "", code: bool = F
     return f'<dl class="{kind}">{"".join(f"<div>{row}</div>" for row in rows)}</dl>\n'
 
 
-def grid_html(found: Grid, caption: str, words: bool = False) -> str:
+def table_html(found: TextTable, caption: str, words: bool = False) -> str:
     """A table in a box that scrolls where the page is narrow; `words` for a long table with columns of text."""
     tall, kind = (" tall", ' class="words"') if words else ("", "")
     table = html_table(found.headings, found.rows, found.best, f'{kind} aria-label="{escape(caption)}"')

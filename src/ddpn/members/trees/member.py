@@ -273,6 +273,7 @@ class JointTrees(Trees):
     """
 
     label = "jointly boosted trees"
+    complexity = 4
     is_default = False
 
     def __init__(self, head: Head | None = None, **options: Any) -> None:

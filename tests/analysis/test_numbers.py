@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ddpn.analysis.report.numbers import fmt, percent, plural, quantile
+from ddpn.analysis.numbers import fmt, percent, plural, quantile
 
 RNG = np.random.default_rng(3)
 

@@ -1,4 +1,4 @@
-"""The result of a comparison as one HTML file."""
+"""write_monitoring: a comparison of new rows with the training as one HTML page."""
 
 from datetime import date
 from pathlib import Path
@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.monitoring.predictions import PIT_BINS
-from ddpn.analysis.monitoring.result import Check, Monitoring
+from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.monitoring import Check, Monitoring
+from ddpn.analysis.numbers import fmt, percent, plural
 from ddpn.analysis.report import page
-from ddpn.analysis.report.figures.chart import LINE, Bar, Chart, Figure, bar_chart
-from ddpn.analysis.report.figures.scales import Axis
-from ddpn.analysis.report.grids import Grid
-from ddpn.analysis.report.numbers import fmt, percent, plural
-from ddpn.storage.files import write_text
+from ddpn.analysis.report.chart import Axis, Bar, Figure, bar_chart
+from ddpn.analysis.report.figures import pit_figure
 
 #: Checks that a figure shows.
 _SHOWN = 30
@@ -36,22 +34,20 @@ def write_monitoring(path: Path, found: Monitoring, about: dict[str, Any]) -> No
         ("Size", f"A difference counts from {percent(found.effect)} of the rows on, half of that for coverage."),
         ("Sensitivity", found.detectable),
     ]
+    headings = ("check", "before", "now", "difference", "adjusted p", "decision")
+    checks = page.TextTable(headings, [check.cells for check in found.shown])
     parts = {
         "Result": page.headline_html("worse" if found.drift else "better", found.headline, details),
-        "Checks": page.pair(_effects(found), page.grid_html(_grid(found), "All checks, those with drift first.")),
+        "Checks": page.pair(_effects(found), page.table_html(checks, "All checks, those with drift first.")),
         "Counts": _counts(found),
-        "Unusual values": _listed(found.findings),
-        "Not compared": _listed(found.not_compared),
+        "Unusual values": page.paragraphs(*found.findings),
+        "Not compared": page.paragraphs(*found.not_compared),
     }
     fitted = f"fitted {str(about['fitted'])[:10]}" if about.get("fitted") else ""
     under = [str(about["model"]), fitted, f"{plural(found.rows, 'row')} of {about['data']}", date.today().isoformat()]
     shown = {title: html for title, html in parts.items() if html}
     title = "New rows differ from the training" if found.drift else "New rows are like the training"
-    write_text(path, page.page(title, [fact for fact in under if fact], shown, over="Monitoring of a count model"))
-
-
-def _listed(sentences: tuple[str, ...]) -> str:
-    return page.paragraphs(*sentences)
+    page.write_page(path, page.page(title, filter(None, under), shown, over="Monitoring of a count model"))
 
 
 def _effects(found: Monitoring) -> Figure:
@@ -70,34 +66,20 @@ def _name(check: Check) -> str:
     return short.get(check.kind, check.name)
 
 
-def _grid(found: Monitoring) -> Grid:
-    rows = []
-    for check in found.shown:
-        decision = "ignored" if check.is_ignored else "drift" if check.drift else "-"
-        p_value = "-" if check.is_ignored else f"{check.adjusted:.2g}" if check.adjusted >= 1e-3 else "<0.001"
-        rows.append((check.title, check.before, check.now, f"{check.effect:.3f}", p_value, decision))
-    return Grid(("check", "before", "now", "difference", "adjusted p", "decision"), rows)
-
-
 def _counts(found: Monitoring) -> str:
     """Scores and the PIT histogram of the rows with counts."""
     if not found.scores:
         return ""
     known, test = found.scores, found.scores["test"] or {}
     names = {"crps": "CRPS", "mae": "MAE", "nll": "NLL", "coverage": "coverage"}
+    names |= {"mean_count": "mean count", "mean_prediction": "mean prediction"}
     rows = [(label, _number(test.get(name)), _number(known[name])) for name, label in names.items()]
-    rows.append(("mean count", "", _number(known["mean_count"])))
-    rows.append(("mean prediction", "", _number(known["mean_prediction"])))
-    grid = page.grid_html(
-        Grid(("score", "test rows in fit", "new rows"), rows), f"{plural(found.counts, 'row')} with counts"
+    table = page.TextTable(("score", "test rows in fit", "new rows"), rows)
+    pit = Pit.of_heights(np.array(known["pit"]), found.rows_with_counts)
+    words = "A slope means bias, a valley too narrow distributions, a hill too wide ones."
+    return page.pair(
+        pit_figure(pit, words), page.table_html(table, f"{plural(found.rows_with_counts, 'row')} with counts")
     )
-    heights = np.array(known["pit"])
-    chart = Chart(Axis("PIT", 0.0, 1.0), Axis("density", 0.0, max(1.6, 1.1 * float(heights.max()))))
-    chart.bars(np.linspace(0.0, 1.0, PIT_BINS + 1), heights, "bar clear")
-    chart.draw(LINE, "ref", [0.0, 1.0], [1.0, 1.0])
-    words = "Flat where predictions fit. A slope means bias, a valley too narrow distributions, a hill too wide ones."
-    figure = chart.figure("pit", "PIT histogram", "Heights: " + ", ".join(f"{h:.2f}" for h in heights), words)
-    return page.pair(figure, grid)
 
 
 def _number(value: float | None) -> str:

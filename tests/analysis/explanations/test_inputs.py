@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from ddpn.analysis.explanations.tables import assembled, dense_rows, in_fit_order
+from ddpn.analysis.explanations.inputs import assembled, dense_rows, in_fit_order
 
 ROWS = {"a": [1.0, 2.0, 3.0, 4.0], "b": ["x", "y", None, "z"]}
 ORDER = np.array([2, 0, 1])

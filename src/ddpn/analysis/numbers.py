@@ -1,6 +1,7 @@
 """Statistics of weighted rows, and numbers as text."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -58,3 +59,16 @@ def plural(number: int, one: str, more: str | None = None) -> str:
     ('1 row', '2,000 rows')
     """
     return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
+def value_text(value: Any) -> str:
+    """A value of a column: about four digits, without commas, as a year has none, and without an exponent.
+
+    >>> [value_text(v) for v in (1974.0, 0.123456, 250_000.0, True, "north")]
+    ['1974', '0.1235', '250000', 'yes', 'north']
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"

@@ -5,10 +5,9 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from ddpn.analysis.diagnosis.bounds import ceiling_kind, extreme
-from ddpn.analysis.diagnosis.families import Family
 from ddpn.analysis.diagnosis.moments import tabulate
-from ddpn.analysis.diagnosis.reference import Reference
+from ddpn.analysis.diagnosis.reference import Family, Reference
+from ddpn.analysis.diagnosis.shape import ceiling_kind, extreme
 from ddpn.sample import Sample
 
 POISSON = Family("double_poisson", 1.0, 0.0)

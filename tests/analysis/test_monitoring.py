@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from ddpn.analysis.monitoring import Check
-from ddpn.analysis.monitoring.columns import column_checks
-from ddpn.analysis.monitoring.result import decided
+from ddpn.analysis.monitoring import Check, column_checks, decided
 from ddpn.calibration.columns import fit_column
 from ddpn.tables.encoding.table import Column
 

@@ -1,1 +1,0 @@
-"""The figures of a report: small SVG images that follow the page's colours."""
