@@ -1,12 +1,7 @@
-"""Logarithms of weighted sums, differentiable in their terms and in the weights, and sums of few terms."""
-
-from functools import reduce
+"""Logarithms of weighted sums, differentiable in their terms and in the weights."""
 
 import torch
 from torch import Tensor
-
-#: Terms of a sum up to which additions of whole tensors are faster.
-_FEW = 32
 
 
 def weighted_logsumexp(each: Tensor, weights: Tensor) -> Tensor:
@@ -26,10 +21,3 @@ def weighted_log_masses(each: Tensor, weights: Tensor) -> Tensor:
     empty = ((weights > 0) & (each > -torch.inf)).logical_not().all(-1)
     summed = weighted_logsumexp(torch.where(empty.unsqueeze(-1), -1.0, each), weights)
     return torch.where(most, torch.log1p(torch.where(most, missing, 0.0)), summed.masked_fill(empty, -torch.inf))
-
-
-def sum_of_few(values: Tensor) -> Tensor:
-    """The sum over the last axis, faster than torch's where that is short and does not lie in one piece of memory."""
-    if values.shape[-1] > _FEW or values.stride(-1) == 1:
-        return values.sum(-1)
-    return reduce(torch.add, values.unbind(-1))
