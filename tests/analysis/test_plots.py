@@ -1,6 +1,7 @@
 """Plots show the numbers that metrics compute, and their labels do not overlap."""
 
 import itertools
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from ddpn.analysis.plots import plot_coverage, plot_pit, plot_reliability
 
 pytest.importorskip("matplotlib")
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
 
 RNG = np.random.default_rng(3)
 MU = RNG.uniform(1.0, 9.0, 1000)
@@ -87,3 +89,11 @@ def test_predictions_are_drawn_with_their_masses():
     assert [len(figure.axes), labels_overlap(figure)] == [3, False]
     heights = np.array([bar.get_height() for bar in figure.axes[1].patches])
     np.testing.assert_allclose(heights, found.pmf(np.arange(len(heights)))[1], rtol=1e-9)
+
+
+def test_a_figure_draws_itself_in_a_notebook():
+    """Without pyplot, whose import teaches IPython how to show figures."""
+    content = plot_pit(DIST, Y)._repr_png_()
+    image = Image.open(BytesIO(content))
+    assert image.format == "PNG"
+    assert len(image.convert("L").getcolors()) > 2

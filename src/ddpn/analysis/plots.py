@@ -5,7 +5,8 @@
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cache, wraps
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,21 @@ def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
     return styled
 
 
+@cache
+def _figure_class() -> Any:
+    """A figure that a notebook draws, also one in which nothing has imported pyplot."""
+
+    class NotebookFigure(import_extra("matplotlib.figure", "plot").Figure):  # type: ignore[misc]
+        def _repr_png_(self) -> bytes:
+            self.savefig(content := BytesIO(), format="png")
+            return content.getvalue()
+
+    return NotebookFigure
+
+
 def _panels(heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any) -> tuple[Any, Any]:
     """A figure and its axes, a row per height in inches; without pyplot: no window and no global state."""
-    figure = import_extra("matplotlib.figure", "plot").Figure((width * columns, sum(heights)), layout="constrained")
+    figure = _figure_class()((width * columns, sum(heights)), layout="constrained")
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
 
 

@@ -50,7 +50,11 @@ def mean_loss(head: Any, sample: Sample) -> Callable[[Tensor], Tensor]:
     columns = torch.stack([sample.parts[name].double() for name in names], dim=1)
     weight = torch.ones_like(sample.y, dtype=torch.float64) if sample.weight is None else sample.weight.double()
     with torch.inference_mode(False):
-        distinct, place = columns.clone().unique(dim=0, return_inverse=True)
+        if len(names) == 1:  # torch sorts numbers a hundred times faster than rows
+            values, place = columns[:, 0].clone().unique(return_inverse=True)
+            distinct = values.unsqueeze(1)
+        else:
+            distinct, place = columns.clone().unique(dim=0, return_inverse=True)
         total = torch.zeros_like(distinct[:, 0]).index_add_(0, place, weight.clone())
     rows, share = Sample(None, **dict(zip(names, distinct.unbind(1), strict=True))), total / total.sum()
     return lambda raw: share @ head.sample_loss(raw.expand(len(rows), -1), rows)
