@@ -103,7 +103,7 @@ def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
         folds = Folds.of(counts(600, seed=0), counts(600, seed=1), seed=0)
         predictor = fitted(folds)
         assert calibrate(predictor, folds, seed=0) == 600
-    new = counts(6000, seed=2)
+    new = counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
         dist = predictor.distribution(new.X, of=name)
         low, high = predictor.interval(dist, 0.9, of=name)
@@ -118,11 +118,11 @@ def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
 def test_groups_of_intervals_follow_their_rows():
     """One of two groups spreads far more; folds and parts reorder rows, and labels must go with them."""
     rng = np.random.default_rng(3)
-    wild = rng.uniform(size=3000) < 0.3
-    y = np.where(wild, rng.negative_binomial(1, 1 / 9, 3000), rng.poisson(8.0, 3000)).astype(float)
+    wild = rng.uniform(size=2000) < 0.3
+    y = np.where(wild, rng.negative_binomial(1, 1 / 9, 2000), rng.poisson(8.0, 2000)).astype(float)
     labels = np.where(wild, "wild", "calm").astype(object)
-    sample = Sample(rng.normal(size=(3000, 1)), y, interval_groups=labels)
-    train, new = sample.rows(slice(0, 1500)), sample.rows(slice(1500, None))
+    sample = Sample(rng.normal(size=(2000, 1)), y, interval_groups=labels)
+    train, new = sample.rows(slice(0, 1000)), sample.rows(slice(1000, None))
     for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
         predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
         calibrate(predictor, folds, seed=0, wanted=CalibrationOptions(groups="shop"))

@@ -59,7 +59,7 @@ def test_what_is_no_date(cells):
     assert found(cells) == [None] * len(cells)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.datetimes(datetime(1000, 1, 1)), min_size=1, max_size=20), st.sampled_from(["%d.%m.%Y", "%m/%d/%Y"]))
 def test_what_is_written_is_read(times, written):
     order = DAY_FIRST if written.startswith("%d") else MONTH_FIRST

@@ -52,7 +52,7 @@ def test_the_decimal_sign_is_decided_by_all_cells():
     assert find_number_format(pl.Series(["1,234"] * 5000 + ["5.6"])) == PLAIN
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.floats(-1e9, 1e9).map(lambda x: round(x, 2)), min_size=3, max_size=30), st.sampled_from([".", ","]))
 def test_thousands_of_both_styles(values, decimal):
     texts = [f"{value:,.2f}" for value in values]

@@ -79,9 +79,10 @@ def expected_inputs(encoder: FeatureEncoder, table: pl.DataFrame) -> np.ndarray:
     return np.array(rows)
 
 
-@pytest.mark.parametrize("numeric", ["standard", "piecewise", "steps"])
-@pytest.mark.parametrize("limit", [10.0, np.inf])
-@pytest.mark.parametrize("categorical", ["one-hot", "effects"])
+@pytest.mark.parametrize(
+    ("numeric", "limit", "categorical"),
+    [("standard", np.inf, "one-hot"), ("piecewise", 10.0, "effects"), ("steps", 10.0, "one-hot")],
+)
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_inputs_are_those_of_each_cell(numeric, limit, categorical):
     fitted = FeatureEncoder(numeric=numeric, limit=limit, min_frequency=2, categorical=categorical).fit(TABLE, Y)

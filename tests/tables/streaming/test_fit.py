@@ -14,8 +14,8 @@ from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
 
 QUICK = """
-members = 2
-epochs = 8
+members = 1
+epochs = 6
 hidden = [32]
 likelihood = "negative_binomial"
 mix_with = []
