@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -19,23 +20,27 @@ _MODULES = {
 }  # fmt: skip
 
 
+class _Commands(Mapping[str, Any]):
+    """All commands by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        import_module(f"ddpn.cli.{_MODULES[name]}")
+        return COMMANDS[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
 class Program(Group):
     """The group of all commands."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        names: Any = dict.fromkeys(_MODULES)
-        self.commands = names  # which suggestions are made from
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """All names."""
-        return list(_MODULES)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command, or None."""
-        if cmd_name in _MODULES:
-            import_module(f"ddpn.cli.{_MODULES[cmd_name]}")
-        return COMMANDS.get(cmd_name)
+        commands: Any = _Commands()
+        self.commands = commands
 
 
 app = typer.Typer(

@@ -3,17 +3,16 @@
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ddpn.analysis.explanations import Contributions, Effects, Importances, Inputs
-from ddpn.analysis.explanations import contributions as contributions_of
-from ddpn.analysis.explanations import effects as effects_of
-from ddpn.analysis.explanations import importance as importance_of
 from ddpn.analysis.leaderboard import Leaderboard
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
 from ddpn.analysis.verdict import Verdict
 from ddpn.estimators.calibrated import Calibrated
 from ddpn.sample import check_groups
+
+if TYPE_CHECKING:
+    from ddpn.analysis.explanations import Contributions, Effects, Importances
 
 
 class CountEstimator(Calibrated):
@@ -105,7 +104,7 @@ class CountEstimator(Calibrated):
         upper: Any = None,
         columns: str | Iterable[str] | None = None,
         **options: Any,
-    ) -> Effects:
+    ) -> "Effects":
         """Measure how the predicted mean and the predicted spread change with each column.
 
         Parameters
@@ -132,8 +131,10 @@ class CountEstimator(Calibrated):
         >>> found.points, (found.mean.level / found.mean.level[0]).round(1).tolist()
         ([0.0, 1.0, 2.0], [1.0, 2.1, 4.2])
         """
+        from ddpn.analysis.explanations import Inputs, effects  # which a fit does not need
+
         _ = self._fitted
-        return effects_of(Inputs(self, self._features(X), exposure, upper), columns, **options)
+        return effects(Inputs(self, self._features(X), exposure, upper), columns, **options)
 
     def importance(
         self,
@@ -145,7 +146,7 @@ class CountEstimator(Calibrated):
         censored: Any = None,
         columns: str | Iterable[str] | None = None,
         **options: Any,
-    ) -> Importances:
+    ) -> "Importances":
         """Shuffle every column in turn, and measure what changes: the CRPS, the mean and the spread.
 
         Parameters
@@ -161,9 +162,11 @@ class CountEstimator(Calibrated):
         -------
         Importances
         """
+        from ddpn.analysis.explanations import Inputs, importance
+
         _ = self._fitted
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-        return importance_of(Inputs.of_sample(self, sample), columns, **options)
+        return importance(Inputs.of_sample(self, sample), columns, **options)
 
     def contributions(
         self,
@@ -174,7 +177,7 @@ class CountEstimator(Calibrated):
         background_exposure: Any = None,
         background_upper: Any = None,
         **options: Any,
-    ) -> Contributions:
+    ) -> "Contributions":
         """Explain the predictions of single rows: what each column adds to the (log) mean, or to the spread.
 
         Parameters
@@ -192,8 +195,10 @@ class CountEstimator(Calibrated):
         Contributions
             They add up: base + the sum of a row's values = its prediction, on the log scale.
         """
+        from ddpn.analysis.explanations import Inputs, contributions
+
         _ = self._fitted
         others = None
         if background is not None:
             others = Inputs(self, self._features(background), background_exposure, background_upper)
-        return contributions_of(Inputs(self, self._features(X), exposure, upper), others, **options)
+        return contributions(Inputs(self, self._features(X), exposure, upper), others, **options)

@@ -11,7 +11,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from statistics import NormalDist
@@ -93,6 +93,8 @@ class Trial:
         Why it ended early, else "".
     scores : array
         CRPS of the rows scored, in the order of the folds; fewer than all rows, or none, where the trial was dropped.
+    handle : optuna.Trial, optional
+        What Optuna knows it by; None for the defaults, which it did not suggest.
     """
 
     number: int
@@ -104,10 +106,11 @@ class Trial:
     elapsed: float = 0.0
     dropped: str = ""
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False)
+    handle: Any = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "scores"}
+        return {name: value for name, value in vars(self).items() if name not in ("scores", "handle")}
 
 
 @dataclass(frozen=True)
@@ -412,23 +415,25 @@ class Search:
         width = self._width()
         while self._trials_left() and not self.stopped:
             clock = Clock(None if self.total_left is None else self.total_left - self.reserved)
-            handles = [
-                self._study.ask(self._distributions)
-                for _ in range(min(width, self._trials_left()) if self.trials else 0)
-            ]
-            settings = [dict(handle.params) for handle in handles] or [self._defaults]
-            trials = [Trial(number, own) for number, own in enumerate(settings, start=len(self.trials))]
+            trials = self._next(min(width, self._trials_left()))
             try:
                 if not clock.left:
                     return
                 with clock.limit():
-                    self._score(trials, handles, clock)
+                    self._score(trials, clock)
             except TimeLimitError:
                 self.stopped = True
                 return
             for trial in trials:
                 self.trials.append(trial)
                 self._on_step(f"Trial {trial.number}: {trial.dropped or f'CRPS {trial.crps:.4g}'}; {self._progress()}")
+
+    def _next(self, number: int) -> list[Trial]:
+        """So many trials that Optuna suggests; the first one has the defaults."""
+        if not self.trials:
+            return [Trial(0, self._defaults)]
+        handles = [self._study.ask(self._distributions) for _ in range(number)]
+        return [Trial(at, dict(each.params), handle=each) for at, each in enumerate(handles, start=len(self.trials))]
 
     def _width(self) -> int:
         """How many trials run at once: what the first process of this search decided, so that a later one continues."""
@@ -453,17 +458,15 @@ class Search:
             parts.append(f"{format_duration(max(0.0, self.total_left - self.reserved))} left before the refit")
         return ", ".join(parts)
 
-    def _score(self, trials: list[Trial], handles: list[Any], clock: Clock) -> None:
-        """Score trials fold by fold, as long as they are not worse than the best; the defaults have no handle."""
+    def _score(self, trials: list[Trial], clock: Clock) -> None:
+        """Score trials fold by fold, as long as they are not worse than the best."""
         for number in range(len(self.folds)):
             rest = [trial for trial in trials if not trial.dropped]
             for trial, scored in zip(rest, self._scored(rest, number, clock), strict=True):
                 self._take(trial, scored)
-                if handles and not trial.dropped:
-                    self._race(trial, handles[trial.number - trials[0].number])
+                self._race(trial)
         for trial in trials:
             self._close(trial)
-        self._tell(trials, handles)
 
     def _scored(self, trials: Sequence[Trial], number: int, clock: Clock) -> list["Scores | DDPNError"]:
         """How trials score on a fold."""
@@ -492,9 +495,11 @@ class Search:
         if not np.isfinite(scored["crps"]).all():
             trial.dropped = "dropped: an infinite CRPS"
 
-    def _race(self, trial: Trial, handle: Any) -> None:
+    def _race(self, trial: Trial) -> None:
         """Drop a trial that is worse than the best on the rows so far, before further folds."""
-        folds = len(trial.seconds)
+        handle, folds = trial.handle, len(trial.seconds)
+        if handle is None or trial.dropped:
+            return
         for step, value in self._steps(trial).items():
             if step >= _BLOCKS * (folds - 1):
                 handle.report(value, step)
@@ -515,14 +520,19 @@ class Search:
         }
 
     def _close(self, trial: Trial) -> None:
-        """Compare a trial that is over with the defaults on its rows."""
+        """Compare a trial that is over with the defaults on its rows, and tell Optuna."""
         trial.elapsed = self.elapsed
-        if not len(trial.scores) or not np.isfinite(trial.scores).all():
-            return
-        weight, first = self._weight[: len(trial.scores)], self.trials[0] if self.trials else trial
-        trial.crps = float(np.average(trial.scores, weights=weight))
-        found = gain_of(first.scores[: len(weight)] - trial.scores, weight)
-        trial.gain, trial.error = found.mean, found.error
+        if len(trial.scores) and np.isfinite(trial.scores).all():
+            weight, first = self._weight[: len(trial.scores)], self.trials[0] if self.trials else trial
+            trial.crps = float(np.average(trial.scores, weights=weight))
+            found = gain_of(first.scores[: len(weight)] - trial.scores, weight)
+            trial.gain, trial.error = found.mean, found.error
+        if trial.handle is None:
+            self._study.add_trial(self._finished(trial, self._steps(trial)))
+        elif trial.dropped:
+            self._study.tell(trial.handle, state=self._optuna.trial.TrialState.PRUNED)
+        else:
+            self._study.tell(trial.handle, -(trial.gain or 0.0))
 
     def _empty_study(self) -> Any:
         """A study in which the first trials keep some of the defaults."""
@@ -539,14 +549,6 @@ class Search:
                 kept = [name for name in known if random.random() < KEEP]
                 study.enqueue_trial({n: self._defaults[n] for n in kept} if len(kept) < len(self._space) else {})
         return study
-
-    def _tell(self, trials: list[Trial], handles: list[Any]) -> None:
-        states = self._optuna.trial.TrialState
-        for trial, handle in zip(trials, handles, strict=False):
-            worse = None if trial.dropped else -(trial.gain or 0.0)
-            self._study.tell(handle, worse, states.PRUNED if trial.dropped else states.COMPLETE)
-        if not handles:
-            self._study.add_trial(self._finished(trials[0], self._steps(trials[0])))
 
     def _finished(self, trial: Trial, steps: dict[int, float]) -> Any:
         """A trial that is over, for Optuna; settings that are not in the space, as defaults may be, are left out."""

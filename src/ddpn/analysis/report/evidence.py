@@ -106,7 +106,7 @@ def gather(
     sample = predictor.counts.of(sample, upper, censored)
     total = len(sample)
     sample = sample.replace(
-        X=Inputs(model, X, names=names).X,  # which checks the columns
+        X=Inputs(model, X, exposure, upper, names).X,  # which checks the columns
         group=check_groups(groups, total),
         interval_groups=None if predictor.groups is None else predictor.groups.labels(X, interval_groups),
     )
