@@ -49,7 +49,7 @@ def conditional_dispersion(reference: Reference, means: Means) -> Dispersion:
     null = SumNull(effect * float(share**2 @ terms.second), effect**1.5 * float(share**3 @ terms.third))
     over, under = raw - gain * means.most_noise, raw - gain * means.noise
     p_value = min(1.0, 2.0 * min(null.above(over), null.below(under)))
-    _, low, high, _ = gain_of(terms.values, share, group=group)
+    _, low, high = gain_of(terms.values, share, group=group)[:3]
     # Towards 1 the interval is at least as wide as for the reference, so that it leaves 1 out only if the test rejects.
     if raw > gain * means.noise:
         low = min(low, raw - null.quantile(1.0 - LEVEL / 2))
