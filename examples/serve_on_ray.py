@@ -1,9 +1,9 @@
-"""Models over HTTP by Ray Serve: replicas in several processes or on several machines.
+"""Serve models over HTTP with Ray Serve: replicas in several processes or on several machines.
 
     serve run examples.serve_on_ray:build models=/models/visits.model replicas=4
 
 It needs `pip install 'ddpn[serve]' 'ray[serve]'`. Every replica loads the models, from paths that are the same on all
-machines, and batches its own requests. The bearer token is the environment variable DDPN_TOKEN of the replicas.
+machines, and batches its own requests. The replicas read the bearer token from the environment variable DDPN_TOKEN.
 """
 
 import os

@@ -1,7 +1,7 @@
 """From a data frame to intervals and out-of-distribution flags.
 
 Run `python examples/tabular.py`, or on a file of your own: `python examples/tabular.py bikes.csv --target rentals`. By
-default a repair shop is simulated: jobs per day by weekday, temperature, rain and number of mechanics.
+default it simulates a repair shop: jobs per day by weekday, temperature, rain and number of mechanics.
 """
 
 import argparse
@@ -80,9 +80,9 @@ def run(frame: pd.DataFrame, target: str, **options: Any) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="a CSV file; default: a simulated repair shop")
-    parser.add_argument("--target", default="jobs", help="its column of counts")
+    parser.add_argument("--target", default="jobs", help="the column of counts")
     args = parser.parse_args()
-    # Three networks instead of five, to be quicker.
+    # Three networks instead of five, to save time.
     run(shop() if args.data is None else pd.read_csv(args.data), args.target, members=3)
 
 

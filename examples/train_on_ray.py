@@ -1,9 +1,9 @@
-"""One large training in several processes of a Ray cluster, by Ray Train.
+"""Train one model in several processes on a Ray cluster, with Ray Train.
 
-Run `python examples/train_on_ray.py /shared/folder`, on a machine of the cluster, with a folder that all nodes share.
-It needs `pip install 'ddpn[cluster,distributed]'`. Processes share each batch, so that the weights are those of one
-process up to the rounding of sums. If a process or its node dies, Ray starts all of them again, and `fit` continues
-from the checkpoint in that folder, as it does if the program itself is killed and started again.
+Run `python examples/train_on_ray.py /shared/folder` on a machine of the cluster, with a folder that all nodes share.
+It needs `pip install 'ddpn[cluster,distributed]'`. The processes share each batch, so that the weights equal those of
+one process up to rounding. If a process or its node dies, Ray restarts all of them, and `fit` continues from the
+checkpoint in that folder. It does the same if the program itself is killed and you start it again.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def train_on_ray(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="a folder that all nodes share")
-    parser.add_argument("--address", default="auto", help="of the cluster")
+    parser.add_argument("--address", default="auto", help="address of the cluster")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--gpus", action="store_true", help="a GPU for each process")
     args = parser.parse_args()

@@ -11,9 +11,9 @@ from .summary import Results
 
 NOTE = (
     "A table with few rows has few test rows, and three splits leave much to chance. Here some models were fitted to "
-    "further splits of the same tables (`python -m benchmarks.tables --tables NAME --models NAMES --splits 20`), which "
-    "enter no other table on this page. Ratio: mean CRPS of our default over that of the peer, with the standard error "
-    "over splits; below 1, ours is better."
+    "more splits of the same tables (`python -m benchmarks.tables --tables NAME --models NAMES --splits 20`), which "
+    "are used in no other table on this page. Ratio: the mean CRPS of our default divided by that of the peer, with "
+    "the standard error over splits; below 1, ours is better."
 )
 
 

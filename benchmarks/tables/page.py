@@ -60,26 +60,28 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_
 
 
 _PROTOCOL = (
-    "Scores are means over splits. Every model runs with the settings of its adapter, the same for all tables. "
-    "Defaults of ddpn are chosen on other tables, those with the role development in "
-    "`benchmarks/tables/tables.toml`; earlier results of abalone, creditcard and budgetfood were known. Settings of "
-    "two peers were changed in their favour after first results on quakes and solder, as described below. CRPS, the "
-    "main score, is exact for every distribution; smaller is better."
+    "Scores are means over splits. Each model has the same settings for all tables (described below). The other "
+    "models are called peers. The defaults of ddpn were chosen on other tables, those with the role development in "
+    "`benchmarks/tables/tables.toml`; earlier results on abalone, creditcard and budgetfood were known. The settings "
+    "of two peers were changed in their favour after the first results on quakes and solder, as described below. The "
+    "main score is the CRPS, which is exact for every distribution; smaller is better."
 )
 _SUMMARY_NOTE = (
-    "Rank: mean over tables, among all peers and one model of ours. Ratio: geometric mean of the CRPS over that of "
-    f"{MODELS[REFERENCE].label}; next to it the largest ratio of a table. Behind: the largest ratio to the best peer "
-    "of a table. Wins and losses are tables with less and with more CRPS than the reference. NLL: mean difference of "
-    "the negative log-likelihood. CPU: geometric mean of the CPU time of a fit, relative to the reference."
+    "Rank: the mean rank over tables, among all peers and one model of ours. CRPS ratio: the geometric mean of the "
+    f"CRPS divided by that of the reference, {MODELS[REFERENCE].label}; next to it are the largest ratio and its "
+    "table. Behind best peer: the largest ratio to the best peer on a table. Wins and losses: tables with a lower "
+    "and with a higher CRPS than the reference. NLL: the mean difference in the negative log-likelihood. CPU: the "
+    "geometric mean of the CPU time of a fit, relative to the reference."
 )
 _COST_NOTE = (
-    "Means over tables and splits. Calibrated intervals are those of the same split-conformal calibration for all "
-    "models. Fit seconds are wall and CPU time (user and system) of the fit alone, imports excluded; predictions are "
-    "in seconds of CPU time per 100,000 rows, for the parameters or quantiles of the distributions."
+    "The table shows means over tables and splits. All models have the same split-conformal calibration of their "
+    "intervals. Fit seconds are the wall time and the CPU time (user and system) of the fit alone, without imports; "
+    "predictions are in CPU seconds per 100,000 rows, for the parameters or quantiles of the distributions."
 )
 _APART_NOTE = (
-    "Length of stay (20,000 rows) and bikes (raw columns, no calendar day): 90% of the rows for fitting, 10% for "
-    "testing; the first split is the one of the project's other results (seed 1998). MAE is that of the median."
+    "Length of stay (20,000 rows) and bikes (raw columns, no calendar day) are split into 90% of the rows for "
+    "fitting and 10% for testing; the first split is also used in the project's other results (seed 1998). MAE is "
+    "that of the median."
 )
 
 

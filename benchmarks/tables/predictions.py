@@ -1,11 +1,12 @@
-"""Predictions of other packages as count distributions of `ddpn`, so that all are scored alike.
+"""Predictions of other packages as count distributions of `ddpn`, so that all are scored in the same way.
 
-Families come with their parameters. Quantiles become a distribution like this: the predicted quantiles of a row are
-sorted (no crossing), values below 0 become 0, and the points (quantile, level) are joined by straight lines to a
-cumulative distribution function. The mass of [k - 1/2, k + 1/2) goes to the count k, as for any continuous prediction;
-the mass below the first level goes to the first quantile and that above the last level to the last quantile. With
-exact quantiles of a count distribution, which repeat every integer as often as it has levels, the result is within half
-a step between levels of that distribution. As no mass is left outside, the negative log-likelihood is not defined.
+If a package predicts the parameters of a family, they are used directly. Quantiles become a distribution as follows:
+the predicted quantiles of a row are sorted (so that they do not cross), values below 0 become 0, and the points
+(quantile, level) are joined by straight lines to a cumulative distribution function. The mass of [k - 1/2, k + 1/2) is
+assigned to the count k, as for any continuous prediction; the mass below the first level is assigned to the first
+quantile and that above the last level to the last quantile. With exact quantiles of a count distribution, in which
+every integer is repeated for each of its levels, the result differs from that distribution by at most half a step
+between levels. Because no mass is left outside, the negative log-likelihood is not defined.
 """
 
 from pathlib import Path

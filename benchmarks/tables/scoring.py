@@ -1,8 +1,8 @@
-"""The one scorer of all predictions: exact CRPS and log-likelihood, and 90% intervals before and after calibration.
+"""One scorer for all predictions: exact CRPS and log-likelihood, and 90% intervals before and after calibration.
 
-Calibration is the same for all models and costs no training rows: half of the test rows, which no model was fitted to,
-give the level that a central interval needs to cover 90% (split conformal prediction on integers), the other half is
-scored with it, and then the reverse; means over three such divisions.
+Calibration is the same for all models and needs no training rows: half of the test rows, which no model was fitted to,
+determine the level that a central interval needs to cover 90% (split conformal prediction on integers), the other half
+is scored with it, and then the reverse. Results are means over three such divisions.
 """
 
 from typing import Any

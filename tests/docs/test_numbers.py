@@ -22,7 +22,7 @@ def rows_of(page: str, bar: str, after: str) -> list[list[str]]:
 
 LABELS = [entry["label"] for entry in FOUND["entries"]]
 SHOWN = {
-    "README.md": ("|", "visits to a doctor of people", ("crps", "coverage", "width")),
+    "README.md": ("|", "Compared with other models", ("crps", "coverage", "width")),
     "docs/first-afternoon.md": ("│", "Scores on", ("weight", "crps", "nll", "mae", "coverage", "width")),
 }
 

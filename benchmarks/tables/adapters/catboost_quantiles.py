@@ -1,4 +1,4 @@
-"""CatBoost with 39 quantiles at once (MultiQuantile): up to 1,000 rounds, stopped early by a tenth of the rows."""
+"""CatBoost with 39 quantiles at once (MultiQuantile): up to 1,000 rounds, early stopping on a tenth of the rows."""
 
 from typing import Any
 

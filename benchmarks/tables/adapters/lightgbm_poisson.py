@@ -1,10 +1,10 @@
-"""LightGBM with a Poisson loss: the mean of five seeds, read as a Negative Binomial or, with a second one, otherwise.
+"""LightGBM with a Poisson loss: the mean of five seeds, as a Negative Binomial or, with `variance`, a Double Poisson.
 
-The recipe: five folds with early stopping for each of two leaf counts; the leaf count with the smaller out-of-fold
-Poisson deviance; five boosters of all rows with other seeds, as many rounds as the folds took on average, their means
-averaged; one Negative Binomial dispersion by maximum likelihood on the out-of-fold means. With `variance`, a second
-booster of the squared out-of-fold residuals over the mean gives a variance per row, and the prediction is the Double
-Poisson with that mean and variance.
+The recipe: for each of two leaf counts, five folds with early stopping; the leaf count with the smaller out-of-fold
+Poisson deviance is chosen; five boosters with different seeds are fitted to all rows, for the mean number of rounds of
+the folds, and their means are averaged; one Negative Binomial dispersion is fitted by maximum likelihood to the
+out-of-fold means. With `variance`, a second booster, fitted to the squared out-of-fold residuals divided by the mean,
+predicts a variance per row, and the prediction is the Double Poisson with that mean and variance.
 """
 
 from typing import Any

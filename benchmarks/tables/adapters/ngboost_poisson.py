@@ -1,4 +1,4 @@
-"""NGBoost with a Poisson: up to 2,000 rounds, stopped early by a tenth of the rows; indicators for categories."""
+"""NGBoost with a Poisson: up to 2,000 rounds, early stopping on a tenth of the rows; indicators for categories."""
 
 from typing import Any
 

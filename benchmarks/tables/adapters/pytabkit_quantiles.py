@@ -1,7 +1,8 @@
-"""RealMLP of pytabkit with its tuned defaults and the pinball loss of 39 quantiles; it holds out its own fifth.
+"""RealMLP of pytabkit with its tuned defaults and the pinball loss of 39 quantiles; it holds out a fifth itself.
 
-It takes no missing numbers: they become the median of the rows to fit, with an indicator where these have some.
-Above 10,000 rows to fit there are fewer epochs than its 256, so that there are as many steps as with 10,000 rows.
+It accepts no missing numbers: they are replaced by the median of the training rows, with an indicator if the training
+rows have missing values. With more than 10,000 training rows there are fewer epochs than its 256, so that there are as
+many steps as with 10,000 rows.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,11 @@
 """A quantile regression forest (quantile-forest): 500 trees with 5 rows or more in a leaf, 199 quantiles.
 
-A split chooses from a third of the columns: better than all of them on four of five development tables (one split).
-The minimum of two columns was added after first results on the reported table quakes, where one column did badly.
+Each split considers a third of the columns, which was better than all columns on four of five development tables (one
+split). The minimum of two columns was added after the first results on the reported table quakes, where one column was
+poor.
 
-Categories with up to 20 levels get indicators, those with more are numbered by their mean count in the rows to fit.
+Categories with up to 20 levels become indicators; those with more levels are encoded by their mean count in the
+training rows.
 """
 
 from typing import Any

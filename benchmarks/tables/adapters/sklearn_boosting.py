@@ -1,4 +1,4 @@
-"""scikit-learn's histogram gradient boosting with a Poisson loss and its defaults, read as a Poisson."""
+"""scikit-learn's histogram gradient boosting with a Poisson loss and its defaults; predictions are Poisson."""
 
 from typing import Any
 

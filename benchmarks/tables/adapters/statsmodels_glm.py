@@ -1,7 +1,7 @@
 """A Poisson or Negative Binomial (NB2) GLM by statsmodels, on standardised columns with indicators.
 
-The Negative Binomial alternates between the coefficients and the dispersion, each by maximum likelihood, as glm.nb of R
-does. Means are at most ten times the largest count that was fitted.
+The Negative Binomial alternates between the coefficients and the dispersion, each by maximum likelihood, as glm.nb in R
+does. Means are at most ten times the largest training count.
 """
 
 from typing import Any

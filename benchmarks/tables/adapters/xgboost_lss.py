@@ -1,10 +1,10 @@
-"""XGBoostLSS with a Negative Binomial, both parameters boosted; as many rounds as five-fold cross-validation asks for.
+"""XGBoostLSS with a Negative Binomial, both parameters boosted; cross-validation (five folds) chooses the rounds.
 
 It starts from the unconditional fit, and its total count has the link exp. Without that start it was far off on the
-reported table quakes and then on two development tables; of two variants with it, the one without gradient
-stabilization was chosen there, as the other diverged on one of them. A learning rate of 0.05 that waits for 50 rounds
-was chosen on four development tables over 0.1 that waits for 20: its likelihood was better on three of them. Categories
-are split as such by XGBoost.
+reported table quakes and then on two development tables. Of two variants with it, the one without gradient
+stabilization was chosen there, because the other diverged on one of them. A learning rate of 0.05 with a patience of 50
+rounds was chosen on four development tables over 0.1 with a patience of 20: its likelihood was better on three of them.
+XGBoost splits categories natively.
 """
 
 from typing import Any

@@ -69,10 +69,10 @@ def command(
     codes: str = EXIT_CODES,
     ends_at_once: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command, whose errors and Ctrl-C are sentences.
+    """Make a function a command that reports errors and Ctrl-C in one sentence.
 
-    A parameter `given` of the function is replaced by the options of a plan that the command has; the function gets a
-    dictionary of them.
+    A parameter `given` of the function is replaced by the plan options of the command; the function gets them as a
+    dictionary.
 
     Parameters
     ----------

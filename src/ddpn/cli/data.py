@@ -1,4 +1,4 @@
-"""ddpn data and ddpn likelihoods: what there is, and downloads."""
+"""ddpn data and ddpn likelihoods: list data sets and likelihoods, and download data sets."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ data = typer.Typer(
 
 @command("list", "Nothing was changed.", to=data)
 def list_() -> None:
-    """Show every data set: its rows, origin, license, and whether it is available, missing or damaged."""
+    """Show every data set: its rows, origin, license and state (available, missing or damaged)."""
     from ddpn.paper.datasets import data_folder, dataset_status
 
     rows = []

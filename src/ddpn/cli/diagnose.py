@@ -1,4 +1,4 @@
-"""ddpn diagnose: what the counts of a target are like, and which likelihood suits them. Arguments and printing only."""
+"""ddpn diagnose: how counts are distributed, and which likelihood suits them. Arguments and printing only."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ MeanModel = Annotated[
         "Model of the mean given the features: auto (the best out of fold), glm (fastest), boosting or constant.",
     ),
 ]
-MaxRows = Annotated[int, option("NUMBER", "Larger tables are sampled at random.")]
+MaxRows = Annotated[int, option("NUMBER", "If the table has more rows, this many are drawn at random.")]
 
 
 @command("diagnose")
@@ -34,9 +34,9 @@ def diagnose(
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
-    Given the features: is the target over- or under-dispersed, zero-inflated, bounded, censored, heaped, heavy-tailed?
-    Means are predicted out of fold, for new groups with --group, and p-values are adjusted for the number of checks. If
-    you pass known bounds or censoring, such as --upper, they are taken into account.
+    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, bounded, censored,
+    heaped or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
+    the number of checks. If you pass known bounds or censoring, such as --upper, they are taken into account.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
     """

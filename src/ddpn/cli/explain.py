@@ -18,7 +18,7 @@ Rows = Annotated[
     str | None,
     option(
         "NUMBERS",
-        "Explain the predictions of these rows, numbered from 1: 3, 1,5,7 or 1-10. Default: the model as a whole.",
+        "Explain the predictions of these rows, numbered from 1: 3, 1,5,7 or 1-10. Default: explain the whole model.",
     ),
 ]
 Of = Annotated[str, option("WHAT", "With --rows: explain the mean or the spread (variance / mean).")]
@@ -26,8 +26,8 @@ Out = Annotated[
     str | None,
     option(
         "OUT",
-        "Write effects, or contributions, as CSV, TSV, Parquet, Feather or JSON, or as an image (PNG, SVG, PDF), by "
-        "the ending.",
+        "Write effects, or contributions, as CSV, TSV, Parquet, Feather or JSON, or as an image (PNG, SVG, PDF), "
+        "depending on the ending.",
         "-o",
         "--out",
     ),
@@ -101,10 +101,10 @@ def _show_model(found: Any, note: str, most: int) -> None:
     if found.importance is not None:
         typer.echo(
             "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
-            "column are shuffled; more CRPS is worse."
+            "column are shuffled; a higher CRPS is worse."
         )
     typer.echo(
-        f"effect: from the smallest to the largest level over the values of the column, in brackets, for a typical "
+        f"effect: from the smallest to the largest level, with the value of the column in brackets, for a typical "
         f"row with mean {typical.mean.typical:.3g} and {typical.spread.quantity} {typical.spread.typical:.3g}."
     )
 
@@ -139,8 +139,8 @@ def _show_rows(found: Any, numbers: list[int], most: int) -> None:
     value = math.exp if found.log else float
     for place, number in enumerate(numbers):
         typer.echo(
-            f"Row {number}: {found.quantity} {value(found.prediction[place]):.4g}; {value(found.base):.4g} without "
-            "its values."
+            f"Row {number}: {found.quantity} {value(found.prediction[place]):.4g}; the baseline is "
+            f"{value(found.base):.4g}."
         )
         headings = ("column", "value", f"added to {'log ' if found.log else ''}{found.quantity}", "factor")
         rows = []

@@ -125,11 +125,11 @@ def tune(
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
-    """Search for good settings of a model, and fit it with the best ones, as `ddpn fit` does.
+    """Search for good settings, and fit a model with the best ones, as `ddpn fit` does.
 
-    Trials are scored by the CRPS of held-out training and validation rows, never of test rows. The
-    first trial has the default settings. The best settings are printed, with whether their gain is more than noise and
-    which settings mattered; `ddpn show --json` has every trial. After Ctrl-C or a crash, the same command continues.
+    Trials are scored by the CRPS of held-out training and validation rows, never of test rows. The first trial has the
+    default settings. The command prints the best settings, whether their gain is more than noise, and which settings
+    mattered; `ddpn show --json` lists every trial. After Ctrl-C or a crash, the same command continues.
 
     Example: ddpn tune bikes.csv --target rentals --drop casual,registered -o bikes.model --budget 30m
     """
@@ -164,7 +164,7 @@ def _this_command() -> str:
 
 
 def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
-    """How the table is used, before training."""
+    """Print how the table is used, before training."""
     whole = f" of {prepared.stream.table.rows:,}" if prepared.stream is not None else ""
     typer.echo(f"{data}: {len(prepared.sample):,}{whole} rows{' sampled' if whole else ''}", err=as_json)
     show(column_table(prepared.roles), to_stderr=as_json)
@@ -175,7 +175,7 @@ def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
 
 
 def _show_fitted(out: Path, fitted: Any, as_json: bool) -> None:
-    """The scores of a model that was saved, what to do next, and what Ctrl-C left of it."""
+    """Print the scores of a saved model, what to do next, and what is missing after Ctrl-C."""
     task = fitted.folder.task
     if as_json:
         print_json({"model": str(out), **task})

@@ -16,20 +16,19 @@ PredictionTable = Annotated[
     str,
     option(
         "OUT",
-        "The file to write: CSV, TSV, Parquet or Feather, by its ending; - writes CSV to standard output.",
+        "The file to write: CSV, TSV, Parquet or Feather, depending on its ending; - writes CSV to standard output.",
         "-o",
         "--out",
     ),
 ]
-Quantiles = Annotated[str, option("LEVELS", "Further quantiles: 0.1,0.5,0.9 adds q0.1, q0.5, q0.9.")]
+Quantiles = Annotated[str, option("LEVELS", "Quantiles to add: 0.1,0.5,0.9 adds q0.1, q0.5, q0.9.")]
 Pmf = Annotated[int | None, option("COUNT", "Add the probabilities p0, p1, ... up to this count.")]
-Keep = Annotated[bool, option(None, "Keep the columns of DATA, in front of the predictions.", "--keep")]
+Keep = Annotated[bool, option(None, "Also write the columns of DATA, before the predictions.", "--keep")]
 Ood = Annotated[
     float | None,
     option(
         "ALPHA",
-        "Flag rows that are unlike the training data, with the reason: those with an ood_pvalue of at most this, such "
-        "as 0.01.",
+        "Flag rows whose ood_pvalue is at most this, such as 0.01, as unlike the training data, with the reason.",
     ),
 ]
 MemberOf = Annotated[
@@ -59,7 +58,7 @@ def predict(
     cluster: o.PredictionCluster = None,
     overwrite: o.Overwrite = False,
 ) -> None:
-    """Predict every row of a table, or of several.
+    """Predict every row of one or several tables.
 
     Columns: mean, median, mode, lower and upper (an interval that contains the count with probability --coverage),
     aleatoric (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and
@@ -68,8 +67,8 @@ def predict(
     to standard error.
 
     Memory does not grow with the length of a table. The predictions of a long table are kept in the folder OUT.parts
-    until all are done: if the program is stopped or killed, the same command continues. On a cluster every core
-    predicts blocks of rows; the result is the same.
+    until all are done: if the program is stopped or killed, the same command continues. On a cluster, every core
+    predicts blocks of rows, and the result is the same.
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
@@ -119,7 +118,7 @@ def evaluate(
 
 @command("show", "Nothing was changed.")
 def show_(model: o.Model, as_json: o.Json = False) -> None:
-    """Show what a model is, how it was fitted, which columns it needs and how it scored. Also reads exported files.
+    """Show what a model is, how it was fitted, which columns it needs and how it scored. Also reads ONNX files.
 
     Example: ddpn show bikes.model
     """

@@ -14,7 +14,7 @@ from ddpn.cli.tables import table_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: The exit code where rows differ.
+#: The exit code if rows differ.
 DRIFT = 3
 _CODES = (
     "Exit codes: 0 no drift; 3 drift; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
@@ -23,9 +23,9 @@ _CODES = (
 #: Checks that are printed.
 _MOST = 20
 Page = Annotated[Path | None, option("HTML", "An HTML page to write.", "-o", "--out")]
-Alpha = Annotated[float, option("SHARE", "Probability of any false alarm.")]
+Alpha = Annotated[float, option("SHARE", "Probability of one or more false alarms.")]
 Effect = Annotated[
-    float, option("SHARE", "The smallest difference of shares that counts as drift; half of it for coverage.")
+    float, option("SHARE", "The smallest difference between shares that counts as drift; half of it for coverage.")
 ]
 Ignore = Annotated[str, option("COLUMNS", "Columns that never count as drift, such as dates, separated by commas.")]
 
@@ -47,9 +47,9 @@ def monitor(
 ) -> None:
     """Compare new rows with the training rows of a model; the exit code is 3 if they differ.
 
-    Checks the values and missing values of every column and the share of out-of-distribution rows; where DATA has the
+    Checks the values and missing values of every column and the share of out-of-distribution rows; if DATA has the
     target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A difference
-    is drift if it is both more than chance, over all checks together, and large enough to matter.
+    counts as drift if it is more than chance, allowing for the number of checks, and large enough to matter.
 
     Example: ddpn monitor visits.model november.csv -o november.html
     """

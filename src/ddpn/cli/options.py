@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ddpn.runtime.cluster import RayCluster
 
 _FILES = (
-    "CSV, TSV, Excel, JSON lines, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from "
-    "standard input."
+    "CSV, TSV, Excel, JSON lines, Parquet or Feather, depending on its ending; CSV and TSV also as .gz or .zst; - "
+    "reads CSV from standard input."
 )
 
 
@@ -65,7 +65,7 @@ ExposureOf = Annotated[
     str | None, option("COLUMN", f"Column of exposures. {_AS_IN_FIT} if it was fitted with exposures.")
 ]
 UpperOf = Annotated[
-    str | None, option("COLUMN", f"Column of largest possible counts. {_AS_IN_FIT} if it was fitted with one.")
+    str | None, option("COLUMN", f"Column of the largest possible counts. {_AS_IN_FIT} if it was fitted with one.")
 ]
 CensoredOf = Annotated[
     str | None, option("COLUMN", "Column of true and false for censored counts. Default: as in `ddpn fit`.")
@@ -78,7 +78,7 @@ Cluster = Annotated[
     str | None,
     option(
         "ADDRESS",
-        "Run independent fits on a Ray cluster: auto is that of this machine, else HOST:PORT. Needs ddpn[cluster].",
+        "Run independent fits on a Ray cluster: auto (the cluster of this machine) or HOST:PORT. Needs ddpn[cluster].",
         panel=_PANEL,
     ),
 ]
@@ -86,7 +86,7 @@ GpusPerJob = Annotated[
     float | None,
     option(
         "NUMBER",
-        "With --cluster: GPUs of each fit, such as 1 or 0.25 (four fits share a GPU). Default: 0.",
+        "With --cluster: GPUs per fit, such as 1 or 0.25 (four fits share a GPU). Default: 0.",
         panel=_PANEL,
     ),
 ]
@@ -94,8 +94,8 @@ PredictionCluster = Annotated[
     str | None,
     option(
         "ADDRESS",
-        "Predict on a Ray cluster, whose nodes all see the tables: auto is that of this machine, else HOST:PORT. Needs "
-        "ddpn[cluster].",
+        "Predict on a Ray cluster whose nodes can all read the tables: auto (the cluster of this machine) or "
+        "HOST:PORT. Needs ddpn[cluster].",
         panel=_PANEL,
     ),
 ]

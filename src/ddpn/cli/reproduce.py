@@ -11,7 +11,7 @@ from ddpn.cli.options import option
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="NAME", help="Experiments from --list; all runs every experiment except paper-*."),
+    typer.Argument(metavar="NAME", help="Experiments from --list; `all` runs every experiment except paper-*."),
 ]
 List = Annotated[bool, option(None, "List all experiments and what they need.", "--list")]
 Members = Annotated[int | None, option("NUMBER", "Networks per ensemble. Default: 5, as in the paper.")]
@@ -19,7 +19,7 @@ Quick = Annotated[
     bool, option(None, "For a first look: a tenth of the training and 2 members, in a separate folder.", "--quick")
 ]
 Only = Annotated[str, option("NAMES", "Run only these methods, separated by commas, such as ddpn,poisson.")]
-Results = Annotated[Path, option("FOLDER", "The folder of all results.")]
+Results = Annotated[Path, option("FOLDER", "The folder for all results.")]
 Device = Annotated[str, option("NAME", "Where to train: cpu, cuda, or auto (a GPU if there is one).")]
 Seed = Annotated[int | None, option("NUMBER", "Seed of the first member; the others add 1, 2, ...")]
 Jobs = Annotated[

@@ -19,19 +19,19 @@ Host = Annotated[str, option("ADDRESS", "Where to listen; 0.0.0.0 for all networ
 Port = Annotated[int, option("NUMBER", "The port; 0 chooses a free one, which is printed.")]
 TokenFile = Annotated[
     Path | None,
-    option("FILE", "A file with the bearer token that requests must have. Default: that of DDPN_TOKEN, if set."),
+    option("FILE", "A file with the bearer token that requests must send. Default: the variable DDPN_TOKEN, if set."),
 ]
-Reload = Annotated[float, option("SECONDS", "How often to look for new versions of the models; 0 for never.")]
+Reload = Annotated[float, option("SECONDS", "Seconds between checks for new versions of the models; 0 for never.")]
 LogLevel = Annotated[str, option("LEVEL", "debug, info (every request), warning or error.")]
-MaxRows = Annotated[int, _limit("NUMBER", "Rows per request.")]
-MaxBytes = Annotated[int, _limit("NUMBER", "Bytes per request.")]
-MaxQueue = Annotated[int, _limit("NUMBER", "Requests that wait; more get status 429.")]
-Timeout = Annotated[float, _limit("SECONDS", "Time per request.")]
-BatchRows = Annotated[int, _limit("NUMBER", "Rows predicted together.")]
-BatchWindow = Annotated[float, _limit("MILLISECONDS", "How long a request waits for others.")]
+MaxRows = Annotated[int, _limit("NUMBER", "Largest number of rows per request.")]
+MaxBytes = Annotated[int, _limit("NUMBER", "Largest number of bytes per request.")]
+MaxQueue = Annotated[int, _limit("NUMBER", "Largest number of waiting requests; further ones get status 429.")]
+Timeout = Annotated[float, _limit("SECONDS", "Longest time per request.")]
+BatchRows = Annotated[int, _limit("NUMBER", "Largest number of rows predicted together.")]
+BatchWindow = Annotated[float, _limit("MILLISECONDS", "How long a request waits for others to be predicted together.")]
 
 
-@command("serve", "All requests that were taken are finished.", ends_at_once=False)
+@command("serve", "All accepted requests were answered.", ends_at_once=False)
 def serve(
     models: Models,
     host: Host = "127.0.0.1",
@@ -51,8 +51,8 @@ def serve(
     """Serve models over HTTP: predictions, explanations, metrics, and a page with a what-if form.
 
     POST /predict takes {"rows": [{column: value, ...}, ...]}; GET /openapi.json describes everything. Requests that
-    arrive together are predicted together. A new version of a model folder is loaded without a failed request. SIGTERM
-    or Ctrl-C finishes the requests that were taken.
+    arrive together are predicted together. A new version of a model folder is loaded without a failed request. After
+    SIGTERM or Ctrl-C, the server finishes accepted requests and ends.
 
     Example: ddpn serve visits.model --port 8000
     """

@@ -50,7 +50,7 @@ def table_of(
 
 
 def column_table(roles: "Roles") -> "Table":
-    """Every column: its role or kind, distinct values, missing values, and what is to be said about some."""
+    """Every column: its role or kind, distinct values, missing values, and notes."""
     named = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
     rows: list[tuple[tuple[str, ...], bool | None]]
     rows = [((getattr(roles, role), role, "", "", ""), True) for role in named]
