@@ -308,7 +308,7 @@ def test_a_manifest_may_not_lead_out_of_its_folder(model, rewrite, tmp_path):
 # ONNX files, tables and requests -----------------------------------------------------------------------------------
 
 
-@few_and(1000, 40, "ONNX files")
+@few_and(1000, 200, "ONNX files")
 def test_damaged_onnx_files(watch, cases, proved):
     """What `ddpn show` does with a file that ends with .onnx."""
     from ddpn.cli.export import show_onnx

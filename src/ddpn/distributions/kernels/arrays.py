@@ -16,13 +16,14 @@ def sum_of(values, n):
     return total
 
 
-def moment(mass, n, around, power):
-    """The sum of n probabilities times their places' distance from a place, or the square of it."""
-    total = 0.0
+def moments(mass, n, around):
+    """The sums of n probabilities times their places' distance from a place, and times the square of it."""
+    first, second = 0.0, 0.0
     for j in range(n):
-        gap = j - around
-        total += mass[j] * (gap if power == 1 else gap * gap)
-    return total
+        weighted = mass[j] * (j - around)
+        first += weighted
+        second += weighted * (j - around)
+    return first, second
 
 
 def sum_of_squares(values, n):
@@ -34,7 +35,7 @@ def sum_of_squares(values, n):
 
 
 #: Sums that may add their terms in any order, and so several at once.
-ANY_ORDER = (sum_of, moment, sum_of_squares)
+ANY_ORDER = (sum_of, moments, sum_of_squares)
 
 
 def changed(mass, n, change):
@@ -83,7 +84,8 @@ def described(mass, n, first, entropy, results, i):
         if mass[j] > best * (1.0 + TIE):
             best, at = mass[j], j
     total = sum_of(mass, n)
-    shift, square = moment(mass, n, float(at), 1) / total, moment(mass, n, float(at), 2) / total
+    shift, square = moments(mass, n, float(at))
+    shift, square = shift / total, square / total
     results[i, 0], results[i, 1] = first + at + shift, max(square - shift * shift, 0.0)
     results[i, 2] = first + at
     if entropy:

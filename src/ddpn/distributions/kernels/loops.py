@@ -9,7 +9,7 @@ from math import exp, inf, log
 
 import numpy as np
 
-from ddpn.distributions.kernels.arrays import moment, sum_of
+from ddpn.distributions.kernels.arrays import moments, sum_of
 from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE, exponential
 
 #: Whether `log_mass` is a log probability, and whether `ratio` and `quick` are known. A family says so.
@@ -136,9 +136,9 @@ def walk(inputs, results, length):
     size = BLOCK * np.ceil((inner - begin + ABOVE * width) / BLOCK)
     if not size < inf:
         return -1
-    reference = 0.0
+    start, reference = inner, 0.0
     if not HAS_RATIO:
-        _, reference = start_of(low, high, centre, p)
+        start, reference = start_of(low, high, centre, p)
         if length <= USUAL:
             length = min(length, LONGEST_EXP)  # an exponential per count takes longer than panels
     first = HEADER + int(min(begin - low, float((length - HEADER) // 3)))
@@ -171,9 +171,9 @@ def walk(inputs, results, length):
     results[0], results[1], results[2] = y, first, total
     block = results[first : last + 1]
     n = last - first + 1
-    around = np.floor(moment(block, n, 0.0, 1) / total + 0.5)
-    shift, square = moment(block, n, around, 1) / total, moment(block, n, around, 2) / total
-    results[3], results[4] = y + around + shift, square - shift * shift
+    shift, square = moments(block, n, start - y)  # around a probable count: a variance of almost 0 keeps its digits
+    shift, square = shift / total, square / total
+    results[3], results[4] = start + shift, square - shift * shift
     return n
 
 
