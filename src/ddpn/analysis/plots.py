@@ -178,6 +178,7 @@ def distributions_figure(
         ax.bar(edges[:-1] - 0.5, shares[:, place], np.diff(edges), align="edge", color=colors, edgecolor="white")
         ax.set_title(f"{name}: 90% interval {low[place]:,.0f} to {high[place]:,.0f}")
         _in_percent(ax.yaxis)
+    axes[-1, 0].locator_params(axis="x", integer=True)
     axes[-1, 0].set_xlabel("count" if edges[1] - edges[0] == 1 else f"count, {edges[1] - edges[0]:,.0f} per bar")
     return figure
 

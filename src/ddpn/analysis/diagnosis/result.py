@@ -262,17 +262,26 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [self.headline, *(f"- {each.words}" for each in self.findings)]
         lines += [f"Note: {note}" for note in self.notes[self.dispersion is None :]]
-        return "\n".join([*lines, f"Recommendation: {self.advice}"])
+        return "\n".join([*lines, f"Recommendation: {self._python_advice}"])
 
     def _repr_html_(self) -> str:
-        rows = [(each.name, each.outcome, each.effect, f"{each.adjusted:.3f}") for each in self.findings]
+        rows = [
+            (each.name, each.outcome, each.effect, "< 0.001" if each.adjusted < 0.001 else f"{each.adjusted:.3f}")
+            for each in self.findings
+        ]
         checks = html_table(("check", "result", "effect", "adjusted p"), rows) if rows else ""
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes[self.dispersion is None :])
-        advice = f"<p><strong>Recommendation:</strong> {escape(self.advice)}</p>"
+        advice = f"<p><strong>Recommendation:</strong> {escape(self._python_advice)}</p>"
         return f"<p><strong>{escape(self.headline)}</strong></p>{checks}{notes}{advice}"
 
     @property
+    def _python_advice(self) -> str:
+        """The recommended likelihood as an argument of an estimator, and the reason."""
+        name, reason = self.recommendation.likelihood, self.recommendation.reason
+        return reason if name is None else f'likelihood="{name}". {reason}'
+
+    @property
     def advice(self) -> str:
-        """The recommended options, and the reason."""
+        """The recommended options of the command line, and the reason."""
         arguments = self.recommendation.arguments
         return f"{arguments}. {self.recommendation.reason}" if arguments else self.recommendation.reason

@@ -180,7 +180,10 @@ class Effects(ByColumn[Effect]):
         for one in self.by("mean"):
             mean, spread = one.mean.level, one.spread.level
             rows.append((one.name, *map(float, (mean.min(), mean.max(), spread.min(), spread.max()))))
-        return html_table(("column", "mean from", "to", "spread from", "to"), rows)
+        quantity = f"spread ({self.each[0].spread.quantity})" if self.each else "spread"
+        legend = f"The smallest and the largest predicted mean, and {quantity}, along each column."
+        table = html_table(("column", "mean from", "to", "spread from", "to"), rows)
+        return f"{table}<p>{legend}</p>"
 
     def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> Any:
         """Draw the effects on the mean and on the spread, side by side; needs `ddpn[plot]`.

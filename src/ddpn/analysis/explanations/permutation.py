@@ -12,6 +12,7 @@ from ddpn.analysis.explanations.results import ByColumn
 from ddpn.distributions import discretized
 from ddpn.distributions.recording import limited
 from ddpn.metrics import crps
+from ddpn.runtime.display import html_table
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_integer
 from ddpn.sample import Sample
@@ -97,6 +98,13 @@ class Importances(ByColumn[Importance]):
             table[name] = [one.strength(name) for one in found]
         return table | {"crps_low": [float(one.crps.min()) for one in found],
                         "crps_high": [float(one.crps.max()) for one in found]}  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """The changes in percent, and what they are."""
+        shown = ("crps", "mean", "spread")
+        rows = [(one.name, *(f"{one.strength(name):+.1%}" for name in shown)) for one in self.by("crps")]
+        legend = "By how much the CRPS, the predicted mean and the predicted spread change if a column is shuffled."
+        return f"{html_table(('column', 'CRPS', 'mean', 'spread'), rows)}<p>{legend}</p>"
 
     def plot(self, most: int = 12) -> Any:
         """Draw the importance for the CRPS, the mean and the spread; needs `ddpn[plot]`.
