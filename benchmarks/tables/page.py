@@ -37,7 +37,7 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_
         "# Count models on real tables",
         "`make bench-tables` writes this page.",
         f"{len(tables)} tables, splits: {len(splits)}, 20% of the rows for testing. {_PROTOCOL} "
-        f"Machine: {', '.join(every(main, 'machine'))}. Commit: {', '.join(commits(main))}.",
+        f"Machine: {', '.join(every(main, 'machine'))}. Based on commits {', '.join(commits(main))}.",
         *verdict(rows, headline(main), more),
         summary_table(rows),
         _SUMMARY_NOTE,
@@ -50,7 +50,7 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_
     ]
     if more:
         further = with_splits(every_split, lambda split: split not in splits)
-        note = f"{NOTE} Commit: {', '.join(commits(further))}."
+        note = f"{NOTE} Based on commits {', '.join(commits(further))}."
         parts += ["## More splits of small tables", note, more_splits_table(more)]
     if apart:
         parts += ["## The paper's tables", _APART_NOTE + several_machines(apart), apart_table(apart)]
@@ -202,13 +202,13 @@ def several_machines(results: Results) -> str:
     machines = every(results, "machine")
     if len(machines) < 2:
         return ""
-    listed = f"({'; '.join(machines)}; commits {', '.join(commits(results))})"
+    listed = f"({'; '.join(machines)}; based on commits {', '.join(commits(results))})"
     return f" Not all fits ran on the same machine {listed}: CPU seconds can be compared only within one."
 
 
 def commits(results: Results) -> list[str]:
-    """The commits of all fits; what was not committed then is said in words."""
-    return [name.replace("-dirty", " with uncommitted changes") for name in every(results, "commit")]
+    """The commits that fits are based on."""
+    return sorted({name.removesuffix("-dirty") for name in every(results, "commit")})
 
 
 def every(results: Results, key: str) -> list[str]:

@@ -275,6 +275,6 @@ def test_further_splits_have_their_own_ratios_and_no_other_part(results):
 def test_the_page_warns_about_times_of_different_machines(results):
     assert module("page").several_machines(results) == ""
     results["one"]["ddpn_networks"][0]["machine"] = "another"
-    assert "(another; one; commits abc): CPU seconds can be compared only within one" in module(
+    assert "(another; one; based on commits abc): CPU seconds can be compared only within one" in module(
         "page"
     ).several_machines(results)
