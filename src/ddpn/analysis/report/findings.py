@@ -121,7 +121,9 @@ def recalibration_sentences(found: Recalibration | None) -> str:
     gain = f"{fmt(found.gain)} ± {fmt(found.error)} (mean and standard error)"
     rows = plural(found.rows, "held-out row")
     if not found.is_used:
-        return f"Recalibration was tried on {rows} and is not used: the improvement of their CRPS is only {gain}."
+        change = f"only {fmt(found.gain)} lower" if found.gain > 0 else f"{fmt(-found.gain)} higher"
+        error = f"(standard error {fmt(found.error)})"
+        return f"Recalibration was tried on {rows} and is not used: with it, their CRPS is {change} {error}."
     return (
         f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
         f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "
