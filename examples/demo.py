@@ -52,7 +52,7 @@ def run(out: Path, fast: bool = False) -> None:
     table, model = str(write_words(out, 1000 if fast else PEOPLE)), str(out / "words.model")
     # --upper 10: no probability is predicted beyond ten.
     ddpn("fit", table, "--target", "words", "--upper", "10", *small, "-o", model, "--overwrite")
-    title("Three people of 2016 with 8, 12 and 20 years of education")
+    title("Three people of 2016 with 10, 12 and 16 years of education")
     people, predictions = str(write_people(out)), out / "predictions.csv"
     ddpn("predict", model, people, "--keep", "-o", str(predictions), "--overwrite")
     for row in polars.read_csv(predictions).iter_rows(named=True):
@@ -101,7 +101,7 @@ def write_words(out: Path, rows: int) -> Path:
 def write_people(out: Path) -> Path:
     """Write three people to predict for."""
     path = out / "people.csv"
-    people = {"year": [2016] * 3, "sex": ["Female", "Male", "Female"], "education": [8, 12, 20]}
+    people = {"year": [2016] * 3, "sex": ["Female", "Male", "Female"], "education": [10, 12, 16]}
     polars.DataFrame(people).write_csv(path)
     return path
 

@@ -30,7 +30,7 @@ def test_a_report_is_written(folder):
 
 def test_predictions_are_of_ten_words(folder):
     found = polars.read_csv(folder / "predictions.csv")
-    assert found["education"].to_list() == [8, 12, 20]
+    assert found["education"].to_list() == [10, 12, 16]
     assert found["mean"].is_sorted()
     assert found["upper"].max() <= 10
 

@@ -66,6 +66,8 @@ def test_findings_about_an_unusual_table(folder, table):
     assert found["ood"][:30].all()
     assert found["ood_reason"][0].startswith("unseen level 'Z' of 'ward'")
     assert found["ood_reason"][150].startswith("missing 'severity'")
+    predict(folder, some.head(3), Request(ood=0.1), on_finding=findings.append)
+    assert findings[-1].startswith("3 of 3 rows are flagged as out-of-distribution (10% expected")
 
 
 def test_blocks_change_nothing(folder, table, monkeypatch):
