@@ -65,8 +65,7 @@ def column_table(roles: "Roles") -> "Table":
 def _cells(column: "TableColumn") -> tuple[str, ...]:
     note = f"becomes {', '.join(column.parts)}" if column.parts else ""
     note = f"left out: {column.left_out}" if column.left_out else note
-    missing = f"{column.missing:,}" if column.missing else ""
-    return column.name, column.kind, f"{column.distinct:,}", missing, note
+    return column.name, column.kind, f"{column.distinct:,}", f"{column.missing:,}", note
 
 
 def leaderboard_table(found: Mapping[str, Any]) -> "Table":
