@@ -31,7 +31,6 @@ from torch import Tensor
 
 from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
-from ddpn.distributions.kernels.placing import DEPTH
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import RowError, take_rows
@@ -118,10 +117,10 @@ class PredictedRows:
         return found
 
     def _of_distributions(self, request: Request) -> dict[str, np.ndarray]:
-        _check_size(self.counts.bracket(DEPTH)[1])
         known = self.predictor.described(self.dist, request.coverage, self.of, self.groups, request.quantiles)
         variance = known.aleatoric + known.epistemic
         _check_size(known.mean, variance)
+        _check_size(torch.stack([known.high, *known.quantiles.unbind(1)]).amax(0))
         columns: dict[str, Tensor] = {"mean": known.mean}
         integers = {"median": known.median, "mode": known.mode, "lower": known.low, "upper": known.high}
         columns |= integers
