@@ -69,7 +69,8 @@ def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, gro
     others[few] = 0.0
     rest, rest_low, rest_high, _ = interval(others)
     rest_is_clear = rest_low > 0 if mean > 0 else rest_high < 0
-    return Gain(mean, low, high, error, number, rest, not rest_is_clear and rest * np.sign(mean) < 0.5 * abs(mean))
+    is_half_gone = rest * math.copysign(1.0, mean) < 0.5 * abs(mean)
+    return Gain(mean, low, high, error, number, rest, is_half_gone and not rest_is_clear)
 
 
 def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
