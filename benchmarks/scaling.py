@@ -42,7 +42,7 @@ from ddpn.sample import Sample
 from ddpn.tables.streaming import sampled_rows
 from ddpn.tables.table import Place
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.streaming import Parts
+from ddpn.workflow.streaming import PredictedParts
 
 ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
 #: Rows of the table that trees are measured by: enough that memory per row is seen above all else.
@@ -176,7 +176,7 @@ def driver(folder: Path, blocks: int = 200) -> Row:
     frame.write_parquet(content := io.BytesIO())
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
     facts = json.dumps({"rows": BLOCK_ROWS, "columns": frame.columns, "findings": findings}).encode()
-    parts, files = Parts(folder / "out.parquet", {}), {"content": content.getvalue(), "facts": facts}
+    parts, files = PredictedParts(folder / "out.parquet", {}), {"content": content.getvalue(), "facts": facts}
     seconds, _ = measured(lambda: [parts.write(Place(0, 0, 0, at), files, "a part") for at in range(blocks)])
     rows = blocks * BLOCK_ROWS
     return Row(what="parts and what is known of them", rows=rows, columns=9, members="", seconds=seconds, per=rows)

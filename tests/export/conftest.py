@@ -12,7 +12,7 @@ import torch
 from ddpn.export import export_onnx
 from ddpn.export.families import LARGEST
 from ddpn.members.glm import GLM
-from ddpn.members.linear import Linear
+from ddpn.members.linear import LinearPredictor
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
 from ddpn.tables.encoding import FeatureEncoder
@@ -106,7 +106,7 @@ def linear_member() -> Callable[..., GLM]:
         member = GLM(head)
         member.encoder = FeatureEncoder().fit(pl.DataFrame({"a": [-1.0, 0.0, 1.0], "b": [1.0, -1.0, 0.0]}))
         slopes = reach * rng.normal(size=(head.n_raw, 2))
-        member.linear = Linear(np.zeros(2), np.ones(2), slopes, rng.normal(size=head.n_raw) * 0.5)
+        member.linear = LinearPredictor(np.zeros(2), np.ones(2), slopes, rng.normal(size=head.n_raw) * 0.5)
         unbounded = np.full(head.n_raw, np.inf)
         member.low, member.high, member.unit = -unbounded, unbounded, unit
         return member

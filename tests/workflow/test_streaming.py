@@ -14,7 +14,7 @@ from ddpn.tables.table import Place, Table
 from ddpn.workflow import prediction
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.streaming import Parts, predict_to
+from ddpn.workflow.streaming import PredictedParts, predict_to
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +128,12 @@ def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp
 def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
     place, other = Place(0, 5, 2, 0), Place(5, 9, 2, 2)
     files = {"content": b"1.0\n2.0\n", "facts": json.dumps({"rows": 2, "columns": ["mean"], "findings": {}}).encode()}
-    parts = Parts(tmp_path / "o.csv", {"request": 1})
+    parts = PredictedParts(tmp_path / "o.csv", {"request": 1})
     parts.write(place, files, "a part")
     parts.write(other, files, "a part")
-    known = Parts(tmp_path / "o.csv", {"request": 1})
+    known = PredictedParts(tmp_path / "o.csv", {"request": 1})
     assert json.loads(known.read(place)["facts"])["rows"] == 2
-    assert Parts(tmp_path / "o.csv", {"request": 2}).read(place) is None
+    assert PredictedParts(tmp_path / "o.csv", {"request": 2}).read(place) is None
     known.path(place).write_text("damaged")
     known.path(other).with_suffix(".json").write_text('{"facts"')
     assert known.read(place) is known.read(other) is None

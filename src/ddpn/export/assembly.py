@@ -7,10 +7,10 @@ import numpy as np
 from ddpn.calibration.groups import IntervalGroups
 from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.levels import Wanted
-from ddpn.export.members import Rows, member_stack
-from ddpn.export.mixture import Bounds, Mixture
+from ddpn.export.members import RowNodes, member_stack
+from ddpn.export.mixture import Bounds, MixtureGraph
 from ddpn.export.schema import InputColumn
-from ddpn.export.source import Source
+from ddpn.export.source import ExportedModel
 from ddpn.export.table import level_codes, read_columns
 from ddpn.members.folds import copies_of, known_levels
 from ddpn.predictor import MIXTURE, Predictor
@@ -26,7 +26,7 @@ class Assembled(NamedTuple):
     outputs: dict[str, str]
 
 
-def assemble(source: Source, quantiles: tuple[float, ...], coverage: float, pmf: int) -> Assembled:
+def assemble(source: ExportedModel, quantiles: tuple[float, ...], coverage: float, pmf: int) -> Assembled:
     """Build the graph of a model."""
     predictor, graph = source.predictor, Graph()
     wanted = _wanted(predictor, quantiles, coverage, pmf)
@@ -40,12 +40,12 @@ def assemble(source: Source, quantiles: tuple[float, ...], coverage: float, pmf:
     shape = graph.concat([rows.reshaped(1), graph.constant([1])], axis=0)
     nothing = onnx().helper.make_tensor("value", onnx().TensorProto.DOUBLE, [1], [0.0])
     zero = shape.op("ConstantOfShape", kind="f", value=nothing)
-    read = Rows(table, inputs.log_exposure(), zero)
+    read = RowNodes(table, inputs.log_exposure(), zero)
     copies = {name: copies_of(member) for name, member in predictor.mixed.items()}
     stacks = [member_stack(graph, name, copy, read) for name, own in copies.items() for copy in own]
     weights = [predictor.weights[name] / len(own) for name, own in copies.items() for _ in own]
     change = predictor.recalibrations[MIXTURE].map if predictor.is_recalibrated() else None
-    mixture = Mixture(stacks, weights, inputs.bounds(), change, wanted, inputs.group())
+    mixture = MixtureGraph(stacks, weights, inputs.bounds(), change, wanted, inputs.group())
     found = mixture.columns(graph, rows, zero)
     outputs: list[tuple[str, Value, tuple[int, ...]]] = []
     start = 0
@@ -70,7 +70,7 @@ def _wanted(predictor: Predictor, quantiles: tuple[float, ...], coverage: float,
 class _Inputs:
     """Inputs besides the columns of the model, which may be among them, and names of outputs that are still free."""
 
-    def __init__(self, graph: Graph, source: Source, wanted: Wanted) -> None:
+    def __init__(self, graph: Graph, source: ExportedModel, wanted: Wanted) -> None:
         self._graph, self._source = graph, source
         self.all = list(source.columns)
         counts, groups = source.predictor.counts, source.predictor.groups

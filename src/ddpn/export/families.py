@@ -25,7 +25,7 @@ FAMILIES = ("double_poisson", "negative_binomial")
 
 
 @dataclass(frozen=True)
-class Family:
+class FamilyGraph:
     """A stack of C distributions per row.
 
     `outer` is the component of the mixture that each belongs to, `positive` says which exclude zeros. Shape of values:
@@ -44,12 +44,12 @@ class Family:
         """C."""
         return len(self.outer)
 
-    def of(self, log_mu: Value, log_shape: Value, weight: Value) -> "Family":
+    def of(self, log_mu: Value, log_shape: Value, weight: Value) -> "FamilyGraph":
         """The same stack with other rows."""
-        return Family(self.name, log_mu, log_shape, weight, self.outer, self.positive)
+        return FamilyGraph(self.name, log_mu, log_shape, weight, self.outer, self.positive)
 
 
-def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value) -> list[Family]:
+def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value) -> list[FamilyGraph]:
     """Pieces, each with its first component and how many it has, as one stack per family. `ones`: (rows, 1)."""
     found = []
     for name in FAMILIES:
@@ -58,7 +58,7 @@ def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value)
             continue
         weights = [ones * np.ones((1, len(outer))) if p.weight is None else p.weight for p, outer in own]
         found.append(
-            Family(
+            FamilyGraph(
                 name,
                 graph.concat([piece.log_mu for piece, _ in own]),
                 graph.concat([piece.log_shape for piece, _ in own]),
@@ -70,7 +70,7 @@ def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value)
     return found
 
 
-def ends(family: Family, share: np.ndarray, depth: float) -> Value:
+def ends(family: FamilyGraph, share: np.ndarray, depth: float) -> Value:
     """The last count of each distribution's window; a distribution of weight w may leave out e^-depth / w.
 
     `share` is the weight of each component in the mixture. Shape: (rows, C).
@@ -80,7 +80,7 @@ def ends(family: Family, share: np.ndarray, depth: float) -> Value:
     return end(family, depths).floor() + (1.0 + MARGIN)
 
 
-def _double_poisson_end(family: Family, depths: Value) -> Value:
+def _double_poisson_end(family: FamilyGraph, depths: Value) -> Value:
     """As `ddpn.distributions.double_poisson.weights.upper_end`."""
     log_mu = family.log_mu
     mu, target = log_mu.exp(), depths / family.log_shape.exp()
@@ -91,7 +91,7 @@ def _double_poisson_end(family: Family, depths: Value) -> Value:
     return s * s
 
 
-def _negative_binomial_end(family: Family, depths: Value) -> Value:
+def _negative_binomial_end(family: FamilyGraph, depths: Value) -> Value:
     """Where the unit deviance reaches the depth, by Newton's method from above: it is convex."""
     mu, alpha = family.log_mu.exp(), family.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
@@ -142,7 +142,7 @@ class Tabulated(NamedTuple):
     variance: Value
 
 
-def tabulate(graph: Graph, family: Family, grid: Grid) -> Tabulated:
+def tabulate(graph: Graph, family: FamilyGraph, grid: Grid) -> Tabulated:
     """The pmf on the grid, and exact moments."""
     if family.name == "double_poisson":
         found = _double_poisson(family, grid)
@@ -152,7 +152,7 @@ def tabulate(graph: Graph, family: Family, grid: Grid) -> Tabulated:
     return _without_zeros(graph, found, grid, family.positive) if family.positive.any() else found
 
 
-def _double_poisson(family: Family, grid: Grid) -> Tabulated:
+def _double_poisson(family: FamilyGraph, grid: Grid) -> Tabulated:
     """Normalised by the sum over the grid."""
     log_mu, gamma = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
     deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
@@ -162,7 +162,7 @@ def _double_poisson(family: Family, grid: Grid) -> Tabulated:
     return Tabulated(pmf, *(each.reshaped(-1, family.size) for each in moments_on(grid, pmf, 2)))
 
 
-def _negative_binomial(graph: Graph, family: Family, grid: Grid) -> Value:
+def _negative_binomial(graph: Graph, family: FamilyGraph, grid: Grid) -> Value:
     """By the ratios p(y) / p(y - 1), which need no log-gamma function."""
     log_mu, alpha = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
     rise = alpha * log_mu.exp()

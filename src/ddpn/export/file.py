@@ -12,7 +12,7 @@ import torch
 from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import onnx
-from ddpn.export.source import Source, source_of
+from ddpn.export.source import ExportedModel, source_of
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
@@ -104,7 +104,7 @@ def export_onnx(
     return about
 
 
-def training_counts(source: Source) -> Any:
+def training_counts(source: ExportedModel) -> Any:
     """The distribution of the counts of all training rows; None where the model does not know it."""
     facts: Mapping[str, Any] = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
@@ -115,7 +115,7 @@ def training_counts(source: Source) -> Any:
     return None if name == "double_binomial" else make_head(name)(torch.tensor(raw, dtype=torch.float64))
 
 
-def check_size(source: Source, request: Request) -> None:
+def check_size(source: ExportedModel, request: Request) -> None:
     """Raise a `ConfigError` if quantiles of the training counts already lie beyond the sums of a file."""
     counts, top = training_counts(source), max(0.5 * (1.0 + request.coverage), *request.quantiles, 0.5)
     found = 0.0 if counts is None else float(counts.icdf(torch.tensor(top, dtype=torch.float64)))
@@ -126,7 +126,7 @@ def check_size(source: Source, request: Request) -> None:
         )
 
 
-def default_pmf(source: Source) -> int:
+def default_pmf(source: ExportedModel) -> int:
     """The largest count whose probability is an output, from what the model knows about the counts of its rows."""
     upper, counts = source.predictor.counts.upper, training_counts(source)
     if upper is not None:

@@ -49,19 +49,19 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Parts:
+class HeadNodes:
     """What one head predicts: pieces, and the probability of a zero of its own, (rows, k), or None."""
 
     pieces: tuple[Piece, ...]
     zero: Value | None = None
 
-    def scaled(self, weight: Value) -> "Parts":
+    def scaled(self, weight: Value) -> "HeadNodes":
         """With all weights multiplied."""
         pieces = tuple(piece.scaled(weight) for piece in self.pieces)
-        return Parts(pieces, None if self.zero is None else self.zero * weight)
+        return HeadNodes(pieces, None if self.zero is None else self.zero * weight)
 
 
-def parts_of(head: Head, raw: Value, log_scale: Value | None) -> Parts:
+def parts_of(head: Head, raw: Value, log_scale: Value | None) -> HeadNodes:
     """The distributions of a head. Shape: raw (rows, k, P), log_scale (rows, 1).
 
     Raises a `ConfigError` for a likelihood that has no form in the graph.
@@ -70,7 +70,7 @@ def parts_of(head: Head, raw: Value, log_scale: Value | None) -> Parts:
     return _parts(head, columns, log_scale)
 
 
-def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> Parts:
+def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> HeadNodes:
     if isinstance(head, mixed.MixedHead):
         return _mixed(head, raw, log_scale)
     if isinstance(head, zeros.ZeroHead):
@@ -79,7 +79,7 @@ def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> Parts:
     if head.name not in _LINKS or not shipped:
         known = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
         raise ConfigError(f"A model to export must have likelihoods among {known}; got {head.name}.")
-    return Parts((_LINKS[head.name](raw, log_scale),))
+    return HeadNodes((_LINKS[head.name](raw, log_scale),))
 
 
 def _poisson(raw: list[Value], log_scale: Value | None) -> Piece:
@@ -118,16 +118,16 @@ _LINKS: dict[str, Callable[[list[Value], Value | None], Piece]] = {
 }
 
 
-def _with_zeros(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None) -> Parts:
+def _with_zeros(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None) -> HeadNodes:
     """Zeros of their own beside the base, which a hurdle restricts to positive counts."""
     base = _parts(head.base, raw[:-1], log_scale)
     logit, is_hurdle = bend(raw[-1], *zeros.LOGIT), isinstance(head, zeros.HurdleHead)
     rest = (-logit).op("Sigmoid")
     pieces = tuple(replace(piece, positive=is_hurdle).scaled(rest) for piece in base.pieces)
-    return Parts(pieces, logit.op("Sigmoid"))
+    return HeadNodes(pieces, logit.op("Sigmoid"))
 
 
-def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None) -> Parts:
+def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None) -> HeadNodes:
     """The components of each network with their weights."""
     graph, start, found = raw[0].graph, 0, []
     logits = [((each / mixed.LOGIT).op("Tanh") * mixed.LOGIT).unsqueezed(2) for each in raw[-head.size :]]
@@ -136,7 +136,7 @@ def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None) -> 
         found.append(_parts(own, raw[start : start + own.n_raw], log_scale).scaled(weights.take(j, axis=2)))
         start += own.n_raw
     own = [parts.zero for parts in found if parts.zero is not None]
-    return Parts(tuple(piece for parts in found for piece in parts.pieces), reduce(add, own) if own else None)
+    return HeadNodes(tuple(piece for parts in found for piece in parts.pieces), reduce(add, own) if own else None)
 
 
 def _log_mean(raw: Value, log_scale: Value | None) -> Value:

@@ -8,7 +8,7 @@ import torch
 
 from ddpn.export.encoding import design_matrix, encoded, tree_matrix
 from ddpn.export.graph import Graph, Value
-from ddpn.export.links import Parts, parts_of
+from ddpn.export.links import HeadNodes, parts_of
 from ddpn.export.table import Table
 from ddpn.export.trees import Forest
 from ddpn.members.constant import Constant
@@ -20,7 +20,7 @@ from ddpn.members.trees.member import Trees
 from ddpn.runtime.errors import ConfigError
 
 
-class Rows(NamedTuple):
+class RowNodes(NamedTuple):
     """What members predict from: the table, the logarithm of the exposure or None, and a zero per row, (rows, 1)."""
 
     table: Table
@@ -38,10 +38,10 @@ class Stack(NamedTuple):
     """The k distributions per row of a member."""
 
     size: int
-    parts: Parts
+    parts: HeadNodes
 
 
-def member_stack(graph: Graph, name: str, member: Member, rows: Rows) -> Stack:
+def member_stack(graph: Graph, name: str, member: Member, rows: RowNodes) -> Stack:
     """The distributions of a member; raises a `ConfigError` for a kind that has no form in the graph."""
     for kind, make in _KINDS.items():
         if isinstance(member, kind):
@@ -49,7 +49,7 @@ def member_stack(graph: Graph, name: str, member: Member, rows: Rows) -> Stack:
     raise ConfigError(f"A model to export must have members of the kinds that ddpn ships, got {name!r}.")
 
 
-def _networks(graph: Graph, member: Networks, rows: Rows) -> Stack:
+def _networks(graph: Graph, member: Networks, rows: RowNodes) -> Stack:
     activation, model = member.options.activation, member.model
     projection: Any = model.projection
     if activation not in _ACTIVATIONS:
@@ -76,7 +76,7 @@ _ACTIVATIONS: dict[str, Callable[[Value], Value]] = {
 }
 
 
-def _glm(graph: Graph, member: GLM, rows: Rows) -> Stack:
+def _glm(graph: Graph, member: GLM, rows: RowNodes) -> Stack:
     if member.design is not None:
         X = design_matrix(graph, rows.table, member.design)
     else:
@@ -88,7 +88,7 @@ def _glm(graph: Graph, member: GLM, rows: Rows) -> Stack:
     return Stack(1, parts_of(member.head, raw, rows.log_scale(member.unit)))
 
 
-def _constant(graph: Graph, member: Constant, rows: Rows) -> Stack:
+def _constant(graph: Graph, member: Constant, rows: RowNodes) -> Stack:
     from ddpn.networks.heads import make_head
 
     head = make_head(member.likelihood) if member.head is None else member.head
@@ -96,7 +96,7 @@ def _constant(graph: Graph, member: Constant, rows: Rows) -> Stack:
     return Stack(1, parts_of(head, raw, rows.log_scale(member.unit)))
 
 
-def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
+def _trees(graph: Graph, member: Trees, rows: RowNodes) -> Stack:
     matrix, columns = tree_matrix(graph, rows.table, member.table), member.table.width
     scale = rows.log_scale(member.unit)
     raw, outputs = [rows.zero + float(start) for start in member.start], list(enumerate(member.outputs))
@@ -118,7 +118,7 @@ def _sums(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int
     return forest.sums(graph, matrix)
 
 
-_KINDS: dict[type, Callable[[Graph, Any, Rows], Stack]] = {
+_KINDS: dict[type, Callable[[Graph, Any, RowNodes], Stack]] = {
     Networks: _networks,
     GLM: _glm,
     Constant: _constant,

@@ -11,7 +11,7 @@ from ddpn.distributions.kernels.placing import DEPTH
 from ddpn.distributions.recalibrated import LONGEST, MonotoneMap
 from ddpn.export.families import (
     LARGEST,
-    Family,
+    FamilyGraph,
     Grid,
     Tabulated,
     ends,
@@ -44,7 +44,7 @@ class Bounds(NamedTuple):
         return self.lower == 0 and self.upper is None
 
 
-class Moments(NamedTuple):
+class MomentNodes(NamedTuple):
     """Mean, variance and its two parts. Shape: (rows, 1) each."""
 
     mean: Value
@@ -54,7 +54,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mixture:
+class MixtureGraph:
     """Stacks with their weights, and how the mixture is calibrated; `code` is the group of each row, (rows, 1)."""
 
     stacks: list[Stack]
@@ -91,7 +91,7 @@ class Mixture:
 class _Row(NamedTuple):
     """What the distributions of some rows are computed from."""
 
-    families: list[Family]
+    families: list[FamilyGraph]
     zero: Value | None
     end: Value
     upper: Value | None
@@ -101,7 +101,7 @@ class _Row(NamedTuple):
 class _Packed:
     """All parameters of all rows as one matrix, of which each block takes its rows."""
 
-    def __init__(self, graph: Graph, mixture: Mixture, zero: Value) -> None:
+    def __init__(self, graph: Graph, mixture: MixtureGraph, zero: Value) -> None:
         firsts = np.cumsum([0, *(stack.size for stack in mixture.stacks)])
         pieces = [
             (piece, int(first), stack.size)
@@ -136,7 +136,7 @@ class _Packed:
     def _add(self, name: str, value: Value, width: int) -> None:
         self._parts.append((name, value, width))
 
-    def _add_family(self, graph: Graph, family: Family, end: Value) -> None:
+    def _add_family(self, graph: Graph, family: FamilyGraph, end: Value) -> None:
         log_mu = family.log_mu
         if family.name == "double_poisson":  # a sum that ends too early normalises nothing
             log_mu = graph.where(end > LARGEST, np.nan, log_mu)
@@ -165,7 +165,7 @@ def _block_size(graph: Graph, packed: _Packed, rows: Value) -> Value:
     return graph.where(size > rows, rows, size)
 
 
-def _block(graph: Graph, mixture: Mixture, row: _Row) -> Value:
+def _block(graph: Graph, mixture: MixtureGraph, row: _Row) -> Value:
     """All outputs of some rows. Shape: (R, columns)."""
     least = max(mixture.wanted.pmf + 1, mixture.bounds.lower + _BEYOND)
     upper = mixture.bounds.upper
@@ -188,7 +188,7 @@ def _block(graph: Graph, mixture: Mixture, row: _Row) -> Value:
     return levels.outputs(moments, pmf, cdf)
 
 
-def _plain(graph: Graph, share: np.ndarray, row: _Row, tables: list[Tabulated]) -> tuple[Value, Moments]:
+def _plain(graph: Graph, share: np.ndarray, row: _Row, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
     """The pmf of the mixture, (R, K), and its moments, where all counts are possible."""
     weighted = [(family.weight * share[family.outer][None]).unsqueezed(1) for family in row.families]
     pmf = reduce(add, (weight.op("MatMul", table.pmf) for weight, table in zip(weighted, tables, strict=True)))
@@ -213,18 +213,18 @@ def _with_zeros(graph: Graph, pmf: Value, zero: Value) -> Value:
     return graph.concat([pmf.take([0], axis=-1) + zero, pmf.at(1, axis=-1)], axis=-1)
 
 
-def _moments(share: np.ndarray, mean: Value, variance: Value) -> Moments:
+def _moments(share: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
     """Of the mixture, from the moments of its components, (R, N)."""
     weights = share[None]
     whole = (mean * weights).sum(1)
     gap = mean - whole
     aleatoric, epistemic = (variance * weights).sum(1), (gap * gap * weights).sum(1)
-    return Moments(whole, aleatoric + epistemic, aleatoric, epistemic)
+    return MomentNodes(whole, aleatoric + epistemic, aleatoric, epistemic)
 
 
 def _truncated(
-    graph: Graph, mixture: Mixture, row: _Row, tables: list[Tabulated], grid: Grid, upper: Value | float | None
-) -> tuple[Value, Moments]:
+    graph: Graph, mixture: MixtureGraph, row: _Row, tables: list[Tabulated], grid: Grid, upper: Value | float | None
+) -> tuple[Value, MomentNodes]:
     """The same where some counts are impossible: every component given that its count is possible."""
     share = mixture.share
     onto = (graph.constant(np.eye(len(share))[:, family.outer]) for family in row.families)
@@ -243,8 +243,8 @@ def _truncated(
 
 
 def _recalibrated(
-    graph: Graph, change: MonotoneMap, pmf: Value, cdf: Value, moments: Moments, is_changed: Value, grid: Grid
-) -> tuple[Value, Moments]:
+    graph: Graph, change: MonotoneMap, pmf: Value, cdf: Value, moments: MomentNodes, is_changed: Value, grid: Grid
+) -> tuple[Value, MomentNodes]:
     """The pmf and the moments of the recalibrated distribution; longer windows than `LONGEST` stay as they are."""
     at, value = change.at.numpy(), change.value.numpy()
     lines = zip(at.tolist(), np.diff(at).tolist(), (np.diff(value) / np.diff(at)).tolist(), strict=False)
@@ -254,6 +254,6 @@ def _recalibrated(
     is_positive = moments.variance > 0.0
     ratio = graph.where(is_positive, moments.epistemic / graph.where(is_positive, moments.variance, 1.0), 0.0)
     epistemic = variance * ratio
-    changed = Moments(mean, variance, variance - epistemic, epistemic)
+    changed = MomentNodes(mean, variance, variance - epistemic, epistemic)
     both = zip(changed, moments, strict=True)
-    return graph.where(is_changed, own, pmf), Moments(*(graph.where(is_changed, new, old) for new, old in both))
+    return graph.where(is_changed, own, pmf), MomentNodes(*(graph.where(is_changed, new, old) for new, old in both))

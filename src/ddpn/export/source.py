@@ -21,7 +21,7 @@ _READERS = ("encoder", "reader", "table")
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportedModel:
     """A model to export.
 
     `exposure` and `upper` are the names of the columns with these roles, `members` and `summary` what the
@@ -37,7 +37,7 @@ class Source:
     summary: Mapping[str, Any] = field(default_factory=dict)
 
 
-def source_of(model: Any) -> Source:
+def source_of(model: Any) -> ExportedModel:
     """The model in a folder, of an estimator, or a predictor itself."""
     if isinstance(model, str | PathLike):
         return _of_folder(Path(model))
@@ -52,7 +52,7 @@ def source_of(model: Any) -> Source:
     raise ConfigError(argument="model", must=f"be {what}", got=type(model).__name__, remedy=hint)
 
 
-def _of_folder(path: Path) -> Source:
+def _of_folder(path: Path) -> ExportedModel:
     if path.is_file():
         raise InputError(f"{path} is a file, not the folder of a saved model.")
     manifest = read_manifest(path)
@@ -69,7 +69,7 @@ def _of_folder(path: Path) -> Source:
     folder, task = load(path, mixed_only=True), read_task(path)
     predictor, roles = folder.model.predictor_, Roles.from_dict(task["roles"])
     summary = {name: task[name] for name in _SUMMARY if name in task}
-    return Source(
+    return ExportedModel(
         predictor,
         columns_of_roles(roles, estimator["kinds"]),
         manifest["members"],
@@ -80,7 +80,7 @@ def _of_folder(path: Path) -> Source:
     )
 
 
-def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> Source:
+def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> ExportedModel:
     """A model that was fitted in Python: the columns are those of X."""
     known = next(filter(None, (_reader(copies_of(member)[0]) for member in predictor.members.values())), None)
     if kinds is None:
@@ -94,7 +94,7 @@ def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> Source:
         name: {"weight": predictor.weights[name], "seconds": predictor.seconds.get(name), "facts": member.facts()}
         for name, member in predictor.members.items()
     }
-    return Source(predictor, columns_of_features(list(map(str, names)), kinds), members)
+    return ExportedModel(predictor, columns_of_features(list(map(str, names)), kinds), members)
 
 
 def _reader(member: Member) -> Any:

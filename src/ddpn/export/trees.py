@@ -23,7 +23,7 @@ _STEP = 4
 _HIGHEST = float(np.finfo(np.float64).max)
 
 
-class Split(NamedTuple):
+class TreeSplit(NamedTuple):
     """A split of a column: left up to the threshold, `left` says whether missing values go there, too.
 
     With `levels` it is one of codes: left if the code is among them. Children are splits (from 0) or leaves (~number).
@@ -39,7 +39,7 @@ class Split(NamedTuple):
 class Tree(NamedTuple):
     """Splits, of which the first is the root and parents come before their children, and the values of the leaves."""
 
-    splits: list[Split]
+    splits: list[TreeSplit]
     leaves: list[float]
     target: int
 
@@ -69,7 +69,7 @@ class Forest:
         for tree in tree_slices(booster.arrays):
             self._add(*_of_lightgbm(tree), booster.chosen)
 
-    def _add(self, splits: list[Split], leaves: list[float], chosen: np.ndarray | None) -> None:
+    def _add(self, splits: list[TreeSplit], leaves: list[float], chosen: np.ndarray | None) -> None:
         """One more tree of the last target."""
         if not splits:
             self.constants[-1] += leaves[0]
@@ -80,12 +80,12 @@ class Forest:
             placed.append(self._by_number(split._replace(column=column)))
         self.trees.append(Tree(placed, leaves, len(self.constants) - 1))
 
-    def _by_number(self, split: Split) -> Split:
+    def _by_number(self, split: TreeSplit) -> TreeSplit:
         """A split by a set of codes as one of the set's own column."""
         if split.levels is None:
             return split._replace(threshold=min(split.threshold, _HIGHEST))
         number = self.sets.setdefault((split.column, split.levels), len(self.sets))
-        return Split(self.width + number, 0.5, False, None, split.children)
+        return TreeSplit(self.width + number, 0.5, False, None, split.children)
 
     def sums(self, graph: Graph, matrix: Value) -> Value:
         """The targets of every row. Shape: (rows, columns) -> (rows, targets)."""
@@ -147,7 +147,7 @@ def _followed(graph: Graph, values: Value, trees: list[Tree], width: int) -> Val
     return leaves.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
 
 
-def _of_lightgbm(tree: Mapping[str, np.ndarray]) -> tuple[list[Split], list[float]]:
+def _of_lightgbm(tree: Mapping[str, np.ndarray]) -> tuple[list[TreeSplit], list[float]]:
     splits = []
     for number in range(len(tree["threshold"])):
         kind, threshold = int(tree["decision_type"][number]), float(tree["threshold"][number])
@@ -157,7 +157,7 @@ def _of_lightgbm(tree: Mapping[str, np.ndarray]) -> tuple[list[Split], list[floa
         # Without missing values in fit, LightGBM reads NaN as 0.
         left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
         children = int(tree["left_child"][number]), int(tree["right_child"][number])
-        splits.append(Split(int(tree["split_feature"][number]), threshold, left, levels, children))
+        splits.append(TreeSplit(int(tree["split_feature"][number]), threshold, left, levels, children))
     return splits, tree["leaf_value"].tolist()
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.members.design import Design, check_complete
-from ddpn.members.linear import Linear, fit_line
+from ddpn.members.linear import LinearPredictor, fit_line
 from ddpn.members.member import (
     Member,
     NotApplicableError,
@@ -55,7 +55,7 @@ class GLM(Member):
     encoder: FeatureEncoder | None = None
     design: Design | None = None
     reader: TableReader
-    linear: Linear
+    linear: LinearPredictor
     low: np.ndarray
     high: np.ndarray
     unit: float
@@ -126,7 +126,7 @@ class GLM(Member):
         self.head, self.linear = heads[best], lines[best]
 
     @classmethod
-    def of_design(cls, head: Head, reader: TableReader, design: Design, linear: Linear, unit: float) -> Self:
+    def of_design(cls, head: Head, reader: TableReader, design: Design, linear: LinearPredictor, unit: float) -> Self:
         """The member of a `CountGLM`, whose categories are differences from a reference level."""
         member = cls(head)
         member.reader, member.design, member.linear, member.unit = reader, design, linear, unit
@@ -166,7 +166,7 @@ class GLM(Member):
         known, arrays = json.loads(files[_FACTS]), arrays_from_bytes(files[_ARRAYS])
         member = cls(make_head(known["head"], **known["options"]))
         member.unit, member.low, member.high = known["unit"], arrays["low"], arrays["high"]
-        member.linear = Linear(*(arrays[name] for name in Linear._fields))
+        member.linear = LinearPredictor(*(arrays[name] for name in LinearPredictor._fields))
         if "design" in known:
             member.design, member.reader = Design.from_dict(known["design"]), TableReader.from_dict(known["reader"])
         else:

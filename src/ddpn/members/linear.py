@@ -17,7 +17,7 @@ _REDUNDANT = 1e-7
 _CONSTANT = 1e-14
 
 
-class Linear(NamedTuple):
+class LinearPredictor(NamedTuple):
     """Raw outputs from columns, by way of standardised ones: with columns far from 0 no digits are lost."""
 
     center: np.ndarray
@@ -67,7 +67,7 @@ class LinearFit(NamedTuple):
     The other coefficients are not identified: they are 0, and their covariances are NaN.
     """
 
-    linear: Linear
+    linear: LinearPredictor
     coef: np.ndarray
     intercept: np.ndarray
     covariance: np.ndarray
@@ -80,7 +80,9 @@ class LinearFit(NamedTuple):
 
 
 @torch.inference_mode(False)
-def fit_line(head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, rough: bool = False) -> Linear:
+def fit_line(
+    head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, rough: bool = False
+) -> LinearPredictor:
     """What `fit_linear` finds, without inference; if `rough`, to some digits."""
     coordinates, objective = _objective(head, X, sample, dispersion, alpha)
     start = objective.start()
@@ -131,12 +133,14 @@ def _objective(
     return coordinates, LinearObjective(head, rows, follows, float(alpha))
 
 
-def _line(coordinates: Coordinates, objective: LinearObjective, theta: np.ndarray) -> Linear:
+def _line(coordinates: Coordinates, objective: LinearObjective, theta: np.ndarray) -> LinearPredictor:
     slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
     for p, block in enumerate(objective.blocks):
         if objective.linear[p]:
             slopes[p, coordinates.kept] = theta[block][1:]
-    return Linear(coordinates.center, coordinates.scale, slopes, theta[[block.start for block in objective.blocks]])
+    return LinearPredictor(
+        coordinates.center, coordinates.scale, slopes, theta[[block.start for block in objective.blocks]]
+    )
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:

@@ -17,7 +17,7 @@ from ddpn.serving.schemas import Row, Wanted
 
 
 @dataclass(eq=False)
-class Job:
+class WaitingRequest:
     """A request that waits: its model, as it was when the rows were read, and where the answer goes."""
 
     model: ServedModel
@@ -39,7 +39,7 @@ class Batcher:
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
-        self._queue: deque[Job] = deque()
+        self._queue: deque[WaitingRequest] = deque()
         metrics.waiting.set_function(lambda: len(self._queue))
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
@@ -79,7 +79,7 @@ class Batcher:
         """
         if len(self._queue) >= self._limits.max_queue:
             raise busy(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
-        job = Job(model, rows, wanted, asyncio.get_running_loop().create_future())
+        job = WaitingRequest(model, rows, wanted, asyncio.get_running_loop().create_future())
         self._queue.append(job)
         self._wake.set()
         return await job.answer
@@ -100,7 +100,7 @@ class Batcher:
                 self._metrics.batch.observe(sum(len(job.rows) for job in jobs))
                 self._metrics.batch_seconds.observe(perf_counter() - start)
 
-    async def _finished(self, jobs: list[Job]) -> None:
+    async def _finished(self, jobs: list[WaitingRequest]) -> None:
         requests, loop = [(job.rows, job.wanted) for job in jobs], asyncio.get_running_loop()
         found: list[Any]
         try:
@@ -115,10 +115,10 @@ class Batcher:
             else:
                 job.answer.set_result(answer)
 
-    def _take(self) -> list[Job]:
+    def _take(self) -> list[WaitingRequest]:
         """The next batch: requests of one version of one model, in the order of their arrival."""
-        jobs: list[Job] = []
-        others: deque[Job] = deque()
+        jobs: list[WaitingRequest] = []
+        others: deque[WaitingRequest] = deque()
         rows = 0
         while self._queue:
             job = self._queue.popleft()

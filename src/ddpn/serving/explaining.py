@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ddpn.analysis.explanations.inputs import Inputs as ExplainedInputs
+from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.shapley import shapley_values
 from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.serving.columns import ServedColumn, levels_of
-from ddpn.serving.model import Inputs, ServedModel
+from ddpn.serving.model import PredictorInputs, ServedModel
 from ddpn.serving.problems import Problem, RequestError
 from ddpn.serving.schemas import Row, Wanted
 from ddpn.tables.encoding.table import Column, PreparedTable
@@ -23,7 +23,7 @@ _PREDICTIONS, _LEAST, _MOST = 4000, 4, 32
 _CURVES = 30
 
 
-class PreparedInputs(ExplainedInputs):
+class PreparedInputs(Inputs):
     """Explained rows and typical ones, as columns whose values can be exchanged without a data frame."""
 
     def __init__(self, model: Any, columns: list[Column], extra: Mapping[str, np.ndarray]) -> None:
@@ -70,7 +70,7 @@ def explain(model: ServedModel, rows: Sequence[Row], of: str, curves: bool) -> d
     return answer
 
 
-def _contributions(model: ServedModel, inputs: Inputs, row: int, of: str) -> dict[str, Any]:
+def _contributions(model: ServedModel, inputs: PredictorInputs, row: int, of: str) -> dict[str, Any]:
     """What each column adds to the logarithm of the prediction of one row, compared with typical rows."""
     width = inputs.table.shape[1]
     starts = int(np.clip(_PREDICTIONS // max(1, 2 * (width - 1)), _LEAST, _MOST))

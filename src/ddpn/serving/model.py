@@ -21,7 +21,7 @@ from ddpn.workflow.prediction_table import predict_rows
 _CHANGES, _TRIED = 12, 50_000
 
 
-class Inputs(NamedTuple):
+class PredictorInputs(NamedTuple):
     """What a predictor takes: the table, and exposures, upper bounds and group labels where the model has them."""
 
     table: PreparedTable
@@ -98,7 +98,7 @@ class ServedModel:
         for _ in range(2):
             self.predict([([self.Row.model_validate(self.example)], Wanted())])
 
-    def inputs(self, rows: Sequence[Row]) -> Inputs:
+    def inputs(self, rows: Sequence[Row]) -> PredictorInputs:
         """Rows as the predictor takes them.
 
         Parameters
@@ -115,7 +115,7 @@ class ServedModel:
         table = PreparedTable([_column(name, kind, parts[name]) for name, kind in self._kinds.items()])
         exposure, upper = (np.array(parts[role]) if role in parts else None for role in ("role exposure", "role upper"))
         groups = np.array(parts["role group"], dtype=object) if "role group" in parts else None
-        return Inputs(table, exposure, upper, groups)
+        return PredictorInputs(table, exposure, upper, groups)
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
         """Predict the rows of several requests together: an answer, or the error, of each.

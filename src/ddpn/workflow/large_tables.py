@@ -32,7 +32,7 @@ _TRAINED_ROWS, _PASSES = 5_000_000, 5.0
 _EXPANSION = 10
 
 
-class Source(NamedTuple):
+class FitSource(NamedTuple):
     """What `ddpn fit` reads: rows in memory, or a table to stream; and a sentence on how, which may be empty."""
 
     frame: Any
@@ -122,7 +122,7 @@ class TrainingRows:
         return kept
 
 
-def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, verbose: bool = False) -> Source:
+def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, verbose: bool = False) -> FitSource:
     """The table of one file or several; it is streamed if asked for, or if it would not fit into memory.
 
     Parameters
@@ -138,16 +138,16 @@ def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, v
     """
     is_alone = len(sources) == 1 and not os.path.isdir(sources[0]) and not is_pattern(sources[0])
     if is_alone and not stream and (stream is False or not _is_large(sources[0], plan)):
-        return Source(read(sources[0], plan.category), None, "")
+        return FitSource(read(sources[0], plan.category), None, "")
     table = Table(sources, plan.category)
     is_small = table.rows * sum(plan.shares[:2]) <= SMALL_ROWS
     if is_small or not (stream or (stream is None and not fits_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
-        return Source(checked_rows(table, plan, np.arange(table.rows), verbose)[0], None, note)
+        return FitSource(checked_rows(table, plan, np.arange(table.rows), verbose)[0], None, note)
     why = "as requested" if stream else "because they would take more than half of the free memory"
     size = f"{table.rows:,} rows in {len(table.sources):,} files"
     size += f", about {table.rows * table.row_bytes() / 2**30:.2g} GiB"
-    return Source(None, table, f"{size}, are streamed, {why}.")
+    return FitSource(None, table, f"{size}, are streamed, {why}.")
 
 
 def _is_large(source: str, plan: Plan) -> bool:

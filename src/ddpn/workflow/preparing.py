@@ -20,7 +20,7 @@ from ddpn.tables.splits import FOLDS, rows_words
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
-from ddpn.workflow.splitting import Split, split_rows
+from ddpn.workflow.splitting import RowSplit, split_rows
 from ddpn.workflow.table_warnings import find_trend, repeated_rows, time_columns
 
 
@@ -35,7 +35,7 @@ class Prepared:
     plan: Plan
     roles: Roles
     sample: Sample
-    split: Split
+    split: RowSplit
     leaks: tuple[str, ...]
     warnings: tuple[str, ...]
     time_columns: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ def suspected_leaks(sample: Sample, columns: list[TableColumn]) -> Leaks:
     return find_leaks(inputs, sample.y, dates, sample.exposure)
 
 
-def _split_warnings(sample: Sample, split: Split, roles: Roles, plan: Plan, timed: Any) -> list[str]:
+def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, timed: Any) -> list[str]:
     """Sentences about rows for which the scores may be too good: those of known groups, and later ones."""
     if plan.time is not None:
         known = np.concatenate([split.rows.train, split.rows.validation])

@@ -34,7 +34,7 @@ class SplitRows(NamedTuple):
     test: np.ndarray
 
 
-class Split(NamedTuple):
+class RowSplit(NamedTuple):
     """The rows of each part, how they were chosen, and what the scores of the test rows mean where rows have groups."""
 
     rows: SplitRows
@@ -42,7 +42,7 @@ class Split(NamedTuple):
     meaning: str = ""
 
 
-def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: np.ndarray | None = None) -> Split:
+def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: np.ndarray | None = None) -> RowSplit:
     """The parts that the plan asks for. With few rows none are kept for validation.
 
     `labels` are what messages call the rows, by default their numbers from 1. `group` has a label per row: rows with
@@ -59,9 +59,9 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
         return _by_time(frame, plan, labels, group)
     parts = _without_few(SplitRows(*random_parts(frame.height, plan.shares, plan.seed, group)))
     if group is None:
-        return Split(parts, f"at random by seed {plan.seed}")
+        return RowSplit(parts, f"at random by seed {plan.seed}")
     how = f"at random by seed {plan.seed}; rows with {group_words(plan.group)} stay together"
-    return Split(parts, how, meaning_of(plan.group))
+    return RowSplit(parts, how, meaning_of(plan.group))
 
 
 def _check_groups(plan: Plan, group: np.ndarray) -> None:
@@ -79,7 +79,7 @@ def _without_few(parts: SplitRows) -> SplitRows:
     return SplitRows(rows, rows[:0], parts.test)
 
 
-def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> Split:
+def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
     found = parts_of_column(frame, name, labels)
     parts = SplitRows(*(np.flatnonzero(found == part) for part in PARTS))
@@ -93,7 +93,7 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | N
         of_train = None if group is None else group[parts.train]
         train, validation = random_parts(len(parts.train), shares.tolist(), plan.seed, of_train)
         parts = SplitRows(parts.train[train], parts.train[validation], parts.test)
-    return Split(parts, f"by column {name}", "" if group is None else meaning_of(plan.group))
+    return RowSplit(parts, f"by column {name}", "" if group is None else meaning_of(plan.group))
 
 
 def parts_of_column(frame: Any, name: str, labels: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ def _check_undivided(plan: Plan, parts: SplitRows, group: np.ndarray, labels: np
         raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
 
 
-def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> Split:
+def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     """The last rows are the test rows, those before them validation rows; rows of one time stay together.
 
     With groups, those whose first row is among the last are the test groups. A training row is then earlier than all
@@ -146,7 +146,7 @@ def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | Non
     parts = _without_few(SplitRows(*np.split(order, cuts)))
     begin = series[int(order[cuts[1]])]
     if group is None:
-        return Split(parts, f"by time: the test rows are those from {plan.time} = {begin} on")
+        return RowSplit(parts, f"by time: the test rows are those from {plan.time} = {begin} on")
     ends = begins[order][[len(parts.train), len(parts.train) + len(parts.validation)]]
     kept = SplitRows(
         parts.train[time[parts.train] < ends[0]], parts.validation[time[parts.validation] < ends[1]], parts.test
@@ -154,7 +154,7 @@ def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | Non
     left = frame.height - sum(map(len, kept))
     how = f"by time: the test rows are those with {group_words(plan.group)} that begin from {plan.time} = {begin} on; "
     how += f"{left:,} later rows of groups that began earlier are left out"
-    return Split(kept, how, meaning_of(plan.group, in_time=True))
+    return RowSplit(kept, how, meaning_of(plan.group, in_time=True))
 
 
 def _raise_few_times(plan: Plan, times: int, rows: int, groups: int | None) -> NoReturn:

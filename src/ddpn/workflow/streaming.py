@@ -128,7 +128,7 @@ def predict_to(
             "roles": folder.roles.as_dict(),
             "rows": [table_module.ROWS, BLOCK],
         }
-        parts = Parts(Path(target), identity)
+        parts = PredictedParts(Path(target), identity)
         sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
         with folder_lock(parts.folder):
             _fill(parts, _Work(folder, table, sizes, request, target), n_jobs, done)
@@ -212,7 +212,7 @@ def _content(frame: Any, target: str) -> bytes:
     return content.getvalue()
 
 
-def _fill(parts: "Parts", work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
+def _fill(parts: "PredictedParts", work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
     """Check all blocks whose parts are missing, then predict them."""
     missing, is_local = list[Place](), is_here(n_jobs)
     work = work._replace(done=done if is_local else _ignored)
@@ -232,7 +232,7 @@ def _fill(parts: "Parts", work: _Work, n_jobs: Where, done: Callable[[int], None
                     done(json.loads(facts)["rows"])
 
 
-class Parts:
+class PredictedParts:
     """The parts of the file `target`, in a folder beside it that is removed when they are joined.
 
     A `ddpn.runtime.jobs.Store`: each part is written whole, and then what is known of it. Parts of another identity are

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from ddpn.analysis.diagnosis.moments import SumNull, moment_test, tabulate
-from ddpn.analysis.diagnosis.reference import Family, Reference, fit_families, smoothest
+from ddpn.analysis.diagnosis.reference import FittedFamily, Reference, fit_families, smoothest
 from ddpn.sample import Sample
 
 
@@ -15,7 +15,7 @@ def plain(y):
 
 def test_the_table_has_the_probabilities_of_scipy():
     mean = np.linspace(0.5, 30.0, 50)
-    table = tabulate(Family("negative_binomial", 0.5, 0.0), plain(np.zeros(50)), mean)
+    table = tabulate(FittedFamily("negative_binomial", 0.5, 0.0), plain(np.zeros(50)), mean)
     expected = stats.nbinom.pmf(table.counts[None], 2.0, 2.0 / (2.0 + mean[:, None]))
     np.testing.assert_allclose(table.pmf, expected, atol=1e-6)
     np.testing.assert_allclose(table.mean, mean, rtol=1e-3)
@@ -41,7 +41,7 @@ def test_zeros_of_repeated_counts_are_calibrated_by_groups():
         y = np.repeat(rng.poisson(mean[::4]), 4).astype(float)
         for grouped, found in p_values.items():
             reference = Reference.of(Sample(None, y, group=person if grouped else None))
-            table = tabulate(Family("double_poisson", 1.0, 0.0), reference, mean)
+            table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), reference, mean)
             found.append(moment_test(table, (table.counts == 0).astype(float)[None]).p_value)
     assert stats.binom.sf(np.sum(np.array(p_values[True]) < 0.05) - 1, 40, 0.05) > 5e-4
     assert np.sum(np.array(p_values[False]) < 0.05) > 6
@@ -51,7 +51,7 @@ def test_a_wrong_mean_does_not_look_like_too_many_zeros():
     rng = np.random.default_rng(0)
     mean = np.exp(rng.normal(0.5, 0.3, 5000))
     y = rng.poisson(mean).astype(float)
-    table = tabulate(Family("double_poisson", 1.0, 0.0), plain(y), 1.1 * mean)
+    table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), plain(y), 1.1 * mean)
     zero = (table.counts == 0).astype(float)[None]
     assert moment_test(table, zero).p_value > 0.01
     expected = np.sum(np.exp(-1.1 * mean))
@@ -61,7 +61,7 @@ def test_a_wrong_mean_does_not_look_like_too_many_zeros():
 @pytest.mark.parametrize(("name", "parameter"), [("double_poisson", 2.0), ("negative_binomial", 0.5)])
 def test_the_fitted_parameter(name, parameter):
     mean = np.exp(np.random.default_rng(0).normal(1.5, 0.4, 5000))
-    y = Family(name, parameter, 0.0).distribution(mean).sample().numpy()
+    y = FittedFamily(name, parameter, 0.0).distribution(mean).sample().numpy()
     found = fit_families(plain(y), mean)
     assert found[name].parameter == pytest.approx(parameter, rel=0.1)
     assert smoothest(found).name == name

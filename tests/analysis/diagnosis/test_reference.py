@@ -11,7 +11,7 @@ from ddpn.analysis.diagnosis import diagnose
 from ddpn.analysis.diagnosis.dispersion import conditional_dispersion
 from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
 from ddpn.analysis.diagnosis.moments import moment_test, tabulate
-from ddpn.analysis.diagnosis.reference import Family, Reference
+from ddpn.analysis.diagnosis.reference import FittedFamily, Reference
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
@@ -161,7 +161,7 @@ def test_zeros_of_censored_counts_are_calibrated():
         rng = np.random.default_rng(seed)
         mean = np.exp(rng.normal(0.5, 0.5, 300))
         y = np.minimum(rng.poisson(mean), 3).astype(float)
-        table = tabulate(Family("double_poisson", 1.0, 0.0), reference(y, limit=3), mean)
+        table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), reference(y, limit=3), mean)
         p_values.append(moment_test(table, (table.counts == 0).astype(float)[None]).p_more)
     assert stats.kstest(p_values, "uniform").pvalue > 0.001
 

@@ -6,11 +6,11 @@ from scipy import stats
 from scipy.special import expit
 
 from ddpn.analysis.diagnosis.moments import tabulate
-from ddpn.analysis.diagnosis.reference import Family, Reference
+from ddpn.analysis.diagnosis.reference import FittedFamily, Reference
 from ddpn.analysis.diagnosis.shape import ceiling_kind, extreme
 from ddpn.sample import Sample
 
-POISSON = Family("double_poisson", 1.0, 0.0)
+POISSON = FittedFamily("double_poisson", 1.0, 0.0)
 
 
 def table_of(y, mean):

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from ddpn.networks.heads.start import Rows, fit
+from ddpn.networks.heads.start import WeightedCounts, fit
 
 
 def test_equal_counts_become_one_row():
-    rows = Rows(torch.tensor([3, 0, 3, 3]), torch.tensor([1.0, 2.0, 0.5, 0.25]), None)
+    rows = WeightedCounts(torch.tensor([3, 0, 3, 3]), torch.tensor([1.0, 2.0, 0.5, 0.25]), None)
     assert rows.y.tolist() == [0.0, 3.0]
     assert rows.weight.tolist() == [2.0, 1.75]
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from ddpn.analysis.diagnosis.reference import Family, Reference
+from ddpn.analysis.diagnosis.reference import FittedFamily, Reference
 from ddpn.tables.splits import group_codes
 
 #: Means that probabilities are tabulated for, cells of the table, and the largest count.
@@ -118,7 +118,7 @@ class ProbabilityTable(NamedTuple):
         return np.asarray(s - slope[:, None] * y)
 
 
-def tabulate(family: Family, reference: Reference, mean: np.ndarray) -> ProbabilityTable | None:
+def tabulate(family: FittedFamily, reference: Reference, mean: np.ndarray) -> ProbabilityTable | None:
     """The table of a fitted distribution, with a line per rounded mean and bounds.
 
     Means are rounded to a grid, which is fine where there are many rows. Where bounds differ so much that there are too
@@ -150,7 +150,7 @@ def tabulate(family: Family, reference: Reference, mean: np.ndarray) -> Probabil
     return ProbabilityTable(counts, pmf @ counts, pmf, score, place, reference)
 
 
-def _largest(family: Family, mean: np.ndarray) -> float:
+def _largest(family: FittedFamily, mean: np.ndarray) -> float:
     """A count that is hardly ever exceeded."""
     return float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0])
 

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ddpn.analysis.diagnosis.reference import Family, Reference
+from ddpn.analysis.diagnosis.reference import FittedFamily, Reference
 from ddpn.analysis.diagnosis.result import Finding, Recommendation
 
 _WORDS = {
@@ -23,7 +23,7 @@ _ROWS = 5000
 def recommend(
     findings: Mapping[str, Finding],
     direction: str,
-    families: Mapping[str, Family],
+    families: Mapping[str, FittedFamily],
     ceiling: str,
     reference: Reference,
     mean: np.ndarray,
@@ -62,7 +62,7 @@ def recommend(
     return Recommendation(likelihood, " ".join(reasons), tuple(options))
 
 
-def _base(direction: str, families: Mapping[str, Family]) -> tuple[str, str]:
+def _base(direction: str, families: Mapping[str, FittedFamily]) -> tuple[str, str]:
     if "double_binomial" in families:
         words = {"over": "above", "under": "below", "equi": "near"}[direction]
         return "double_binomial", (

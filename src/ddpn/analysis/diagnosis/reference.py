@@ -128,7 +128,9 @@ class Reference:
 
     def distribution(self, location: np.ndarray) -> Any:
         """The distribution of every count before truncation and censoring."""
-        return Family("binomial" if self.is_bounded else "poisson", 1.0, 0.0).distribution(location, self.sample.upper)
+        return FittedFamily("binomial" if self.is_bounded else "poisson", 1.0, 0.0).distribution(
+            location, self.sample.upper
+        )
 
     def clipped(self, location: np.ndarray) -> np.ndarray:
         """Locations inside the range of possible ones."""
@@ -206,7 +208,7 @@ def _kaplan_meier(limit: np.ndarray, y: np.ndarray, censored: np.ndarray) -> tup
 # Smooth distributions -------------------------------------------------------------------------------------------------
 
 
-class Family(NamedTuple):
+class FittedFamily(NamedTuple):
     """A likelihood of `HEADS` (or Binomial) with one parameter for all rows, and its mean log-likelihood.
 
     The parameter is gamma of a Double Poisson (variance about mean / gamma) or a Double Binomial, or alpha of a
@@ -249,7 +251,7 @@ class Family(NamedTuple):
         return np.asarray(torch.log_softmax(torch.where(y <= total, each, -torch.inf), dim=1).numpy())
 
 
-def fit_families(reference: Reference, mean: np.ndarray) -> dict[str, Family]:
+def fit_families(reference: Reference, mean: np.ndarray) -> dict[str, FittedFamily]:
     """The Double Poisson and the Negative Binomial around these means, by maximum likelihood.
 
     Of counts with upper bounds: the Double Binomial.
@@ -261,8 +263,8 @@ def fit_families(reference: Reference, mean: np.ndarray) -> dict[str, Family]:
     counts, shares = torch.from_numpy(reference.y), torch.from_numpy(reference.weight / reference.weight.sum())
     sample = reference.sample.replace(upper=None)
 
-    def fitted(name: str, parameter: float) -> Family:
-        family = Family(name, parameter, 0.0)
+    def fitted(name: str, parameter: float) -> FittedFamily:
+        family = FittedFamily(name, parameter, 0.0)
         dist = as_recorded(family.distribution(mean, reference.sample.upper), sample)
         return family._replace(loglik=float(shares @ dist.log_prob(counts)))
 
@@ -272,10 +274,10 @@ def fit_families(reference: Reference, mean: np.ndarray) -> dict[str, Family]:
             lambda at, name=name: -fitted(name, float(np.exp(at))).loglik,
             bounds=bounds, method="bounded", options={"xatol": 1e-3},
         )  # fmt: skip
-        found[name] = Family(name, float(np.exp(best.x)), -float(best.fun))
+        found[name] = FittedFamily(name, float(np.exp(best.x)), -float(best.fun))
     return found
 
 
-def smoothest(families: dict[str, Family]) -> Family:
+def smoothest(families: dict[str, FittedFamily]) -> FittedFamily:
     """The likeliest of the fitted distributions: each of them contains the Poisson or Binomial (nearly)."""
     return max(families.values(), key=lambda family: family.loglik)

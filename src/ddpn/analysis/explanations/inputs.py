@@ -28,7 +28,7 @@ MAX_COLUMNS = 40
 _SCREENED_ROWS, _LEAST_ROWS, _WORK = 200, 20, 40_000
 
 
-class Moments(NamedTuple):
+class PredictedMoments(NamedTuple):
     """Mean and variance of every row, of the mixture (the first column) and of its components.
 
     Shape: mean and variance (rows, 1 + components), weights of the components (components,).
@@ -39,10 +39,10 @@ class Moments(NamedTuple):
     weights: np.ndarray
 
     @staticmethod
-    def joined(parts: Sequence["Moments"]) -> "Moments":
+    def joined(parts: Sequence["PredictedMoments"]) -> "PredictedMoments":
         """Several blocks of rows as one."""
         mean, variance = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        return Moments(mean, variance, parts[0].weights)
+        return PredictedMoments(mean, variance, parts[0].weights)
 
     def quantities(self, log: bool) -> np.ndarray:
         """What effects are about. Shape: (2, rows, 1 + components).
@@ -193,7 +193,7 @@ class Inputs:
         sources: Mapping[int, np.ndarray] | None = None,
         variance: bool = True,
         recalibrated: bool = False,
-    ) -> Moments:
+    ) -> PredictedMoments:
         """Means and variances of `distribution`, as far as asked; `recalibrated` changes those of the mixture only."""
         sources, parts = sources or {}, []
         for start in range(0, len(rows), _BLOCK):
@@ -203,7 +203,7 @@ class Inputs:
                 parts.append(_moments(dist, variance, recalibrated))
         mixture = dist.base if isinstance(dist, Recalibrated) else dist
         self.log = isinstance(mixture, CountDistribution)
-        return Moments.joined(parts)
+        return PredictedMoments.joined(parts)
 
     def quantities(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> np.ndarray:
         """What effects are about, see `Moments.quantities`."""
@@ -220,7 +220,7 @@ def _columns(model: Any, X: Any) -> list[Column]:
     return [column._replace(name=str(column.name)) for column in read]
 
 
-def _moments(dist: Any, variance: bool, recalibrated: bool) -> Moments:
+def _moments(dist: Any, variance: bool, recalibrated: bool) -> PredictedMoments:
     mixture = dist.base if isinstance(dist, Recalibrated) else dist
     stacks = mixture.components if isinstance(mixture.components, tuple) else (mixture.components,)
     means = torch.cat([stack.mean.double() for stack in stacks], -1)
@@ -234,7 +234,7 @@ def _moments(dist: Any, variance: bool, recalibrated: bool) -> Moments:
     if recalibrated and mixture is not dist:
         both = [dist.mean.double()[:, None], dist.variance.double()[:, None] if variance else both[1]]
     first, second = (torch.cat([own, of], -1).numpy() for own, of in zip(both, (means, each), strict=True))
-    return Moments(first, second, weights.numpy())
+    return PredictedMoments(first, second, weights.numpy())
 
 
 # Tables made of the cells of another one: every value that is tried out is one that occurs ------------------------

@@ -141,7 +141,7 @@ class _StreamedData(FoldData):
 def _sequence(lightgbm: Any, chunks: _Chunks) -> Any:
     """The chunks as LightGBM reads them: slices in order."""
 
-    class Rows(lightgbm.Sequence):
+    class StreamedRows(lightgbm.Sequence):
         batch_size = CHUNK_ROWS
 
         def __init__(self) -> None:
@@ -158,4 +158,4 @@ def _sequence(lightgbm: Any, chunks: _Chunks) -> Any:
             self._rest = whole[wanted:]
             return np.ascontiguousarray(whole[:wanted])
 
-    return Rows()
+    return StreamedRows()

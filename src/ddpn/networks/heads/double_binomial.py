@@ -13,7 +13,7 @@ from ddpn.distributions.arguments import check_totals, is_checked
 from ddpn.distributions.families.double_binomial import binomial_deviance
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
 from ddpn.networks.heads.head import Head, promoted
-from ddpn.networks.heads.start import Rows
+from ddpn.networks.heads.start import WeightedCounts
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import at_rows, check_integer
 from ddpn.sample import Sample
@@ -74,7 +74,7 @@ class DoubleBinomialHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood with gamma * total of at least 2, searched from the mean share and the mean deviance."""
-        rows = Rows(y, weight, exposure)
+        rows = WeightedCounts(y, weight, exposure)
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
         share = (rows.mean(rows.y) / rows.mean(total)).clamp(*torch.sigmoid(torch.tensor(LOGIT, dtype=torch.float64)))

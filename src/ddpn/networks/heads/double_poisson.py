@@ -19,7 +19,7 @@ from ddpn.networks.heads.clamps import (
     unbend,
 )
 from ddpn.networks.heads.head import Head, check_beta, promoted
-from ddpn.networks.heads.start import Rows
+from ddpn.networks.heads.start import WeightedCounts
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_number, is_number
 from ddpn.sample import Sample
@@ -110,7 +110,7 @@ class DoublePoissonHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood under the objective; beta does not move it, as all rows share one gamma here."""
-        rows = Rows(y, weight, exposure)
+        rows = WeightedCounts(y, weight, exposure)
         mean = rows.mean(rows.y)
         log_mu = (mean / rows.mean(rows.scale)).log().clamp(min=LOG_MU[0])
         if self.initial_gamma is None:
@@ -129,7 +129,7 @@ class DoublePoissonHead(Head):
             found[1] = self.start(sample.y, sample.weight, sample.exposure)[1]
         return found
 
-    def _exact_start(self, rows: Rows, guess: Tensor, lowest: float) -> Tensor:
+    def _exact_start(self, rows: WeightedCounts, guess: Tensor, lowest: float) -> Tensor:
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest, LOG_GAMMA[1]))]
         if self.initial_gamma is None:
             # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.

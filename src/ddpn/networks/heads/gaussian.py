@@ -12,7 +12,7 @@ from torch.distributions import Normal, constraints
 
 from ddpn.networks.heads.clamps import LOG_VARIANCE, bend
 from ddpn.networks.heads.head import Head, check_beta, promoted
-from ddpn.networks.heads.start import Rows
+from ddpn.networks.heads.start import WeightedCounts
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -44,7 +44,7 @@ class NormalHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Weighted mean and log variance of y / exposure; the variance is kept above the clamp's lower bound, e^-14."""
-        rows = Rows(y, weight, exposure)
+        rows = WeightedCounts(y, weight, exposure)
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
         return torch.stack([mean, rows.mean((rate - mean).square()).log().clamp(*LOG_VARIANCE)])

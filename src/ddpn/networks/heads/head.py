@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.recording import as_recorded
-from ddpn.networks.heads.start import Rows, fit, mean_loss
+from ddpn.networks.heads.start import WeightedCounts, fit, mean_loss
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_number, is_number
 from ddpn.sample import Sample
@@ -192,7 +192,7 @@ class Head(ABC):
         Tensor, shape (n_raw,)
             In float64.
         """
-        rows = Rows(y, weight, exposure)
+        rows = WeightedCounts(y, weight, exposure)
 
         guesses = self._guesses(rows)
         with torch.no_grad():
@@ -200,7 +200,7 @@ class Head(ABC):
         best = guesses[losses.index(min(losses))]
         return self.most_likely(rows, best, _around(best))
 
-    def most_likely(self, rows: Rows, guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
+    def most_likely(self, rows: WeightedCounts, guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
         """The raw outputs within bounds that minimise the mean loss, searched from a guess.
 
         Parameters
@@ -243,7 +243,7 @@ class Head(ABC):
         with torch.no_grad():
             return min(found, key=lambda raw: float(loss(raw).nan_to_num(float("inf"))))
 
-    def _guesses(self, rows: Rows) -> list[Tensor]:
+    def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
         """Raw outputs (n_raw,) from the best of which `start` searches."""
         rate = rows.y / rows.scale
         mean = rows.mean(rate)

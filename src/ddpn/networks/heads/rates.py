@@ -10,7 +10,7 @@ from torch.distributions import constraints
 from ddpn.distributions import ConwayMaxwellPoisson, GeneralizedPoisson, NegativeBinomial, Poisson
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean, unbend
 from ddpn.networks.heads.head import Head, promoted
-from ddpn.networks.heads.start import Rows
+from ddpn.networks.heads.start import WeightedCounts
 from ddpn.runtime.validation import check_number
 
 #: log of the dispersion alpha mu^(power - 1) of a Generalised Poisson: below, it is a Poisson; above, the standard
@@ -43,7 +43,7 @@ class PoissonHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """log of sum w y / sum w exposure."""
-        rows = Rows(y, weight, exposure)
+        rows = WeightedCounts(y, weight, exposure)
         return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
 
 

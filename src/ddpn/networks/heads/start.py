@@ -17,7 +17,7 @@ _SLOPE = 1e-7
 _GAIN = 1e-12
 
 
-class Rows:
+class WeightedCounts:
     """Counts with their weights (1 where none are given) and exposures, in float64."""
 
     @torch.inference_mode(False)

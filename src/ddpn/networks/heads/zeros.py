@@ -12,7 +12,7 @@ from ddpn.distributions import Hurdle, ZeroInflated
 from ddpn.networks.heads.clamps import bend
 from ddpn.networks.heads.head import Head, promoted
 from ddpn.networks.heads.likelihoods import HEADS
-from ddpn.networks.heads.start import Rows
+from ddpn.networks.heads.start import WeightedCounts
 
 #: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that no zero is ever explained for good.
 LOGIT = (-12.0, 12.0)
@@ -46,7 +46,7 @@ class ZeroHead(Head):
         base: Any = self.base.forward(raw[..., :-1], exposure)
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
-    def _guesses(self, rows: Rows) -> list[Tensor]:
+    def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
         """From a fit of the base to all counts, and from one to the positive counts."""
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):
@@ -54,7 +54,7 @@ class ZeroHead(Head):
             fits.append(self.base.start(rows.y[positive], rows.weight[positive], exposure))
         return [self._with_zeros(fit, rows) for fit in fits]
 
-    def _with_zeros(self, base: Tensor, rows: Rows) -> Tensor:
+    def _with_zeros(self, base: Tensor, rows: WeightedCounts) -> Tensor:
         """The base's raw outputs with a guess of logit pi."""
         dist: Any = self.base.forward(base.expand(len(rows.y), -1), rows.exposure)
         expected = rows.mean(dist.log_prob(torch.zeros_like(rows.y)).exp())
