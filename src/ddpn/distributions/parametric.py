@@ -13,22 +13,20 @@ from ddpn.distributions.arguments import broadcast_shapes, expanded
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.family import Family
+from ddpn.distributions.gradients import without_gradient
+from ddpn.runtime.errors import DDPNError
 
 
 class ParametricDistribution(CountDistribution):
-    """Distributions of a family: parameters named in `_names`, kernels in `family`, and a formula in torch.
+    """Distributions of a family: parameters named in `_names`, and kernels in `family`, which know their gradients.
 
-    `torch_log_prob(y, *parameters)` is log p in operations of torch, float64, for GPUs, `torch.func` and second
-    derivatives; elsewhere `log_prob` comes from the kernels, with its gradient.
+    A family may have a formula in operations of torch, `torch_log_prob(y, *parameters)` in float64, for GPUs and
+    `torch.func`. Without one, tensors of a GPU are copied to the kernels and back.
     """
 
     family: ClassVar[Family]
+    torch_log_prob: ClassVar[Callable[..., Tensor] | None] = None
     _names: ClassVar[tuple[str, ...]]
-
-    @staticmethod
-    def torch_log_prob(y: Tensor, *parameters: Tensor) -> Tensor:
-        """log p(y) of float64 tensors of one shape, differentiable twice."""
-        raise NotImplementedError
 
     def _parameters(self) -> tuple[Tensor, ...]:
         return tuple(getattr(self, name) for name in self._names)
@@ -101,6 +99,18 @@ class ParametricDistribution(CountDistribution):
         padded = [*columns, *[zero] * (3 - len(columns)), zero, zero + torch.inf]
         return components.row_wise("all_facts", self.family, padded, 5)
 
+    @property
+    @without_gradient
+    def mean(self) -> Tensor:
+        """Exact mean E[Z]."""
+        return self._shaped(self._facts()[1])
+
+    @property
+    @without_gradient
+    def variance(self) -> Tensor:
+        """Exact variance Var[Z]."""
+        return self._shaped(self._facts()[2])
+
     def information(self) -> dict[str, Tensor]:
         """Expected second derivatives of -log p in each parameter, by its name: the diagonal of Fisher's information.
 
@@ -132,8 +142,10 @@ class ParametricDistribution(CountDistribution):
 
 def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_probs") -> Tensor:
     """log p(y) of a class of distributions in float64, with gradients. Shape: all of one."""
-    if rule.needs_torch(y, *parameters):
+    if kind.torch_log_prob is not None and rule.needs_torch(y, *parameters):
         return kind.torch_log_prob(y.double(), *(x.double() for x in parameters))
+    if rule.is_transformed(y, *parameters):
+        raise DDPNError(f"{kind.__name__} has no formula for torch.func and torch.compile. Use torch.autograd instead.")
     return _Kernel.apply(kind, name, (y,), *parameters)
 
 
@@ -157,7 +169,7 @@ class _Kernel(torch.autograd.Function):
         size = len(ctx.saved_tensors) // 2
         parameters, slopes = ctx.saved_tensors[:size], ctx.saved_tensors[size:]
         if torch.is_grad_enabled():  # second derivatives are wanted
-            if ctx.name != "log_ranges":
+            if ctx.name != "log_ranges" and ctx.kind.torch_log_prob is not None:
                 return None, None, None, *_differentiable(ctx.kind, ctx.given[0], grad, parameters)
             slopes = _Slopes.apply(ctx.kind, ctx.name, ctx.given, *parameters)
         return None, None, None, *((grad * slope).to(x.dtype) for x, slope in zip(parameters, slopes, strict=True))
@@ -180,7 +192,7 @@ def _differentiable(kind: Any, y: Tensor, grad: Tensor, parameters: Sequence[Ten
 
 
 class _Slopes(torch.autograd.Function):
-    """Derivatives by a kernel, whose own derivatives are central differences: seven digits of second derivatives."""
+    """Derivatives by a kernel, whose own derivatives are central differences: six digits or so of second derivatives."""
 
     @staticmethod
     def forward(ctx: Any, kind: Any, name: str, given: tuple[Tensor, ...], *parameters: Tensor) -> tuple[Tensor, ...]:
@@ -202,4 +214,4 @@ class _Slopes(torch.autograd.Function):
 
 
 #: Relative step of central differences of kernels, which are exact to 1e-12 or so.
-_STEP = 1e-4
+_STEP = 1e-5
