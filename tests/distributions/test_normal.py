@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from torch.distributions import Normal
 
 from ddpn.distributions import Mixture
-from ddpn.distributions.normal import normal_crps
+from ddpn.distributions.continuous import normal_crps
 
 #: Members as (loc, scale): alike, apart, a narrow one in a wide one, very unequal, one.
 MIXTURES = {

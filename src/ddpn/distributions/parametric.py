@@ -10,10 +10,8 @@ from torch.autograd.function import once_differentiable
 
 from ddpn.distributions import components, rule
 from ddpn.distributions.arguments import broadcast_shapes, expanded
-from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution
-from ddpn.distributions.family import Family
-from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.components import Family, Part
+from ddpn.distributions.count import CountDistribution, without_gradient
 from ddpn.runtime.errors import DDPNError
 
 
@@ -69,12 +67,12 @@ class ParametricDistribution(CountDistribution):
 
         Parameters
         ----------
-        name : {"log_probs", "log_ranges", "float32"}
-            Which kernel; "float32" is "log_probs" to the digits of float32, if the family has such a kernel.
+        name : {"log_prob", "log_range", "float32"}
+            Which kernel; "float32" is "log_prob" to the digits of float32, if the family has such a kernel.
         columns : sequence of Tensor
             Its inputs.
         """
-        return components.row_wise("log_probs" if name == "float32" else name, cls.family, columns, 4)
+        return components.row_wise("log_prob" if name == "float32" else name, cls.family, columns, 4)
 
     def rows(self, index: Any) -> Self:
         """The distributions of some rows along the first batch axis."""
@@ -97,7 +95,7 @@ class ParametricDistribution(CountDistribution):
         columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
         zero = torch.zeros_like(columns[0])
         padded = [*columns, *[zero] * (3 - len(columns)), zero, zero + torch.inf]
-        return components.row_wise("all_facts", self.family, padded, 5)
+        return components.row_wise("facts", self.family, padded, 5)
 
     @property
     @without_gradient
@@ -121,7 +119,7 @@ class ParametricDistribution(CountDistribution):
         {'mu': tensor(0.2500)}
         """
         columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
-        found = components.row_wise("all_information", self.family, columns, 3)
+        found = components.row_wise("information", self.family, columns, 3)
         return {name: self._shaped(found[i]) for i, name in enumerate(self._names)}
 
     def _leaves(self) -> tuple[Tensor, ...]:
@@ -140,7 +138,7 @@ class ParametricDistribution(CountDistribution):
         return self._parameters()[0].detach()[..., :0] if self.batch_shape else self._parameters()[0].detach()
 
 
-def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_probs") -> Tensor:
+def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_prob") -> Tensor:
     """log p(y) of a class of distributions in float64, with gradients. Shape: all of one."""
     if kind.torch_log_prob is not None and rule.needs_torch(y, *parameters):
         return kind.torch_log_prob(y.double(), *(x.double() for x in parameters))
@@ -151,7 +149,7 @@ def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_probs")
 
 def log_mass(kind: Any, low: Tensor, high: Tensor, *parameters: Tensor) -> Tensor:
     """log P(low <= Z <= high) of a class of distributions in float64, with gradients. Shape: all of one."""
-    return _Kernel.apply(kind, "log_ranges", (low, high), *parameters)
+    return _Kernel.apply(kind, "log_range", (low, high), *parameters)
 
 
 class _Kernel(torch.autograd.Function):
@@ -169,7 +167,7 @@ class _Kernel(torch.autograd.Function):
         size = len(ctx.saved_tensors) // 2
         parameters, slopes = ctx.saved_tensors[:size], ctx.saved_tensors[size:]
         if torch.is_grad_enabled():  # second derivatives are wanted
-            if ctx.name != "log_ranges" and ctx.kind.torch_log_prob is not None:
+            if ctx.name != "log_range" and ctx.kind.torch_log_prob is not None:
                 return None, None, None, *_differentiable(ctx.kind, ctx.given[0], grad, parameters)
             slopes = _Slopes.apply(ctx.kind, ctx.name, ctx.given, *parameters)
         return None, None, None, *((grad * slope).to(x.dtype) for x, slope in zip(parameters, slopes, strict=True))
@@ -192,7 +190,7 @@ def _differentiable(kind: Any, y: Tensor, grad: Tensor, parameters: Sequence[Ten
 
 
 class _Slopes(torch.autograd.Function):
-    """Derivatives by a kernel, whose own derivatives are central differences: six digits or so of second derivatives."""
+    """Derivatives by a kernel, whose own derivatives are central differences: six digits of second derivatives."""
 
     @staticmethod
     def forward(ctx: Any, kind: Any, name: str, given: tuple[Tensor, ...], *parameters: Tensor) -> tuple[Tensor, ...]:

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.family import Family
-from ddpn.distributions.kernels.placing import DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS
-from ddpn.distributions.kernels.scalar import deviance, log_h, log_of
+from ddpn.distributions.components import Family
+from ddpn.distributions.kernels.scalar import DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS, deviance, log_h, log_of
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 

@@ -9,7 +9,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, check_totals, is_checked
-from ddpn.distributions.family import Family
+from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.distributions.limits import as_recorded
 from ddpn.distributions.parametric import ParametricDistribution
-from ddpn.distributions.recording import as_recorded
 from ddpn.networks.heads.start import WeightedCounts, fit, mean_loss
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_number, is_number
