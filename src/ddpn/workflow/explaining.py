@@ -17,7 +17,7 @@ from ddpn.tables.writing import check_free, check_output, write
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.prediction import rows_to_score
 
-#: Endings of images, which need ddpn[plot].
+#: Endings of images.
 _IMAGES = (".png", ".svg", ".pdf")
 
 

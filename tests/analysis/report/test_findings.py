@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy import stats
 
-from ddpn import NegativeBinomial, Poisson
+from ddpn import Poisson
 from ddpn.analysis.explanations import Importance, Importances
 from ddpn.analysis.figure_data import Pit
-from ddpn.analysis.report.findings import (
+from ddpn.analysis.report.evidence import (
     comparison_sentences,
     coverage_sentences,
     dispersion_sentences,
@@ -20,7 +20,7 @@ from ddpn.analysis.report.findings import (
     pit_sentence,
     uncertainty_sentences,
 )
-from ddpn.analysis.report.sections import driving_groups
+from ddpn.analysis.report.sections import important_groups
 from ddpn.analysis.verdict import verdict
 from ddpn.tables.encoding.table import Column
 
@@ -171,7 +171,7 @@ def test_the_share_of_under_dispersed_rows_is_of_predicted_variances(made):
     assert dispersion_sentences(changed)[2].endswith("for 75.0% of the rows.")
 
 
-# Where and why the model is uncertain ---
+# Why the model is uncertain, and where its intervals are too narrow ---
 
 ROWS = 300
 IN_B = np.arange(ROWS) % 3 == 0
@@ -179,53 +179,23 @@ WARD = Column("ward", "category", IN_B.astype(int), ("a", "b"))
 AGE = Column("age", "flag", (np.arange(ROWS) % 2).astype(float))
 
 
-def importance(name, column, aleatoric, epistemic):
-    changes = (np.full(3, value) for value in (0.1, 0.1, 0.1, aleatoric, epistemic))
-    return Importance(name, *changes, position=column)
-
-
-FOUND = Importances([importance("ward", 0, 0.5, 0.1), importance("age", 1, 0.1, 0.6)], ROWS, 2)
-
-
 @pytest.fixture(scope="module")
 def noisy(made):
     mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
-    dist = NegativeBinomial(mu, torch.from_numpy(np.where(IN_B, 2.0, 1e-4)))
-    return made(dist, RNG.poisson(4.0, ROWS), columns=[WARD, AGE], components=5)
-
-
-def test_the_driver_of_each_part_is_the_column_that_changes_it_most(noisy, made):
-    assert driving_groups(FOUND, noisy, "aleatoric")[0].column == "ward"
-    assert driving_groups(FOUND, noisy, "epistemic")[0].column == "age"
-    assert driving_groups(Importances([], 0, 2), noisy, "epistemic") == []
-    exposed = made(noisy.dist, noisy.y, columns=[WARD, AGE], exposure=np.arange(ROWS) % 4 + 1.0)
-    assert len(driving_groups(Importances([importance("days", 2, 1, 1)], 9, 2), exposed, "aleatoric")) == 4
+    return made(Poisson(mu), RNG.poisson(4.0, ROWS), columns=[WARD, AGE], components=5)
 
 
 def sentences(evidence):
-    drivers = (driving_groups(FOUND, evidence, part) for part in ("aleatoric", "epistemic"))
-    return dict(uncertainty_sentences(evidence, *drivers))
-
-
-def test_noise_that_the_mean_does_not_explain_is_reported(noisy):
-    words = sentences(noisy)
-    deviation, usual = np.sqrt(4 + 32), np.sqrt(4 + 32 / 3)
-    assert "Where ward is b" in words["Most uncertain"]
-    assert f"is {deviation:.0f} there and {usual:.2f} over all rows" in words["Most uncertain"]
-    assert f"{deviation / usual:.2f} times what the mean explains" in words["Most uncertain"]
-    assert "5 components of the mixture agree: their disagreement is 0% of the variance" in words["Reason"]
-
-
-def test_a_smaller_mean_does_not_explain_more_noise(made):
-    mu = torch.from_numpy(np.where(IN_B, 8.0, 9.0))
-    noisy = made(Poisson(mu), RNG.poisson(mu), columns=[WARD, AGE])
-    noisy = noisy._replace(aleatoric=np.where(IN_B, 10.0, 9.0))
-    words = sentences(noisy)["Most uncertain"]
-    assert "Where ward is b" in words
-    assert words.endswith("The mean does not explain it, because it is smaller there.")
+    changes = [np.full((5, 3), value) for value in (0.5, 0.1)]
+    found = Importances([Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2)
+    groups = important_groups(found, evidence)
+    assert [each[0].column for each in groups] == ["ward", "age"]
+    return dict(uncertainty_sentences(evidence, [group for each in groups for group in each]))
 
 
 def test_disagreement_is_reported_where_it_is_largest(noisy):
+    words = sentences(noisy)["Reason"]
+    assert "5 components of the mixture agree: their disagreement is 0% of the variance" in words
     epistemic = np.where(AGE.values == 1.0, 3.0, 0.3) * noisy.aleatoric
     words = sentences(noisy._replace(epistemic=epistemic))["Reason"]
     assert "most where age is yes (75.0%)" in words
@@ -237,8 +207,9 @@ def test_a_single_network_has_no_epistemic_uncertainty(noisy):
     assert "single network" in sentences(noisy._replace(components=1))["Reason"]
 
 
-def test_the_group_with_too_narrow_intervals_is_named(made):
+def test_the_group_with_too_narrow_intervals_is_named(made, noisy):
     mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
     y = np.where(IN_B & (RNG.random(ROWS) < 0.5), 40, 4)
     words = sentences(made(Poisson(mu), y, columns=[WARD, AGE]))["Narrow intervals"]
     assert f"Where ward is b, the 90% interval covers only {100 * (y[IN_B] == 4).mean():.1f}% of 100 rows" in words
+    assert "Narrow intervals" not in sentences(noisy)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ddpn.analysis.report.chart import Figure
-from ddpn.analysis.report.page import TextTable, card, definitions, headline_html, page, pair, table_html
+from ddpn.analysis.plots import panel
+from ddpn.analysis.report.page import TextTable, card, definitions, figure_html, headline_html, page, table_html
 
 BAD = "<script>\"'&"
 SAFE = "&lt;script&gt;&quot;&#x27;&amp;"
@@ -15,11 +15,11 @@ def test_text_is_escaped_everywhere():
         definitions([(BAD, BAD)], "facts"),
         definitions([(BAD, BAD)], code=True),
         table_html(TextTable((BAD,), [(BAD,)], frozenset({(0, 0)})), BAD),
-        pair(Figure("f", BAD, "<svg></svg>", BAD, (("bar", BAD),))),
+        figure_html(panel(lambda ax: ax.set_xlabel(BAD)), "f", BAD, BAD, BAD),
         card(BAD, "<svg></svg>", [(BAD, BAD)], [(BAD, BAD)]),
         headline_html("better", BAD, [(BAD, BAD)]),
     ]
-    assert [part.count(SAFE) for part in parts] == [2, 2, 2, 5, 3, 5, 3]
+    assert [part.count(SAFE) for part in parts] == [2, 2, 2, 5, 4, 5, 3]
     assert not any("<script" in part for part in parts)
     whole = page(BAD, [BAD], {BAD: ""}, [BAD])
     assert "<script" not in whole
@@ -37,12 +37,6 @@ def test_the_best_cells_are_bold_and_text_columns_are_marked():
     assert "<td><strong>3</strong></td><td>4</td>" in html
     assert '<table class="words" aria-label="caption">' in html
     assert '<div class="scroll tall"' in html
-
-
-def test_a_legend_shows_the_mark_itself():
-    html = pair(Figure("f", "t", "<svg></svg>", "w", (("dot big", "seen"), ("ref", "nominal"))))
-    assert '<path d="M12 6h0" class="dot big"/>' in html
-    assert '<path d="M1 6H23" class="ref"/>' in html
 
 
 def test_sections_are_linked_and_warnings_are_optional():

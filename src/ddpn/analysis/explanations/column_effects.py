@@ -186,7 +186,7 @@ class Effects(ByColumn[Effect]):
         return f"{table}<p>{legend}</p>"
 
     def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> Any:
-        """Draw the effects on the mean and on the spread, side by side; needs `ddpn[plot]`.
+        """Draw the effects on the mean and on the spread, side by side.
 
         Parameters
         ----------

@@ -107,7 +107,7 @@ class Importances(ByColumn[Importance]):
         return f"{html_table(('column', 'CRPS', 'mean', 'spread'), rows)}<p>{legend}</p>"
 
     def plot(self, most: int = 12) -> Any:
-        """Draw the importance for the CRPS, the mean and the spread; needs `ddpn[plot]`.
+        """Draw the importance for the CRPS, the mean and the spread.
 
         Parameters
         ----------

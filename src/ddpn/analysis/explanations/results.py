@@ -22,7 +22,7 @@ class ExplanationResult(ABC):
 
     @abstractmethod
     def plot(self, *args: Any, **options: Any) -> Any:
-        """Draw the result as a matplotlib Figure; needs `ddpn[plot]`."""
+        """Draw the result as a matplotlib Figure."""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON: the `table`, if there is nothing else."""

@@ -84,7 +84,7 @@ class Contributions(ExplanationResult):
         }
 
     def plot(self, row: int = 0, most: int = 10) -> Any:
-        """Draw the contributions to one row; needs `ddpn[plot]`.
+        """Draw the contributions to one row.
 
         Parameters
         ----------

@@ -1,16 +1,17 @@
 """write_monitoring: a comparison of new rows with the training as one HTML page."""
 
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ddpn.analysis import plots
 from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.monitoring import Check, Monitoring
 from ddpn.analysis.numbers import fmt, percent, plural
 from ddpn.analysis.report import page
-from ddpn.analysis.report.chart import Axis, Bar, Figure, bar_chart
 from ddpn.analysis.report.figures import pit_figure
 
 #: Checks that a figure shows.
@@ -50,14 +51,17 @@ def write_monitoring(path: Path, found: Monitoring, about: dict[str, Any]) -> No
     page.write_page(path, page.page(title, filter(None, under), shown, over="Monitoring of a count model"))
 
 
-def _effects(found: Monitoring) -> Figure:
+def _effects(found: Monitoring) -> str:
     """The size of the largest differences."""
     shown = sorted(found.shown, key=lambda check: -check.effect)[:_SHOWN]
-    high = max(0.2, 1.1 * max((check.effect for check in shown), default=0.0))
-    bars = [Bar(_name(check), (check.effect,), f"{check.effect:.2f}{' !' if check.drift else ''}") for check in shown]
-    chart = bar_chart(Axis("difference of shares", 0.0, high), bars, mark=found.effect)
+    names, sizes = [_name(check) for check in shown], np.array([check.effect for check in shown])
+    texts = [f"{check.effect:.2f}{' !' if check.drift else ''}" for check in shown]
+    labels = ("difference of shares", "difference", "what matters")
+    draw = partial(plots.draw_against, names=names, level=sizes, words=texts, labels=labels, mark=found.effect)
+    drawn = plots.panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
     words = "Bars beyond the line matter, if they are more than chance; ! marks drift."
-    return chart.figure("effects", "Size of the differences", "; ".join(f"{b.name}: {b.words}" for b in bars), words)
+    description = "; ".join(f"{name}: {text}" for name, text in zip(names, texts, strict=True))
+    return page.figure_html(drawn, "effects", "Size of the differences", description, words)
 
 
 def _name(check: Check) -> str:
