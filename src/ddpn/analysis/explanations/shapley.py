@@ -1,13 +1,248 @@
-"""Shapley values by sampling: a row is reached from a background row, one column at a time, in random orders."""
+"""Contributions of the columns to the prediction of single rows: Shapley values, by sampling or of trees.
 
-from typing import NamedTuple
+A row is reached from a background row, one column at a time, in random orders.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddpn.analysis.explanations.column_effects import MISSING, QUANTITIES, is_missing
 from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.results import ExplanationResult
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.tables.encoding.table import Column
 
+#: Predictions at most, background rows among which starts are chosen, and starts per row.
+_PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
+#: Members that explain themselves are used where they have this share of the mixture or more.
+_TREES = 0.9
 #: Cells of the table of hybrid rows that are built at a time.
 _CELLS = 2_000_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Contributions(ExplanationResult):
+    """What each column adds to the prediction of each row: `base` + the sum of a row's `values` = `prediction`.
+
+    Attributes
+    ----------
+    columns : list of str
+        The columns, and "exposure" and "upper" where the model has them.
+    values : array, shape (rows, columns)
+        The contributions. With `log` they are to the natural logarithm: 0.69 doubles the prediction.
+    error : array, shape (rows, columns)
+        Their standard errors, from the sampling; 0 for exact values of trees.
+    base : float
+        The mean of the background's predictions (with `log`, of their logarithms).
+    prediction : array, shape (rows,)
+        The prediction of every row (with `log`, its logarithm).
+    cells : list of list
+        The values of the columns, per row.
+    quantity : str
+        "mean", "variance / mean" or, for a Gaussian likelihood, "standard deviation".
+    log : bool
+        Whether contributions are on the log scale, as they are for all likelihoods but the Gaussian.
+    method : str
+        "trees" for contributions that members compute themselves, "sampling" for sampled Shapley values.
+    """
+
+    columns: list[str]
+    values: np.ndarray
+    error: np.ndarray
+    base: float
+    prediction: np.ndarray
+    cells: list[list[Any]]
+    quantity: str
+    log: bool
+    method: str
+
+    def __len__(self) -> int:
+        return len(self.prediction)
+
+    def top(self, row: int = 0, most: int = 10) -> list[tuple[str, Any, float]]:
+        """The largest contributions to one row: column, its value, and the contribution.
+
+        Parameters
+        ----------
+        row : int
+            The position of the row.
+        most : int
+            How many.
+        """
+        order = np.argsort(-np.abs(self.values[row]), kind="stable")[:most]
+        return [(self.columns[j], self.cells[row][j], float(self.values[row, j])) for j in order.tolist()]
+
+    def table(self) -> dict[str, list[Any]]:
+        """A long table by columns, one row per row and column; ready for a data frame or for JSON."""
+        rows, width = self.values.shape
+        return {
+            "row": np.repeat(np.arange(rows), width).tolist(),
+            "column": self.columns * rows,
+            "value": [cell for row in self.cells for cell in row],
+            "contribution": self.values.ravel().tolist(),
+            "error": self.error.ravel().tolist(),
+        }
+
+    def plot(self, row: int = 0, most: int = 10) -> Any:
+        """Draw the contributions to one row.
+
+        Parameters
+        ----------
+        row : int
+            The position of the row.
+        most : int
+            How many columns; the others are added up.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        from ddpn.analysis.plots import contributions_figure
+
+        return contributions_figure(self, row, most)
+
+
+def contributions(
+    inputs: Inputs,
+    background: Inputs | None = None,
+    of: str = "mean",
+    method: str = "auto",
+    max_predictions: int = _PREDICTIONS,
+    seed: int = 0,
+) -> Contributions:
+    """Explain the predictions of single rows: what each column adds to the (log) mean, or to the spread.
+
+    Sampled Shapley values. Each row is reached from background rows, one column at a time in random orders; a column's
+    contribution is the mean change of the prediction when it changes. They add up exactly, in any number of samples;
+    `error` says how much they vary.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        A fitted model and the rows to explain.
+    background : Inputs, optional
+        Rows to compare with, such as the training set. Default: the explained rows, which then must be several.
+    of : {"mean", "spread"}
+        Explain the predicted mean, or the spread: variance / mean, for a Gaussian likelihood the standard deviation.
+    method : {"auto", "trees", "sampling"}
+        "trees" are the contributions that members compute themselves (`Member.contributions`), such as SHAP values of
+        trees. They need no background and no sampling; where other members have a part in the mixture, the difference
+        is divided in proportion. "auto" uses them where such members have 90% of the mixture or more.
+    max_predictions : int
+        Bounds the work. The more predictions, the smaller the errors.
+    seed : int
+        Seed of the sampling.
+
+    Examples
+    --------
+    >>> from ddpn import CountGLM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(np.exp(1 + 0.5 * X[:, 0])))
+    >>> found = contributions(Inputs(model, [[2.0, 0.0]]), Inputs(model, X))
+    >>> bool(abs(np.exp(found.base + found.values[0].sum()) - model.predict([[2.0, 0.0]])[0]) < 1e-9)
+    True
+    """
+    check_choice("of", of, ("mean", "spread"))
+    check_choice("method", method, ("auto", "trees", "sampling"))
+    check_integer("max_predictions", max_predictions, 1)
+    rows = np.arange(len(inputs))
+    if method != "sampling" and of == "mean":
+        found = _of_trees(inputs, method == "trees")
+        if found is not None:
+            return found
+    elif method == "trees":
+        raise InputError('method must be "auto" or "sampling" for the spread: trees explain their mean only.')
+    others = rows
+    if background is not None:
+        others = np.arange(len(inputs), len(inputs) + len(background))
+        inputs = inputs.joined(background)
+    elif len(inputs) == 1:
+        raise InputError("background must be given to explain a single row: pass rows to compare it with.")
+    return _sampled(inputs, rows, others, int(of == "spread"), max_predictions, seed)
+
+
+def _sampled(
+    inputs: Inputs, rows: np.ndarray, others: np.ndarray, quantity: int, max_predictions: int, seed: int
+) -> Contributions:
+    rng = np.random.default_rng(seed)
+    each = len(rows) * max(1, 2 * (len(inputs.columns) - 1))
+    starts = min(max_predictions // each, _MOST, len(others))
+    if starts < min(_LEAST, len(others)):
+        most = max_predictions // (each // len(rows) * _LEAST)
+        raise InputError(
+            f"X must have at most {most:,} rows for max_predictions={max_predictions:,} and {len(inputs.columns):,} "
+            f"columns, got {len(rows):,}. Explain fewer rows, or raise max_predictions."
+        )
+    others = inputs.draw(_BACKGROUND, rng, others)
+    start = _spread_out(inputs, others, starts, quantity)
+    values, error = shapley_values(inputs, rows, start, quantity, rng)
+    both = np.concatenate([rows, start])
+    moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
+    now = moments.quantities[quantity, :, 0]
+    base = float(now[len(rows) :].mean())
+    return Contributions(
+        inputs.names, values, error, base, now[: len(rows)], _cells(inputs.columns, rows),
+        QUANTITIES[moments.log][quantity], moments.log, "sampling",
+    )  # fmt: skip
+
+
+def _spread_out(inputs: Inputs, others: np.ndarray, size: int, quantity: int) -> np.ndarray:
+    """Background rows at evenly spaced ranks of their predictions, whose mean is close to that of all of them."""
+    now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
+    ranks = np.floor((np.arange(size) + 0.5) * len(others) / size).astype(int)
+    return others[np.argsort(now, kind="stable")[ranks]]
+
+
+def _of_trees(inputs: Inputs, must: bool) -> Contributions | None:
+    """SHAP values of the members that have them, if these members have most of the mixture."""
+    weights, every = inputs.predictor.weights, np.arange(len(inputs))
+    scale = inputs.columns[inputs.extra["exposure"]].values if "exposure" in inputs.extra else None
+    found = {name: member.contributions(inputs.table(every), scale) for name, member in inputs.predictor.mixed.items()}
+    known = {name: each for name, each in found.items() if each is not None}
+    share = sum(weights[name] for name in known)
+    if not known or (share < _TREES and not must):
+        if must:
+            raise InputError('method must be "auto" or "sampling": no member of the mixture explains itself.')
+        return None
+    moments = inputs.moments(every, variance=False, recalibrated=True)
+    now = moments.quantities[0, :, 0]
+    values = np.zeros((len(inputs), len(inputs.columns)))
+    base = np.zeros(len(inputs))
+    for name, (own, start) in known.items():
+        values[:, : inputs.width] += weights[name] / share * own
+        base += weights[name] / share * np.asarray(start)
+    if scale is not None:
+        values[:, inputs.extra["exposure"]] = base - base.mean()
+    level = float(base.mean())
+    rest = now - level - values.sum(1)
+    size = np.abs(values) + 1e-300
+    values += rest[:, None] * size / size.sum(1, keepdims=True)
+    return Contributions(
+        inputs.names, values, np.zeros_like(values), level, now, _cells(inputs.columns, every),
+        QUANTITIES[moments.log][0], moments.log, "trees",
+    )  # fmt: skip
+
+
+def _cells(columns: list[Column], rows: np.ndarray) -> list[list[Any]]:
+    """The values of some rows as Python values; "missing" where there is none."""
+    by_column = []
+    for column in columns:
+        values = column.values[rows]
+        plain: list[Any] = values.tolist()
+        if column.kind == "category":
+            plain = [column.levels[int(code)] if code >= 0 else MISSING for code in plain]
+        elif column.kind == "flag":
+            plain = [bool(value) for value in plain]
+        absent = is_missing(column)[rows]
+        by_column.append([MISSING if none else value for value, none in zip(plain, absent.tolist(), strict=True)])
+    return [list(row) for row in zip(*by_column, strict=True)]
+
+
+# Sampled Shapley values -----------------------------------------------------------------------------------------------
 
 
 class Walks(NamedTuple):
@@ -86,4 +321,4 @@ def _filled_forward(path: np.ndarray) -> np.ndarray:
 
 def _predicted(inputs: Inputs, rows: np.ndarray, sources: dict[int, np.ndarray], quantity: int) -> np.ndarray:
     moments = inputs.moments(rows, sources, variance=quantity == 1, recalibrated=True)
-    return moments.quantities(inputs.log)[quantity, :, 0]
+    return moments.quantities[quantity, :, 0]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.explanations.grid import grid_of
+from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.gains import effective_rows, gain_of, wilson, z_of
@@ -117,7 +117,6 @@ def gather(
     sample = predictor.counts.of(sample, upper, censored)
     total = len(sample)
     sample = sample.replace(
-        X=Inputs(model, X, exposure, upper, names).X,  # which checks the columns
         group=check_groups(groups, total),
         interval_groups=None if predictor.groups is None else predictor.groups.labels(X, interval_groups),
     )

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
 from ddpn.analysis.explanations import Effects, Explanation, Importance, Importances, effects, importance
-from ddpn.analysis.explanations.grid import is_missing
+from ddpn.analysis.explanations.column_effects import is_missing
 from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.numbers import fmt, mean, percent, plural, quantile, value_text
 from ddpn.analysis.report import figures, page

@@ -143,8 +143,10 @@ def test_bad_arguments(formula):
         contributions(Inputs(model, X[:1]))
     with pytest.raises(InputError, match=r"X must have at most 12 rows for max_predictions=200 .* got 30"):
         contributions(Inputs(model, X), max_predictions=200)
-    with pytest.raises(InputError, match="background must be a data frame if X is one"):
-        contributions(Inputs(model, pd.DataFrame(X, columns=["x0", "x1", "x2"])), Inputs(model, X))
+    with pytest.raises(InputError, match="background must have the columns of X"):
+        contributions(Inputs(model, pd.DataFrame(X, columns=["x0", "x1", "x3"])), Inputs(model, X))
+    with pytest.raises(InputError, match="values of the same kind as X in column 'x0'"):
+        contributions(Inputs(model, X[:, :1]), Inputs(model, [["a"], ["b"]]))
     with pytest.raises(ValueError, match="of must be 'mean' or 'spread', got 'variance'"):
         contributions(Inputs(model, X), of="variance")
     with pytest.raises(InputError, match="trees explain their mean only"):
