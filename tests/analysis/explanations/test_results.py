@@ -10,7 +10,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 @pytest.fixture
 def found() -> Importances:
     """Twelve columns, each worth more than the one before."""
-    each = [Importance(f"x{i}", *np.full((5, 3), i / 10.0)) for i in range(12)]
+    each = [Importance(f"x{i}", *np.full((3, 3), i / 10.0)) for i in range(12)]
     return Importances(each, 100, 12)
 
 

@@ -141,7 +141,7 @@ def test_fifths_are_by_predicted_mean(gathered):
 
 def importance(name, column, crps, mean):
     repeats = np.array([0.5, 1.0, 1.5])
-    return Importance(name, crps * repeats, mean * repeats, 2 * crps * repeats, np.zeros(3), np.zeros(3), column)
+    return Importance(name, crps * repeats, mean * repeats, 2 * crps * repeats, column)
 
 
 def test_columns_are_drawn_by_importance_and_the_rest_is_counted():

@@ -186,7 +186,7 @@ def noisy(made):
 
 
 def sentences(evidence):
-    changes = [np.full((5, 3), value) for value in (0.5, 0.1)]
+    changes = [np.full((3, 3), value) for value in (0.5, 0.1)]
     found = Importances([Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2)
     groups = important_groups(found, evidence)
     assert [each[0].column for each in groups] == ["ward", "age"]

@@ -84,7 +84,7 @@ def test_a_leaderboard_may_lack_values():
 
 
 def test_best_and_worst_rows_are_those_of_the_crps_with_important_columns_first(evidence, data):
-    important = Importances([Importance("noise", *np.ones((5, 1)), position=2)], 9, 4)
+    important = Importances([Importance("noise", *np.ones((3, 1)), position=2)], 9, 4)
     html = sections._rows(evidence._replace(ids=("case", list(range(300)))), important, "")
     order = np.argsort(evidence.scores.crps, kind="stable")
     rows = [int(row) for row in re.findall(r"<h4>Row (\d+), case \1</h4>", html)]

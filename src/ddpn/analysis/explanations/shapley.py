@@ -1,10 +1,10 @@
-"""Contributions of the columns to the prediction of single rows: Shapley values, by sampling or of trees.
+"""Contributions of the columns to the prediction of single rows: Shapley values, by sampling.
 
 A row is reached from a background row, one column at a time, in random orders.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from ddpn.tables.encoding.table import Column
 
 #: Predictions at most, background rows among which starts are chosen, and starts per row.
 _PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
-#: Members that explain themselves are used where they have this share of the mixture or more.
-_TREES = 0.9
-#: Cells of the table of hybrid rows that are built at a time.
-_CELLS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,7 +30,7 @@ class Contributions(ExplanationResult):
     values : array, shape (rows, columns)
         The contributions. With `log` they are to the natural logarithm: 0.69 doubles the prediction.
     error : array, shape (rows, columns)
-        Their standard errors, from the sampling; 0 for exact values of trees.
+        Their standard errors, from the sampling.
     base : float
         The mean of the background's predictions (with `log`, of their logarithms).
     prediction : array, shape (rows,)
@@ -45,8 +41,6 @@ class Contributions(ExplanationResult):
         "mean", "variance / mean" or, for a Gaussian likelihood, "standard deviation".
     log : bool
         Whether contributions are on the log scale, as they are for all likelihoods but the Gaussian.
-    method : str
-        "trees" for contributions that members compute themselves, "sampling" for sampled Shapley values.
     """
 
     columns: list[str]
@@ -57,7 +51,6 @@ class Contributions(ExplanationResult):
     cells: list[list[Any]]
     quantity: str
     log: bool
-    method: str
 
     def __len__(self) -> int:
         return len(self.prediction)
@@ -109,7 +102,6 @@ def contributions(
     inputs: Inputs,
     background: Inputs | None = None,
     of: str = "mean",
-    method: str = "auto",
     max_predictions: int = _PREDICTIONS,
     seed: int = 0,
 ) -> Contributions:
@@ -127,10 +119,6 @@ def contributions(
         Rows to compare with, such as the training set. Default: the explained rows, which then must be several.
     of : {"mean", "spread"}
         Explain the predicted mean, or the spread: variance / mean, for a Gaussian likelihood the standard deviation.
-    method : {"auto", "trees", "sampling"}
-        "trees" are the contributions that members compute themselves (`Member.contributions`), such as SHAP values of
-        trees. They need no background and no sampling; where other members have a part in the mixture, the difference
-        is divided in proportion. "auto" uses them where such members have 90% of the mixture or more.
     max_predictions : int
         Bounds the work. The more predictions, the smaller the errors.
     seed : int
@@ -147,15 +135,8 @@ def contributions(
     True
     """
     check_choice("of", of, ("mean", "spread"))
-    check_choice("method", method, ("auto", "trees", "sampling"))
     check_integer("max_predictions", max_predictions, 1)
     rows = np.arange(len(inputs))
-    if method != "sampling" and of == "mean":
-        found = _of_trees(inputs, method == "trees")
-        if found is not None:
-            return found
-    elif method == "trees":
-        raise InputError('method must be "auto" or "sampling" for the spread: trees explain their mean only.')
     others = rows
     if background is not None:
         others = np.arange(len(inputs), len(inputs) + len(background))
@@ -186,7 +167,7 @@ def _sampled(
     base = float(now[len(rows) :].mean())
     return Contributions(
         inputs.names, values, error, base, now[: len(rows)], _cells(inputs.columns, rows),
-        QUANTITIES[moments.log][quantity], moments.log, "sampling",
+        QUANTITIES[moments.log][quantity], moments.log,
     )  # fmt: skip
 
 
@@ -195,36 +176,6 @@ def _spread_out(inputs: Inputs, others: np.ndarray, size: int, quantity: int) ->
     now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
     ranks = np.floor((np.arange(size) + 0.5) * len(others) / size).astype(int)
     return others[np.argsort(now, kind="stable")[ranks]]
-
-
-def _of_trees(inputs: Inputs, must: bool) -> Contributions | None:
-    """SHAP values of the members that have them, if these members have most of the mixture."""
-    weights, every = inputs.predictor.weights, np.arange(len(inputs))
-    scale = inputs.columns[inputs.extra["exposure"]].values if "exposure" in inputs.extra else None
-    found = {name: member.contributions(inputs.table(every), scale) for name, member in inputs.predictor.mixed.items()}
-    known = {name: each for name, each in found.items() if each is not None}
-    share = sum(weights[name] for name in known)
-    if not known or (share < _TREES and not must):
-        if must:
-            raise InputError('method must be "auto" or "sampling": no member of the mixture explains itself.')
-        return None
-    moments = inputs.moments(every, variance=False, recalibrated=True)
-    now = moments.quantities[0, :, 0]
-    values = np.zeros((len(inputs), len(inputs.columns)))
-    base = np.zeros(len(inputs))
-    for name, (own, start) in known.items():
-        values[:, : inputs.width] += weights[name] / share * own
-        base += weights[name] / share * np.asarray(start)
-    if scale is not None:
-        values[:, inputs.extra["exposure"]] = base - base.mean()
-    level = float(base.mean())
-    rest = now - level - values.sum(1)
-    size = np.abs(values) + 1e-300
-    values += rest[:, None] * size / size.sum(1, keepdims=True)
-    return Contributions(
-        inputs.names, values, np.zeros_like(values), level, now, _cells(inputs.columns, every),
-        QUANTITIES[moments.log][0], moments.log, "trees",
-    )  # fmt: skip
 
 
 def _cells(columns: list[Column], rows: np.ndarray) -> list[list[Any]]:
@@ -245,21 +196,6 @@ def _cells(columns: list[Column], rows: np.ndarray) -> list[list[Any]]:
 # Sampled Shapley values -----------------------------------------------------------------------------------------------
 
 
-class Walks(NamedTuple):
-    """Ways from background rows to explained rows.
-
-    Shape: start and end (walks,) are rows of the inputs, order (walks, columns) says in which order columns change.
-    """
-
-    start: np.ndarray
-    end: np.ndarray
-    order: np.ndarray
-
-    def part(self, rows: slice) -> "Walks":
-        """Some of the walks."""
-        return Walks(*(each[rows] for each in self))
-
-
 def shapley_values(
     inputs: Inputs, rows: np.ndarray, background: np.ndarray, quantity: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -270,42 +206,41 @@ def shapley_values(
     background.
     """
     width, pairs = len(inputs.columns), len(background)
-    forth = np.stack([rng.permutation(width) for _ in range(len(rows) * pairs)])
-    order = np.stack([forth, forth[:, ::-1]], 1).reshape(-1, width)
-    walks = Walks(np.repeat(np.tile(background, len(rows)), 2), np.repeat(rows, 2 * pairs), order)
-    ends = _predicted(inputs, np.concatenate([background, rows]), {}, quantity)
-    known = dict(zip(np.concatenate([background, rows]).tolist(), ends.tolist(), strict=True))
-    size = max(1, _CELLS // width**2)
-    parts = [
-        _walk(inputs, walks.part(slice(first, first + size)), known, quantity)
-        for first in range(0, len(walks.start), size)
-    ]
-    each = np.concatenate(parts).reshape(len(rows), pairs, 2, width).mean(2)
-    error = each.std(1, ddof=1) / np.sqrt(pairs) if pairs > 1 else np.full(each.shape[::2], np.nan)
-    return each.mean(1), error
+    starts, found, errors = _predicted(inputs, background, {}, quantity), [], []
+    for row, end in zip(rows, _predicted(inputs, rows, {}, quantity), strict=True):
+        forth = np.stack([rng.permutation(width) for _ in range(pairs)])
+        order = np.stack([forth, forth[:, ::-1]], 1).reshape(-1, width)
+        changes = _walks(inputs, np.repeat(background, 2), int(row), order, (np.repeat(starts, 2), end), quantity)
+        each = changes.reshape(pairs, 2, width).mean(1)
+        found.append(each.mean(0))
+        errors.append(each.std(0, ddof=1) / np.sqrt(pairs) if pairs > 1 else np.full(width, np.nan))
+    return np.stack(found), np.stack(errors)
 
 
-def _walk(inputs: Inputs, walks: Walks, known: dict[int, float], quantity: int) -> np.ndarray:
-    """What each step of a walk changes, by column. Shape: (walks, columns)."""
+def _walks(
+    inputs: Inputs, start: np.ndarray, end: int, order: np.ndarray, known: tuple[np.ndarray, float], quantity: int
+) -> np.ndarray:
+    """What each step of walks from rows `start` to the row `end` changes, by column. Shape: (walks, columns).
+
+    `order` (walks, columns) says in which order columns change, `known` are the predictions of both ends.
+    """
     values = [column.values for column in inputs.columns]
-    differs = np.stack([~_same(each[walks.start], each[walks.end]) for each in values], 1)
-    steps = np.take_along_axis(differs, walks.order, 1)  # by step, not by column
+    differs = np.stack([~_same(each[start], each[end]) for each in values], 1)
+    steps = np.take_along_axis(differs, order, 1)  # by step, not by column
     # Steps between equal values change nothing, and the last step that changes anything reaches the explained row.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]
     walk, step = np.nonzero(steps & (left > 1))
-    rank = np.argsort(walks.order, 1)
-    done = rank[walk] <= step[:, None]
-    source = np.where(done, walks.end[walk, None], walks.start[walk, None])
-    first, last = (np.array([known[row] for row in ends.tolist()]) for ends in (walks.start, walks.end))
-    path = np.where((left == 0) | (steps & (left == 1)), last[:, None], np.nan)
+    path = np.where((left == 0) | (steps & (left == 1)), known[1], np.nan)
     if len(walk):
-        path[walk, step] = _predicted(inputs, source[:, 0], {j: source[:, j] for j in range(source.shape[1])}, quantity)
-    path = np.concatenate([first[:, None], path], 1)
+        done = np.argsort(order, 1)[walk] <= step[:, None]
+        source = np.where(done, end, start[walk, None])
+        path[walk, step] = _predicted(inputs, source[:, 0], dict(enumerate(source.T)), quantity)
+    path = np.concatenate([known[0][:, None], path], 1)
     # A walk between equal rows never leaves its start.
-    path[left[:, 0] == 0] = first[left[:, 0] == 0, None]
+    path[left[:, 0] == 0] = known[0][left[:, 0] == 0, None]
     changes = np.diff(_filled_forward(path), axis=1)
     found = np.zeros_like(changes)
-    np.put_along_axis(found, walks.order, changes, 1)
+    np.put_along_axis(found, order, changes, 1)
     return found
 
 
