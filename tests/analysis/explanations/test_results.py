@@ -31,7 +31,7 @@ def test_columns_by_name_and_by_position(found):
 
 
 def test_columns_in_the_order_of_a_measure(found):
-    assert [one.name for one in found.by()] == [one.name for one in found.by("epistemic")]
+    assert [one.name for one in found.by()] == [one.name for one in found.by("spread")]
     assert found.by()[0].name == "x11"
     with pytest.raises(ConfigError, match="of must be one of"):
         found.by("variance")

@@ -3,7 +3,7 @@
 import pytest
 
 from ddpn.analysis.plots import panel
-from ddpn.analysis.report.page import TextTable, card, definitions, figure_html, headline_html, page, table_html
+from ddpn.analysis.report.page import card, definitions, figure_html, headline_html, page, table_html
 
 BAD = "<script>\"'&"
 SAFE = "&lt;script&gt;&quot;&#x27;&amp;"
@@ -14,7 +14,7 @@ def test_text_is_escaped_everywhere():
         definitions([(BAD, BAD)]),
         definitions([(BAD, BAD)], "facts"),
         definitions([(BAD, BAD)], code=True),
-        table_html(TextTable((BAD,), [(BAD,)], frozenset({(0, 0)})), BAD),
+        table_html((BAD,), [(BAD,)], {(0, 0)}, BAD),
         figure_html(panel(lambda ax: ax.set_xlabel(BAD)), "f", BAD, BAD, BAD),
         card(BAD, "<svg></svg>", [(BAD, BAD)], [(BAD, BAD)]),
         headline_html("better", BAD, [(BAD, BAD)]),
@@ -32,7 +32,7 @@ def test_the_colour_of_a_verdict_follows_its_level(level, kind):
 
 
 def test_the_best_cells_are_bold_and_text_columns_are_marked():
-    html = table_html(TextTable(("a", "b"), [("1", "2"), ("3", "4")], frozenset({(1, 0)})), "caption", words=True)
+    html = table_html(("a", "b"), [("1", "2"), ("3", "4")], {(1, 0)}, "caption", words=True)
     assert "<td>1</td><td>2</td>" in html
     assert "<td><strong>3</strong></td><td>4</td>" in html
     assert '<table class="words" aria-label="caption">' in html

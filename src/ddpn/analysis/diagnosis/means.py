@@ -63,19 +63,7 @@ def emphasis(sample: Sample, mean: np.ndarray) -> np.ndarray:
 
 
 def out_of_fold_means(sample: Sample, kind: str, seed: int, step: Step) -> Means:
-    """The means of the chosen model, or of the best one, by five-fold cross-fitting.
-
-    Parameters
-    ----------
-    sample : Sample
-        The rows.
-    kind : str
-        One of `MEAN_MODELS`. A GLM is left out where a table is too wide for it.
-    seed : int
-        Seed of the folds, the trees and the counts that measure the noise.
-    step : callable
-        Called with the name of each step.
-    """
+    """The means of one of `MEAN_MODELS`, by five-fold cross-fitting; no GLM is fitted to a table that is too wide."""
     number = fold_numbers(len(sample), FOLDS, seed, sample.group)
     folds, models = int(number.max()) + 1, dict[str, Model]()
     found, deviance = dict[str, OutOfFold](), dict[str, float]()

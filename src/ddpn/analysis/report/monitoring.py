@@ -19,27 +19,20 @@ _SHOWN = 30
 
 
 def write_monitoring(path: Path, found: Monitoring, about: dict[str, Any]) -> None:
-    """Write a page on a comparison.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    found : Monitoring
-        The result.
-    about : dict
-        What is known about the model: "model", "data", "fitted".
-    """
+    """Write a page on a comparison; `about` the model are known "model", "data" and "fitted"."""
     details = [
         ("False alarms", f"All checks together raise one with a probability of at most {percent(found.alpha)}."),
         ("Size", f"A difference counts from {percent(found.effect)} of the rows on, half of that for coverage."),
         ("Sensitivity", found.detectable),
     ]
     headings = ("check", "before", "now", "difference", "adjusted p", "decision")
-    checks = page.TextTable(headings, [check.cells for check in found.shown])
+    cells = [check.cells for check in found.shown]
+    checks = page.table_html(headings, cells, caption="All checks, those with drift first.")
     parts = {
         "Result": page.headline_html("worse" if found.drift else "better", found.headline, details),
-        "Checks": page.pair(_effects(found), page.table_html(checks, "All checks, those with drift first.")),
+        "Checks": page.pair(
+            _effects(found), page.table_html(headings, checks, caption="All checks, those with drift first.")
+        ),
         "Counts": _counts(found),
         "Unusual values": page.paragraphs(*found.findings),
         "Not compared": page.paragraphs(*found.not_compared),
@@ -78,12 +71,11 @@ def _counts(found: Monitoring) -> str:
     names = {"crps": "CRPS", "mae": "MAE", "nll": "NLL", "coverage": "coverage"}
     names |= {"mean_count": "mean count", "mean_prediction": "mean prediction"}
     rows = [(label, _number(test.get(name)), _number(known[name])) for name, label in names.items()]
-    table = page.TextTable(("score", "test rows in fit", "new rows"), rows)
+    headings = ("score", "test rows in fit", "new rows")
     pit = Pit.of_heights(np.array(known["pit"]), found.rows_with_counts)
     words = "A slope means bias, a valley too narrow distributions, a hill too wide ones."
-    return page.pair(
-        pit_figure(pit, words), page.table_html(table, f"{plural(found.rows_with_counts, 'row')} with counts")
-    )
+    caption = f"{plural(found.rows_with_counts, 'row')} with counts"
+    return page.pair(pit_figure(pit, words), page.table_html(headings, rows, caption=caption))
 
 
 def _number(value: float | None) -> str:

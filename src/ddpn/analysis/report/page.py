@@ -1,12 +1,12 @@
 """The report as HTML: every text is escaped here, and nothing is loaded from anywhere."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 from ddpn.analysis.plots import svg_of
 from ddpn.runtime.display import html_table
@@ -15,14 +15,6 @@ from ddpn.storage.files import write_text
 
 #: CSS class and sign of each level of a verdict.
 _LEVELS = {"better": ("good", "✓"), "unclear": ("care", "!"), "worse": ("bad", "✕"), "unusable": ("bad", "✕")}
-
-
-class TextTable(NamedTuple):
-    """Headings, rows of text, and the cells (row, column) that are the best of their column."""
-
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    best: frozenset[tuple[int, int]] = frozenset()
 
 
 def page(
@@ -87,10 +79,16 @@ def definitions(facts: Iterable[tuple[str, str]], kind: str = "", code: bool = F
     return f'<dl class="{kind}">{"".join(f"<div>{row}</div>" for row in rows)}</dl>\n'
 
 
-def table_html(found: TextTable, caption: str, words: bool = False) -> str:
+def table_html(
+    headings: Iterable[Any],
+    rows: Iterable[Iterable[Any]],
+    best: Collection[tuple[int, int]] = frozenset(),
+    caption: str = "",
+    words: bool = False,
+) -> str:
     """A table in a box that scrolls where the page is narrow; `words` for a long table with columns of text."""
     tall, kind = (" tall", ' class="words"') if words else ("", "")
-    table = html_table(found.headings, found.rows, found.best, f'{kind} aria-label="{escape(caption)}"')
+    table = html_table(headings, rows, best, f'{kind} aria-label="{escape(caption)}"')
     return (
         # Above the box: a caption inside of it would be as wide as the table, and cut off on a phone.
         f'<p class="caption">{escape(caption)}</p>'

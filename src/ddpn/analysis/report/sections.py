@@ -18,6 +18,7 @@ from torch.distributions import Distribution
 from ddpn.analysis.explanations import Effects, Explanation, Importance, Importances, effects, importance
 from ddpn.analysis.explanations.column_effects import is_missing
 from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.leaderboard import Leaderboard
 from ddpn.analysis.numbers import fmt, mean, percent, plural, quantile, value_text
 from ddpn.analysis.report import figures, page
 from ddpn.analysis.report.evidence import (
@@ -193,7 +194,7 @@ def sections(
     ]
     parts = {
         "Verdict": page.headline_html(board.verdict.level, board.verdict.headline, details),
-        "Leaderboard" if found.others else "Scores": leaderboard_section(board.entries),
+        "Leaderboard" if found.others else "Scores": _leaderboard(board),
         "Data": _data(evidence, target),
         "Accuracy": page.paragraphs(str(task.get("note") or _UNSEEN))
         + page.pair(figures.scatter_figure(evidence, target), figures.sharpness_figure(evidence)),
@@ -214,60 +215,30 @@ def _pit(evidence: Evidence, dist: Any) -> Pit:
 
 # Leaderboard ---------------------------------------------------------------------------------------------------------
 
-#: Scores in the order of their columns: the heading, the text of a value, and what it means.
-_SCORES: dict[str, tuple[str, Callable[[float], str], str]] = {
-    "weight": ("Weight", lambda share: percent(share, 0), "Share of a member in the mixture."),
-    "mae": ("MAE", _decimal, "Mean absolute error of the predicted median, in counts."),
-    "crps": (
-        "CRPS",
-        _decimal,
-        "Error of the whole predicted distribution, in counts: small if it is both narrow and right.",
-    ),
-    "nll": (
-        "NLL",
-        _decimal,
-        "Mean negative log-likelihood: large if counts occurred that the model considered unlikely.",
-    ),
-    "coverage": (f"{_PERCENT} coverage", percent, "Share of rows inside the interval."),
-    "width": (
-        f"{_PERCENT} width",
-        _decimal,
-        "Mean of upper minus lower end. A narrow interval is good only if its coverage is right.",
-    ),
-    "seconds": ("Seconds", _decimal, "Time to fit."),
-}
-_BOLD = "Smallest MAE, CRPS and NLL; coverage nearest to the nominal one."
+_SCORES = [
+    ("Weight", "Share of a member in the mixture."),
+    ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
+    ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
+    ("MAE", "Mean absolute error of the predicted median, in counts."),
+    ("Coverage", "Share of rows inside the interval."),
+    ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
+    ("Fit, s", "Seconds to fit."),
+]
 
 
-def leaderboard_section(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The scores of all candidates, by "label", and what the columns mean.
-
-    Scores that a candidate does not have are a dash. The smallest "mae", "crps" and "nll" is marked, and the "coverage"
-    nearest to the nominal one. A narrow interval alone is no merit, so widths have no best.
-    """
-    names = [name for name in _SCORES if any(row.get(name) is not None for row in rows)]
-    values = np.array([[row.get(name) for name in names] for row in rows], dtype=float)
-    losses = {name: values[:, j] for j, name in enumerate(names) if name in ("mae", "crps", "nll", "coverage")}
-    if "coverage" in names:
-        losses["coverage"] = np.abs(losses["coverage"] - LEVEL)
-    texts = [["–" if np.isnan(v) else _SCORES[n][1](v) for n, v in zip(names, each, strict=True)] for each in values]
-    best = {(int(i), 1 + names.index(n)) for n, loss in losses.items() for i in np.flatnonzero(loss == np.nanmin(loss))}
-    table = page.TextTable(
-        ("Model", *(_SCORES[name][0] for name in names)),
-        [(str(row["label"]), *cells) for row, cells in zip(rows, texts, strict=True)],
-        frozenset(best if len(rows) > 1 else ()),
-    )
-    titles = [_SCORES[name][0].removeprefix(f"{_PERCENT} ") for name in names]
-    notes = [(title[:1].upper() + title[1:], _SCORES[name][2]) for title, name in zip(titles, names, strict=True)]
+def _leaderboard(board: Leaderboard) -> str:
+    """The scores of all candidates, and what the columns mean."""
     caption = "The model (mixture), its members and what it is compared with, on the same rows"
-    return page.table_html(table, caption) + page.definitions([*notes, ("Bold", _BOLD)], "notes")
+    return page.table_html(*board.cells(), caption=caption) + page.definitions(_SCORES, "notes")
 
 
 # Data ----------------------------------------------------------------------------------------------------------------
 
 
 def _data(evidence: Evidence, target: str) -> str:
-    table, more = column_table(evidence.columns)
+    columns = evidence.columns[:_COLUMNS]
+    rows = [(c.name, _KINDS[c.kind][0], description(c), percent(is_missing(c).mean())) for c in columns]
+    left = len(evidence.columns) - len(columns)
     drawn = ""
     if len(evidence.y) < evidence.total:
         why = "the others have no weight" if len(evidence.y) < MAX_ROWS else "a random sample, which is enough"
@@ -277,8 +248,8 @@ def _data(evidence: Evidence, target: str) -> str:
         page.definitions(data_facts(evidence, target), "facts")
         + page.paragraphs(drawn)
         + page.pair(words, figures.counts_figure(evidence, target))
-        + page.table_html(table, "Columns", words=True)
-        + page.paragraphs(more)
+        + page.table_html(("Column", "Kind", "Values", "Missing"), rows, caption="Columns", words=True)
+        + page.paragraphs(f"And {plural(left, 'more column')}." if left else "")
     )
 
 
@@ -301,14 +272,6 @@ def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     if evidence.weighted:
         facts.append(("Weights", f"{fmt(weight.min())} to {fmt(weight.max())}"))
     return facts
-
-
-def column_table(columns: list[Column]) -> tuple[page.TextTable, str]:
-    """Kind, values and missing values of every column; and a sentence where some are left out."""
-    rows = [(c.name, _KINDS[c.kind][0], description(c), percent(is_missing(c).mean())) for c in columns[:_COLUMNS]]
-    left = len(columns) - len(rows)
-    headings = ("Column", "Kind", "Values", "Missing")
-    return page.TextTable(headings, rows), f"And {plural(left, 'more column')}." if left else ""
 
 
 def description(column: Column) -> str:
@@ -365,7 +328,7 @@ def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
         for g in found:
             means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
             rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), percent(g.coverage)))
-        html += page.table_html(page.TextTable(headings, rows), f"Uncertainty by {name}")
+        html += page.table_html(headings, rows, caption=f"Uncertainty by {name}")
     return html
 
 
