@@ -133,7 +133,7 @@ def test_fifths_are_by_predicted_mean(gathered):
     assert [group.rows for group in found] == [60] * 5
     first = np.argsort(gathered.mean)[:60]
     assert found[0].aleatoric == pytest.approx(gathered.aleatoric[first].mean())
-    share = gathered.epistemic[first].mean() / gathered.variance[first].mean()
+    share = gathered.epistemic[first].mean() / (gathered.aleatoric + gathered.epistemic)[first].mean()
     assert f"{100 * share:.1f}% epistemic" in described(split_figure(found))
     coverage = gathered.scores.coverage[first].mean()
     assert f"{100 * coverage:.1f}% of 60 rows" in described(group_coverage_figure(found))

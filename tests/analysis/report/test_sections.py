@@ -145,7 +145,6 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
     assert "Of 160 rows, 120 are evaluated: the others have no weight." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
-    assert "one common rate per unit of exposure" in text
     assert "Oracle is better on these rows" in text
     assert steps[:2] == ["Scoring 120 rows", "Predicting 120 rows"]
     assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
@@ -153,7 +152,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
         write_report(tmp_path / "r.html", model=model, X=given["X"], y=given["y"])
 
 
-@pytest.mark.parametrize(("mean", "rows"), [(0.05, 60), (3e6, 60), (4.0, 5)])
+@pytest.mark.parametrize(("mean", "rows"), [(3e6, 60), (4.0, 5)])
 def test_counts_of_any_size_and_few_rows_can_be_drawn(tmp_path, fitted, made, mean, rows):
     rng = np.random.default_rng(0)
     mu = mean * np.exp(0.5 * rng.normal(size=rows))

@@ -19,7 +19,7 @@ from ddpn.analysis.gains import effective_rows, gain_of, wilson, z_of
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
 from ddpn.analysis.numbers import fmt, mean, percent, plural, quantile, value_text
 from ddpn.analysis.verdict import COVERAGE as LEVEL
-from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores, change
+from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Recalibrated, discretized
 from ddpn.distributions.recording import limited
@@ -60,7 +60,6 @@ class Evidence(NamedTuple):
     weight: np.ndarray
     dist: Any
     mean: np.ndarray
-    variance: np.ndarray
     low: np.ndarray
     high: np.ndarray
     expected: np.ndarray
@@ -145,7 +144,6 @@ def gather(
             weight=used.weight_or_ones,
             dist=recorded,
             mean=means,
-            variance=_numbers(recorded.variance),
             low=_numbers(low),
             high=_numbers(high),
             expected=_numbers(mass_between(recorded, low, high)),
@@ -275,33 +273,6 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
     return words + f"That is as expected ({reason})."
 
 
-def comparison_sentences(found: Evaluation) -> str:
-    """The model against its best alternative, and the others that it does not clearly beat."""
-
-    def label(name: str) -> str:
-        return found.labels.get(name, name)
-
-    if not found.others:
-        return "There is no alternative to compare with, so it is unknown whether a simpler model would do as well."
-    best, *others = found.others
-    own, theirs = found.crps[found.model], found.crps[best]
-    words = (
-        f"Its CRPS is {change(found.gains[best], theirs)}, compared with the best alternative, {label(best)} "
-        f"({fmt(own)} and {fmt(theirs)})"
-    )
-    words += ", which is no clear difference." if found.against(best) == "unclear" else "."
-    unclear = [name for name in others if found.against(name) != "better"]
-    if unclear:
-        words += f" It is not clearly better than {', '.join(map(label, unclear))}."
-    elif others and found.against(best) == "better":
-        words += " It is better than the other alternatives too."
-    for name in found.others:
-        if found.error_gains[name].high < 0:
-            maes = f"{fmt(found.errors[name])} and {fmt(found.errors[found.model])}"
-            words += f" As a single number, the median of {label(name)} is closer to the counts (MAE {maes})."
-    return words
-
-
 _SHAPES = {
     "flat": "is flat up to chance: there is no evidence against the predicted distributions.",
     "up": "is sloped: counts are larger than predicted more often than they should be.",
@@ -334,39 +305,27 @@ def recalibration_sentences(found: Recalibration | None) -> str:
     )
 
 
-def pearson(y: np.ndarray, m: np.ndarray, weight: np.ndarray) -> tuple[str, str]:
-    """Over-, under- or (if that may be chance) equi-dispersed; and mean((y - m)^2 / m) as text, with its 95% interval.
-
-    The statistic is 1 for Poisson counts with means m. Rows with a mean and a count of 0 count as 0.
-    """
-    found = gain_of(np.square(y - m) / np.maximum(m, np.finfo(float).tiny), weight)
-    kind = "over-dispersed" if found.low > 1 else "under-dispersed" if found.high < 1 else "equi-dispersed"
-    return kind, f"{fmt(found.mean)} (95% interval {fmt(found.low)} to {fmt(found.high)})"
-
-
-_CONDITIONAL = {
-    "over-dispersed": "Given the predicted mean, counts vary more than Poisson counts: intervals of a Poisson model "
-    "would be too narrow.",
-    "under-dispersed": "Given the predicted mean, counts vary less than Poisson counts. A Poisson or negative binomial "
-    "model cannot express that: its intervals would be too wide.",
-    "equi-dispersed": "Given the predicted mean, counts vary about as much as Poisson counts.",
+_DISPERSION = {
+    "over-dispersed": "Counts vary more than Poisson counts: intervals of a Poisson model would be too narrow.",
+    "under-dispersed": "Counts vary less than Poisson counts. A Poisson or negative binomial model cannot express "
+    "that: its intervals would be too wide.",
+    "equi-dispersed": "Counts vary about as much as Poisson counts.",
 }
 
 
-def dispersion_sentences(evidence: Evidence) -> list[str]:
-    """Whether the counts are over-, equi- or under-dispersed, without a model and given its means."""
-    y, weight, exposure = evidence.y, evidence.weight, evidence.exposure
-    scale = np.ones_like(y) if exposure is None else exposure
-    alone, statistic = pearson(y, scale * (weight @ y) / (weight @ scale), weight)
-    given, conditional = pearson(y, evidence.mean, weight)
-    below = mean((evidence.variance < evidence.mean).astype(float), weight)
-    around = "their mean" if exposure is None else "one common rate per unit of exposure"
-    return [
-        f"Without a model the counts are {alone}: the Pearson statistic around {around}, mean (y - m)² / m, is "
-        f"{statistic}; it is 1 for Poisson counts.",
-        f"Around the predicted means they are {given}: {conditional}. {_CONDITIONAL[given]}",
-        f"The model predicts a variance below the mean for {percent(below)} of the rows.",
-    ]
+def dispersion_sentences(evidence: Evidence) -> str:
+    """Whether the counts are over-, under- or (if that may be chance) equi-dispersed around the predicted means.
+
+    The Pearson statistic is 1 for Poisson counts. Rows with a mean and a count of 0 count as 0.
+    """
+    y, m = evidence.y, evidence.mean
+    found = gain_of(np.square(y - m) / np.maximum(m, np.finfo(float).tiny), evidence.weight)
+    kind = "over-dispersed" if found.low > 1 else "under-dispersed" if found.high < 1 else "equi-dispersed"
+    statistic = f"{fmt(found.mean)} (95% interval {fmt(found.low)} to {fmt(found.high)})"
+    return (
+        f"Around the predicted means m the counts are {kind}: the Pearson statistic, mean (y - m)² / m, is "
+        f"{statistic}; it is 1 for Poisson counts. {_DISPERSION[kind]}"
+    )
 
 
 def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:

@@ -27,7 +27,6 @@ from ddpn.analysis.report.evidence import (
     SEED,
     Evidence,
     RowGroup,
-    comparison_sentences,
     coverage_sentences,
     dispersion_sentences,
     error_sentences,
@@ -188,7 +187,6 @@ def sections(
         ("Typical error", error_sentences(evidence, target)),
         (f"{_PERCENT} interval", coverage_sentences(evidence, found)),
         ("Calibration", shape),
-        ("Alternatives", comparison_sentences(found)),
         *uncertainty_sentences(evidence, [group for each in by_column for group in each]),
         *(("Test rows", words) for words in found.warnings),
     ]
@@ -243,7 +241,7 @@ def _data(evidence: Evidence, target: str) -> str:
     if len(evidence.y) < evidence.total:
         why = "the others have no weight" if len(evidence.y) < MAX_ROWS else "a random sample, which is enough"
         drawn = f"Of {plural(evidence.total, 'row')}, {len(evidence.y):,} are evaluated: {why}."
-    words = page.heading("Dispersion") + page.paragraphs(*dispersion_sentences(evidence))
+    words = page.heading("Dispersion") + page.paragraphs(dispersion_sentences(evidence))
     return (
         page.definitions(data_facts(evidence, target), "facts")
         + page.paragraphs(drawn)
