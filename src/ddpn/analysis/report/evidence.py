@@ -22,8 +22,8 @@ from ddpn.analysis.verdict import COVERAGE as LEVEL
 from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Recalibrated, discretized
-from ddpn.distributions.recording import limited
-from ddpn.distributions.stacking import rows_of
+from ddpn.distributions.count import rows_of
+from ddpn.distributions.limits import limited
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, check_groups, checked_sample
