@@ -187,7 +187,7 @@ class CountEstimator(Calibrated):
         background, background_exposure, background_upper : array-like or data frame, optional
             Rows to compare with, such as the training set. Default: X itself, which needs several rows.
         **options
-            `of` ("mean" or "spread"), `method`, `max_predictions` and `seed`, see
+            `of` ("mean" or "spread"), `max_predictions` and `seed`, see
             `ddpn.analysis.explanations.contributions`.
 
         Returns

@@ -17,7 +17,7 @@ from ddpn.tables.writing import check_free, check_output, write
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.prediction import rows_to_score
 
-#: Endings of images, which need ddpn[plot].
+#: Endings of images.
 _IMAGES = (".png", ".svg", ".pdf")
 
 
@@ -102,7 +102,7 @@ def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> 
         return found.to_dict()
     table = found.to_dict()
     numbers = range(len(found)) if rows is None else rows
-    about = {"quantity": found.quantity, "log": found.log, "method": found.method, "base": found.base}
+    about = {"quantity": found.quantity, "log": found.log, "base": found.base}
     predictions = dict(zip(map(str, numbers), found.prediction.tolist(), strict=True))
     return about | {"prediction": predictions, "table": table | {"row": [numbers[row] for row in table["row"]]}}
 

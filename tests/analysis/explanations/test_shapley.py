@@ -21,7 +21,7 @@ def test_contributions_add_up_and_are_the_terms_of_an_additive_model(formula):
     np.testing.assert_allclose(found.values[:, 0], 0.5 * (X[:5, 0] - X[5:, 0].mean()), atol=1e-9)
     np.testing.assert_allclose(found.values[:, 1], np.sin(X[:5, 1]) - np.sin(X[5:, 1]).mean(), atol=1e-9)
     assert np.abs(found.values[:, 2]).max() < 1e-12
-    assert (found.method, found.quantity, found.log) == ("sampling", "mean", True)
+    assert (found.quantity, found.log) == ("mean", True)
     assert found.top(0, 1)[0][1] == pytest.approx(X[0, {"x0": 0, "x1": 1}[found.top(0, 1)[0][0]]])
     assert (found.error[:, :2] > 0).all()
 
@@ -104,50 +104,17 @@ def test_the_prediction_is_that_of_a_recalibrated_model():
     np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
 
 
-def own(c, exposure):
-    values = np.stack([c["x0"], 0.5 * c["x1"], 0 * c["x2"]], 1)
-    return values, np.full(len(values), 0.1) + (0.0 if exposure is None else np.log(exposure))
-
-
-def test_trees_explain_themselves_where_they_have_most_weight(formula):
-    model = formula(lambda c: 0.1 + c["x0"] + 0.5 * c["x1"], own=own)
-    found = contributions(Inputs(model, X[:1]))
-    assert found.method == "trees"
-    np.testing.assert_allclose(found.values[0], [X[0, 0], 0.5 * X[0, 1], 0.0], atol=1e-9)
-    assert found.base == pytest.approx(0.1)
-    assert contributions(Inputs(model, X), method="sampling").method == "sampling"
-    assert contributions(Inputs(model, X), of="spread").method == "sampling"
-    days = np.arange(1.0, 31.0)
-    exposed = contributions(
-        Inputs(formula(lambda c: 0.1 + c["x0"] + 0.5 * c["x1"], own=own, needs_exposure=True), X, days)
-    )
-    np.testing.assert_allclose(exposed.values[:, 3], np.log(days) - np.log(days).mean(), atol=1e-9)
-    np.testing.assert_allclose(exposed.base + exposed.values.sum(1), exposed.prediction, atol=1e-12)
-
-
-def test_another_member_shares_the_rest_in_proportion(formula):
-    both = formula(lambda c: 0.1 + c["x0"] + 0.5 * c["x1"], lambda c: 0.2 + c["x0"], weights={"m0": 0.95, "m1": 0.05})
-    both.members["m0"].own = own
-    found = contributions(Inputs(both, X))
-    assert found.method == "trees"
-    np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
-    both.weights = {"m0": 0.5, "m1": 0.5}
-    assert contributions(Inputs(both, X)).method == "sampling"
-    with pytest.raises(InputError, match="no member of the mixture explains itself"):
-        contributions(Inputs(formula(lambda c: c["x0"]), X), method="trees")
-
-
 def test_bad_arguments(formula):
     model = formula(lambda c: c["x0"])
     with pytest.raises(InputError, match="background must be given to explain a single row"):
         contributions(Inputs(model, X[:1]))
     with pytest.raises(InputError, match=r"X must have at most 12 rows for max_predictions=200 .* got 30"):
         contributions(Inputs(model, X), max_predictions=200)
-    with pytest.raises(InputError, match="background must be a data frame if X is one"):
-        contributions(Inputs(model, pd.DataFrame(X, columns=["x0", "x1", "x2"])), Inputs(model, X))
+    with pytest.raises(InputError, match="background must have the columns of X"):
+        contributions(Inputs(model, pd.DataFrame(X, columns=["x0", "x1", "x3"])), Inputs(model, X))
+    with pytest.raises(InputError, match="values of the same kind as X in column 'x0'"):
+        contributions(Inputs(model, X[:, :1]), Inputs(model, [["a"], ["b"]]))
     with pytest.raises(ValueError, match="of must be 'mean' or 'spread', got 'variance'"):
         contributions(Inputs(model, X), of="variance")
-    with pytest.raises(InputError, match="trees explain their mean only"):
-        contributions(Inputs(model, X), of="spread", method="trees")
     one = contributions(Inputs(formula(lambda c: c["only"]), pd.DataFrame({"only": [1.0, 2.0, 4.0]})))
     np.testing.assert_allclose(one.values[:, 0], np.array([1.0, 2.0, 4.0]) - 7 / 3)
