@@ -61,7 +61,7 @@ class Predictor(CalibratedLevels, OODFlags):
 
     Examples
     --------
-    >>> from ddpn.members.constant import Constant
+    >>> from ddpn.members.glm import Constant
     >>> sample = Sample(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
     >>> predictor = Predictor({"constant": Constant().fit(sample, None, seed=0)})
     >>> predictor.distribution(np.zeros((1, 1))).mean.round(decimals=2)

@@ -11,9 +11,8 @@ from ddpn.calibration.intervals import level_needed
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Recalibrated
 from ddpn.members.blending import mix_members
-from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds, copies_of
-from ddpn.members.glm import PoissonGLM
+from ddpn.members.glm import Constant, PoissonGLM
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime import deadlines
 from ddpn.runtime.deadlines import Clock, TimeLimitError

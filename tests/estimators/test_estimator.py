@@ -15,7 +15,6 @@ from ddpn.estimators.estimator import merge_equal_rows
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import LargeNetworks
-from ddpn.members.trees.member import JointTrees
 from ddpn.sample import Sample
 
 
@@ -289,7 +288,6 @@ def of_all(quick, larger) -> DDPNRegressor:
     few = NetworkOptions(members=2, hidden=(8,), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LargeNetworks, "like", lambda task: LargeNetworks(task.head, few))
-        patch.setattr(JointTrees, "like", lambda task: JointTrees(leaves=(4,), rounds=30))
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 

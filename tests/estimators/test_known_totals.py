@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from ddpn import CountGLM, DDPNRegressor, DoubleBinomial, InputError
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.members.member import Task, exposure_unit
 from ddpn.sample import Sample
 

@@ -14,7 +14,7 @@ from scipy import sparse
 from ddpn import ConfigError, DDPNRegressor, InputError
 from ddpn.estimators.ddpn_regressor import held_out
 from ddpn.members import network_options
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.networks.training.loop import Training
 from ddpn.paper.datasets.tabular import length_of_stay
 from ddpn.sample import Sample

@@ -7,7 +7,7 @@ from scipy import optimize, stats
 
 from ddpn.distributions import NegativeBinomial
 from ddpn.distributions.recording import as_recorded
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.sample import Sample
 
 RNG = np.random.default_rng(4)

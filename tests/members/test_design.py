@@ -5,8 +5,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn.members.design import Design, check_complete, design_of
-from ddpn.members.reader import TableReader
+from ddpn.members.glm import Design, check_complete, design_of
+from ddpn.members.member import TableReader
 from ddpn.runtime.errors import InputError
 
 COLUMNS = {"age": [31.0, 67.0, 40.0], "ward": ["B", "A", "C"], "smokes": [True, False, True]}

@@ -9,13 +9,12 @@ import torch
 
 from ddpn.distributions import Poisson
 from ddpn.members.blending import mix_members
-from ddpn.members.constant import Constant
 from ddpn.members.folds import CrossFitted, Folds, copies_of, restored
-from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.member import JointTrees, Trees
+from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
@@ -56,7 +55,6 @@ KINDS = {
     "networks of level effects": (table, lambda: networks(categorical="effects")),
     "networks of many columns": (wide, lambda: networks(numeric="standard")),
     "trees": (table, lambda: Trees(rounds=10, leaves=(4,))),
-    "joint trees": (table, lambda: JointTrees(make_head("negative_binomial"), rounds=5, leaves=(4,))),
     "glm": (table, lambda: GLM(make_head("negative_binomial"))),
     "constant": (table, Constant),
 }

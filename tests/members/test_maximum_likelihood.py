@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.optimize import approx_fprime, minimize
 
-from ddpn.members.maximum_likelihood import LinearObjective, inverse_information, maximize
+from ddpn.members.linear import LinearObjective, inverse_information, maximize
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 

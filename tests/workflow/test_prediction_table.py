@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ddpn.distributions import discretized
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.predictor import Predictor
 from ddpn.sample import RowError, Sample, rows_named
 from ddpn.workflow.prediction_request import Request

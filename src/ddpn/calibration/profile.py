@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ddpn.calibration.columns import LARGEST, STATES, Cells, ColumnProfile, UpperTail, fit_column
-from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
-from ddpn.members.reader import TableReader
+from ddpn.members.member import TableReader, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.encoding.kinds import WITH_NUMBERS
 from ddpn.tables.encoding.table import Column
 

@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ddpn.estimators.analysed import CountEstimator
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
 from ddpn.estimators.estimator import merge_equal_rows, needs_exposure
-from ddpn.members.design import Design, check_complete, design_of
-from ddpn.members.glm import GLM
+from ddpn.members.glm import GLM, Design, check_complete, design_of
 from ddpn.members.linear import LinearFit, fit_linear
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
 from ddpn.networks.heads import HEADS, Head, make_head

@@ -14,8 +14,7 @@ from sklearn.utils import check_random_state
 from ddpn.estimators.analysed import CountEstimator
 from ddpn.estimators.estimator import merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, mixable
-from ddpn.members.fit_jobs import MemberFits
-from ddpn.members.folds import Folds, copies_of
+from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options
 from ddpn.members.networks import Networks

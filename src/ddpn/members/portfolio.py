@@ -11,8 +11,7 @@ import torch
 
 from ddpn.members import MEMBERS
 from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
-from ddpn.members.fit_jobs import MemberFits
-from ddpn.members.folds import Folds, copies_of
+from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
 from ddpn.runtime.deadlines import Clock, TimeLimitError

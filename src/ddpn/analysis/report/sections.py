@@ -24,8 +24,8 @@ from ddpn.analysis.report.evidence import (
     group_of,
     groups_by,
 )
+from ddpn.members import label_of
 from ddpn.members.folds import copies_of
-from ddpn.members.names import label_of
 from ddpn.members.networks import Networks
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import rows_words
