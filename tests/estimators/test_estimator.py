@@ -341,7 +341,7 @@ def test_facts_about_the_training_are_restored(fitted, saved):
     assert loaded.history_.as_dict() == fitted.history_.as_dict()
     assert (loaded.numeric_, loaded.n_rows_) == (fitted.numeric_, fitted.n_rows_)
     assert loaded.n_features_in_ == 3
-    assert not hasattr(loaded, "interval_levels_")
+    assert not loaded.predictor_.intervals
 
 
 def test_numbers_of_numpy_are_saved_as_plain_numbers(quick, counts, tmp_path):
@@ -356,7 +356,7 @@ def test_numbers_of_numpy_are_saved_as_plain_numbers(quick, counts, tmp_path):
     loaded = DDPNRegressor.load(tmp_path / "model")
     assert loaded.hidden == (4,)
     assert loaded.training_options == {"lr": pytest.approx(1e-3), "batch_size": 50}
-    assert loaded.fit(*counts).model_.members == 2
+    assert len(loaded.fit(*counts).history_.best_epoch) == 2
 
 
 def test_options_changed_after_fitting_do_not_change_the_model(quick, counts, tmp_path):
@@ -383,7 +383,7 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_
     assert (ours == theirs).all()
     assert (model.ood_pvalue(X) == again.ood_pvalue(X)).all()
     assert 0.0 < again.is_ood(X).mean() < 1.0
-    assert not hasattr(model.fit(*counts), "interval_levels_")
+    assert not model.fit(*counts).predictor_.intervals
 
 
 # Damage ----------------------------------------------------------------------------------------------------------

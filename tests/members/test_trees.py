@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.numpy import load, save
 
-from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson
+from ddpn.distributions import DoublePoisson, NegativeBinomial
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.member import Trees
@@ -52,22 +52,6 @@ def test_the_family_follows_the_dispersion(alpha, kind):
     assert dist.batch_shape == (400, 1)
     ratio = float((dist.variance / dist.mean).mean())
     assert ratio > 2.0 if alpha else ratio < 0.5
-
-
-def test_copies_predict_the_folds_that_they_left_out_like_new_rows(fitted, wide):
-    fold, y = np.arange(500) % 5, torch.from_numpy(wide.y)[:, None]
-    copies = Trees(**QUICK).fit_copies(wide, fold, seed=3)
-    assert [len(copy.means) for copy in copies] == [1] * 5  # one booster each: together they are many
-    outside = torch.zeros(500, dtype=torch.float64)
-    for number, copy in enumerate(copies):
-        own = wide.rows(fold == number)
-        dist = copy.distribution(own.X, own.exposure)
-        outside[fold == number] = dist.log_prob(y[fold == number])[:, 0]
-        assert dist.log_prob(y[fold == number]).mean() > Poisson(dist.mean).log_prob(y[fold == number]).mean() + 0.1
-    fresh = sample_of(500, seed=1)
-    new = fitted.distribution(fresh.X, fresh.exposure).log_prob(torch.from_numpy(fresh.y)[:, None]).mean()
-    assert fitted.distribution(wide.X, wide.exposure).log_prob(y).mean() > outside.mean()
-    assert outside.mean() == pytest.approx(float(new), abs=0.1)
 
 
 def test_a_dispersion_that_varies_is_boosted():

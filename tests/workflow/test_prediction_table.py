@@ -58,7 +58,7 @@ def test_a_count_that_no_float_can_hold_is_refused_with_its_row(predictor, expos
 
 
 def test_reasons_show_days_as_dates():
-    from ddpn.calibration.profile import FeatureProfile
+    from ddpn.calibration.ood import FeatureProfile
 
     days = pl.DataFrame({"seen day": np.arange(19_000.0, 19_400.0)})
     sample = Sample(days, np.ones(400))

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ddpn.estimators.analysed import CountEstimator
+from ddpn.estimators.count_estimator import CountEstimator
 from ddpn.estimators.estimator import merge_equal_rows, needs_exposure
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.member import Trees, check_monotone

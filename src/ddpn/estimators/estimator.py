@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.ood import FeatureProfile
 from ddpn.distributions import discretized
 from ddpn.estimators.prediction import Prediction
 from ddpn.members.member import TableReader

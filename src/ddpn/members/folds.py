@@ -61,17 +61,7 @@ class Folds:
 
     @classmethod
     def of(cls, train: Sample, validation: Sample | None, seed: int) -> Self:
-        """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups are kept whole.
-
-        Parameters
-        ----------
-        train : Sample
-            Training rows.
-        validation : Sample or None
-            Validation rows.
-        seed : int
-            Seed of the folds.
-        """
+        """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups stay whole."""
         if validation is not None and len(validation):
             return cls(train, validation)
         if len(train) > SMALL_ROWS:
@@ -94,15 +84,7 @@ class Folds:
         return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
 
     def fit(self, member: Member, seed: int) -> Member:
-        """Fit a member to the training rows, or a copy of it per fold.
-
-        Parameters
-        ----------
-        member : Member
-            The unfitted member.
-        seed : int
-            Seed of all fits.
-        """
+        """Fit an unfitted member to the training rows, or a copy of it per fold."""
         if self.number is None:
             return member.fit(self.train, self.validation, seed)
         if self.number.max() < 1:
@@ -110,17 +92,7 @@ class Folds:
         return CrossFitted(member.fit_copies(self.train, self.number, seed))
 
     def fit_copy(self, member: Member, number: int, seed: int) -> Member:
-        """Fit the copy of an unfitted member that leaves out one fold, as `fit` does.
-
-        Parameters
-        ----------
-        member : Member
-            The unfitted member.
-        number : int
-            The number of the fold.
-        seed : int
-            Seed of everything random.
-        """
+        """Fit the copy of an unfitted member that leaves out one fold, as `fit` does."""
         assert self.number is not None
         return member.copied().fit(self.train.rows(self.number != number), None, seed)
 
@@ -139,15 +111,7 @@ def copies_of(member: Member) -> Sequence[Member]:
 
 
 def known_levels(members: Iterable[Member], width: int) -> list[tuple[str, ...]]:
-    """The levels of each column that some fitted member, or some copy of it, knows by name; empty for numbers.
-
-    Parameters
-    ----------
-    members : iterable of Member
-        Fitted members.
-    width : int
-        The number of columns.
-    """
+    """The levels of each of so many columns that a fitted member, or a copy, knows by name; empty for numbers."""
     found: list[dict[str, None]] = [{} for _ in range(width)]
     for copy in (copy for member in members for copy in copies_of(member)):
         for own, levels in zip(found, _levels(copy), strict=False):
@@ -166,13 +130,7 @@ def _levels(member: Member) -> list[tuple[str, ...] | None]:
 
 
 class CrossFitted(Member):
-    """Copies of a member that each left out one fold of the rows; the member is their mixture.
-
-    Parameters
-    ----------
-    copies : sequence of Member
-        The fitted copies, in the order of the folds.
-    """
+    """Copies of a member that each left out one fold of the rows, in their order; the member is their mixture."""
 
     def __init__(self, copies: Sequence[Member]) -> None:
         self.copies = list(copies)
@@ -219,15 +177,7 @@ class CrossFitted(Member):
 
 
 def restored(kind: type[Member], files: Mapping[str, bytes]) -> Member:
-    """Rebuild a saved member of this kind, cross-fitted or not.
-
-    Parameters
-    ----------
-    kind : type
-        The class of the member, or of its copies.
-    files : mapping of str to bytes
-        What its `state` returned.
-    """
+    """Rebuild a saved member of this kind, cross-fitted or not."""
     own: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
         folder, _, file = name.partition("/")
@@ -279,14 +229,7 @@ class MemberFits:
     def fitted(self, name: str, members: Mapping[str, Member], clock: Clock | None = None) -> Member:
         """A fitted member, or its error is raised.
 
-        Parameters
-        ----------
-        name : str
-            Its name.
-        members : mapping of str to Member
-            Unfitted members to fit now, if it is not known yet: this one among them.
-        clock : Clock, optional
-            Ends what takes longer.
+        If it is not known yet, all of the unfitted `members` are fitted now, until the clock ends.
         """
         if name not in self._found:
             self._fit({key: member for key, member in members.items() if key not in self._found}, clock)

@@ -26,7 +26,7 @@ import numpy as np
 
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate
-from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.members import MEMBERS, label_of
