@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 from ddpn import CountGLM
 from ddpn.distributions import NegativeBinomial
-from ddpn.distributions.recording import as_recorded
+from ddpn.distributions.limits import as_recorded
 from ddpn.members.glm import GLM, Constant, Design, PoissonGLM, design_of
 from ddpn.members.member import NotApplicableError, TableReader, Task
 from ddpn.networks.heads import make_head

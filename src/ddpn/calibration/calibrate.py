@@ -7,7 +7,7 @@ import numpy as np
 
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.distributions import MonotoneMap, Recalibrated
-from ddpn.distributions.recording import limited
+from ddpn.distributions.limits import limited
 from ddpn.members.folds import Folds
 from ddpn.runtime.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
 from ddpn.runtime.threads import single_thread

@@ -25,7 +25,7 @@ from ddpn.members.member import (
     row_scale,
 )
 from ddpn.networks.heads import HEADS, Head, make_head
-from ddpn.networks.heads.start import mean_loss
+from ddpn.networks.heads.head import mean_loss
 from ddpn.sample import RowError, Sample, row_count, row_labels
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.table import Column

@@ -12,7 +12,7 @@ from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.booster import Booster
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.heads.head import DISPERSION_FLOOR
-from ddpn.networks.heads.start import fit as fit_constants
+from ddpn.networks.heads.head import fit as fit_constants
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
