@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ddpn.distributions import discretized
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.predictor import Predictor
 from ddpn.sample import RowError, Sample, rows_named
 from ddpn.workflow.prediction_request import Request
@@ -58,7 +58,7 @@ def test_a_count_that_no_float_can_hold_is_refused_with_its_row(predictor, expos
 
 
 def test_reasons_show_days_as_dates():
-    from ddpn.calibration.profile import FeatureProfile
+    from ddpn.calibration.ood import FeatureProfile
 
     days = pl.DataFrame({"seen day": np.arange(19_000.0, 19_400.0)})
     sample = Sample(days, np.ones(400))

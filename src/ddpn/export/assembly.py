@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.calibration.groups import IntervalGroups
+from ddpn.calibration.intervals import IntervalGroups
 from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.levels import Wanted
 from ddpn.export.members import RowNodes, member_stack

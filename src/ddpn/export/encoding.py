@@ -7,8 +7,8 @@ import numpy as np
 
 from ddpn.export.graph import Graph, Value
 from ddpn.export.table import Table
-from ddpn.members.design import Design
-from ddpn.members.trees.table import LEVELS, TreeTable
+from ddpn.members.glm import Design
+from ddpn.members.trees.member import LEVELS, TreeTable
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.categorical import CategoricalColumn
 from ddpn.tables.encoding.numeric import LARGEST, NumericColumn

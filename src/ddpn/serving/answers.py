@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ddpn.distributions import discretized
-from ddpn.members.names import label_of
+from ddpn.members import label_of
 from ddpn.runtime.threads import single_thread
 from ddpn.serving.schemas import Wanted
 from ddpn.workflow.prediction_request import Request, quantile_name

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.analysis.leaderboard import leaderboard
-from ddpn.calibration.reasons import TableSummary
+from ddpn.calibration.ood import TableSummary
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample, rows_named

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from ddpn import CountGLM, InputError
-from ddpn.members.reader import TableReader
+from ddpn.members.member import TableReader
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import PreparedTable, read_table
 

@@ -12,7 +12,7 @@ import torch
 
 from ddpn.distributions import CountDistribution, Recalibrated
 from ddpn.members.folds import copies_of
-from ddpn.members.reader import TableReader
+from ddpn.members.member import TableReader
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from ddpn.members.reader import TableReader
+from ddpn.members.member import TableReader
 from ddpn.runtime.errors import InputError
 
 FRAME = pd.DataFrame({"age": [31.0, 67.0], "ward": ["B", "A"], "smokes": [True, False]})
