@@ -39,8 +39,7 @@ from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.sample import Sample
-from ddpn.tables.streaming import sampled_rows
-from ddpn.tables.table import Place
+from ddpn.tables.table import Place, sampled_rows
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.streaming import PredictedParts
 
@@ -160,8 +159,8 @@ class _Generated(Stream):
 def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
     """Mean, median, mode, interval and variances of networks alone."""
     from ddpn.predictor import Predictor
+    from ddpn.workflow.prediction import prediction_table
     from ddpn.workflow.prediction_request import Request
-    from ddpn.workflow.prediction_table import prediction_table
 
     predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
     seconds, _ = measured(lambda: [prediction_table(predictor, X[i : i + 4096], Request()) for i in (0, 4096)])

@@ -10,7 +10,7 @@ from ddpn import ConfigError, CountGLM, InputError, Poisson
 from ddpn.calibration.groups import IntervalGroups, grouping
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at, level_needed
 from ddpn.sample import Sample
-from ddpn.tables.encoding.canonical import group_labels
+from ddpn.tables.row_hashes import group_labels
 
 RNG = np.random.default_rng(0)
 N = 3000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddpn.tables.dates import (
+from ddpn.tables.cells import (
     DAY_FIRST,
     MONTH_FIRST,
     NAMED,

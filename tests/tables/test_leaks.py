@@ -10,11 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.tables.files import read
 from ddpn.tables.leaks import find_leaks
-from ddpn.tables.reading import read
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.preparing import prepare
-from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.preparing import prepare, roles_of
 
 RNG = np.random.default_rng(1)
 

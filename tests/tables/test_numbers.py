@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddpn.tables.numbers import PLAIN, NumberFormat, are_codes, find_number_format, parse_numbers
+from ddpn.tables.cells import PLAIN, NumberFormat, are_codes, find_number_format, parse_numbers
 
 
 def parsed(cells: list[str | None]) -> list[float | None]:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables.reading import STDIN, read
+from ddpn.tables.files import STDIN, read
 
 FRAME = pl.DataFrame(
     {

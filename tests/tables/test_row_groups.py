@@ -6,7 +6,7 @@ import pytest
 
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.tables.cells import MISSING
-from ddpn.tables.row_groups import EQUAL_INPUTS, group_labels_of
+from ddpn.tables.row_hashes import EQUAL_INPUTS, group_labels_of
 from ddpn.workflow.plan import Plan, plan_from, plan_of
 from ddpn.workflow.preparing import fingerprint, prepare
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables import streaming
-from ddpn.tables.streaming import sampled_rows, shuffled_chunks
-from ddpn.tables.table import Table
+from ddpn.tables import table as streaming
+from ddpn.tables.table import Table, sampled_rows, shuffled_chunks
 
 
 def test_every_row_is_equally_likely(folder, monkeypatch):

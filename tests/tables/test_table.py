@@ -6,8 +6,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables import streaming
-from ddpn.tables.reading import find_files
+from ddpn.tables import table as streaming
+from ddpn.tables.files import find_files
 from ddpn.tables.table import Table
 from ddpn.workflow.large_tables import open_table
 from ddpn.workflow.plan import Plan

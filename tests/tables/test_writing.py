@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables.reading import read
-from ddpn.tables.writing import check_free, check_output, write
+from ddpn.tables.files import check_free, check_output, read, write
 
 FRAME = pl.DataFrame({"a": [1, 2], "b": ["x", None], "c": [0.1, 1e-20]})
 

@@ -10,10 +10,11 @@ from ddpn.analysis.leaderboard import score_rows
 from ddpn.analysis.report import write_report
 from ddpn.distributions import Recalibrated
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.workflow.examining import report_parts
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.plan import Plan, plan_of
-from ddpn.workflow.prediction import predict, report_parts
+from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 

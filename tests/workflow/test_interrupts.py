@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from ddpn.workflow.interrupts import Interrupts
+from ddpn.workflow.fitting import Interrupts
 
 
 def ctrl_c():

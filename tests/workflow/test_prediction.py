@@ -8,9 +8,10 @@ from polars.testing import assert_frame_equal
 from ddpn.analysis.report.evidence import gather
 from ddpn.runtime.errors import InputError
 from ddpn.workflow import prediction
+from ddpn.workflow.examining import evaluate, report_parts, rows_to_score
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load
-from ddpn.workflow.prediction import evaluate, predict, report_parts, rows_to_score
+from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 

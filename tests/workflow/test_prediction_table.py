@@ -9,8 +9,8 @@ from ddpn.distributions import discretized
 from ddpn.members.constant import Constant
 from ddpn.predictor import Predictor
 from ddpn.sample import RowError, Sample, rows_named
+from ddpn.workflow.prediction import COUNTS, NUMBERS, predict_rows, prediction_table
 from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.prediction_table import COUNTS, NUMBERS, predict_rows, prediction_table
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.preparing import roles_of
 
 N = 60
 RNG = np.random.default_rng(1)

@@ -8,7 +8,7 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
-from ddpn.workflow.seen_rows import SeenRows, row_hashes, unseen_rows
+from ddpn.tables.row_hashes import SeenRows, row_hashes, unseen_rows
 
 RNG = np.random.default_rng(0)
 

@@ -16,7 +16,7 @@ from ddpn.distributions.arguments import check_coverage
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_column, is_integer, listed
 from ddpn.sample import Sample, row_count
-from ddpn.tables.encoding.canonical import group_labels
+from ddpn.tables.row_hashes import group_labels
 
 _MIXTURE = "mixture"
 

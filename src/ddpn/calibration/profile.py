@@ -9,8 +9,7 @@ import numpy as np
 from ddpn.calibration.columns import LARGEST, STATES, Cells, ColumnProfile, UpperTail, fit_column
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.members.reader import TableReader
-from ddpn.tables.encoding.kinds import WITH_NUMBERS
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.encoding.table import WITH_NUMBERS, Column
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
 _CHUNK = 4096

@@ -41,9 +41,9 @@ def diagnose(
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
     """
     from ddpn.runtime.validation import check_choice, check_integer
-    from ddpn.tables.reading import read
-    from ddpn.workflow.diagnosing import diagnose_target, read_target
+    from ddpn.tables.files import read
     from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.preparing import diagnose_target, read_target
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     check_integer("max_rows", max_rows, 50)

@@ -134,7 +134,7 @@ def tune(
     Example: ddpn tune bikes.csv --target rentals --drop casual,registered -o bikes.model --budget 30m
     """
     from ddpn.storage.model_files import check_destination
-    from ddpn.tables.reading import read
+    from ddpn.tables.files import read
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
     from ddpn.workflow.search_space import check_limits

@@ -5,8 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ddpn.tables.encoding.kinds import kind_of, read_as_fitted
-from ddpn.tables.encoding.table import Column, read_table
+from ddpn.tables.encoding.table import Column, kind_of, read_as_fitted, read_table
 
 
 class TableReader(BaseEstimator):

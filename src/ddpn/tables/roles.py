@@ -10,12 +10,21 @@ import numpy as np
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample, check_counts, check_vector, labels_of
-from ddpn.tables.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
-from ddpn.tables.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
+from ddpn.tables.cells import (
+    DAY,
+    MISSING,
+    DateFormat,
+    NumberFormat,
+    cleaned,
+    date_parts,
+    examples,
+    is_text,
+    looks_missing,
+    polars,
+)
 from ddpn.tables.count_range import CountRange
-from ddpn.tables.dates import DAY, DateFormat, date_parts
-from ddpn.tables.numbers import NumberFormat
-from ddpn.tables.row_groups import group_labels_of
+from ddpn.tables.kinds import Converted, to_booleans, to_levels, to_numbers, to_times
+from ddpn.tables.row_hashes import group_labels, group_labels_of
 
 #: What the cells of each kind are called.
 WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "text"}
@@ -221,8 +230,6 @@ class Roles:
         """The name of each row's group; None where intervals are not calibrated by a column."""
         if self.groups is None:
             return None
-        from ddpn.tables.encoding.canonical import group_labels  # imports scikit-learn
-
         return group_labels(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
     def exposures(self, frame: Any, first: int = 0) -> np.ndarray | None:

@@ -16,14 +16,12 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.sample import Sample
 from ddpn.storage.files import sha256
 from ddpn.tables.cells import polars
-from ddpn.tables.reading import is_pattern, read
+from ddpn.tables.files import is_pattern, read
 from ddpn.tables.roles import Roles
-from ddpn.tables.row_groups import group_labels_of, is_by_inputs
-from ddpn.tables.streaming import fits_memory, free_memory, sampled_rows, shuffled_chunks
-from ddpn.tables.table import Table
+from ddpn.tables.row_hashes import group_labels_of, is_by_inputs
+from ddpn.tables.table import Table, fits_memory, free_memory, sampled_rows, shuffled_chunks
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.preparing import Prepared, prepare
-from ddpn.workflow.profiling import check_columns
+from ddpn.workflow.preparing import Prepared, check_columns, prepare
 from ddpn.workflow.splitting import parts_of_column, times_of
 
 #: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.

@@ -15,7 +15,7 @@ from ddpn.tables.roles import Roles, TableColumn
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
-    from ddpn.workflow.seen_rows import SeenRows
+    from ddpn.tables.row_hashes import SeenRows
 
 #: The version of task.json.
 FORMAT = 2
@@ -126,7 +126,7 @@ def _seen_rows(path: Path, manifest: dict[str, Any]) -> "SeenRows | None":
     digest = manifest["files"].get(SEEN_ROWS)
     if digest is None:
         return None
-    from ddpn.workflow.seen_rows import SeenRows
+    from ddpn.tables.row_hashes import SeenRows
 
     return SeenRows.from_bytes(read_files(path, {"files": {SEEN_ROWS: digest}})[SEEN_ROWS])
 

@@ -10,7 +10,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a table of predictions should have; `ddpn.workflow.prediction_table` lists its columns.
+    """What a table of predictions should have; `ddpn.workflow.prediction` lists its columns.
 
     Parameters
     ----------

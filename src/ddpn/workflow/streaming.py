@@ -24,9 +24,8 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
 from ddpn.storage.model_files import MANIFEST
 from ddpn.tables import table as table_module
-from ddpn.tables.reading import BINARY, STDIN, TEXT, ending, polars
+from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, ending, polars, write
 from ddpn.tables.table import Place, Table
-from ddpn.tables.writing import check_output, write
 from ddpn.workflow.model_folder import ModelFolder, describe, load, roles_of_model
 from ddpn.workflow.prediction_request import Request
 

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.sample import Sample
-from ddpn.tables.hashing import column_codes, hashed
 from ddpn.tables.roles import TableColumn
-from ddpn.tables.row_groups import EQUAL_INPUTS
+from ddpn.tables.row_hashes import EQUAL_INPUTS, column_codes, hashed
 from ddpn.tables.splits import fold_pairs, group_codes, held_out_rows
 
 #: Fewer rows show neither a difference nor a trend.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddpn.tables.encoding.canonical import canonical_level, canonical_number, flag_of, have_numbers, number_of
+from ddpn.tables.kinds import canonical_level, canonical_number, flag_of, have_numbers, number_of
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.tables.encoding.categorical import CategoricalColumn
-from ddpn.tables.encoding.cross_fitted import has_effects
-from ddpn.tables.encoding.kinds import read_as_fitted
-from ddpn.tables.encoding.numeric import NumericColumn
+from ddpn.tables.encoding.columns import CategoricalColumn, NumericColumn
+from ddpn.tables.encoding.encoder import has_effects
+from ddpn.tables.encoding.table import read_as_fitted
 
 RNG = np.random.default_rng(8)
 N = 300

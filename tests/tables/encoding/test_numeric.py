@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ddpn.tables.encoding.column_plan import ColumnPlan
-from ddpn.tables.encoding.numeric import (
+from ddpn.tables.encoding.columns import (
+    ColumnPlan,
     NumericColumn,
     bin_edges,
     bounded,

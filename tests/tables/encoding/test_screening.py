@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
-from ddpn.tables.encoding.screening import screened, split_gains
+from ddpn.tables.encoding.steps import screened, split_gains
 
 
 def test_gains_are_those_of_scikit_learns_trees():

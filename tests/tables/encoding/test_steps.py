@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn.tables.encoding import FeatureEncoder, steps
-from ddpn.tables.encoding.numeric import distinct
+from ddpn.tables.encoding.columns import distinct
 from ddpn.tables.encoding.steps import best_cuts, candidates, distinct_rows
 
 

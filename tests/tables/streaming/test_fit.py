@@ -40,7 +40,7 @@ def fits(folder, tmp_path_factory):
     (out / "quick.toml").write_text(QUICK)
     quick = ["--target", "y", "--config", out / "quick.toml"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ddpn.tables.streaming.SAMPLE_ROWS", 6000)
+        patch.setattr("ddpn.tables.table.SAMPLE_ROWS", 6000)
         streamed = ddpn("fit", folder / "*.parquet", *quick, "--stream", "-o", out / "stream")
     assert streamed.exit_code == 0, streamed.output
     memory = ddpn("fit", *sorted(folder.iterdir()), *quick, "-o", out / "memory")
@@ -121,7 +121,7 @@ def test_a_single_file_that_does_not_fit_is_streamed_by_itself(table, tmp_path, 
     path, plan = tmp_path / name, Plan(target="y")
     (table.write_csv if name.endswith("csv") else table.write_parquet)(path)
     assert open_table([str(path)], plan).frame.height == 9000
-    for module in ("ddpn.tables.streaming", "ddpn.workflow.large_tables"):
+    for module in ("ddpn.tables.table", "ddpn.workflow.large_tables"):
         monkeypatch.setattr(f"{module}.free_memory", lambda: 1000)
     assert "more than half of the free memory" in open_table([str(path)], plan).note
     assert open_table([str(path)], plan, stream=False).frame.height == 9000
@@ -130,7 +130,7 @@ def test_a_single_file_that_does_not_fit_is_streamed_by_itself(table, tmp_path, 
 def test_a_table_that_does_not_fit_is_streamed_by_itself(folder, monkeypatch):
     plan = Plan(target="y")
     assert open_table([str(folder)], plan).frame.height == 9000
-    monkeypatch.setattr("ddpn.tables.streaming.free_memory", lambda: 1000)
+    monkeypatch.setattr("ddpn.tables.table.free_memory", lambda: 1000)
     found = open_table([str(folder)], plan)
     assert found.frame is None
     assert "more than half of the free memory" in found.note
@@ -165,7 +165,7 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
     inputs = table[person.tolist()].select("x", "z")
     frame = inputs.with_columns(person=pl.Series(person), y=table["y"])
     write_parts(frame, tmp_path)
-    monkeypatch.setattr("ddpn.tables.streaming.SAMPLE_ROWS", 6000)
+    monkeypatch.setattr("ddpn.tables.table.SAMPLE_ROWS", 6000)
     plan = Plan(target="y", group=(group,), drop=("person",), model=MODEL)
     prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).table, plan)
     held_out = {*prepared.validation.X["x"], *prepared.test.X["x"]}

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.tables.encoding.canonical import number_of
 from ddpn.tables.encoding.table import Column
+from ddpn.tables.kinds import number_of
 
 #: Levels of a category that are measured, the most frequent ones.
 _LEVELS = 20

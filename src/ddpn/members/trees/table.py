@@ -9,7 +9,7 @@ from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
-from ddpn.tables.encoding.screening import screened
+from ddpn.tables.encoding.steps import screened
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import FOLDS, fold_numbers
 
