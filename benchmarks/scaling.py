@@ -74,7 +74,7 @@ def sample_of(rows: int, columns: int) -> Sample:
 def check_pass(folder: Path, columns: int) -> Row:
     """The first pass over a folder, which has so many columns."""
     plan = Plan(target="y", model={})
-    table = large_tables.open_table([str(folder)], plan, stream=True).table
+    table = large_tables.open_table([str(folder)], plan, stream=True)[0]
     seconds, _ = measured(lambda: large_tables.checked_rows(table, plan, sampled_rows(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, members="", seconds=seconds, per=table.rows)
 

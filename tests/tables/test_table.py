@@ -56,7 +56,7 @@ def test_a_folder_without_tables_is_refused(tmp_path):
 def test_files_of_different_formats_are_one_table(table, tmp_path):
     table[:5000].write_parquet(tmp_path / "a.parquet")
     table[5000:].write_csv(tmp_path / "b.csv")
-    found = open_table([str(tmp_path)], Plan(target="y")).frame
+    found = open_table([str(tmp_path)], Plan(target="y"))[0]
     assert_frame_equal(found, table)
 
 

@@ -3,23 +3,25 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.runtime.errors import Argument, InputError
-from ddpn.runtime.validation import check_column, listed
+from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, PLAIN, WEEKDAY, cleaned, find_number_format, is_text
 from ddpn.tables.kinds import detect
 from ddpn.tables.leaks import Leaks, find_leaks
 from ddpn.tables.roles import Roles, TableColumn, report_all
-from ddpn.tables.row_hashes import is_by_inputs, missing_sentences
+from ddpn.tables.row_hashes import missing_sentences
 from ddpn.tables.splits import FOLDS, rows_words
+from ddpn.tables.table import Table, sampled_rows
+from ddpn.workflow.large_tables import TrainingRows, checked_rows
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.splitting import RowSplit, split_rows
@@ -79,29 +81,41 @@ class Prepared:
         return rows_words(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
-def prepare(frame: Any, plan: Plan) -> Prepared:
+def prepare(table: Any, plan: Plan, verbose: bool = False) -> Prepared:
     """Validate the table, and decide on every column and row.
 
     Parameters
     ----------
-    frame : polars DataFrame
-        The table.
+    table : polars DataFrame or Table
+        The rows, or files of rows that are larger than memory: all of these are checked, some of them are sampled and
+        prepared, and the training rows among the others are streamed.
     plan : Plan
         What to fit.
+    verbose : bool
+        Show the progress of checking files.
 
     Returns
     -------
     Prepared
         What `fit_into` takes.
     """
-    roles = roles_of(frame, plan)
-    # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
-    fractional = str(plan.model.get("fractional", "error"))
-    sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=plan.count_range)
-    warnings = roles.without_target(frame.height - len(sample))
-    report_all(
-        [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
+    if not isinstance(table, Table):
+        return _prepared(table, plan)
+    numbers = sampled_rows(table, plan.seed)
+    frame, used = checked_rows(table, plan, numbers, verbose)
+    prepared = _prepared(frame, plan)
+    stream = _training_rows(table, frame, prepared, numbers, used)
+    seen = (
+        f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only the sampled ones, "
+        f"{prepared.counts['train']:,}, as training rows: score new rows, not these files."
     )
+    notes = () if len(numbers) == table.rows else (seen,)
+    return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
+
+
+def _prepared(frame: Any, plan: Plan) -> Prepared:
+    """What is made of rows in memory."""
+    roles, sample, warnings = _read(frame, plan)
     kept = sample.is_used
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
@@ -119,7 +133,7 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     if not sample.y[split.rows.train].any():
         argument = Argument("target", plan.target)
         raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
-    leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
+    leaks = _leaks(sample, roles, plan)
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
     warnings += _split_warnings(sample, split, roles, plan, timed)
@@ -127,11 +141,57 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     return Prepared(plan, roles, sample, split, leaks.certain, sentences, tuple(following))
 
 
-def suspected_leaks(sample: Sample, columns: list[TableColumn]) -> Leaks:
-    """Target leaks, and questions about possible ones, in some of the columns."""
+def _read(frame: Any, plan: Plan) -> tuple[Roles, Sample, list[str]]:
+    """The roles of columns, the rows whose target is known, and sentences about cells and rows."""
+    roles = roles_of(frame, plan)
+    # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
+    sample = roles.sample(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
+    warnings = roles.without_target(frame.height - len(sample))
+    report_all(
+        [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
+    )
+    return roles, sample, warnings
+
+
+def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.ndarray, used: int) -> TrainingRows:
+    """The stream of all training rows; `numbers` are those of the rows of `frame`, of which `prepared` has most."""
+    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
+    if not len(rows.validation):
+        raise InputError("A streamed table must have validation rows, got a split without them.")
+    before = None
+    if plan.time is not None:
+        before = prepared.roles.times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
+    outside = np.concatenate([rows.validation, rows.test])
+    at_random = plan.time is None and plan.split_column is None and not plan.group
+    training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
+    group = prepared.sample.group
+    groups = None if group is None else np.unique(group[outside])
+    held_out = np.sort(numbers[places[outside]])
+    return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
+
+
+def _leaks(sample: Sample, roles: Roles, plan: Plan) -> Leaks:
+    """Target leaks, and questions about possible ones, in the columns that the user has not vouched for."""
+    columns = [column for column in roles.used if column.name not in plan.use]
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
     inputs = sample.X.select([name for column in columns for name in column.inputs])
     return find_leaks(inputs, sample.y, dates, sample.exposure)
+
+
+def diagnose_table(
+    frame: Any, plan: Plan, mean_model: str, max_rows: int, progress: Callable[[str], object] | None = None
+) -> Any:
+    """The `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first."""
+    roles, sample, notes = _read(frame, plan)
+    leaks = _leaks(sample, roles, plan)
+    columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
+    options = [f"{name} {column}" for name, column in columns.items() if column is not None]
+    notes += missing_sentences(frame, plan.group, roles.missing)
+    from ddpn.analysis.diagnosis import diagnose_sample  # imports torch: wrong tables are reported at once
+
+    known = (*plan.count_range.options, *options)
+    found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known)
+    return replace(found, notes=(*found.notes, *leaks.certain, *leaks.questions, *notes))
 
 
 def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, timed: Any) -> list[str]:
@@ -187,21 +247,9 @@ _TIME_NAMES = re.compile(
 )
 
 
-def check_columns(columns: Sequence[str], plan: Plan) -> None:
-    """Raise an `InputError` for a column that the plan names and a table does not have."""
-    roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
-    given = {role: getattr(plan, role) for role in roles}
-    named = [(role, name) for role, name in given.items() if isinstance(name, str)]
-    named += [(role, name) for role in ("drop", "use", "category") for name in getattr(plan, role)]
-    if not is_by_inputs(plan.group, columns):
-        named += [("group", name) for name in plan.group]
-    for role, name in named:
-        check_column(name, columns, role, InputError)
-
-
 def roles_of(frame: Any, plan: Plan) -> Roles:
     """What each column is for; `drop` and `use` override what is found."""
-    check_columns(frame.columns, plan)
+    plan.check_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
     columns = tuple(_profiled(frame[name], plan, missing) for name in frame.columns if name not in special)
@@ -295,43 +343,3 @@ def _row_numbers(numbers: np.ndarray, name: str) -> str:
     is_dense = step <= _GAP and numbers[0] <= _BEGIN * step and 4.0 * (steps == 1).mean() * step >= 1.0
     is_straight = np.corrcoef(numbers, np.arange(rows))[0, 1] >= _STRAIGHT
     return "they increase from row to row, with gaps, like row numbers" if is_dense and is_straight else ""
-
-
-# The target of a table, for `ddpn diagnose` ---------------------------------------------------------------------------
-
-
-class Target(NamedTuple):
-    """The rows of a table, the roles of its columns, and warnings about them: leaks first."""
-
-    sample: Sample
-    roles: Roles
-    warnings: tuple[str, ...]
-    options: tuple[str, ...] = ()
-
-
-def read_target(frame: Any, plan: Plan) -> Target:
-    """Validate the table, and decide on every column. Imports no torch."""
-    roles = roles_of(frame, plan)
-    known = plan.count_range
-    fractional = str(plan.model.get("fractional", "error"))
-    sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=known)
-    notes = roles.without_target(frame.height - len(sample))
-    report_all(
-        [note for column in roles.columns if column.name not in plan.drop for note in column.notes], notes.append
-    )
-    leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
-    columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
-    named = tuple(f"{name} {column}" for name, column in columns.items() if column is not None)
-    notes += missing_sentences(frame, plan.group, roles.missing)
-    return Target(sample, roles, (*leaks.certain, *leaks.questions, *notes), (*known.options, *named))
-
-
-def diagnose_target(
-    target: Target, mean_model: str, max_rows: int, seed: int, progress: Callable[[str], object] | None = None
-) -> Any:
-    """The `Diagnosis`, whose notes have the warnings about the table."""
-    from ddpn.analysis.diagnosis import diagnose_sample  # imports torch
-
-    name = str(target.roles.target)
-    found = diagnose_sample(target.sample, name, mean_model, max_rows, seed, progress, target.options)
-    return replace(found, notes=(*found.notes, *target.warnings))

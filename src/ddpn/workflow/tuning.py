@@ -1,8 +1,9 @@
 """`tune`: search for better settings of a model within a budget of time, and fit it with the best ones (`ddpn tune`).
 
 A trial is the pipeline of `ddpn fit` with some settings, scored on rows that it was not fitted to. Optuna suggests the
-settings, and trials that are worse than the best on the same rows are dropped. A search depends on nothing but its seed and
-the scores of folds, which are kept in a folder: one that was killed is run again, and what was scored before is read.
+settings, and trials that are worse than the best on the same rows are dropped. A search depends on nothing but its
+seed and the scores of folds, which are kept in a folder: one that was killed is run again, and what was scored before
+is read.
 """
 
 import hashlib
@@ -64,8 +65,8 @@ _REFIT, _REFIT_SECONDS, _MOST_RESERVED = 2.0, 5.0, 0.6
 #: Trials with scores that importances need, and trees of the forest that they are found from.
 _ENOUGH, _TREES = 6, 32
 #: Standard errors that one other trial must be better by than the defaults, which are kept otherwise: as for the
-#: weights of a mixture, what is not clearly worse and simpler is preferred. A trial is scored on further folds unless it
-#: is worse than the best by more than that.
+#: weights of a mixture, what is not clearly worse and simpler is preferred. A trial is scored on further folds unless
+#: it is worse than the best by more than that.
 _TOLERANCE = 0.5
 
 

@@ -9,9 +9,11 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.metrics import crps
-from ddpn.workflow.large_tables import open_table, prepare_stream
+from ddpn.tables.table import Table
+from ddpn.workflow.large_tables import open_table
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
 
 QUICK = """
 members = 1
@@ -78,7 +80,7 @@ def test_scores_equal_those_in_memory_within_noise(fits):
 
 def test_held_out_rows_are_never_streamed(folder):
     plan = Plan(target="y", drop=("row",), model=MODEL)
-    prepared = prepare_stream(open_table([str(folder)], plan, stream=True).table, plan)
+    prepared = prepare(open_table([str(folder)], plan, stream=True)[0], plan)
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     streamed, held_out = prepared.stream.sample(chunk), prepared.stream.held_out
     known = np.concatenate([prepared.validation.X["x"].to_numpy(), prepared.test.X["x"].to_numpy()])
@@ -92,7 +94,7 @@ def test_only_training_rows_of_the_split_are_streamed(table, tmp_path, write_par
     words = np.where(np.arange(9000) % 5 == 0, "test", "train")
     write_parts(table.with_columns(part=pl.Series(words)), tmp_path)
     plan = Plan(target="y", model=MODEL, **({"time": "row"} if how == "time" else {"split_column": "part"}))
-    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).table, plan)
+    prepared = prepare(open_table([str(tmp_path)], plan, stream=True)[0], plan)
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     if how == "time":
         assert chunk["row"].max() < 6300
@@ -120,28 +122,28 @@ def test_a_cluster_cannot_stream(folder, tmp_path):
 def test_a_single_file_that_does_not_fit_is_streamed_by_itself(table, tmp_path, monkeypatch, name):
     path, plan = tmp_path / name, Plan(target="y")
     (table.write_csv if name.endswith("csv") else table.write_parquet)(path)
-    assert open_table([str(path)], plan).frame.height == 9000
+    assert open_table([str(path)], plan)[0].height == 9000
     for module in ("ddpn.tables.table", "ddpn.workflow.large_tables"):
         monkeypatch.setattr(f"{module}.free_memory", lambda: 1000)
-    assert "more than half of the free memory" in open_table([str(path)], plan).note
-    assert open_table([str(path)], plan, stream=False).frame.height == 9000
+    assert "more than half of the free memory" in open_table([str(path)], plan)[1]
+    assert open_table([str(path)], plan, stream=False)[0].height == 9000
 
 
 def test_a_table_that_does_not_fit_is_streamed_by_itself(folder, monkeypatch):
     plan = Plan(target="y")
-    assert open_table([str(folder)], plan).frame.height == 9000
+    assert open_table([str(folder)], plan)[0].height == 9000
     monkeypatch.setattr("ddpn.tables.table.free_memory", lambda: 1000)
-    found = open_table([str(folder)], plan)
-    assert found.frame is None
-    assert "more than half of the free memory" in found.note
-    assert open_table([str(folder)], plan, stream=False).frame.height == 9000
+    found, note = open_table([str(folder)], plan)
+    assert isinstance(found, Table)
+    assert "more than half of the free memory" in note
+    assert open_table([str(folder)], plan, stream=False)[0].height == 9000
 
 
 def test_few_rows_are_fitted_in_memory(table, tmp_path, write_parts):
     write_parts(table[:2000], tmp_path)
-    found = open_table([str(tmp_path)], Plan(target="y"), stream=True)
-    assert found.frame.height == 2000
-    assert "because they are few" in found.note
+    found, note = open_table([str(tmp_path)], Plan(target="y"), stream=True)
+    assert found.height == 2000
+    assert "because they are few" in note
 
 
 def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
@@ -150,8 +152,7 @@ def test_text_is_streamed_as_parquet_is(folder, table, tmp_path, monkeypatch):
     table.write_csv(tmp_path / "a.csv")
     plan = Plan(target="y", model=MODEL)
     found, expected = (
-        prepare_stream(open_table([str(source)], plan, stream=True).table, plan)
-        for source in (tmp_path / "a.csv", folder)
+        prepare(open_table([str(source)], plan, stream=True)[0], plan) for source in (tmp_path / "a.csv", folder)
     )
     assert_frame_equal(found.sample.X, expected.sample.X)
     assert len(found.stream) == len(expected.stream)
@@ -167,7 +168,7 @@ def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts
     write_parts(frame, tmp_path)
     monkeypatch.setattr("ddpn.tables.table.SAMPLE_ROWS", 6000)
     plan = Plan(target="y", group=(group,), drop=("person",), model=MODEL)
-    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).table, plan)
+    prepared = prepare(open_table([str(tmp_path)], plan, stream=True)[0], plan)
     held_out = {*prepared.validation.X["x"], *prepared.test.X["x"]}
     chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
     assert not held_out & set(chunk["x"])
