@@ -1,5 +1,9 @@
 """Where trees split: thresholds at which the target changes, and the columns of a very wide table that explain it."""
 
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
 import numpy as np
 
 from ddpn.runtime.threads import tree_threads_for
@@ -41,9 +45,9 @@ def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
     codes, y, weights = distinct_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
     if y.min() < y.max():
-        for nodes in _trees(codes, y, weights):
-            inner = nodes[nodes["is_leaf"] == 0]
-            np.add.at(gains, (inner["feature_idx"], inner["num_threshold"].astype(int)), inner["gain"])
+        for node in chain.from_iterable(map(_splits, _trees(codes, y, weights))):
+            # Thresholds lie between two codes.
+            gains[node["split_feature"], int(node["threshold"])] += node["split_gain"]
     best = np.argsort(-gains, axis=1, kind="stable")[:, :count]
     return [np.sort(cuts[gain[cuts] > 0.0]) for cuts, gain in zip(best, gains, strict=True)]
 
@@ -63,23 +67,28 @@ def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tupl
     return codes[rows], y[rows], totals * (len(totals) / totals.sum())
 
 
-def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
-    from sklearn.ensemble import HistGradientBoostingRegressor  # not needed by most encoders, and slow to import
+def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[dict[str, Any]]:
+    """The root of each tree, as LightGBM writes it."""
+    import lightgbm  # not needed by most encoders, and slow to import
 
-    model = HistGradientBoostingRegressor(
-        loss="poisson" if y.min() >= 0 else "squared_error",
-        learning_rate=_RATE,
-        max_iter=_ROUNDS,
-        max_leaf_nodes=_LEAVES,
-        max_bins=max(2, min(255, int(codes.max()) + 1)),
-        min_samples_leaf=max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
-        early_stopping=False,
-        random_state=0,
-    )
+    settings = {
+        "objective": "poisson" if y.min() >= 0 else "regression", "learning_rate": _RATE, "num_leaves": _LEAVES,
+        "min_data_in_leaf": max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
+        "min_data_in_bin": 1, "bin_construct_sample_cnt": MAX_ROWS, "deterministic": True, "force_row_wise": True,
+        "seed": 0, "verbosity": -1,
+    }  # fmt: skip
     with tree_threads_for(codes.size):
-        model.fit(codes.astype(np.float32), y, sample_weight=weights)
-    # The nodes are not public; tests/tables/encoding/test_steps.py fails if they move.
-    return [tree.nodes for (tree,) in model._predictors]
+        rows = lightgbm.Dataset(codes, y, weight=weights, params=settings)
+        trees = lightgbm.train(settings, rows, _ROUNDS).dump_model()["tree_info"]
+    return [tree["tree_structure"] for tree in trees]
+
+
+def _splits(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All nodes of a tree that split."""
+    if "split_feature" in node:
+        yield node
+        yield from _splits(node["left_child"])
+        yield from _splits(node["right_child"])
 
 
 # Columns of a very wide table -----------------------------------------------------------------------------------------
