@@ -11,7 +11,8 @@ import pytest
 from ddpn.runtime.errors import InputError
 from ddpn.tables.cells import DateFormat, NumberFormat
 from ddpn.tables.files import read
-from ddpn.tables.roles import Roles, TableColumn
+from ddpn.tables.kinds import TableColumn
+from ddpn.tables.roles import Roles
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import roles_of
 

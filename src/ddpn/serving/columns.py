@@ -15,8 +15,8 @@ from ddpn.members.folds import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY, missing_numbers
-from ddpn.tables.kinds import canonical_level, canonical_number
-from ddpn.tables.roles import Roles, TableColumn
+from ddpn.tables.kinds import TableColumn, canonical_level, canonical_number
+from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder
 
 #: ISO 8601, as JSON Schema's formats "date" and "date-time" have it; seconds and the zone may be left out.

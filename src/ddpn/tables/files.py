@@ -62,15 +62,8 @@ def is_pattern(source: str) -> bool:
 def find_files(sources: Sequence[str], endings: Sequence[str] = (*PARQUET, *TEXT)) -> list[Path]:
     """The files that paths, folders and patterns such as 'data/*.parquet' stand for, each in the order of their names.
 
-    Parameters
-    ----------
-    sources : sequence of str
-        Files, folders (the files directly inside that have one of the endings, but for hidden ones), or patterns.
-    endings : sequence of str
-        Endings of files in folders, in lower case.
+    Of a folder these are the files directly inside that have one of the endings (in lower case), but for hidden ones.
 
-    Examples
-    --------
     >>> find_files(["january.csv", "-"])
     [PosixPath('january.csv'), PosixPath('-')]
     """

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -40,66 +40,100 @@ _FEW_LEVELS, _RARE = 50, 0.01
 _FLAGS = ("true", "false")
 
 
-class Detected(NamedTuple):
-    """The kind of a column ("" if unsupported), how its text is read, and sentences about that."""
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of the table: its kind as the model sees it, how its cells are read, and what was found about it.
 
+    `kind` is "number", "category", "boolean" or "date"; a date has `parts`. `left_out` says why a column is not used.
+    `number` and `date` say how text is read; `level_kind` is what the levels of a category are ("text", "number" or
+    "boolean"). `notes` are sentences about how its cells were read.
+    """
+
+    name: str
     kind: str
-    number: NumberFormat = NumberFormat()
-    date: DateFormat = DateFormat()
+    missing: int = 0
+    distinct: int = 0
+    parts: tuple[str, ...] = ()
+    left_out: str = ""
+    number: NumberFormat = field(default_factory=NumberFormat)
+    date: DateFormat = field(default_factory=DateFormat)
     level_kind: str = "text"
     notes: tuple[str, ...] = ()
 
+    @property
+    def inputs(self) -> list[str]:
+        """Columns that it becomes."""
+        return [f"{self.name} {part}" for part in self.parts] if self.kind == "date" else [self.name]
 
-def detect(series: Any, missing: tuple[str, ...], as_category: bool) -> Detected:
-    """The kind of a column; `as_category` if the user wants its numbers as categories."""
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "TableColumn":
+        """The inverse of `asdict`."""
+        read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
+        read["number"] = NumberFormat(**plain.get("number", {}))
+        read["date"] = DateFormat(**plain.get("date", {}))
+        return cls(**read)
+
+    def converted(self, series: Any, missing: Sequence[str]) -> "Converted":
+        """The column of a later table as this kind: datetimes for a date, not its parts."""
+        what = f"column {self.name!r}"
+        if self.kind == "number":
+            return to_numbers(series, self.number, missing, what)
+        if self.kind == "boolean":
+            return to_booleans(series, missing, what)
+        if self.kind == "date":
+            return to_times(series, self.date, missing, what)
+        return to_levels(series, self.level_kind, missing, what)
+
+
+def detect(series: Any, missing: tuple[str, ...], as_category: bool) -> TableColumn:
+    """What a column is, of the kind "" if it is unsupported; `as_category` if the user wants numbers as categories."""
     library, dtype = polars(), series.dtype
     if dtype in (library.Date, library.Datetime):
         zone = dtype.time_zone if dtype == library.Datetime else None
-        return Detected("date", date=DateFormat(zone=zone or ""))
+        return TableColumn(series.name, "date", date=DateFormat(zone=zone or ""))
     if is_text(series):
         text = cleaned(series, missing)
         known = text.filter(~looks_missing(text))
         return _category(known) if as_category else _detected_text(text, known)
-    if dtype == library.Boolean:
-        return Detected("category", level_kind="boolean") if as_category else Detected("boolean")
-    if not dtype.is_numeric():
-        return Detected("")
-    return Detected("category", level_kind="number") if as_category else Detected("number")
+    kind = "boolean" if dtype == library.Boolean else "number" if dtype.is_numeric() else ""
+    if kind and as_category:
+        return TableColumn(series.name, "category", level_kind=kind)
+    return TableColumn(series.name, kind)
 
 
-def _category(known: Any) -> Detected:
+def _category(known: Any) -> TableColumn:
     """A category by the user's wish: whether its levels are numbers, booleans or names."""
     if known.is_empty():
-        return Detected("category")
+        return TableColumn(known.name, "category")
     if known.str.to_lowercase().is_in(_FLAGS).all():
-        return Detected("category", level_kind="boolean")
+        return TableColumn(known.name, "category", level_kind="boolean")
     return _named(known)
 
 
-def _named(known: Any, notes: tuple[str, ...] = ()) -> Detected:
+def _named(known: Any, notes: tuple[str, ...] = ()) -> TableColumn:
     """A category by its levels: with numbers among them, 1.0 is 1, unless leading zeros matter."""
     library = polars()
     numbers = known.filter(known.cast(library.Float64, strict=False).is_not_null())
     is_number = len(numbers) and not are_codes(known)
-    return Detected("category", level_kind="number" if is_number else "text", notes=notes)
+    return TableColumn(known.name, "category", level_kind="number" if is_number else "text", notes=notes)
 
 
-def _detected_text(text: Any, known: Any) -> Detected:
+def _detected_text(text: Any, known: Any) -> TableColumn:
     """Text by its cells; `known` are those that do not stand for a missing value."""
     if known.is_empty() or are_codes(known):
-        return Detected("category")
+        return TableColumn(known.name, "category")
     if known[0].lower() in _FLAGS and known.str.to_lowercase().is_in(_FLAGS).all():
-        return Detected("boolean", notes=_lost(text, known, known.is_not_null(), "booleans"))
+        return TableColumn(known.name, "boolean", notes=_lost(text, known, known.is_not_null(), "booleans"))
     written = find_number_format(known)
     numbers: Any = None if written is None else parse_numbers(known, written).is_not_null()
     if written is not None and _are_nearly_all(numbers, known):
         notes = _lost(text, known, numbers, "numbers")
-        return Detected("number", number=written, notes=(*notes, *_about_text(text, known, written)))
+        return TableColumn(known.name, "number", number=written, notes=(*notes, *_about_text(text, known, written)))
     order = find_date_format(known)
     dates: Any = None if order is None else parse_dates(known, order).is_not_null()
     if order is not None and dates.sum() >= _NEARLY_ALL * len(known):
         notes = _lost(text, known, dates, "dates")
-        return Detected("date", date=order, notes=(*notes, *about_dates(text.name, order)))
+        return TableColumn(known.name, "date", date=order, notes=(*notes, *about_dates(text.name, order)))
     for what, read in (("dates", dates), ("numbers", numbers)):
         if read is not None and read.sum() >= _MANY * len(known):
             return _named(known, (_mixed(text, known.filter(~read), int(read.sum()), what),))

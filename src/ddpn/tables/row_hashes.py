@@ -72,23 +72,8 @@ EQUAL_INPUTS = "equal-inputs"
 def group_labels_of(frame: Any, columns: Sequence[str], missing: Sequence[str], X: Any) -> np.ndarray | None:
     """The label of each row's group, equal where all group columns are; None if the table does not have them.
 
-    A row with a missing value is a group of its own.
-
-    Parameters
-    ----------
-    frame : polars DataFrame
-        The table.
-    columns : sequence of str
-        The group columns; several are combined. `EQUAL_INPUTS` compares all of `X`.
-    missing : sequence of str
-        Words that stand for a missing value.
-    X : polars DataFrame
-        The inputs of the model.
-
-    Returns
-    -------
-    array of uint64, shape (rows,), or None
-        Hashes, which are the same for the same values in any table.
+    Labels are hashes, the same for the same values in any table. A row with a missing value (one of the words
+    `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
     """
     if is_by_inputs(columns, frame.columns):
         return hashed([column_codes(series) for series in X.iter_columns()], X.height)

@@ -60,21 +60,9 @@ class Place(NamedTuple):
 class Table:
     """The rows of files, one file after the other; each is read when it is asked for, unless it is small.
 
-    It can be sent to another process, which reads blocks of the same files.
-
-    Parameters
-    ----------
-    sources : sequence of str
-        Files, folders of files, or patterns such as data/*.parquet; "-" is CSV from standard input.
-    as_text : sequence of str
-        Columns that keep their digits as they are written.
-
-    Attributes
-    ----------
-    rows : int
-        Rows of all files.
-    schema : dict
-        The type of each column.
+    It can be sent to another process, which reads blocks of the same files. `sources` are files, folders of files, or
+    patterns such as data/*.parquet; "-" is CSV from standard input. Columns `as_text` keep their digits as they are
+    written. `rows` is the number of rows of all files, and `schema` has the type of each column.
     """
 
     def __init__(self, sources: Sequence[str], as_text: Sequence[str] = ()) -> None:
@@ -404,20 +392,8 @@ def sampled_rows(table: Table, seed: int) -> np.ndarray:
 def shuffled_chunks(table: Table, columns: Sequence[str], keep: Keep, rows: int, seed: int) -> Iterator[Any]:
     """Frames of exactly `rows` rows, pass after pass without an end; the same for the same seed.
 
-    Blocks are read in random order, and their rows are shuffled in a buffer.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    columns : sequence of str
-        Columns to read.
-    keep : callable
-        Takes rows and their numbers in the table, and returns a mask of those to use.
-    rows : int
-        Rows per chunk. Those that are left over at the end of a pass begin the next chunk.
-    seed : int
-        Seed of the order.
+    Blocks are read in random order, and their rows are shuffled in a buffer. Rows that are left over at the end of a
+    pass begin the next chunk. `keep` takes rows and their numbers in the table, and returns a mask of those to use.
     """
     rest: Any = None
     for number in count():

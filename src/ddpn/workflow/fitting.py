@@ -67,15 +67,8 @@ class Interrupts:
     """A context in which, after `hold`, Ctrl-C ends steps only; what lies between them, such as saving, is completed.
 
     Before `hold`, Ctrl-C raises a `KeyboardInterrupt` as usual. Signals reach the main thread only; in others, and
-    outside of the context, steps run as they are.
+    outside of the context, steps run as they are. Once it is `stopped` by Ctrl-C, no further step is begun.
 
-    Attributes
-    ----------
-    stopped : bool
-        Whether Ctrl-C was pressed. No further step is begun then.
-
-    Examples
-    --------
     >>> with Interrupts() as interrupts:
     ...     interrupts.hold()
     ...     interrupts.step(lambda: None), interrupts.step(lambda: signal.raise_signal(signal.SIGINT))
@@ -110,13 +103,7 @@ class Interrupts:
         self._holds, self._raises = True, False
 
     def step(self, work: Callable[[], object]) -> bool:
-        """Run a step, unless Ctrl-C was pressed before; returns whether the step was completed.
-
-        Parameters
-        ----------
-        work : callable
-            The step, which Ctrl-C ends with a `KeyboardInterrupt`.
-        """
+        """Run a step, unless Ctrl-C was pressed before; returns whether the step was completed."""
         if self.stopped:
             return False
         try:

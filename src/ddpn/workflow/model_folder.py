@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 from ddpn.storage.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
-from ddpn.tables.roles import Roles, TableColumn
+from ddpn.tables.kinds import TableColumn
+from ddpn.tables.roles import Roles
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor

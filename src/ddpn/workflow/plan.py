@@ -251,23 +251,12 @@ _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 
 @dataclass(frozen=True)
 class PlanOption:
-    """One option of a `Plan`.
+    """One option of a `Plan`, by its key in a settings file.
 
-    Parameters
-    ----------
-    name : str
-        Its key in a settings file.
-    kind : str
-        How it is read: "column", "names" (a list, or text with commas), "member", "text", "integer", "number", "range"
-        (an integer or text), "table", or "list".
-    metavar, help, panel : str
-        Of the option; without a help, there is none.
-    commands : tuple of str
-        The commands with this option.
-    part : str
-        "plan" for a field of `Plan`, "model" for an argument of the estimator, "head" for an option of the likelihood.
-    option : str
-        The option, if that is not --name.
+    `kind` is how it is read: "column", "names" (a list, or text with commas), "member", "text", "integer", "number",
+    "range" (an integer or text), "table", or "list". Without a `help`, it is not an option of the `commands`. `part` is
+    "plan" for a field of `Plan`, "model" for an argument of the estimator, "head" for an option of the likelihood.
+    `option` is what commands call it, if that is not --name.
     """
 
     name: str

@@ -52,24 +52,9 @@ _LARGEST = 2.0**52
 class PredictedRows:
     """Rows with their predicted distributions, which tables for several requests can be made from.
 
-    Parameters
-    ----------
-    predictor : Predictor
-        The model.
-    X : table
-        Rows with the columns of the training rows.
-    exposure, upper : array, optional
-        The known scale and the largest possible count of each row, where the model needs them.
-    groups : array, optional
-        The names of the rows' groups, where intervals are calibrated by a column.
-    of : str
-        "mixture", or the member that predicts.
-    dist : Distribution
-        What `of` predicts, of batch shape (rows,).
-    score : array, optional
-        How unusual the features of each row are, if that was measured before.
-    days : frozenset of str
-        Columns of days since 1970, which reasons show as dates.
+    `of` is "mixture" or the member that predicts, `dist` what it predicts, of batch shape (rows,). `score` is how
+    unusual the features of each row are, if that was measured before, and `days` are columns of days since 1970, which
+    reasons show as dates.
     """
 
     predictor: Predictor
@@ -83,13 +68,7 @@ class PredictedRows:
     days: frozenset[str] = frozenset()
 
     def rows(self, index: slice) -> Self:
-        """Some of the rows.
-
-        Parameters
-        ----------
-        index : slice
-            Their positions.
-        """
+        """Some of the rows, by their positions."""
         vectors: dict[str, Any] = {
             name: None if (values := getattr(self, name)) is None else values[index]
             for name in ("exposure", "upper", "groups", "score")
@@ -103,13 +82,7 @@ class PredictedRows:
         return discretized(self.dist)
 
     def table(self, request: Request) -> dict[str, Any]:
-        """The columns by name, as above; raises a `RowError` for rows whose counts are too large.
-
-        Parameters
-        ----------
-        request : Request
-            What the table should have.
-        """
+        """The columns by name, as above; raises a `RowError` for rows whose counts are too large."""
         with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
             found: dict[str, Any] = self._of_distributions(request)
             ood = self.predictor.ood
@@ -172,15 +145,7 @@ def predict_rows(
     summary: TableSummary | None = None,
     days: frozenset[str] = frozenset(),
 ) -> PredictedRows:
-    """Predict the distribution of every row.
-
-    Parameters
-    ----------
-    predictor, X, exposure, upper, groups, of, days
-        As for `PredictedRows`.
-    summary : TableSummary, optional
-        Counts what is unusual about the rows.
-    """
+    """Predict the distribution of every row; `summary` counts what is unusual about the rows."""
     with reading_once():
         measured = None if predictor.profile is None or summary is None else predictor.profile.measure(X)
         with single_thread(), torch.no_grad(), np.errstate(all="ignore"):

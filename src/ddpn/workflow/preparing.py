@@ -15,9 +15,9 @@ from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, PLAIN, WEEKDAY, cleaned, find_number_format, is_text
-from ddpn.tables.kinds import detect
+from ddpn.tables.kinds import TableColumn, detect
 from ddpn.tables.leaks import Leaks, find_leaks
-from ddpn.tables.roles import Roles, TableColumn, report_all
+from ddpn.tables.roles import Roles, report_all
 from ddpn.tables.row_hashes import missing_sentences
 from ddpn.tables.splits import FOLDS, rows_words
 from ddpn.tables.table import Table, sampled_rows
@@ -268,19 +268,16 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
 
 
 def _profiled(series: Any, plan: Plan, missing: tuple[str, ...]) -> TableColumn:
+    column = detect(series, missing, series.name in plan.category and series.name not in plan.drop)
     if series.name in plan.drop or series.null_count() == len(series):
         why = "dropped as asked" if series.name in plan.drop else "no values"
-        return TableColumn(
-            series.name, detect(series, missing, False).kind or "unsupported", series.null_count(), left_out=why
+        return TableColumn(series.name, column.kind or "unsupported", series.null_count(), left_out=why)
+    if not column.kind:
+        return replace(
+            column, kind=str(series.dtype), missing=series.null_count(), left_out=f"unsupported type {series.dtype}"
         )
-    found = detect(series, missing, series.name in plan.category)
-    if not found.kind:
-        return TableColumn(
-            series.name, str(series.dtype), series.null_count(), left_out=f"unsupported type {series.dtype}"
-        )
-    column = TableColumn(series.name, found.kind, number=found.number, date=found.date, level_kind=found.level_kind)
     values, odd, _ = column.converted(series, missing)
-    notes = found.notes
+    notes = column.notes
     if len(odd) and not is_text(series):
         notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)
     known = values.drop_nulls() if values.null_count() else values

@@ -317,14 +317,7 @@ def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarr
 def fit_effects(codes: np.ndarray, levels: tuple[str, ...], target: Targets) -> LevelEffects | None:
     """The effects of a column's levels; None where levels do not differ by more than chance.
 
-    Parameters
-    ----------
-    codes : array of int
-        Each row's place in `levels`, -1 where it is missing.
-    levels : tuple of str
-        Names of the levels, of which some may be equal or without rows.
-    target : Targets
-        The rows.
+    `codes` are places in `levels`, -1 where a value is missing. Some levels may be equal, or without rows.
     """
     names, place = level_places(codes, levels, target.weight)
     index = place[codes]
@@ -371,13 +364,7 @@ _ROWS = 512
 
 
 class ColumnPlan:
-    """Fields of fitted columns as arrays over columns, bins, steps and codes.
-
-    Parameters
-    ----------
-    columns : sequence of NumericColumn or CategoricalColumn
-        The encoding of each column.
-    """
+    """Fields of fitted columns as arrays over columns, bins, steps and codes: one row takes as few calls as many do."""
 
     def __init__(self, columns: Sequence[Encoded]) -> None:
         starts = np.cumsum([0, *(column.width for column in columns)])

@@ -432,18 +432,8 @@ def has_effects(encoder: Any) -> bool:
 class OutOfFoldEffects:
     """Level effects per fold, each fitted to the rows of the other folds.
 
-    Parameters
-    ----------
-    encoder : FeatureEncoder
-        The encoder that was fitted to the rows.
-    X : array-like or data frame
-        The rows.
-    y : array
-        Their counts.
-    weight, exposure : array, optional
-        How many times each row counts, and its known scale.
-    fold : array of int
-        The number of each row's fold, from 0 on.
+    With effects that hold a row's own count, a network would learn to trust them more than those of new rows deserve.
+    The encoder was fitted to the rows; `fold` has the number of each row's fold, from 0 on.
     """
 
     def __init__(

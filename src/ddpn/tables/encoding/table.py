@@ -72,12 +72,8 @@ def reading_once() -> Iterator[None]:
 class PreparedTable:
     """Columns that were read and checked, in the order of fit: a table that members need not read again.
 
-    Parameters
-    ----------
-    columns : list of Column
-        The columns; the caller is responsible for their names and order, and for finite numbers.
-    is_named : bool
-        Whether the names are those of a data frame, and not x0, x1, ...
+    The caller is responsible for the names and order of columns, and for finite numbers. `is_named` if the names are
+    those of a data frame, and not x0, x1, ...
     """
 
     def __init__(self, columns: list[Column], is_named: bool = True) -> None:
