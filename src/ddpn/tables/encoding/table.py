@@ -198,9 +198,11 @@ def _names(estimator: Any) -> list[str]:
 
 
 def _read_numbers(estimator: Any, X: Any, reset: bool) -> list[Column]:
-    numbers = validate_data(
-        estimator, X, accept_sparse="csc", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=reset
-    )
+    kinds = [np.float64, np.float32]
+    with np.errstate(invalid="ignore"):  # scikit-learn adds up all numbers, whose sum may overflow on both sides
+        numbers = validate_data(
+            estimator, X, accept_sparse="csc", dtype=kinds, ensure_all_finite="allow-nan", reset=reset
+        )
     if sparse.issparse(numbers):
         rows, columns = numbers.shape
         if rows * columns > MAX_DENSE_CELLS:
