@@ -41,16 +41,16 @@ def diagnose(
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
     """
     from ddpn.runtime.validation import check_choice, check_integer
-    from ddpn.tables.reading import read
-    from ddpn.workflow.diagnosing import diagnose_target, read_target
+    from ddpn.tables.files import read
     from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.preparing import diagnose_table
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     check_integer("max_rows", max_rows, 50)
     plan = plan_of(given)
-    table = read_target(read(data, plan.category), plan)
+    table = read(data, plan.category)
     with output_to_stderr(), steps() as step:
-        found = diagnose_target(table, mean_model, max_rows, plan.seed, step)
+        found = diagnose_table(table, plan, mean_model, max_rows, step)
     if as_json:
         print_json({"data": data, **found.to_dict()})
     else:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, listed
 from ddpn.sample import check_counts
-from ddpn.tables.reading import read
+from ddpn.tables.files import read
 
 #: The seed of the paper's splits, and their shares: of tables, and of larger data (texts, images, point clouds).
 SEED = 1998

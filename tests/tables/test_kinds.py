@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddpn.tables.encoding.canonical import canonical_level, canonical_number, flag_of, have_numbers, number_of
+from ddpn.tables.kinds import canonical_level, canonical_number, flag_of, number_of
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,6 @@ def test_among_numbers_other_spellings_are_the_same(text):
 def test_text_that_is_no_number_stays(text):
     assert canonical_number(text) == text
     assert number_of(text) is None
-
-
-def test_levels_with_numbers():
-    assert have_numbers(["1", "2", "unknown"])
-    assert not have_numbers(["1", "007"])
-    assert not have_numbers(["1.0", "x"])
-    assert not have_numbers(["x", "y"])
 
 
 def test_flags():

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app as program
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.workflow.monitoring import monitor
+from ddpn.workflow.examining import monitor
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,166 @@
-"""Tables of text: encoding, separator, header, empty rows, and the types of columns whose cells all agree."""
+"""Read and write tables: CSV, TSV, Excel, JSON lines, Parquet, Feather, compressed text, and CSV on standard input."""
 
 import codecs
+import glob
 import gzip
+import io
+import os
+import sys
 import warnings
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ddpn.runtime.errors import InputError
+from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import listed
-from ddpn.tables.cells import MISSING, cleaned, polars
-from ddpn.tables.dates import YEAR_FIRST, DateFormat, find_date_format, parse_dates
-from ddpn.tables.numbers import are_codes, has_grouped_points
+from ddpn.storage.files import check_writable, write_bytes
+from ddpn.tables.cells import (
+    MISSING,
+    YEAR_FIRST,
+    DateFormat,
+    are_codes,
+    cleaned,
+    find_date_format,
+    has_grouped_points,
+    parse_dates,
+    polars,
+)
+
+STDIN = "-"
+#: Separators that a file of text may have, by its ending; None: found in the header.
+TEXT = {".csv": None, ".tsv": "\t"}
+#: The reader of polars for each ending whose columns have types.
+BINARY = {".parquet": "read_parquet", ".pq": "read_parquet", ".feather": "read_ipc", ".arrow": "read_ipc"}
+#: The same for files that are read only.
+JSON = {".jsonl": "read_ndjson", ".ndjson": "read_ndjson", ".json": "read_json"}
+EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
+COMPRESSED = (".gz", ".zst")
+#: Endings of Parquet files.
+PARQUET = (".parquet", ".pq")
+
+
+def ending(path: str, to_write: bool = False) -> str:
+    """The ending that determines the format, without that of the compression; JSON and Excel are only read."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED and suffixes[-2:-1] and suffixes[-2] in TEXT:
+        return suffixes[-2]
+    known = [*TEXT, *BINARY, *([] if to_write else [*JSON, *EXCEL])]
+    if suffixes and suffixes[-1] in known:
+        return suffixes[-1]
+    supported = f"{', '.join(known)}, those of text also with {' or '.join(COMPRESSED)}"
+    raise InputError(f"Unsupported file type: {path}. Supported: {supported}.")
+
+
+def is_pattern(source: str) -> bool:
+    """Whether a path has wildcards; a file of that very name is no pattern."""
+    return glob.has_magic(source) and not os.path.exists(source)
+
+
+def find_files(sources: Sequence[str], endings: Sequence[str] = (*PARQUET, *TEXT)) -> list[Path]:
+    """The files that paths, folders and patterns such as 'data/*.parquet' stand for, each in the order of their names.
+
+    Of a folder these are the files directly inside that have one of the endings (in lower case), but for hidden ones.
+
+    >>> find_files(["january.csv", "-"])
+    [PosixPath('january.csv'), PosixPath('-')]
+    """
+    found: list[Path] = []
+    for source in sources:
+        if os.path.isdir(source):
+            paths = [path for path in Path(source).iterdir() if _is_table(path, endings)]
+        elif is_pattern(source):
+            paths = [Path(path) for path in glob.glob(source, recursive=True)]
+        else:
+            paths = [Path(source)]
+        if not paths and os.path.isdir(source):
+            raise InputError(f"{source} is a folder without a file that ends in {' or '.join(endings)}.")
+        if not paths:
+            raise InputError(f"No file matches {source}")
+        found += sorted(paths)
+    return found
+
+
+def _is_table(path: Path, endings: Sequence[str]) -> bool:
+    return path.suffix.lower() in endings and not path.name.startswith((".", "_")) and path.is_file()
+
+
+@contextmanager
+def unreadable(name: str, how: str) -> Iterator[None]:
+    """Within this, errors of polars and of the file system say that a file cannot be read, and why."""
+    library = polars()
+    try:
+        yield
+    except (library.exceptions.PolarsError, library.exceptions.PanicException, OSError) as error:
+        reason = str(error).split("\n")[0]
+        if "utf-8" in reason:
+            reason = "it is not UTF-8 text"
+        raise InputError(f"{name} cannot be read {how}: {reason}.") from None
+
+
+def read(source: str, as_text: Iterable[str] = ()) -> Any:
+    """The table of a file as a polars frame; the columns `as_text` keep their digits as they are written.
+
+    `source` is a path, or "-" for CSV from standard input. A column of text has the type that all its cells agree
+    with, and stays text otherwise.
+    """
+    library = polars()
+    name = "standard input" if source == STDIN else source
+    kind = ".csv" if source == STDIN else ending(source)
+    content = sys.stdin.buffer.read() if source == STDIN else _content(Path(source))
+    with unreadable(name, f"as a {kind[1:]} file"):
+        frame = _frame(library, content, kind, set(as_text), name)
+    if frame.height == 0 or frame.width == 0:
+        raise InputError(f"{name} is an empty table: {frame.height} rows and {frame.width} columns.")
+    return frame
+
+
+def _frame(library: Any, content: bytes, kind: str, as_text: set[str], name: str) -> Any:
+    if kind in TEXT:
+        return read_delimited(content, TEXT[kind], name, as_text)
+    if kind in EXCEL:
+        return typed(without_empty_rows(_sheet(library, content, name), name), as_text)
+    if kind == ".json":
+        return library.read_json(content, infer_schema_length=None)
+    if kind in JSON:
+        return library.read_ndjson(content, infer_schema_length=None)
+    return getattr(library, BINARY[kind])(content)
+
+
+def _sheet(library: Any, content: bytes, name: str) -> Any:
+    """The first sheet of a workbook."""
+    engine = import_extra("fastexcel", "files")
+    try:
+        workbook = engine.read_excel(content)
+        if len(workbook.sheet_names) > 1:
+            first = workbook.sheet_names[0]
+            sentence = f"{name} has {len(workbook.sheet_names)} sheets; only the first, {first!r}, is read."
+            warnings.warn(sentence, UserWarning, stacklevel=2)
+        frame = library.read_excel(
+            io.BytesIO(content), engine="calamine", infer_schema_length=None, drop_empty_rows=False
+        )
+    except engine.FastExcelError as error:
+        raise InputError(f"{name} cannot be read as an Excel file: {str(error).splitlines()[0]}.") from None
+    return frame.rename(str.strip)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"File not found: {path}") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder, not a file.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    if not content:
+        raise InputError(f"{path} is an empty file.")
+    return content
+
+
+# Tables of text: encoding, separator, header, empty rows, and types of columns whose cells all agree ------------------
 
 _SEPARATORS = ",;\t|"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -211,3 +361,42 @@ def _dates(text: Any, known: Any, kept: Any) -> Any:
     if times.null_count() > text.null_count():
         return kept
     return times if known.str.contains(":", literal=True).any() else times.cast(library.Date)
+
+
+# Writing, whole or not at all -----------------------------------------------------------------------------------------
+
+
+def check_free(path: Path, overwrite: bool, source: str = STDIN) -> None:
+    """Raise an `InputError` if a file cannot be written to `path`, or is the table `source`; called before the work."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not a file.")
+    if source != STDIN and path.exists() and Path(source).exists() and path.samefile(source):
+        raise InputError(f"{path} is the table {source} itself, which is not overwritten. Choose another name.")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} already exists. Choose another name, or replace it with `overwrite=True`.")
+    check_writable(path)
+
+
+def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
+    """Raise an `InputError` if predictions for the table `source` cannot be written to `target`."""
+    if target == STDIN:
+        return
+    if ending(target, to_write=True) in TEXT and target.lower().endswith(".zst"):
+        raise InputError(f"Output cannot be compressed as .zst: {target}. Use .gz or no compression.")
+    check_free(Path(target), overwrite, source)
+
+
+def write(frame: Any, target: str) -> None:
+    """Write a polars frame in the format of the ending; "-" is CSV on standard output."""
+    if target == STDIN:
+        sys.stdout.write(frame.write_csv())
+        return
+    content, kind = io.BytesIO(), ending(target, to_write=True)
+    if kind in TEXT:
+        frame.write_csv(content, separator=TEXT[kind] or ",")
+    elif BINARY[kind] == "read_parquet":
+        frame.write_parquet(content)
+    else:
+        frame.write_ipc(content)
+    plain = content.getvalue()
+    write_bytes(Path(target), gzip.compress(plain) if target.lower().endswith(".gz") else plain)

@@ -1,7 +1,9 @@
-"""Every format gives the same frame, and what is not a table is reported in one sentence."""
+"""Every format gives the same frame, what is not a table is one sentence, and files are written whole or not at all."""
 
+import errno
 import gzip
 import io
+import os
 import sys
 import zipfile
 from datetime import date
@@ -10,7 +12,7 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables.reading import STDIN, read
+from ddpn.tables.files import STDIN, check_free, check_output, read, write
 
 FRAME = pl.DataFrame(
     {
@@ -112,6 +114,7 @@ def test_other_encodings_are_read_and_reported(tmp_path):
         ('a,b\n"1,234",x\n', [{"a": "1,234", "b": "x"}]),
         ("a,b\n 5 , x \n", [{"a": 5, "b": " x "}]),
         ("a,b\ninf,x\n", [{"a": "inf", "b": "x"}]),
+        ('"a;b;c;d",e\n1,2\n', [{"a;b;c;d": 1, "e": 2}]),
     ],
 )
 def test_untidy_files(tmp_path, text, rows):
@@ -178,12 +181,6 @@ def workbook(rows: list[list]) -> bytes:
     return content.getvalue()
 
 
-def test_quoted_separators_are_not_counted(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text('"a;b;c;d",e\n1,2\n')
-    assert read(str(path)).columns == ["a;b;c;d", "e"]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -212,15 +209,11 @@ def test_what_is_not_a_table_is_one_sentence(tmp_path, name, content, words):
     assert "\n" not in str(found.value)
 
 
-def test_a_missing_file(tmp_path):
-    with pytest.raises(InputError, match=r"File not found: .*none\.csv"):
-        read(str(tmp_path / "none.csv"))
-
-
-def test_a_folder(tmp_path):
+def test_a_missing_file_and_a_folder(tmp_path):
     (tmp_path / "t.csv").mkdir()
-    with pytest.raises(InputError, match="is a folder, not a file"):
-        read(str(tmp_path / "t.csv"))
+    for name, words in {"none.csv": r"File not found: .*none\.csv", "t.csv": "is a folder, not a file"}.items():
+        with pytest.raises(InputError, match=words):
+            read(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -231,3 +224,67 @@ def test_commas_are_decimal_signs_only_where_a_cell_says_so(tmp_path, cells, fir
     path = tmp_path / "t.csv"
     path.write_text("a;b\n" + "".join(f"x;{cell}\n" for cell in cells.split(";")))
     assert read(str(path))["b"][0] == first
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+WRITTEN = pl.DataFrame({"a": [1, 2], "b": ["x", None], "c": [0.1, 1e-20]})
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.parquet", "t.feather", "t.arrow"])
+def test_every_format_that_is_written_is_read_again(tmp_path, name):
+    write(WRITTEN, str(tmp_path / name))
+    assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith("gz")
+    assert read(str(tmp_path / name)).equals(WRITTEN)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_standard_output(capsys):
+    write(WRITTEN, "-")
+    assert capsys.readouterr().out == "a,b,c\n1,x,0.1\n2,,1e-20\n"
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write(WRITTEN, str(tmp_path / "t.csv"))
+    assert (tmp_path / "t.csv").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_outputs_are_checked_before_the_work(tmp_path):
+    (tmp_path / "t.csv").write_text("old")
+    (tmp_path / "folder.csv").mkdir()
+    check_output("-", overwrite=False)
+    check_output(str(tmp_path / "new.csv"), overwrite=False)
+    check_output(str(tmp_path / "t.csv"), overwrite=True)
+    for name, words in {
+        "t.csv": "already exists. Choose another name, or replace it with `overwrite=True`",
+        "t.xlsx": "Unsupported file type",
+        "t.csv.zst": "cannot be compressed as .zst",
+        "folder.csv": "is a folder, not a file",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            check_output(str(tmp_path / name), overwrite=False)
+    with pytest.raises(InputError, match=r"t\.csv is a file, not a folder"):
+        check_free(tmp_path / "t.csv" / "x.html", overwrite=False)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "folder/../t.csv", "link.csv", "hard.csv"])
+def test_the_table_itself_is_not_overwritten(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    (tmp_path / "link.csv").symlink_to("t.csv")
+    (tmp_path / "hard.csv").hardlink_to("t.csv")
+    for source in ("t.csv", str(tmp_path / "t.csv")):
+        with pytest.raises(InputError, match=r"is the table .* itself, which is not overwritten"):
+            check_output(name, overwrite=True, source=source)
+    check_output("new.csv", overwrite=False, source="t.csv")
+    check_output(name, overwrite=True, source="none.csv")
+    check_output(name, overwrite=True, source="-")
