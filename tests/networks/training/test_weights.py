@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ddpn.networks.backbones import Members
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, Runtime, TrainingConfig, fit
 from ddpn.networks.training.loop import Training
-from ddpn.networks.training.weights import Buffers, FlatWeights
+from ddpn.networks.training.weights import Buffers, FlatWeights, Optimizer
 from ddpn.runtime.errors import ConfigError
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
@@ -151,7 +151,7 @@ def test_each_member_has_its_own_and_constants_are_shared():
     model = Stacked()
     buffers = Buffers(model, members=2)
     before = buffers.copied()
-    assert sorted(before) == ["constant", "means"]
+    assert sorted(before) == ["constant", "means/0", "means/1"]
     model.means.fill_(9.0)
     buffers.load(before, member=1)
     assert model.means.flatten().tolist() == [9.0, 2.0]
@@ -159,3 +159,58 @@ def test_each_member_has_its_own_and_constants_are_shared():
     model.means.zero_()
     buffers.load(before)
     assert model.means.flatten().tolist() == [9.0, 2.0]
+
+
+# The optimizer step --------------------------------------------------------------------------------------------------
+
+FINE = torch.zeros(2)
+
+
+def gradients(shape: torch.Size, steps: int = 5, size: float = 1.0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return [size * torch.randn(shape, generator=generator) for _ in range(steps)]
+
+
+@pytest.fixture
+def optimizer(fresh):
+    """Two members under the given settings, without average, decay or clipping where none is asked for."""
+
+    def make(**settings) -> Optimizer:
+        plain = {"lr": 0.01, "ema": 0.0, "weight_decay": 0.0, "clip": None, "seeds": (0, 1)}
+        return Optimizer(FlatWeights(fresh((0, 1)), 2), TrainingConfig(**plain | settings))
+
+    return make
+
+
+def apply(optimizer: Optimizer, gradient: Tensor, loss: Tensor = FINE) -> None:
+    optimizer.flat.grad.copy_(gradient)
+    optimizer.apply(loss)
+
+
+FAILURES = {
+    "gradient": lambda gradient, loss: (gradient.index_fill(1, torch.tensor([2]), torch.nan), loss),
+    "infinite gradient": lambda gradient, loss: (gradient.index_fill(1, torch.tensor([2]), torch.inf), loss),
+    "loss": lambda gradient, loss: (gradient, torch.full_like(loss, torch.nan)),
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize("clip", [None, 0.1])
+def test_a_failed_member_stays_where_it_is_and_the_other_does_not_notice(optimizer, kind, clip):
+    ours, undisturbed = optimizer(clip=clip, weight_decay=0.1), optimizer(clip=clip, weight_decay=0.1)
+    first, second, third = gradients(ours.flat.values.shape, steps=3)
+    for each in (ours, undisturbed):
+        apply(each, first)
+    before = ours.flat.values.clone()
+    bad_gradient, bad_loss = FAILURES[kind](second, FINE)
+    gradient, loss = second.clone(), FINE.clone()
+    gradient[0], loss[0] = bad_gradient[0], bad_loss[0]
+    apply(ours, gradient, loss)
+    apply(undisturbed, second)
+    assert ours.healthy.tolist() == [False, True]
+    assert torch.equal(ours.flat.values[0], before[0])
+    for each in (ours, undisturbed):
+        apply(each, third)
+    assert ours.healthy.all()
+    assert torch.isfinite(ours.flat.values).all()
+    assert torch.equal(ours.flat.values[1], undisturbed.flat.values[1])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ddpn.networks.backbones import text
+from ddpn.networks.backbones.pretrained import TokenEncoder
 from ddpn.networks.training import Augmented, Runtime
 from ddpn.paper.experiments import networks, runner
 from ddpn.paper.experiments.catalogue import experiment, parse
@@ -122,8 +122,8 @@ def test_features_that_are_damaged_or_of_another_network_are_computed_again(mode
     for path in tmp_path.glob("features-*"):
         path.write_bytes(path.read_bytes()[:-8])
     assert torch.equal(rows_of(found, keep=tmp_path).test.X, first.test.X)
-    usual = text.averaged
-    monkeypatch.setattr(text, "averaged", lambda hidden, keep: 2 * usual(hidden, keep))
+    usual = TokenEncoder.pool
+    monkeypatch.setattr(TokenEncoder, "pool", lambda hidden, keep: 2 * usual(hidden, keep))
     torch.testing.assert_close(rows_of(found, keep=tmp_path).test.X, 2 * first.test.X)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.fine_tuning import IMAGES, Frozen, ImageNormalization, Tail, Tuned
-from ddpn.networks.backbones.members import Copies
+from ddpn.networks.backbones.members import Copies, Frozen
+from ddpn.networks.backbones.pretrained import IMAGES, ImageNormalization, Tail, Tuned
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice
 

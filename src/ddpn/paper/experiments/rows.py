@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ddpn.distributions import CountDistribution
 from ddpn.networks.backbones import Tuned
-from ddpn.networks.backbones.transformer import tokenizer_of
+from ddpn.networks.backbones.pretrained import tokenizer_of
 from ddpn.networks.training import Augmented, Runtime
 from ddpn.paper.datasets import Dataset, bible, inventory, load, simulate, simulate_shelves
 from ddpn.paper.experiments.experiment import Experiment

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.networks.backbones.transformer import tokenizer_of
+from ddpn.networks.backbones.pretrained import tokenizer_of
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import check_integer
