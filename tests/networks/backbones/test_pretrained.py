@@ -239,7 +239,7 @@ MADE = {
     "frozen vit": functools.partial(ViT, config=SQUARE, hidden=(4,), frozen="all"),
     "efficientnet": functools.partial(EfficientNet, pretrained=False, hidden=(4,)),
 }
-SHAPES = r"^x must be a uint8 tensor of RGB images \(B, 3, S, S\), .*, got"
+SHOWN = r"^x must be a uint8 tensor of RGB images \(B, 3, S, S\), .*, got"
 BAD_PIXELS = {
     "from 0 to 1": (PIXELS / 255, "torch.float32"),
     "grey": (PIXELS[:, :1], r".*shape \(2, 1, 8, 8\)"),
@@ -258,7 +258,7 @@ def network_of(made: str) -> torch.nn.Module:
 @pytest.mark.parametrize("made", MADE)
 def test_bad_images(made):
     for x, got in BAD_PIXELS.values():
-        with pytest.raises(InputError, match=f"{SHAPES} {got}"):
+        with pytest.raises(InputError, match=f"{SHOWN} {got}"):
             network_of(made)(x)
 
 

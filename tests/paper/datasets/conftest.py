@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+#: The folder of real data.
+REAL = Path(os.environ.get("DDPN_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
+
 
 class Server(ThreadingHTTPServer):
     """Sends `body` from any address, except for what `script` (one entry per request, then none) orders.
@@ -65,15 +68,20 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         gc.collect()
 
 
-@pytest.fixture(scope="session")
-def real_data() -> Callable[[str], Path]:
-    """The folder of real data, if it has the file; else the test is skipped."""
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("DDPN_DATA", beside))
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data sets are in the folder of the test."""
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+
+
+@pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Data sets are in the folder of real data, if it has the file; else the test is skipped."""
 
     def folder_with(path: str) -> Path:
-        if not (folder / path).is_file():
-            pytest.skip(f"needs {folder / path}")
-        return folder
+        if not (REAL / path).is_file():
+            pytest.skip(f"needs {REAL / path}")
+        monkeypatch.setenv("DDPN_DATA", str(REAL))
+        return REAL
 
     return folder_with

@@ -101,13 +101,6 @@ def test_the_isolated_points():
     np.testing.assert_allclose(dist.gamma, [5.97, 5.25, 3.0])
 
 
-def test_added_points_stay_in_training():
-    data = simulate("isolated", n=100, shares=(0.5, 0.25, 0.25))
-    assert [len(part) for part in data.split] == [52, 25, 25]
-    assert {100, 101} <= set(data.split.train)
-    assert sorted(np.concatenate(list(data.split))) == list(range(102))
-
-
 def test_a_name_that_is_not_there():
     with pytest.raises(ConfigError, match="name must be one of wave, poisson, negative_binomial, isolated, got 'sine'"):
         simulate("sine")

@@ -12,7 +12,7 @@ import pytest
 from statsmodels.datasets import randhie
 
 from ddpn.paper.datasets import tabular
-from ddpn.paper.datasets.sources import SOURCES
+from ddpn.paper.datasets.dataset import SOURCES
 from ddpn.runtime.errors import ConfigError, InputError
 
 STAYS = SOURCES["length_of_stay"]
@@ -65,7 +65,7 @@ def full_file(tmp_path, monkeypatch):
 
 def test_the_sample(tmp_path):
     frame = sample_file(tmp_path)
-    data = tabular.length_of_stay(tmp_path)
+    data = tabular.length_of_stay()
     assert data.sample
     assert data.note == "a random sample of 300 of the 100,000 rows of the paper's file"
     assert data.X.columns == [*STAY_COLUMNS, "facid", "vdate_weekday"]
@@ -81,7 +81,7 @@ def test_the_sample(tmp_path):
 
 def test_the_full_file_comes_first_and_leaks_nothing(full_file):
     sample_file(full_file)
-    data = tabular.length_of_stay(full_file)
+    data = tabular.length_of_stay()
     assert not data.sample
     assert data.note == ""
     assert set(data.X.columns) == {*STAY_COLUMNS, "facid", "vdate_weekday"}
@@ -95,7 +95,7 @@ def test_an_invalid_date():
 
 def test_standard_stays(tmp_path):
     frame = sample_file(tmp_path)
-    data = tabular.length_of_stay(tmp_path)
+    data = tabular.length_of_stay()
     train = data.split.train
     expected = pd.get_dummies(frame[["rcount", "gender", "facid"]], dtype=float).join(frame[CONDITIONS].astype(float))
     scaled = frame[[*LABS, "secondarydiagnosisnonicd9"]].assign(number_of_issues=frame[CONDITIONS].sum(axis=1))
@@ -109,7 +109,8 @@ def test_standard_stays(tmp_path):
 
 def test_the_real_sample(real_data):
     """Figures of the data's own description."""
-    data = tabular.length_of_stay(real_data(STAYS.files[1]))
+    real_data(STAYS.files[1])
+    data = tabular.length_of_stay()
     assert data.X.shape == (20_000, 25)
     assert [len(part) for part in data.split] == [16_000, 2_000, 2_000]
     assert (data.y.min(), data.y.max()) == (1, 17)
@@ -124,7 +125,7 @@ def test_the_real_sample(real_data):
 
 def test_the_real_bikes(real_data):
     folder = real_data(SOURCES["bike_sharing"].files[0])
-    data = tabular.bike_sharing(folder)
+    data = tabular.bike_sharing()
     assert data.X.shape == (17_379, 12)
     assert not {"casual", "registered", "instant", "dteday", "cnt"} & set(data.X.columns)
     assert (data.y.min(), data.y.max()) == (1, 977)

@@ -19,9 +19,8 @@ from rich.console import Console
 from ddpn.paper.experiments import reproduce as module
 from ddpn.paper.experiments.catalogue import experiment, parse, select
 from ddpn.paper.experiments.reproduce import Status, execute_all, processes, reproduce
-from ddpn.paper.experiments.results import folder_of, state_of
 from ddpn.paper.experiments.rows import rows_of
-from ddpn.paper.experiments.runner import execute
+from ddpn.paper.experiments.runs import execute, folder_of, state_of
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.storage.files import lock
 from ddpn.storage.tensor_files import read
