@@ -7,7 +7,6 @@ from scipy import stats
 from scipy.special import softmax
 
 from ddpn.distributions import Poisson
-from ddpn.metrics import crps
 from ddpn.paper.datasets.simulations import SIMULATIONS, Reflected, simulate
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -130,24 +129,6 @@ def test_probabilities(both):
     np.testing.assert_allclose(dist.log_prob(y).exp().T, p, rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(dist.cdf(y).T, p.cumsum(1), rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(dist.survival(y).T[:, :-1], p[:, ::-1].cumsum(1)[:, ::-1][:, 1:], rtol=1e-9, atol=1e-15)
-
-
-def test_moments(both):
-    dist, p = both
-    y = np.arange(TOP + 1)
-    mean = p @ y
-    np.testing.assert_allclose(dist.mean, mean, rtol=1e-12)
-    np.testing.assert_allclose(dist.variance[1:], ((y - mean[:, None]) ** 2 * p).sum(1)[1:], rtol=1e-9)
-    np.testing.assert_array_equal(dist.mode, p.argmax(1))
-    np.testing.assert_allclose(dist.entropy(), stats.entropy(p, axis=1), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("y", [0, 12, 26, 30])
-def test_scores(both, y):
-    dist, p = both
-    step = np.arange(TOP + 1) >= y
-    expected = ((p.cumsum(1) - step) ** 2).sum(1)
-    np.testing.assert_allclose(crps(dist, torch.tensor(y)), expected, rtol=1e-9, atol=1e-15)
 
 
 def test_above_the_top():

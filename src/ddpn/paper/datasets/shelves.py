@@ -371,20 +371,15 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) 
     >>> data.X.shape, data.classes
     (torch.Size([20, 66, 4]), ('bottle', 'box', 'can', 'carton'))
     """
-    scenes, clouds = zip(*simulate_chunks(n, seed), strict=True)
-    geometry = np.concatenate([some.geometry for some in scenes])
-    X = pack([points for some in clouds for points in some], geometry, max_points=max_points, seed=seed)
-    y = np.concatenate([some.count for some in scenes])
-    return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")
-
-
-def simulate_chunks(n: int, seed: int) -> Iterator[tuple[Scenes, list[Floats]]]:
-    """Simulate n slots, some at a time; yield the slots and the clouds of their points."""
     check_integer("n", n, 1, InputError)
     check_integer("seed", seed, 0, InputError)
+    scenes, clouds = [], []
     with progress_bar("Shelves", n) as bar:
         for number, first in enumerate(range(0, n, _CHUNK)):
             rng = np.random.default_rng([seed, number])
-            scenes = draw_scenes(min(_CHUNK, n - first), CAMERA, rng)
-            yield scenes, measure(scenes, CAMERA, rng)
-            bar.advance(len(scenes.count))
+            scenes.append(draw_scenes(min(_CHUNK, n - first), CAMERA, rng))
+            clouds += measure(scenes[-1], CAMERA, rng)
+            bar.advance(len(scenes[-1].count))
+    X = pack(clouds, np.concatenate([some.geometry for some in scenes]), max_points=max_points, seed=seed)
+    y = np.concatenate([some.count for some in scenes])
+    return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")

@@ -160,7 +160,7 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
         parts = _simulated(experiment.simulation["name"])
     else:
         source: Any = experiment.data
-        parts = LOADERS.get(source["name"], _table)(experiment, _load(source))
+        parts = LOADERS.get(source["name"], _table)(experiment, load_data(source))
     if experiment.dry_steps:
         parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
     runtime = Runtime(device, experiment.training.precision)
@@ -210,7 +210,7 @@ def _floats(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def _load(source: Mapping[str, Any]) -> Any:
+def load_data(source: Mapping[str, Any]) -> Any:
     """The data set, in which every part must have rows."""
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])

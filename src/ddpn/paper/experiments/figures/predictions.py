@@ -1,6 +1,5 @@
 """Figures of predictions for single test rows: of patients, images, shelf beams and out-of-distribution rows."""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,25 +9,21 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import Mixture
-from ddpn.paper.datasets import inventory, load, split
-from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
-from ddpn.paper.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
+from ddpn.paper.datasets import load
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
+from ddpn.paper.experiments.rows import load_data
 from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of, runs_of
 from ddpn.paper.experiments.tables import ScoredRun, scored
-from ddpn.paper.inputs import Beam, pack, read_image, unpack
+from ddpn.paper.inputs import Beam, read_image, unpack
 from ddpn.runtime.errors import InputError
 
-#: A beam, the name of its class, and its products if it is simulated, as z, y, depth and height.
-Example = tuple[Beam, str, list[tuple[float, ...]]]
 #: A row with a low, one with a medium and one with a high count.
 QUANTILES = (0.1, 0.5, 0.95)
 #: The first of these that is finished is shown, for images and for beams.
 PREFERRED = ("beta_ddpn_0.5", "ddpn")
 #: The paper's choice for its Figure 5.
 _CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")
-_PRODUCT = {"facecolor": BAND, "edgecolor": ACCENT, "lw": 0.6, "zorder": 0, "label": "products, visible or not"}
 _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 
 
@@ -118,15 +113,16 @@ def beams(experiment: Experiment, out: Path) -> Any:
     """Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
     run, *_ = runs_of(experiment, out, PREFERRED)
     raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
-    source = experiment.data or {}
-    found = (_stored if source["name"] == "inventory" else _simulated)(source, run, counts)
-    figure, axes = panels(len(found), 3, (9.0, 1.0 + 2.3 * len(found)), width_ratios=[1.0, 2.4, 1.6])
-    for (front, side, pmf), (row, (beam, name, solids)) in zip(axes, found.items(), strict=True):
+    data = load_data(experiment.data or {})
+    x, known = data.part("test")
+    check_rows(run, counts, known)
+    rows = at_quantiles(counts)
+    figure, axes = panels(len(rows), 3, (9.0, 1.0 + 2.3 * len(rows)), width_ratios=[1.0, 2.4, 1.6])
+    for (front, side, pmf), row in zip(axes, rows, strict=True):
+        beam, count = unpack(x[row]), int(counts[row])
         _points(front, beam, (0, 1))
-        for z, y, depth, height in solids:
-            side.bar(z, height, depth, y, align="edge", **_PRODUCT)
         _points(side, beam, (2, 1))
-        count = int(counts[row])
+        name = data.classes[beam.geometry]
         front.set_title(f"test row {row}: {name}, {count} product{'s' * (count != 1)}", loc="left")
         side.set_title("from the side", loc="right")
         draw_pmf(pmf, run.distribution(raw[row]), count)
@@ -134,50 +130,8 @@ def beams(experiment: Experiment, out: Path) -> Any:
     for ax, label in zip(axes[-1], (_AXES[0], _AXES[2], "products"), strict=True):
         ax.set_xlabel(label)
     figure.suptitle(f"{run.label}; lighter points are farther from the camera", fontsize=10)
-    legend_below(figure, axes[:, 1:].flat, columns=4)
+    legend_below(figure, axes[:, 2], columns=3)
     return figure
-
-
-def _stored(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
-    clouds = inventory(max_points=source["points"])
-    x, y = clouds.part("test")
-    check_rows(run, counts, y)
-    found = {row: unpack(x[row]) for row in at_quantiles(counts)}
-    return {row: (beam, clouds.classes[beam.geometry], []) for row, beam in found.items()}
-
-
-def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
-    """Of the suitable rows those that are simulated first: simulating all beams takes much longer."""
-    test = split(source["beams"], SEED, LARGE_SHARES).test[: len(counts)]
-    order = np.argsort(test)
-    rows = order[at_quantiles(counts[torch.from_numpy(order)])]
-    places: list[tuple[Scenes, int]] = []
-    clouds: list[Any] = []
-    for scenes, points in simulate_chunks(source["beams"], SEED):
-        places += [(scenes, place) for place in range(len(points))]
-        clouds += points
-        if len(clouds) > test[rows].max():
-            break
-    known = np.array([scenes.count[place] for scenes, place in places])
-    geometry = np.array([scenes.geometry[place] for scenes, place in places])
-    there = test < len(known)
-    check_rows(run, counts[torch.from_numpy(there)], known[test[there]])
-    # Packed as by `simulate_shelves`.
-    packed = pack(clouds, geometry, max_points=source["points"], seed=SEED)
-    found = {int(row): (unpack(packed[test[row]]), places[test[row]]) for row in rows}
-    return {row: (beam, tuple(GEOMETRIES)[beam.geometry], _solids(*at)) for row, (beam, at) in found.items()}
-
-
-def _solids(scenes: Scenes, place: int) -> list[tuple[float, ...]]:
-    """Bodies and tops of the products on one beam from the side, relative to the camera."""
-    _, up, away = (float(length) for length in scenes.eye[place])
-    found: list[tuple[float, ...]] = []
-    for item in range(int(scenes.count[place])):
-        for there, solid in scenes.solids(item):
-            if there[place]:
-                z, depth, low, high = (float(side[place]) for side in (solid.z, solid.depth, solid.low, solid.high))
-                found.append((z - depth / 2 - away, low - up, depth, high - low))
-    return found
 
 
 def _points(ax: Any, beam: Beam, sides: tuple[int, int]) -> None:
