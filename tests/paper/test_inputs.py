@@ -283,14 +283,6 @@ def test_a_subset_is_of_all_points_alike():
     assert np.abs(times - 200).max() < 50
 
 
-def test_a_beam_comes_out_as_it_went_in():
-    beam = unpack(pack([cloud(5)], np.array([2]), max_points=9)[0])
-    assert beam.geometry == 2
-    np.testing.assert_array_equal(beam.points, cloud(5))
-    np.testing.assert_array_equal(beam.extent, cloud(5).max(0) - cloud(5).min(0))
-    np.testing.assert_array_equal(beam.center, (cloud(5).max(0) + cloud(5).min(0)) / 2)
-
-
 TWO = [cloud(4), cloud(4)]
 INVALID = {
     "one axis": ([cloud(1)[0]], [0], {}, r"cloud 0 must be points \(n, 3\), got .* shape \(3,\)\."),
@@ -314,13 +306,6 @@ def test_invalid_clouds(name):
     clouds, geometry, options, fault = INVALID[name]
     with pytest.raises(InputError, match=fault):
         pack(clouds, geometry, **options)
-
-
-def test_points_of_a_file(tmp_path):
-    np.save(tmp_path / "a.npy", cloud(5).astype(np.float64))
-    found = read_points(tmp_path / "a.npy")
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, cloud(5))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones import MLP, EfficientNet
+from ddpn.networks.backbones import MLP, CountNet3D, EfficientNet
 from ddpn.networks.backbones.members import Linear, Members, generators
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -123,6 +123,11 @@ BAD = {
     "a function": (lambda: MLP(n_in=4, activation="swish"), "activation"),
     "a pooling": (lambda: EfficientNet(pooling="max"), "pooling"),
     "a cut": (lambda: EfficientNet(frozen=3), "frozen"),
+    "no classes": (lambda: CountNet3D(n_classes=0), "n_classes"),
+    "a width of points": (lambda: CountNet3D(n_classes=3, widths=(8, 0)), "widths"),
+    "one width of points": (lambda: CountNet3D(n_classes=3, widths=8), "widths"),
+    "no embedding": (lambda: CountNet3D(n_classes=3, embedding=0), "embedding"),
+    "no unit": (lambda: CountNet3D(n_classes=3, unit=0.0), "unit"),
     "no seeds": (lambda: generators(5), "seeds"),
     "a fraction": (lambda: generators([2.5]), "seeds"),
     "a large seed": (lambda: generators([2**70]), "seeds"),

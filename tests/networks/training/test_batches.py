@@ -5,7 +5,7 @@ import torch
 
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.training import Augmented, OwnRows, Sample, Streamed, TrainingConfig
-from ddpn.networks.training.batches import MemoryBatches, pick
+from ddpn.networks.training.batches import MemoryBatches
 from ddpn.networks.training.runtime import ALL, Share
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -15,16 +15,6 @@ def numbered(n: int, **columns: bool) -> Sample:
     number = torch.arange(float(n))
     given = {name: number.clone() if columns.get(name) else None for name in ("weight", "exposure")}
     return Sample(number.unsqueeze(1).repeat(1, 2), number, **given)
-
-
-def test_pick_gives_each_member_its_rows():
-    index = torch.tensor([[3, 1, 4], [0, 0, 2]])
-    picked = pick(numbered(5, weight=True), index)
-    assert picked.X.shape == (3, 2, 2)
-    assert torch.equal(picked.y, index.T.float())
-    assert torch.equal(picked.weight, picked.y)
-    assert torch.equal(picked.X[..., 1], picked.y)
-    assert picked.exposure is None
 
 
 def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():

@@ -2,47 +2,20 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ddpn.networks.backbones import Members
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, Runtime, TrainingConfig, fit
 from ddpn.networks.training.loop import Training
-from ddpn.networks.training.weights import Buffers, FlatWeights, Optimizer
+from ddpn.networks.training.weights import Buffers, FlatWeights
 from ddpn.runtime.errors import ConfigError
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
 
 
 # One tensor of which all parameters are views ------------------------------------------------------------------------
-
-
-def test_parameters_are_views_of_it_and_biases_do_not_decay(fresh, flat):
-    model = fresh((0, 1))
-    before = flat(model)
-    kept = FlatWeights(model, members=2)
-    assert torch.equal(kept.values, before)
-    kept.values[1] += 1.0
-    assert torch.equal(flat(model)[0], before[0])
-    assert torch.equal(flat(model)[1], before[1] + 1.0)
-    decayed = [torch.full((p[0].numel(),), float("weight" in name)) for name, p in model.named_parameters()]
-    assert torch.equal(kept.decayed, torch.cat(decayed))
-
-
-def test_gradients_replace_or_add(fresh, rows):
-    model, x = fresh((0, 1)), rows(5).X
-    kept = FlatWeights(model, 2)
-    loss = lambda: model.raw(x).square().sum()
-    model.zero_grad()
-    loss().backward()
-    expected = torch.cat([p.grad.reshape(2, -1) for p in model.parameters()], dim=1)
-    kept.grad.fill_(7.0)
-    kept.add_gradient_of(loss(), fresh=True)
-    torch.testing.assert_close(kept.grad, expected)
-    kept.add_gradient_of(loss(), fresh=False)
-    torch.testing.assert_close(kept.grad, 2.0 * expected)
-    torch.testing.assert_close(kept.norms(), 2.0 * expected.square().sum(1).sqrt())
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (3, 2)], ids=["of other lengths", "as long by chance"])
@@ -159,58 +132,3 @@ def test_each_member_has_its_own_and_constants_are_shared():
     model.means.zero_()
     buffers.load(before)
     assert model.means.flatten().tolist() == [9.0, 2.0]
-
-
-# The optimizer step --------------------------------------------------------------------------------------------------
-
-FINE = torch.zeros(2)
-
-
-def gradients(shape: torch.Size, steps: int = 5, size: float = 1.0) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(3)
-    return [size * torch.randn(shape, generator=generator) for _ in range(steps)]
-
-
-@pytest.fixture
-def optimizer(fresh):
-    """Two members under the given settings, without average, decay or clipping where none is asked for."""
-
-    def make(**settings) -> Optimizer:
-        plain = {"lr": 0.01, "ema": 0.0, "weight_decay": 0.0, "clip": None, "seeds": (0, 1)}
-        return Optimizer(FlatWeights(fresh((0, 1)), 2), TrainingConfig(**plain | settings))
-
-    return make
-
-
-def apply(optimizer: Optimizer, gradient: Tensor, loss: Tensor = FINE) -> None:
-    optimizer.flat.grad.copy_(gradient)
-    optimizer.apply(loss)
-
-
-FAILURES = {
-    "gradient": lambda gradient, loss: (gradient.index_fill(1, torch.tensor([2]), torch.nan), loss),
-    "infinite gradient": lambda gradient, loss: (gradient.index_fill(1, torch.tensor([2]), torch.inf), loss),
-    "loss": lambda gradient, loss: (gradient, torch.full_like(loss, torch.nan)),
-}
-
-
-@pytest.mark.parametrize("kind", FAILURES)
-@pytest.mark.parametrize("clip", [None, 0.1])
-def test_a_failed_member_stays_where_it_is_and_the_other_does_not_notice(optimizer, kind, clip):
-    ours, undisturbed = optimizer(clip=clip, weight_decay=0.1), optimizer(clip=clip, weight_decay=0.1)
-    first, second, third = gradients(ours.flat.values.shape, steps=3)
-    for each in (ours, undisturbed):
-        apply(each, first)
-    before = ours.flat.values.clone()
-    bad_gradient, bad_loss = FAILURES[kind](second, FINE)
-    gradient, loss = second.clone(), FINE.clone()
-    gradient[0], loss[0] = bad_gradient[0], bad_loss[0]
-    apply(ours, gradient, loss)
-    apply(undisturbed, second)
-    assert ours.healthy.tolist() == [False, True]
-    assert torch.equal(ours.flat.values[0], before[0])
-    for each in (ours, undisturbed):
-        apply(each, third)
-    assert ours.healthy.all()
-    assert torch.isfinite(ours.flat.values).all()
-    assert torch.equal(ours.flat.values[1], undisturbed.flat.values[1])

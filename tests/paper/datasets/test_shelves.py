@@ -66,12 +66,6 @@ def test_a_folder_is_read(beams):
         assert torch.equal(x, data.X[torch.from_numpy(rows)])
 
 
-def test_the_default_is_in_the_data_folder(beams, tmp_path, monkeypatch):
-    monkeypatch.setenv("DDPN_DATA", str(tmp_path.parent))
-    beams.rename(tmp_path.parent / "inventory")
-    assert len(inventory().y) == 10
-
-
 def test_a_class_keeps_its_number_in_another_folder(beams):
     data = inventory(beams, classes=["can", "jar", "box"])
     assert data.classes == ("can", "jar", "box")
@@ -226,12 +220,6 @@ def test_products_have_the_sizes_of_their_class(scenes):
             np.testing.assert_array_equal(scenes.depth[chosen], scenes.width[chosen])
 
 
-def test_counts_vary_from_one_to_a_dozen(scenes):
-    assert scenes.count.min() == 1
-    assert scenes.count.max() == MOST
-    assert np.all(scenes.count <= np.maximum(1, SHELF[1] // scenes.depth))
-
-
 def test_what_is_seen_lies_on_the_surface_of_the_product_that_is_seen(few):
     rays, t, which = render(few, PERFECT)
     beam, pixel = np.nonzero(which >= 0)
@@ -284,16 +272,6 @@ def test_noise_grows_with_the_square_of_the_distance(few):
     assert abs(error.std() / 0.002 - 1) < 0.01
 
 
-def test_lost_pixels():
-    scenes = draw_scenes(50, PERFECT, np.random.default_rng(1))
-    rng = np.random.default_rng
-    full = [len(points) for points in measure(scenes, PERFECT, rng(3))]
-    half = [len(points) for points in measure(scenes, replace(PERFECT, dropout=(0.5, 0.5)), rng(3))]
-    none = [len(points) for points in measure(scenes, replace(PERFECT, dropout=(1.0, 1.0)), rng(3))]
-    assert abs(sum(half) / sum(full) - 0.5) < 0.01
-    assert sum(none) == 0
-
-
 def test_a_seed_is_a_simulation():
     first, again, other = (simulate_shelves(30, seed=seed, max_points=32) for seed in (1, 1, 2))
     assert torch.equal(first.X, again.X)
@@ -301,15 +279,6 @@ def test_a_seed_is_a_simulation():
     assert first.classes == tuple(GEOMETRIES)
     for rows, expected in zip(first.split, split(30, 1, (0.7, 0.1, 0.2)), strict=True):
         np.testing.assert_array_equal(rows, expected)
-
-
-def test_the_box_is_that_of_what_is_seen_and_no_more():
-    data = simulate_shelves(40, seed=1, max_points=2000)
-    for row in data.X:
-        beam = unpack(row)
-        np.testing.assert_array_equal(beam.extent, beam.points.max(0) - beam.points.min(0))
-        np.testing.assert_array_equal(beam.center, (beam.points.max(0) + beam.points.min(0)) / 2)
-    assert data.note == ""
 
 
 def test_counts_given_class_and_depth_are_under_dispersed():

@@ -1,6 +1,5 @@
 """The loaders, on made-up files in the form of the public ones, and on the real ones where they are."""
 
-import sys
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -13,7 +12,7 @@ from statsmodels.datasets import randhie
 
 from ddpn.paper.datasets import tabular
 from ddpn.paper.datasets.dataset import SOURCES
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 
 STAYS = SOURCES["length_of_stay"]
 STAY_COLUMNS = [
@@ -154,22 +153,12 @@ def test_rand_health_is_that_of_statsmodels():
     assert data.split.n == 20_190
 
 
-def test_without_statsmodels(monkeypatch):
-    monkeypatch.setitem(sys.modules, "statsmodels.datasets.randhie", None)
-    with pytest.raises(ConfigError, match=r"ddpn\[data\] is not installed"):
-        tabular.rand_health()
-
-
 TABLE = pl.DataFrame({"n": [3.0, -1.0, 8.0, 8.0, 2.5], "same": [2.0] * 5, "letter": ["b", "a", "b", "b", "a"]})
 
 
 def test_an_unknown_level():
     with pytest.raises(InputError, match="letter must be one of a, got b at rows 1, 3, 4"):
         tabular.one_hot(TABLE, "letter", ("a",))
-
-
-def test_a_constant_column_becomes_zero():
-    assert tabular.standardized(tabular.unchanged(TABLE, ["same"]))["same"].tolist() == [0.0] * 5
 
 
 def test_a_cyclic_encoding_joins_the_ends():

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import shutil
 from dataclasses import replace
 
@@ -12,13 +11,12 @@ import torch
 from PIL import Image
 
 from ddpn.networks.backbones.pretrained import TokenEncoder
-from ddpn.networks.training import Runtime
 from ddpn.paper.experiments import rows, runs
 from ddpn.paper.experiments.catalogue import experiment, parse
-from ddpn.paper.experiments.rows import features_of, rows_of
+from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runs import FEATURES, execute, folder_of, predictions_of
 from ddpn.paper.experiments.tables import write_tables
-from ddpn.runtime.errors import ConfigError, DDPNError, InputError
+from ddpn.runtime.errors import ConfigError, DDPNError
 
 WORDS = [
     "it", "fits", "is", "too", "small", "and", "the", "colour", "was", "nice", "in", "beginning", "god", "created",
@@ -67,13 +65,6 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def data(folder, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(folder))
-
-
-@pytest.fixture
-def own_data(folder, tmp_path, monkeypatch):
-    """A copy of the data folder that may be changed."""
-    monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
-    return shutil.copytree(folder, tmp_path / "data")
 
 
 def reviews(model, **changes):
@@ -144,14 +135,6 @@ def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data
     torch.testing.assert_close(half.test.X.float(), full.test.X, rtol=0.05, atol=0.05)
     pooled = replace(reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"})
     assert rows_of(pooled).train.X.dtype == torch.float32
-
-
-def test_every_process_needs_memory_for_features(monkeypatch):
-    given, memory = torch.zeros(10, 100), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    monkeypatch.setattr(rows, "_SHARE", 6000 / memory)
-    (found,) = features_of(torch.nn.Identity(), [given], Runtime("cpu"), None, copies=1)
-    assert torch.equal(found, given)
-    assert features_of(torch.nn.Identity(), [given], Runtime("cpu"), None, copies=2) is None
 
 
 def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
@@ -256,9 +239,3 @@ def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
 def test_unknown_data_is_reported(name, changes):
     with pytest.raises(DDPNError, match=r"must be .*, got '(waves|bikes)'"):
         rows_of(replace(experiment(name), **changes))
-
-
-def test_missing_verses_are_reported(own_data, model):
-    (own_data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
-    with pytest.raises(InputError, match=r"kjv_verses.txt.gz.* verse"):
-        rows_of(reviews(model))

@@ -29,11 +29,6 @@ def test_a_figure_is_written_twice_the_same(tmp_path):
     assert first.startswith(b"\x89PNG")
 
 
-def test_each_label_is_in_the_legend_once():
-    (legend,) = drawn().legends
-    assert sorted(text.get_text() for text in legend.get_texts()) == ["band", "falls"]
-
-
 def test_a_missing_matplotlib_is_reported_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigError, match=r"ddpn\[plot\] is not installed"):

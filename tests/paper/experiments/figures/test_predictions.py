@@ -5,20 +5,17 @@ import pytest
 import torch
 from scipy import stats
 
-from ddpn.distributions import NegativeBinomial, Poisson
+from ddpn.distributions import Poisson
 from ddpn.paper.datasets import inventory, simulate_shelves, split
 from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
 from ddpn.paper.experiments.figures.canvas import panels
 from ddpn.paper.experiments.figures.predictions import (
-    at_quantiles,
     beams,
-    check_rows,
     draw_pmf,
     image_pmfs,
     ood_pmfs,
     pathologies,
 )
-from ddpn.paper.experiments.runs import finished_runs
 from ddpn.paper.inputs import unpack
 from ddpn.runtime.errors import InputError
 
@@ -27,52 +24,17 @@ image = pytest.importorskip("PIL.Image")
 STAYS = {"name": "length_of_stay", "features": "standard"}
 
 
-def test_rows_are_the_first_with_their_counts():
-    counts = torch.tensor([7.0, 2.0, 9.0, 2.0, 1.0, 1.0, 2.0, 3.0, 9.0, 3.0, 1.0])
-    # Sorted: 1 1 1 2 2 2 3 3 7 9 9, of which the 0.1, 0.5 and 0.95 quantiles are the places 1, 5 and 9.5 of 0 to 10.
-    assert at_quantiles(counts) == [4, 1, 2]
-
-
-def poissons(y):
-    return stats.poisson.pmf(y, [2.0, 5.0])
-
-
-def negative_binomials(y):
-    """Mean m and variance m + a m^2 is n = 1 / a, p = n / (n + m)."""
-    return stats.nbinom.pmf(y, [2.0, 4.0], [2.0 / 6.0, 4.0 / 8.0])
-
-
-@pytest.mark.parametrize(
-    ("members", "each"),
-    [
-        (Poisson(torch.tensor([2.0, 5.0])), poissons),
-        (NegativeBinomial(torch.tensor([4.0, 4.0]), torch.tensor([0.5, 0.25])), negative_binomials),
-    ],
-    ids=["poisson", "negative binomial"],
-)
-def test_members_ensemble_and_what_was_observed(members, each):
+def test_members_ensemble_and_what_was_observed():
     ax = panels(1, 1, (3.0, 2.0))[1][0, 0]
-    draw_pmf(ax, members, 60.0)
+    draw_pmf(ax, Poisson(torch.tensor([2.0, 5.0])), 60.0)
     y = np.array([bar.get_x() + bar.get_width() / 2 for bar in ax.patches]).round()
-    expected = each(y[:, None])
+    expected = stats.poisson.pmf(y[:, None], [2.0, 5.0])
     np.testing.assert_allclose([bar.get_height() for bar in ax.patches], expected.mean(1), atol=1e-6)
     for member, line in enumerate(ax.get_lines()[:2]):
         np.testing.assert_allclose(line.get_ydata(), expected[:, member], atol=1e-6)
     assert expected.mean(1).sum() > 0.998
     # What was observed is shown, however unlikely it was.
     assert ax.get_xlim()[1] >= 60.0
-
-
-def test_rows_must_be_those_of_the_run_or_begin_with_them(declare, finish, tmp_path):
-    experiment = declare("small", simulation={"name": "wave"}, methods=["poisson"])
-    finish(experiment.runs()[0], [[0.0]])
-    (found,) = finished_runs(experiment, tmp_path)
-    counts = torch.tensor([3.0, 1.0])
-    check_rows(found, counts, np.array([3, 1]))
-    check_rows(found, counts, np.array([3, 1, 4]))
-    for known in ([3], [1, 3], [3, 2, 4]):
-        with pytest.raises(InputError, match=r"The data has changed since .*small/poisson"):
-            check_rows(found, counts, np.array(known))
 
 
 def line_of(ax, label):
@@ -331,16 +293,3 @@ def test_every_row_is_in_the_histogram_of_its_kind(pmfs, means):
             # The members of the Gaussian are 2 apart, which adds 1 to the variance.
             below = (side + more < edges[20]).mean()
             assert shares[:20].sum() == pytest.approx(below, abs=0.01)
-
-
-def test_what_is_drawn_high_is_not_cut_off(declare, finish, tmp_path):
-    """The panels of a row share their height, and the second one is the higher."""
-    experiment = declare("texts", data=DATA, ood="bible", methods=["poisson", "ddpn"])
-    poisson, ddpn = experiment.runs()
-    for run, raw in ((poisson, [[2.0], [2.0]]), (ddpn, [[2.0, 3.0], [2.0, 3.0]])):
-        rows = np.tile(raw, (10, 1, 1))
-        finish(run, raw, raw=rows, y=np.ones(10), ood=rows)
-    axes = ood_pmfs(experiment, tmp_path).axes
-    highest = max(bar.get_height() for bar in axes[1].patches)
-    assert axes[0].get_ylim() == axes[1].get_ylim()
-    assert axes[1].get_ylim()[0] == 0.0 < highest < axes[1].get_ylim()[1]
