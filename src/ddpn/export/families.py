@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.distributions.kernels.placing import MARGIN
-from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H, MARGIN
 from ddpn.export.graph import Graph, Value
 from ddpn.export.links import Piece
 

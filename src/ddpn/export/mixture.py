@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.distributions.kernels.placing import DEPTH
+from ddpn.distributions.kernels.scalar import DEPTH
 from ddpn.distributions.recalibrated import LONGEST, MonotoneMap
 from ddpn.export.families import (
     LARGEST,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions.recording import as_recorded
+from ddpn.distributions.limits import as_recorded
 from ddpn.metrics import crps
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import (
