@@ -5,7 +5,6 @@ The shape contract: B rows, M members, P raw outputs. A network takes (B, F), th
 first, so the sum of the members' losses gives each of them exactly the gradient it would have alone.
 """
 
-import copy
 import math
 from collections.abc import Callable, Sequence, Sized
 from itertools import pairwise
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer, is_number
+from ddpn.runtime.validation import check_choice, check_integer, is_integer
 
 #: In place if the derivative needs only the result: activations are most of the memory traffic of a step on a CPU.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -32,22 +31,6 @@ def generators(seeds: Sequence[int]) -> list[torch.Generator]:
         return [torch.Generator().manual_seed(seed) for seed in seeds]
     except (TypeError, ValueError, RuntimeError):
         raise ConfigError(f"seeds must be 64-bit integers, one per member, got {seeds!r:.40}.") from None
-
-
-class Copies:
-    """Builds copies of one network, such as a pretrained one; unlike a lambda it can be pickled.
-
-    The network it copies is never changed, so a copy of a model shares it.
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-
-    def __call__(self) -> nn.Module:
-        return copy.deepcopy(self._network)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
-        return self
 
 
 class Linear(nn.Module):
@@ -246,11 +229,6 @@ def check_widths(name: str, widths: Any, least: int = 1) -> tuple[int, ...]:
     if len(found) < least or not all(is_integer(width) and width >= 1 for width in found):
         raise ConfigError(f"{name} must list integers of at least 1, such as (128, 64), got {widths!r:.40}.")
     return tuple(int(width) for width in found)
-
-
-def check_rate(name: str, value: Any) -> None:
-    """Raise a `ConfigError` if `value` is no rate of dropout."""
-    check_number(name, value, "a number in [0, 1)", is_number(value) and 0.0 <= value < 1.0)
 
 
 def check_rows(x: Any, row_axes: int, takes: str | None = None, members: int | None = None) -> None:

@@ -15,10 +15,10 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import MLP, Copies, Frozen, Members, check_rate
+from ddpn.networks.backbones.members import MLP, Frozen, Members
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.extras import import_extra, locate
-from ddpn.runtime.validation import is_integer
+from ddpn.runtime.validation import check_number, is_integer, is_number
 
 #: Means and standard deviations of ImageNet's channels.
 _MEAN = (0.485, 0.456, 0.406)
@@ -28,6 +28,10 @@ IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with ima
 #: Names that libraries give to the norm behind the last block, and to the table of positions.
 _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f")
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
+#: What is wrong with a configuration, and with a name or folder; and errors of reading one.
+_UNBUILDABLE = "config must be one that transformers can build, got {}"
+_UNREADABLE = 'pretrained must name a model of the hub or a folder with one, got "{}"'
+_READING = (OSError, ValueError, SafetensorError)
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -276,24 +280,24 @@ def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: T
 def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: float) -> Callable[[], nn.Module]:
     """A function that builds the model: from `config` with random weights, else with pretrained ones, read once."""
     transformers = _transformers()
-    check_rate("dropout", dropout)
+    check_number("dropout", dropout, "a number in [0, 1)", is_number(dropout) and 0.0 <= dropout < 1.0)
     if config is not None:
         plain = _configured(config)
         _set_dropout(plain, dropout)
         return partial(_drawn, plain)
     where = _located(pretrained)
-    with _readable(pretrained):
+    with _reported(_UNREADABLE.format(pretrained), *_READING):
         settings = transformers.AutoConfig.from_pretrained(where)
         _set_dropout(settings, dropout)
         found = transformers.AutoModel.from_pretrained(where, config=settings)
     # Whatever precision they were stored in: training in half precision keeps its weights in float32.
-    return Copies(_without_pooler(found).float())
+    return partial(copy.deepcopy, _without_pooler(found).float())
 
 
 def tokenizer_of(pretrained: str) -> tuple[Any, int]:
     """The tokenizer that comes with a model, and the id that the model takes for padding."""
     transformers, where = _transformers(), _located(pretrained)
-    with _readable(pretrained):
+    with _reported(_UNREADABLE.format(pretrained), *_READING):
         tokenizer = transformers.AutoTokenizer.from_pretrained(where)
         return tokenizer, int(getattr(transformers.AutoConfig.from_pretrained(where), "pad_token_id", None) or 0)
 
@@ -311,7 +315,7 @@ def _located(pretrained: Any) -> str:
 
 def _drawn(config: Any) -> nn.Module:
     """A model with random weights."""
-    with _buildable(config.model_type):
+    with _reported(_UNBUILDABLE.format(config.model_type), Exception):
         return _without_pooler(_transformers().AutoModel.from_config(config))
 
 
@@ -324,7 +328,7 @@ def _configured(config: Any) -> Any:
     if kind not in transformers.CONFIG_MAPPING:
         known = "a configuration of transformers or a dict with a model_type that it knows"
         raise ConfigError(f"config must be {known}, such as {{'model_type': 'bert'}}, got {config!r:.80}.")
-    with _buildable(kind):
+    with _reported(_UNBUILDABLE.format(kind), Exception):
         return transformers.AutoConfig.for_model(**config)
 
 
@@ -335,15 +339,6 @@ def _reported(message: str, *errors: type[Exception]) -> Iterator[None]:
         yield
     except errors as error:
         raise ConfigError(f"{message} ({_first_line(error)}).") from error
-
-
-def _buildable(kind: Any) -> Any:
-    return _reported(f"config must be one that transformers can build, got {kind}", Exception)
-
-
-def _readable(pretrained: Any) -> Any:
-    must = "pretrained must name a model of the hub or a folder with one"
-    return _reported(f'{must}, got "{pretrained}"', OSError, ValueError, SafetensorError)
 
 
 def _first_line(error: Exception) -> str:

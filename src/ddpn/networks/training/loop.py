@@ -29,7 +29,7 @@ from ddpn.networks.training.batches import (
 from ddpn.networks.training.capture import CapturedSteps, can_capture
 from ddpn.networks.training.config import TrainingConfig
 from ddpn.networks.training.runtime import Runtime
-from ddpn.networks.training.state import Checkpoint, History, State, data_identity, model_identity
+from ddpn.networks.training.state import Checkpoint, History, State, model_identity, rows_identity
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.progress import progress_bar
@@ -196,10 +196,10 @@ class Training:
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes this training from others; to be called before its first step."""
-        validation = None if self.validation is None else self.validation.source
         return {
             "config": self.config.as_dict(),
-            **data_identity(self.batches.source, validation),
+            "training data": rows_identity(self.batches.source),
+            "validation data": None if self.validation is None else rows_identity(self.validation.source),
             **model_identity(self.model),
             "initial weights": fingerprint(self.state.flat.values),
         }

@@ -264,22 +264,18 @@ class Checkpoint:
         if not self._path.exists():
             return None
         tensors, info = read(self._path)
-        check_identity(self._path, info.pop("identity", {}), self._identity)
+        found, expected = info.pop("identity", {}), self._identity
+        changed = [name for name, value in expected.items() if name != "config" and found.get(name) != value]
+        settings = found.get("config", {})
+        changed += [name for name, value in expected["config"].items() if settings.get(name) != value]
+        if changed:
+            remedy = "Delete it to train again, or use another path."
+            raise InputError(f"{self._path} comes from a training with another {listed(changed)}. {remedy}")
         return Snapshot(tensors, info)
 
     def save(self, snapshot: Snapshot) -> None:
         """Write the beginning of the current epoch, which a resumed training repeats from its first batch."""
         write(self._path, snapshot.tensors, snapshot.info | {"identity": self._identity})
-
-
-def check_identity(path: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Raise an `InputError` that lists what differs if a file comes from another training than the `expected` one."""
-    changed = [name for name, value in expected.items() if name != "config" and found.get(name) != value]
-    settings = found.get("config", {})
-    changed += [name for name, value in expected["config"].items() if settings.get(name) != value]
-    if changed:
-        remedy = "Delete it to train again, or use another path."
-        raise InputError(f"{path} comes from a training with another {listed(changed)}. {remedy}")
 
 
 def model_identity(model: CountModel) -> dict[str, Any]:
@@ -293,20 +289,12 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     }
 
 
-def data_identity(train: Source, validation: Source | None) -> dict[str, Any]:
-    """What distinguishes these rows from others."""
-    return {
-        "training data": _rows_identity(train),
-        "validation data": None if validation is None else _rows_identity(validation),
-    }
-
-
-def _rows_identity(source: Source) -> dict[str, Any]:
+def rows_identity(source: Source) -> dict[str, Any]:
     """Checksums of rows in memory; of a stream the `identity` of its table."""
     if isinstance(source, OwnRows):
-        return _rows_identity(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
+        return rows_identity(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
     if isinstance(source, Augmented):
-        return _rows_identity(source.sample) | {"augmented": True}
+        return rows_identity(source.sample) | {"augmented": True}
     found: dict[str, Any] = {"rows": len(source)}
     if isinstance(source, Streamed):
         return found | {"identity": source.source.identity}

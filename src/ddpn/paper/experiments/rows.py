@@ -265,11 +265,11 @@ def _hashed(texts: list[str], length: int, words: int) -> Tensor:
 
 def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
     """Decoded once into memory, and changed at random before every epoch where the experiment wants that."""
-    source: Any = experiment.data
-    rows = {
-        name: Sample(decode_images(data.files(name), source["size"]), _floats(data.part(name)[1])) for name in PARTS
-    }
-    return ExperimentRows(**rows, note=data.note, augment=auto_augment if source["augment"] else None)
+    source, root = dict(experiment.data or {}), Path(data.root or "")
+    augment = auto_augment if source["augment"] else None
+    return _parts(
+        data, lambda table: decode_images([root / name for name in table["file"]], source["size"]), augment=augment
+    )
 
 
 def _clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:
