@@ -144,6 +144,9 @@ REFUSED: dict[str, tuple[Callable, str]] = {
     "a rate": (lambda _: Text(config=BERT, dropout=1.5), "dropout must be"),
     "a decoder": (lambda _: Text(config=T5, frozen="none"), "the model must return hidden states"),
     "images for texts": (lambda _: Text(config=VIT), "the model must read token ids"),
+    "texts for images": (lambda _: ViT(config=BERT), "the model must take square images, got image_size None"),
+    "two sides": (lambda _: ViT(config=VIT | {"image_size": [8, 12]}), "the model must take square images"),
+    "one channel": (lambda _: ViT(config=VIT | {"num_channels": 1}), "the model must return hidden states"),
 }
 
 
@@ -273,18 +276,3 @@ def test_images_of_another_size_and_no_images(made):
 def test_a_family_that_takes_other_sizes_does():
     network = ViT(config=SQUARE | {"model_type": "dinov2"}, hidden=(4,))
     assert network(torch.zeros(2, 3, 16, 16, dtype=torch.uint8)).shape == (2, 1, 4)
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (SQUARE | {"image_size": [8, 12]}, r"take square images, got image_size \[8, 12\] of ViTModel. Use a vision"),
-        ({"model_type": "bert", **NARROW}, "take square images, got image_size None of BertModel"),
-        ({"model_type": "resnet", "hidden_sizes": [8], "depths": [1]}, "take square images, got image_size None"),
-        (SQUARE | {"num_channels": 1}, "return hidden states for its inputs alone, got ValueError from ViTModel"),
-    ],
-    ids=["two sides", "bert", "resnet", "one channel"],
-)
-def test_models_for_other_inputs_are_refused(config, message):
-    with pytest.raises(ConfigError, match=f"the model must {message}"):
-        ViT(config=config)

@@ -207,16 +207,6 @@ def test_without_validation_the_last_complete_epoch_is_kept(interrupted, train, 
     assert not whole.interrupted
 
 
-def test_the_callback_may_interrupt(train, rows):
-    def stop(text):
-        assert text.startswith("epoch 1 of 3, loss ")
-        raise KeyboardInterrupt
-
-    _, history = train(rows(48), fit_options={"on_epoch": stop})
-    assert history.interrupted
-    assert len(history.epochs) == 1
-
-
 def test_a_second_one_while_the_first_is_handled_is_raised(interrupted, rows, monkeypatch, tmp_path):
     def again(self, snapshot):
         raise KeyboardInterrupt

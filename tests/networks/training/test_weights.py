@@ -9,7 +9,7 @@ from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, Runtime, TrainingConfig, fit
 from ddpn.networks.training.loop import Training
-from ddpn.networks.training.weights import Buffers, FlatWeights
+from ddpn.networks.training.weights import FlatWeights
 from ddpn.runtime.errors import ConfigError
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
@@ -108,27 +108,3 @@ def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
         training.state.recover(torch.tensor([True, False]), lambda member: [])
     assert statistics[0].isnan().all()
     assert torch.equal(statistics[1], torch.zeros(3))
-
-
-class Stacked(nn.Module):
-    """A user's module whose members' statistics are one buffer, beside a constant that all share."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("means", torch.tensor([[1.0], [2.0]]))
-        self.register_buffer("constant", torch.tensor([1.0, 2.0, 3.0]))
-        self.register_buffer("passing", torch.zeros(2), persistent=False)
-
-
-def test_each_member_has_its_own_and_constants_are_shared():
-    model = Stacked()
-    buffers = Buffers(model, members=2)
-    before = buffers.copied()
-    assert sorted(before) == ["constant", "means/0", "means/1"]
-    model.means.fill_(9.0)
-    buffers.load(before, member=1)
-    assert model.means.flatten().tolist() == [9.0, 2.0]
-    buffers.copy_member(before, member=0)
-    model.means.zero_()
-    buffers.load(before)
-    assert model.means.flatten().tolist() == [9.0, 2.0]

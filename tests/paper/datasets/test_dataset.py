@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from ddpn.paper.datasets import dataset_status, download, load, tabular
-from ddpn.paper.datasets.dataset import SOURCES, Dataset, Source, as_counts, data_folder, fetch, read_columns, split
+from ddpn.paper.datasets.dataset import SOURCES, Dataset, Source, data_folder, fetch, read_columns, split
 from ddpn.runtime.errors import ConfigError, InputError
 
 
@@ -56,21 +56,6 @@ def test_invalid_arguments():
         dataset().part("dev")
     with pytest.raises(InputError, match="made_up has no folder of images"):
         dataset().files("train")
-
-
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        (-1.0, "non-negative integers, got -1 at row 3"),
-        (0.5, "non-negative integers, got 0.5 at row 3"),
-        (np.inf, "visits must be finite, got inf at row 3"),
-        (1e300, r"visits must be at most 2\^53, got 1e\+300 at row 3"),
-        (2.0**53 + 2, r"must be at most 2\^53, got .* at row 3"),
-    ],
-)
-def test_invalid_counts(bad, words):
-    with pytest.raises(InputError, match=words):
-        as_counts(np.array([2.0**53, 0.0, bad]), "visits")
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 99, 101, 1000, 17379, 20000, 100_000])
