@@ -1,29 +1,122 @@
-"""Doing one run: train, predict, score, write its folder."""
+"""Doing one run: train, predict, score, write its folder; and what the folder of a finished run holds."""
 
 import json
 import math
 import platform
 import time
 import warnings
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Runtime, TrainingConfig, fit
+from ddpn.networks.training import Augmented, Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
 from ddpn.networks.training.weights import load_trained_tensors, trained_tensors
-from ddpn.paper.experiments.experiment import Run
-from ddpn.paper.experiments.networks import network_of
-from ddpn.paper.experiments.results import CONFIG, DONE, PREDICTIONS, RESULT, WEIGHTS
-from ddpn.paper.experiments.rows import PARTS, ExperimentRows
+from ddpn.paper.experiments.catalogue import Experiment, Run
+from ddpn.paper.experiments.rows import PARTS, ExperimentRows, network_of
 from ddpn.paper.experiments.scoring import score
-from ddpn.sample import Sample
+from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
-from ddpn.storage.tensor_files import read, write
+from ddpn.storage.tensor_files import is_complete, read, write
+
+#: The files of a run. `CONFIG` is written first and `DONE` last; files of members exist while it trains.
+CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"
+PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
+#: The folder of features of frozen networks, beside those of experiments.
+FEATURES = "features"
+
+
+def folder_of(run: Run, out: Path) -> Path:
+    """The folder of a run, in the folder of all results."""
+    return out / run.experiment.name / run.name
+
+
+def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
+    """One of "missing", "done", "damaged", and "changed": done with other settings or (with `identity`) other rows."""
+    try:
+        result = result_of(folder)
+    except InputError:
+        return "damaged"
+    if result is None:
+        return "missing"
+    if not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
+        return "damaged"
+    if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
+        return "changed"
+    return "done"
+
+
+def result_of(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run; None if it is not finished."""
+    if not (folder / DONE).exists():
+        return None
+    try:
+        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        _ = [result[key] for key in ("settings", "rows", "seconds", "label")]
+        _ = result["scores"]["paper"], result["scores"]["ours"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{folder / RESULT} is damaged ({error!r}). Delete {folder} and run it again.") from None
+    return result
+
+
+def predictions_of(folder: Path) -> dict[str, Tensor]:
+    """Raw outputs "raw" (rows, M, P) and counts "y" of the test rows; inputs "x" of a table; raw outputs "ood"."""
+    return read(folder / PREDICTIONS)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedRun:
+    """A run and what it wrote."""
+
+    run: Run
+    folder: Path
+    result: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The name of its method in tables."""
+        return self.run.method.label
+
+    def distribution(self, raw: Tensor) -> Any:
+        """The members' distributions from their raw outputs. Shape: (..., M, P) -> (..., M)."""
+        return self.run.head(raw.double())
+
+    def at(self, x: np.ndarray) -> Any:
+        """The members' distributions at other inputs. Shape: (n,) -> (n, M)."""
+        weights, _ = read(self.folder / WEIGHTS)
+        hidden, members = self.result["settings"]["hidden"], len(weights["projection.bias"])
+        model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.run.head, members)
+        model.load_state_dict(weights)
+        with torch.no_grad():
+            return model.double()(torch.from_numpy(x.astype(np.float64))[:, None])
+
+
+def finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[FinishedRun]:
+    """The finished runs of an experiment in its order, at least one; without `glms` only those of networks."""
+    runs = [run for run in experiment.runs() if glms or not run.method.exact]
+    done = [(run, folder) for run in runs if state_of(folder := folder_of(run, out), run) == "done"]
+    if not done:
+        raise InputError(f"No finished runs in {out / experiment.name}. Run the experiment first.")
+    return [FinishedRun(run, folder, result_of(folder) or {}) for run, folder in done]
+
+
+def runs_of(experiment: Experiment, out: Path, methods: Sequence[str], needed: int = 1) -> list[FinishedRun]:
+    """The finished runs of these methods, in their order; at least the `needed` number of them."""
+    by_name = {one.run.method.name: one for one in finished_runs(experiment, out, glms=False)}
+    missing = [name for name in methods if name not in by_name]
+    if len(methods) - len(missing) < needed:
+        raise InputError(f"No finished run of {' or '.join(missing)} in {out / experiment.name}.")
+    return [by_name[name] for name in methods if name in by_name]
+
+
+# Doing a run ----------------------------------------------------------------------------------------------------------
 
 
 class Trained(NamedTuple):
@@ -96,7 +189,6 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
     """Fit a GLM by maximum likelihood, without members and seeds."""
     from ddpn.estimators import CountGLM  # imports scikit-learn, which no worker needs to train networks
 
-    assert isinstance(parts.train, Sample)
     x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -146,14 +238,14 @@ def _train_group(
 
     An interrupted training has a checkpoint beside that file, from which it resumes.
     """
-    width = parts.train.X.shape[1] if isinstance(parts.train, Sample) else 0
-    network = network_of(run.experiment, width, config.members, classes=parts.classes)
+    network = network_of(run.experiment, parts.train.X.shape[1], config.members, classes=parts.classes)
     model = CountModel(network.tail if parts.cached else network, run.head, config.members)
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
     if not done.exists():
         model.reset(config.seeds)
         _start_gamma(model)
-        history = fit(model, parts.train, parts.validation, config, runtime=runtime, checkpoint=state)
+        train = parts.train if parts.augment is None else Augmented(parts.train, parts.augment)
+        history = fit(model, train, parts.validation, config, runtime=runtime, checkpoint=state)
         if history.interrupted:
             raise KeyboardInterrupt  # the finished members and the checkpoint stay
         if runtime.is_main:

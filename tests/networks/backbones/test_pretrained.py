@@ -2,19 +2,20 @@
 
 import copy
 import functools
+import re
 import sys
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from ddpn.networks.backbones import Text, ViT
+from ddpn.networks.backbones import EfficientNet, Text, ViT
 from ddpn.networks.backbones.members import generators
-from ddpn.networks.backbones.transformer import tokenizer_of
+from ddpn.networks.backbones.pretrained import tokenizer_of
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit
-from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.errors import ConfigError, InputError
 
 BERT = {
     "model_type": "bert", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2,
@@ -143,6 +144,9 @@ REFUSED: dict[str, tuple[Callable, str]] = {
     "a rate": (lambda _: Text(config=BERT, dropout=1.5), "dropout must be"),
     "a decoder": (lambda _: Text(config=T5, frozen="none"), "the model must return hidden states"),
     "images for texts": (lambda _: Text(config=VIT), "the model must read token ids"),
+    "texts for images": (lambda _: ViT(config=BERT), "the model must take square images, got image_size None"),
+    "two sides": (lambda _: ViT(config=VIT | {"image_size": [8, 12]}), "the model must take square images"),
+    "one channel": (lambda _: ViT(config=VIT | {"num_channels": 1}), "the model must return hidden states"),
 }
 
 
@@ -151,3 +155,124 @@ def test_what_is_refused(case, tmp_path):
     call, message = REFUSED[case]
     with pytest.raises(ConfigError, match=f"^{message}"):
         call(tmp_path)
+
+
+# Token ids: which of them is padding, and bad ones --------------------------------------------------------------------
+
+SMALL = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 30}
+SHORT = {"model_type": "bert", "max_position_embeddings": 10, **SMALL}
+UNPADDED = {
+    "model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 10, "vocab_size": 30,
+    "bos_token_id": 29, "eos_token_id": 29,
+}  # fmt: skip
+FROZEN = ("none", -1, "all")
+
+
+def reader(config=SHORT, **options) -> Text:
+    network = Text(config=dict(config), hidden=(4,), **options)
+    network.reset(generators([0]))
+    return network.eval()
+
+
+def test_a_given_pad_is_the_padding():
+    network = reader(UNPADDED, frozen="all", pad=29)
+    assert network.pad == 29
+    padded = torch.tensor([[5, 0, 29, 29]])
+    torch.testing.assert_close(network(padded), network(torch.tensor([[5, 0]])))
+    assert not torch.allclose(network(padded), network(torch.tensor([[5]]))), "token 0 is a word like others"
+
+
+@pytest.mark.parametrize(
+    ("config", "pad"), [(UNPADDED, None), (SHORT, 30), (SHORT, -1), (SHORT, 1.5), (SHORT, "[PAD]")]
+)
+def test_bad_pads(config, pad):
+    message = f"pad must be an id below 30, the model's number of tokens, got {pad!r}. Use pad=tokenizer.pad_token_id"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        reader(config, pad=pad)
+
+
+SHAPES = r"be a tensor of token ids \(B, L\), or \(B, M, L\) .*, got"
+BAD_IDS = {
+    "beyond the words": (torch.tensor([[5, 30]]), "hold token ids from 0 to 29, got 30. Use the tokenizer of this"),
+    "negative": (torch.tensor([[5, -1]]), "hold token ids from 0 to 29, got -1"),
+    "too long": (torch.ones(2, 11).long(), "hold texts of at most 10 tokens, got 11. Tokenise with max_length=10"),
+    "no rows": (IDS[:0], r"hold at least one integer token id, got torch.int64 of shape \(0, 5\)"),
+    "one text": (IDS[0], rf"{SHAPES} shape \(5,\)"),
+    "array": (IDS.numpy(), rf"{SHAPES} ndarray"),
+    "floats": (IDS + 0.7, "hold at least one integer token id, got torch.float32"),
+}
+
+
+@pytest.fixture(scope="module")
+def networks() -> dict:
+    return {frozen: reader(frozen=frozen) for frozen in FROZEN}
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
+def test_bad_ids(frozen, networks):
+    network = networks[frozen]
+    for x, message in BAD_IDS.values():
+        for part in (network, network.trunk or network):
+            with pytest.raises(InputError, match=f"x must {message}"):
+                part(x)
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
+def test_texts_as_long_as_there_are_positions_are_read_and_padding_takes_none(frozen, networks):
+    network = networks[frozen]
+    x = torch.nn.functional.pad(torch.ones(2, 10).long(), (0, 5))
+    torch.testing.assert_close(network(x), network(x[:, :10]), rtol=1e-4, atol=1e-5)
+
+
+def test_positions_that_begin_behind_the_padding_are_counted():
+    network = reader(SHORT | {"model_type": "roberta", "pad_token_id": 1}, frozen="all")
+    assert network(torch.full((1, 8), 5)).shape == (1, 1, 4)
+    with pytest.raises(InputError, match="x must hold texts of at most 8 tokens, got 9"):
+        network(torch.full((1, 9), 5))
+
+
+# Images: bytes of the size and channels that a network takes ----------------------------------------------------------
+
+NARROW = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+SQUARE = {"model_type": "vit", "image_size": 8, "patch_size": 4, **NARROW}
+PIXELS = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+MADE = {
+    "whole vit": functools.partial(ViT, config=SQUARE, hidden=(4,)),
+    "cut vit": functools.partial(ViT, config=SQUARE, hidden=(4,), frozen=1),
+    "frozen vit": functools.partial(ViT, config=SQUARE, hidden=(4,), frozen="all"),
+    "efficientnet": functools.partial(EfficientNet, pretrained=False, hidden=(4,)),
+}
+SHOWN = r"^x must be a uint8 tensor of RGB images \(B, 3, S, S\), .*, got"
+BAD_PIXELS = {
+    "from 0 to 1": (PIXELS / 255, "torch.float32"),
+    "grey": (PIXELS[:, :1], r".*shape \(2, 1, 8, 8\)"),
+    "channels last": (PIXELS.movedim(1, -1), r".*shape \(2, 8, 8, 3\)"),
+    "one": (PIXELS[0], r"shape \(3, 8, 8\)"),
+    "array": (PIXELS.numpy(), "ndarray"),
+}
+
+
+@functools.cache
+def network_of(made: str) -> torch.nn.Module:
+    """Made on first use: not every process that collects tests runs these."""
+    return MADE[made]()
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_bad_images(made):
+    for x, got in BAD_PIXELS.values():
+        with pytest.raises(InputError, match=f"{SHOWN} {got}"):
+            network_of(made)(x)
+
+
+@pytest.mark.parametrize("made", ["whole vit", "cut vit", "frozen vit"])
+def test_images_of_another_size_and_no_images(made):
+    with pytest.raises(InputError, match=r"x must be images of 8 x 8, got shape \(2, 3, 16, 16\)"):
+        network_of(made)(torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
+    with pytest.raises(InputError, match=r"x must hold at least one image, got shape \(0, 3, 8, 8\)"):
+        network_of(made)(PIXELS[:0])
+
+
+def test_a_family_that_takes_other_sizes_does():
+    network = ViT(config=SQUARE | {"model_type": "dinov2"}, hidden=(4,))
+    assert network(torch.zeros(2, 3, 16, 16, dtype=torch.uint8)).shape == (2, 1, 4)
