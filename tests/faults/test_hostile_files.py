@@ -26,7 +26,7 @@ from starlette.testclient import TestClient
 
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.serving import create_app
-from ddpn.serving.problems import RequestError
+from ddpn.serving.schemas import RequestError
 from ddpn.storage.files import sha256
 from ddpn.storage.model_files import read_manifest
 from ddpn.tables.reading import read

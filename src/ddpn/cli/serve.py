@@ -57,7 +57,7 @@ def serve(
     Example: ddpn serve visits.model --port 8000
     """
     from ddpn.runtime.validation import check_choice
-    from ddpn.serving.limits import Limits
+    from ddpn.serving.middleware import Limits
 
     check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
     limits = Limits(
