@@ -67,5 +67,5 @@ $(STAMP): pyproject.toml constraints.txt | $(PY)
 $(FORECASTING)/.installed: pyproject.toml tests/forecasting/constraints.txt
 	test -x $(FORECASTING)/bin/python || $(PYTHON) -m venv $(FORECASTING)
 	$(FORECASTING)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--constraint tests/forecasting/constraints.txt --editable '.[gluonts,darts,pytorch-forecasting,pyro]' pytest
+		--constraint tests/forecasting/constraints.txt --editable '.[gluonts,darts,pytorch-forecasting]' pyro-ppl pytest
 	@touch $@

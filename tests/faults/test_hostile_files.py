@@ -311,7 +311,7 @@ def test_a_manifest_may_not_lead_out_of_its_folder(model, rewrite, tmp_path):
 @few_and(1000, 200, "ONNX files")
 def test_damaged_onnx_files(watch, cases, proved):
     """What `ddpn show` does with a file that ends with .onnx."""
-    from ddpn.cli.export import show_onnx
+    from ddpn.cli.model import show_onnx
     from ddpn.export.description import ENTRY
 
     def written(about: str) -> bytes:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddpn.runtime.durations import format_duration, parse_duration
+from ddpn.runtime.deadlines import format_duration, parse_duration
 from ddpn.runtime.errors import ConfigError
 
 

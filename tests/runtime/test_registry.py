@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.registry import Registry
+from ddpn.runtime.validation import Registry
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
 from ddpn.members.member import Task
 from ddpn.members.portfolio import Candidate, chosen_candidates, default_candidates
-from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.deadlines import Clock, parse_duration
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_keys
 from ddpn.sample import Sample

@@ -23,18 +23,9 @@ _HALVINGS, _TERMS = 3, 12
 class Piece:
     """A stack of distributions of one family. Shape: (rows, k) each.
 
-    Parameters
-    ----------
-    family : str
-        "double_poisson" or "negative_binomial".
-    log_mu : Value
-        Logarithm of the location, exposure included.
-    log_shape : Value
-        Logarithm of gamma or alpha.
-    weight : Value or None
-        The share of each in the distribution of its head; None is 1.
-    positive : bool
-        Whether zeros are excluded.
+    `family` is "double_poisson" or "negative_binomial", `log_mu` has the exposure included, `log_shape` is the log of
+    gamma or alpha, and `weight` the share of each in the distribution of its head; None is 1. `positive` says whether
+    zeros are excluded.
     """
 
     family: str

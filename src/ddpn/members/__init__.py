@@ -5,7 +5,7 @@ A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] 
 
 from typing import TYPE_CHECKING, Any
 
-from ddpn.runtime.registry import Registry
+from ddpn.runtime.validation import Registry
 
 if TYPE_CHECKING:
     from ddpn.members.member import Member

@@ -7,7 +7,7 @@ from ddpn.networks.backbones.members import Linear, Members
 from ddpn.networks.backbones.mlp import MLP
 from ddpn.networks.backbones.text import Text
 from ddpn.networks.backbones.vit import ViT
-from ddpn.runtime.registry import Registry
+from ddpn.runtime.validation import Registry
 
 BACKBONES = Registry(
     "backbone",

@@ -1,6 +1,6 @@
 """The registry of likelihoods. Imports no torch."""
 
-from ddpn.runtime.registry import Registry
+from ddpn.runtime.validation import Registry
 
 #: What networks predict by default; a GLM has one Double Poisson.
 DEFAULT_LIKELIHOOD = "mixed"

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 from ddpn.paper.datasets.dataset import Dataset
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 from ddpn.runtime.extras import import_extra
-from ddpn.runtime.registry import Registry
+from ddpn.runtime.validation import Registry
 from ddpn.storage.files import lock, sha256_of_file, write_bytes
 
 #: Attempts after the first one that fails.
