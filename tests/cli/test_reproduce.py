@@ -128,6 +128,7 @@ def test_the_list_has_every_experiment_with_what_it_needs(ddpn):
     assert "simulated (wave)" in found.output
 
 
+@pytest.mark.slow
 def test_an_interrupted_program_ends_with_130_and_the_same_command_resumes(ddpn, tmp_path, program):
     name = "misspecified-poisson"
     command = ["reproduce", name, "--quick", "--only", "poisson", "--members", "1", "--device", "cpu", "--jobs", "1"]
