@@ -17,7 +17,7 @@ from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.calibration.saving import SavedCalibration
 from ddpn.distributions import Mixture, Recalibrated
-from ddpn.distributions.recording import bounded, limited
+from ddpn.distributions.limits import bounded, limited
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import copies_of, restored

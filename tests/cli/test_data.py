@@ -3,7 +3,7 @@
 import json
 import re
 
-from ddpn.networks.heads.likelihoods import DESCRIPTIONS, SHIPPED
+from ddpn.networks.heads import DESCRIPTIONS, SHIPPED
 
 
 def test_data_sets_are_listed_with_their_state(ddpn, tmp_path, monkeypatch):

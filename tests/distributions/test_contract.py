@@ -34,7 +34,7 @@ from ddpn.distributions import (
     ZeroInflated,
     discretized,
 )
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 
 
 def f64(*values: float) -> Tensor:
@@ -95,6 +95,8 @@ MAKERS = FAMILIES | {
     "Discretized": lambda mu, other: discretized(Normal(mu, 4.0 * other)),
     "Discretized mixture": lambda mu, other: discretized(Mixture(Normal(torch.stack([mu, -mu, 2 * mu], -1), 9.0))),
 }
+#: Families whose `log_prob` comes from kernels alone.
+WITHOUT_FORMULA = ("ConwayMaxwellPoisson", "DoubleBinomial")
 each_family = pytest.mark.parametrize("name", FAMILIES)
 each = pytest.mark.parametrize("name", MAKERS)
 AT_COUNTS = ("log_prob", "cdf", "survival", "crps")
@@ -268,24 +270,26 @@ def test_derivatives_of_mixtures_and_modifiers(name):
     assert gradcheck(log_prob, leaves, eps=1e-6, atol=1e-5, rtol=1e-5, fast_mode=True)
 
 
-@each_family
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in WITHOUT_FORMULA])
 def test_transforms_of_torch_func(name):
-    n_parameters = 1 if name == "Poisson" else 2
-    parameters = (MU, OTHER)[:n_parameters]
+    parameters = (MU,) if name == "Poisson" else (MU, OTHER)
 
-    def log_prob(*given: Tensor) -> Tensor:
-        if name == "DoubleBinomial":
-            return DoubleBinomial(given[-1], *given[:2]).log_prob(given[2])
-        return MAKERS[name](given[0], given[1] if n_parameters == 2 else None).log_prob(given[n_parameters])
+    def log_prob(y: Tensor, *given: Tensor) -> Tensor:
+        return MAKERS[name](given[0], given[-1]).log_prob(y)
 
-    constant = (COUNTS, TOTAL) if name == "DoubleBinomial" else (COUNTS,)
     leaves = [x.clone().requires_grad_() for x in parameters]
-    values = log_prob(*leaves, *constant)
+    values = log_prob(COUNTS, *leaves)
     expected = torch.autograd.grad(values.sum(), leaves)
-    torch.testing.assert_close(vmap(log_prob)(*parameters, *constant), values.detach())
-    found = vmap(grad(log_prob, argnums=tuple(range(n_parameters))))(*parameters, *constant)
-    torch.testing.assert_close(found, expected)
-    assert torch.isfinite(vmap(jacrev(jacrev(log_prob)))(*parameters, *constant)).all()
+    torch.testing.assert_close(vmap(log_prob)(COUNTS, *parameters), values.detach())
+    places = tuple(range(1, 1 + len(parameters)))
+    torch.testing.assert_close(vmap(grad(log_prob, argnums=places))(COUNTS, *parameters), expected)
+    assert torch.isfinite(vmap(jacrev(jacrev(log_prob, argnums=1), argnums=1))(COUNTS, *parameters)).all()
+
+
+@pytest.mark.parametrize("name", WITHOUT_FORMULA)
+def test_families_without_a_formula_name_what_to_use(name):
+    with pytest.raises(DDPNError, match=rf"^{name} has no formula for torch\.func .* Use torch\.autograd instead\.$"):
+        vmap(lambda mu, other: FAMILIES[name](mu, other).log_prob(COUNTS))(MU.expand(3, 4), OTHER.expand(3, 4))
 
 
 # Bad arguments --------------------------------------------------------------------------------------------------------

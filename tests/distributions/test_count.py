@@ -1,12 +1,10 @@
 """The contract of three methods: whatever pmf a subclass has, all else follows. Against sums over every integer."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch import Tensor
 from torch.distributions import Normal
 
@@ -131,21 +129,6 @@ def test_searches(case):
         assert list(zip(low.tolist(), high.tolist(), strict=True)) == [t.shortest(coverage) for t in truth]
 
 
-def test_samples(case):
-    dist, truth = case
-    draws = dist.sample((3000,), generator=torch.Generator().manual_seed(1)).numpy()
-    assert draws.shape == (3000, len(COUNTS))
-    for column, t in zip(draws.T.astype(int), truth, strict=True):
-        edges = np.unique([t.quantile(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9)]).astype(int)
-        expected = np.diff([0.0, *t.below[edges], 1.0]) * len(draws)
-        seen = np.bincount(np.searchsorted(edges, column), minlength=len(expected))
-        assert seen[expected < 1e-6].sum() == 0
-        keep = expected > 5
-        if keep.sum() > 1:
-            scaled = expected[keep] * seen[keep].sum() / expected[keep].sum()
-            assert stats.chisquare(seen[keep], scaled).pvalue > 1e-4
-
-
 def test_variance_splits_exactly():
     dist, _ = blend("long")
     means = torch.cat([stack.mean.expand(len(COUNTS), 1) for stack in dist.components], dim=-1)
@@ -155,42 +138,11 @@ def test_variance_splits_exactly():
     torch.testing.assert_close(dist.expected_entropy + dist.mutual_information, dist.entropy())
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3, 2), (2, 1, 3)])
-def test_shapes(shape):
-    """Any batch shape gives what its elements give one by one."""
-    n = math.prod(shape)
-    dist, each = Empirical(COUNTS[:n].reshape(*shape, -1)), [Empirical(row) for row in COUNTS[:n]]
-    y = torch.tensor([[3.0], [90.0]]).view(2, *[1] * len(shape))
-    for method in ("log_prob", "cdf", "crps"):
-        got = getattr(dist, method)(y)
-        assert got.shape == (2, *shape)
-        expected = torch.stack([getattr(one, method)(y.flatten()) for one in each], dim=-1)
-        torch.testing.assert_close(got.reshape(2, -1), expected)
-    wide = dist.expand((4, *shape))
-    torch.testing.assert_close(wide.mean, dist.mean.expand(4, *shape))
-    assert wide.sample((2,)).shape == (2, 4, *shape)
-    stacked = Mixture(wide)
-    torch.testing.assert_close(stacked.mean, wide.mean.mean(-1))
-    torch.testing.assert_close(stacked.crps(torch.tensor(3.0)), Mixture(wide, [1 / n] * n).crps(torch.tensor(3.0))) if (
-        shape and shape[-1] == n
-    ) else None
-
-
 def test_float32_ties_are_ties():
     """The cdf of six neighbours in float32 reaches 1/2 at the third of them, whatever rounding does."""
     dist = Empirical(COUNTS.float())
     assert dist.icdf(torch.tensor(0.5)).tolist() == [row[2] for row in COUNTS.sort(-1).values.tolist()]
     assert dist.mean.dtype == dist.crps(torch.tensor(1)).dtype == torch.float32
-
-
-def test_rows_and_pickles_of_a_blend():
-    dist, _ = blend("short")
-    some = dist.rows(torch.tensor([3, 0]))
-    y = torch.tensor(4.0)
-    torch.testing.assert_close(some.crps(y), dist.crps(y)[[3, 0]])
-    again = pickle.loads(pickle.dumps(Mixture([Poisson(2.0), NegativeBinomial(4.0, 0.5)], [0.3, 0.7])))
-    assert again.weights.tolist() == pytest.approx([0.3, 0.7])
-    assert again.size == 2
 
 
 def test_metrics_and_discretized_take_it():

@@ -4,7 +4,6 @@ from functools import cache
 
 import pytest
 import torch
-from torch.distributions import kl_divergence
 
 from ddpn import DoublePoisson, NegativeBinomial, Poisson
 
@@ -17,27 +16,6 @@ MAKERS = {
     "NegativeBinomial": lambda mu, shape: NegativeBinomial(mu, shape.clamp(max=50.0)),
 }
 each_law = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MAKERS.items()])
-AT_COUNTS = ("log_prob", "cdf", "survival", "crps")
-OF_LAW = {
-    "mean": lambda law: law.mean,
-    "variance": lambda law: law.variance,
-    "stddev": lambda law: law.stddev,
-    "mode": lambda law: law.mode,
-    "entropy": lambda law: law.entropy(),
-    "interval": lambda law: torch.stack(law.interval(0.9)),
-}
-
-
-#: Levels of quantiles, for all parameters. Shape: (levels, 1, 1).
-LEVELS = torch.tensor([1e-4, 0.3, 0.5, 0.99]).view(-1, 1, 1)
-
-
-def assert_rounded(got: torch.Tensor, expected: torch.Tensor, tolerance: float = TOLERANCE, name: str = "") -> None:
-    """Within `tolerance` of max(1, |expected|)."""
-    assert got.shape == expected.shape, name
-    error = (got.double() - expected).abs() / expected.abs().clamp(min=1.0)
-    worst = [int(i) for i in torch.unravel_index(error.argmax(), error.shape)]
-    assert error.max() <= tolerance, f"{name} at {worst}"
 
 
 @cache
@@ -49,27 +27,6 @@ def pair(make, dtype: torch.dtype = torch.float32):
 
 @each_law
 class TestFloat32:
-    def test_at_counts(self, make):
-        law, exact = pair(make)
-        y = exact.icdf(LEVELS).float()  # counts that float32 holds
-        for method in AT_COUNTS:
-            got = getattr(law, method)(y)
-            assert got.dtype == torch.float32, method
-            assert_rounded(got, getattr(exact, method)(y.double()), name=method)
-
-    @pytest.mark.parametrize("name", OF_LAW)
-    def test_of_law(self, make, name):
-        law, exact = pair(make)
-        got = OF_LAW[name](law)
-        assert got.dtype == torch.float32
-        assert_rounded(got, OF_LAW[name](exact))
-
-    def test_icdf(self, make):
-        law, exact = pair(make)
-        got = law.icdf(LEVELS)
-        assert got.dtype == torch.float32
-        assert_rounded(got, exact.icdf(LEVELS.double()))
-
     def test_quantile_of_cdf_is_the_count(self, make):
         """cdf is rounded down to float32, so the round trip holds where float32 can tell neighbours apart."""
         law, exact = pair(make)
@@ -77,23 +34,6 @@ class TestFloat32:
         told = (exact.log_prob(y) > -12) & (y < 2**24) & (law.cdf(y.float()) < 1)
         assert told.any()
         assert torch.equal(law.icdf(law.cdf(y.float()))[told], y.float()[told])
-
-    def test_far_counts(self, make):
-        law, exact = pair(make)
-        y = torch.tensor([0, 1, 7, 1000, 10_000_000]).view(-1, 1, 1)
-        for method in AT_COUNTS:
-            assert_rounded(getattr(law, method)(y), getattr(exact, method)(y), name=method)
-
-
-def test_normalizer_and_divergence_in_float32():
-    law, exact = pair(DoublePoisson)
-    assert_rounded(law.log_normalizer(), exact.log_normalizer())
-    for other, exact_other in (
-        (law.expand((15, 47)), exact),
-        (DoublePoisson(3.0, 0.5), DoublePoisson(*torch.tensor([3.0, 0.5]).double())),
-    ):
-        assert kl_divergence(law, other).dtype == torch.float32
-        assert_rounded(kl_divergence(law, other), kl_divergence(exact, exact_other))
 
 
 def test_gradients_in_float32():
@@ -119,12 +59,3 @@ def test_mixed_parameters_take_the_finer():
     assert DoublePoisson(double, single).mean.dtype == torch.float64
     assert DoublePoisson(half, 0.5).mean.dtype == torch.float32
     assert NegativeBinomial(3, half).mean.dtype == torch.float32
-
-
-def test_parameters_of_an_autocast_network():
-    raw = torch.tensor([[1.5, -0.3], [4.0, 1.0]], dtype=torch.bfloat16, requires_grad=True)
-    mu, gamma = raw.float().exp().unbind(1)
-    loss = -DoublePoisson(mu, gamma).log_prob(torch.tensor([3, 60])).sum()
-    loss.backward()
-    assert raw.grad.dtype == torch.bfloat16
-    assert torch.isfinite(raw.grad).all()

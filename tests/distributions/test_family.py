@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Truncated, ZeroInflated, log_mass
-from ddpn.distributions.family import Family
+from ddpn.distributions.components import Family
 from ddpn.distributions.kernels import compiling
 from ddpn.distributions.parametric import ParametricDistribution
 

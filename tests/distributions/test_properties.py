@@ -138,31 +138,12 @@ def test_mean_and_variance_are_those_of_the_pmf(law):
 
 @examples
 @given(any_law())
-def test_cdf_rises_and_ends_at_one(law):
-    y = window(law)
-    cdf = law.cdf(some_of(y, law))
-    assert (cdf.diff() >= -1e-15).all()
-    assert (cdf >= 0).all()
-    assert (cdf <= 1).all()
-    assert abs(cdf[-1].item() - 1) < 1e-15
-    assert law.cdf(double(1e15)) == 1
-
-
-@examples
-@given(any_law())
 def test_cdf_is_the_running_sum_of_the_pmf(law):
     y = window(law)
     upto = np.cumsum(law.log_prob(y).exp().numpy().astype(np.longdouble)).astype(np.float64)
     at = some_of(y, law)
     expected = upto[(at - y[0]).int().numpy()]
     np.testing.assert_allclose(law.cdf(at).numpy(), expected, rtol=2e-6, atol=1e-12)
-
-
-@examples
-@given(any_law())
-def test_cdf_and_survival_are_one(law):
-    y = some_of(window(law), law)
-    assert ((law.cdf(y) + law.survival(y) - 1).abs() <= 4e-16).all()
 
 
 @examples
@@ -295,22 +276,6 @@ def test_scores_have_mean_zero(law):
 
 
 @examples
-@given(exp_of(-10.0, 7.0), exp_of(-6.0, 2.0))
-def test_scores_of_the_other_laws_have_mean_zero(mu, alpha):
-    mu, alpha = mu.requires_grad_(), alpha.requires_grad_()
-    for law in (Poisson(mu), NegativeBinomial(mu, alpha)):
-        y = window(law)
-        log_p = law.log_prob(y)
-        p = log_p.detach().exp()
-        parameters = (mu,) if isinstance(law, Poisson) else (mu, alpha)
-        for parameter, slope in zip(
-            parameters, torch.autograd.grad((p * log_p).sum(), parameters, retain_graph=True), strict=True
-        ):
-            # The elasticity of the likelihood, in units of what the law holds.
-            assert abs((slope * parameter).item()) <= 1e-8 * (1 + law.mean.item())
-
-
-@examples
 @given(st.lists(st.tuples(evenly(-10, 14), evenly(-6, 6)), min_size=1, max_size=6))
 def test_mixture_variance_is_aleatoric_and_epistemic(parameters):
     mu, gamma = torch.tensor(parameters, dtype=torch.float64).exp().unbind(-1)
@@ -374,9 +339,3 @@ def test_samples_lie_where_the_law_does(law):
     y = window(law)
     assert ((draws >= y[0]) & (draws <= y[-1])).all()
     assert torch.equal(draws, draws.floor())
-
-
-def test_numbers_take_the_dtype_of_the_tensors_beside_them():
-    """As in torch's own laws: a Python float is not rounded to float32 on its way to a float64 law."""
-    assert DoublePoisson(double(5.0), 0.3).gamma.item() == 0.3
-    assert NegativeBinomial(0.1, double(2.0)).mu.item() == 0.1

@@ -6,7 +6,7 @@ import torch
 from scipy import optimize, stats
 
 from ddpn.distributions import NegativeBinomial
-from ddpn.distributions.recording import as_recorded
+from ddpn.distributions.limits import as_recorded
 from ddpn.members.constant import Constant
 from ddpn.sample import Sample
 

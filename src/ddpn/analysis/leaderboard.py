@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from ddpn.analysis.verdict import COVERAGE, Evaluation, RowScores, Verdict, verdict
 from ddpn.distributions import discretized
-from ddpn.distributions.recording import limited
+from ddpn.distributions.limits import limited
 from ddpn.members.folds import copies_of
 from ddpn.members.member import Member
 from ddpn.members.names import label_of

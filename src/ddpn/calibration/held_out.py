@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from ddpn.distributions import MonotoneMap, Recalibrated
-from ddpn.distributions.recording import limited
+from ddpn.distributions.limits import limited
 from ddpn.members.folds import Folds
 from ddpn.sample import Sample
 from ddpn.tables.splits import FOLDS, fold_numbers

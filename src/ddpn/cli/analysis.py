@@ -91,7 +91,7 @@ def likelihoods(as_json: o.Json = False) -> None:
 
     `ddpn diagnose` recommends one for a table.
     """
-    from ddpn.networks.heads.likelihoods import DEFAULT_LIKELIHOOD, DESCRIPTIONS
+    from ddpn.networks.heads import DEFAULT_LIKELIHOOD, DESCRIPTIONS
 
     if as_json:
         print_json(DESCRIPTIONS)

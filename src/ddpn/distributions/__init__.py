@@ -1,6 +1,5 @@
 """Count distributions as torch distributions: exact for any mean and any dispersion."""
 
-from ddpn.distributions.censored import Censored
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import Discretized, discretized
 from ddpn.distributions.families.conway_maxwell_poisson import ConwayMaxwellPoisson
@@ -14,10 +13,9 @@ from ddpn.distributions.families.double_poisson import (
 from ddpn.distributions.families.generalized_poisson import GeneralizedPoisson
 from ddpn.distributions.families.negative_binomial import NegativeBinomial
 from ddpn.distributions.families.poisson import Poisson
+from ddpn.distributions.limits import Censored, Truncated, log_mass
 from ddpn.distributions.mixture import Mixture
-from ddpn.distributions.range_mass import log_mass
 from ddpn.distributions.recalibrated import MonotoneMap, Recalibrated
-from ddpn.distributions.truncated import Truncated
 from ddpn.distributions.zeros import Hurdle, ZeroInflated
 
 __all__ = [

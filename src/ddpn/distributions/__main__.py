@@ -1,33 +1,27 @@
 """`python -m ddpn.distributions` compiles all kernels, so that no later process waits for it."""
 
-from ddpn.distributions import (
-    ConwayMaxwellPoisson,
-    Discretized,
-    DoubleBinomial,
-    DoublePoisson,
-    GeneralizedPoisson,
-    NegativeBinomial,
-    Poisson,
-    components,
-    normalizer_table,
-)
+from joblib import Parallel, delayed
+
+from ddpn import distributions
+from ddpn.distributions import components, normalizer_table
+from ddpn.distributions.kernels import compiling
+
+
+def compile_one(name: str) -> None:
+    """Compile a loop over rows, the table of normalisers or the kernels of a family, unless they are on disk."""
+    compiling.announced.append(True)
+    if name in components.SIGNATURES:
+        components.kernel(name)
+    elif name == "normalizer_table":
+        normalizer_table.kernel()
+    else:
+        getattr(distributions, name).family.address  # noqa: B018
 
 
 def main() -> None:
-    """Compile what is not on disk yet."""
-    components.compile_all()
-    normalizer_table.kernel()
-    kinds = (
-        Poisson,
-        DoublePoisson,
-        NegativeBinomial,
-        GeneralizedPoisson,
-        ConwayMaxwellPoisson,
-        DoubleBinomial,
-        Discretized,
-    )
-    for kind in kinds:
-        kind.family.address  # noqa: B018
+    """Compile everything, in as many processes as there are processors; those that take longest come first."""
+    families = [name for name in distributions.__all__ if hasattr(getattr(distributions, name), "family")]
+    Parallel(n_jobs=-1)(map(delayed(compile_one), [*reversed(components.SIGNATURES), "normalizer_table", *families]))
 
 
 if __name__ == "__main__":

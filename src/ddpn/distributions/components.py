@@ -6,23 +6,20 @@ their place. A component is a family with parameters, restricted to a range of c
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, cached_property
+from math import nan
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.family import Family
-from ddpn.distributions.kernels import compiling, rows
+from ddpn.distributions.kernels import compiling, loops, rows
 
 _MATRIX, _CUBE = "float64[:,::1]", "float64[:,:,::1]"
-_ROW_WISE = f"void(int64, {_MATRIX}, {_MATRIX})"
-_SIGNATURES = {
-    "log_probs": _ROW_WISE,
-    "log_ranges": _ROW_WISE,
-    "all_facts": _ROW_WISE,
-    "all_information": _ROW_WISE,
+#: The loops over rows and their types.
+SIGNATURES = {
+    "of_rows": f"void(int64, int64, {_MATRIX}, {_MATRIX})",
     "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], {_MATRIX})",
     "deep_quantiles": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], float64[::1])",
     "summaries": (
@@ -47,13 +44,81 @@ _DEEP = 1e-6
 @cache
 def kernel(name: str) -> Callable[..., None]:
     """A compiled loop of `kernels.rows`."""
-    return compiling.compiled(getattr(rows, name), _SIGNATURES[name])
+    return compiling.compiled(getattr(rows, name), SIGNATURES[name])
 
 
-def compile_all() -> None:
-    """Compile, or read from disk, every loop over rows."""
-    for name in _SIGNATURES:
-        kernel(name)
+class Family:
+    """Functions that say what a family is. numba translates them, so they use numbers, tuples and `math` only.
+
+    Parameters
+    ----------
+    name : str
+        For the files of compiled kernels.
+    log_mass : function (y, p) -> float
+        log of the weight of a count y, smooth in real y >= 16; p is what `prepared` returns.
+    score : function (y, p) -> (float, float, float)
+        Derivatives of the log weight in the parameters, zeros for those that there are not. Terms that do not depend on
+        y may be left out unless the family is `normalised`.
+    shape : function (p) -> (float, float, float)
+        Rough centre and standard deviation, and the end of the support.
+    prepared : function (a, b, c) -> tuple, optional
+        Numbers that the others need, from up to three parameters. Default: the parameters themselves.
+    ratio : function (y, p) -> (float, float), optional
+        Two numbers, the first over the second being the weight at y + 1 over that at y, where these are cheaper than
+        an exponential.
+    quick : function (y, log_y, log_h_y, p) -> float, optional
+        `log_mass` for counts below 8,192 from log y and log h(y) = log(e^-y y^y / y!), which are in tables; NaN for
+        parameters with which that would lose digits. It has no branches on y, so that counts are done several at once.
+    normalised : bool
+        Whether `log_mass` is the logarithm of a probability. Default: its sum is found by adding up.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log_mass: Callable[..., Any],
+        score: Callable[..., Any],
+        shape: Callable[..., Any],
+        *,
+        prepared: Callable[..., Any] | None = None,
+        ratio: Callable[..., Any] | None = None,
+        quick: Callable[..., Any] | None = None,
+        normalised: bool = False,
+    ) -> None:
+        self.name = name
+        self._bound: dict[str, Any] = {
+            "log_mass": log_mass,
+            "score": score,
+            "shape": shape,
+            "prepared": prepared or _as_they_are,
+            "NORMALISED": normalised,
+            "HAS_RATIO": ratio is not None,
+            "ratio": ratio or _no_ratio,
+            "HAS_QUICK": quick is not None,
+            "quick": quick or _not_quick,
+        }
+
+    @cached_property
+    def address(self) -> int:
+        """Where the compiled kernel of this family is; it is compiled, or read from disk, when first asked for."""
+        import numba
+
+        return compiling.compiled_entry(loops.entry, self.name, carray=numba.carray, **self._bound)
+
+    def __repr__(self) -> str:
+        return f"Family({self.name!r})"
+
+
+def _as_they_are(a: float, b: float, c: float) -> tuple[float, float, float]:
+    return a, b, c
+
+
+def _no_ratio(y: float, p: tuple[float, ...]) -> tuple[float, float]:
+    return 0.0, 1.0
+
+
+def _not_quick(y: float, log_y: float, log_h_y: float, p: tuple[float, ...]) -> float:
+    return nan
 
 
 class Part(NamedTuple):
@@ -108,13 +173,13 @@ class Part(NamedTuple):
         first = first if self.low is None else torch.maximum(first, self.low)
         last = last if self.high is None else torch.minimum(last, self.high)
         columns = [x.reshape(-1) for x in (first, last, *self.parameters)]
-        log_p = torch.from_numpy(row_wise("log_ranges", self.family, columns, 4)[0]).view(first.shape)  # type: ignore[arg-type]
+        log_p = torch.from_numpy(row_wise("log_range", self.family, columns, 4)[0]).view(first.shape)  # type: ignore[arg-type]
         if self.low is not None or self.high is not None:
             whole = (
                 torch.zeros_like(first) if self.low is None else self.low,
                 torch.full_like(last, torch.inf) if self.high is None else self.high,
             )
-            before = row_wise("log_ranges", self.family, [x.reshape(-1) for x in (*whole, *self.parameters)], 4)[0]  # type: ignore[arg-type]
+            before = row_wise("log_range", self.family, [x.reshape(-1) for x in (*whole, *self.parameters)], 4)[0]  # type: ignore[arg-type]
             log_p = log_p - torch.from_numpy(before).view(first.shape)
         return self._replace(low=first, high=last), log_p
 
@@ -356,18 +421,19 @@ def _table_sides(part: Part, y: np.ndarray) -> np.ndarray:
 def row_wise(name: str, family: Family, columns: Sequence[Tensor], results: int) -> np.ndarray:
     """A kernel of one family for numbers per row: columns (rows,) -> (results, rows), in float64."""
     count = len(columns[0])
-    given = np.zeros((max(len(columns), 5 if name != "log_probs" else 4), count))
+    operation, size = rows.OPERATIONS[name]
+    given = np.zeros((size, count))
     for j, column in enumerate(columns):
         given[j] = column.detach().double().numpy()
     found = np.empty((results, count))
-    function, address = kernel(name), family.address
+    function, address = kernel("of_rows"), family.address
     if count <= _BLOCK:
-        function(address, given, found)
+        function(operation, address, given, found)
         return found
 
     def task(index: slice) -> None:
         own = np.empty((results, index.stop - index.start))
-        function(address, np.ascontiguousarray(given[:, index]), own)
+        function(operation, address, np.ascontiguousarray(given[:, index]), own)
         found[:, index] = own
 
     _run(task, [slice(i, min(i + _BLOCK, count)) for i in range(0, count, _BLOCK)])

@@ -1,8 +1,9 @@
-"""Quantiles, mode, entropy and intervals of a mixture of distributions on the real line.
+"""Quantiles, mode, entropy, intervals and CRPS of distributions on the real line.
 
 `mixture` is a `Mixture` of such distributions, none of them a mixture itself.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ _HALVINGS = 80
 _ZOOMS = 6
 #: Where a component is evaluated: so many of its standard deviations from its mean, with panels between.
 _REACH = (-40.0, -20.0, -10.0, -6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0)
+_SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
+_SQRT_TWO = math.sqrt(2.0)
 
 
 def _log_prob(mixture: Any, y: Tensor) -> Tensor:
@@ -96,3 +99,26 @@ def shortest(mixture: Any, coverage: float) -> tuple[Tensor, Tensor]:
     none = torch.zeros_like(wide.mean)
     first, last = ends(_lowest(lambda q: torch.sub(*reversed(ends(q))), none, none + (1.0 - coverage)))
     return first.squeeze(-1), last.squeeze(-1)
+
+
+def _mean_absolute(loc: Tensor, scale: Tensor) -> Tensor:
+    """E|X| for X ~ Normal(loc, scale): scale sqrt(2/pi) exp(-z^2/2) + loc erf(z / sqrt 2), z = loc / scale."""
+    z = loc / scale
+    return scale * _SQRT_TWO_OVER_PI * torch.exp(-0.5 * z * z) + loc * torch.erf(z / _SQRT_TWO)
+
+
+def normal_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
+    """E|X - y| - E|X - X'| / 2 with E|X - X'| = 2 scale / sqrt(pi)."""
+    return _mean_absolute(loc - y, scale) - scale / math.sqrt(math.pi)
+
+
+def normal_mixture_crps(loc: Tensor, scale: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    """CRPS of the weighted mixture over the last axis (Grimit et al., 2006).
+
+    Shape: y (...), loc and scale (..., K), weights (K,) or (..., K).
+    """
+    to_y = (weights * _mean_absolute(loc - y.unsqueeze(-1), scale)).sum(-1)
+    gaps = loc.unsqueeze(-1) - loc.unsqueeze(-2)
+    scales = torch.hypot(scale.unsqueeze(-1), scale.unsqueeze(-2))
+    pairs = weights.unsqueeze(-1) * weights.unsqueeze(-2)
+    return to_y - 0.5 * (pairs * _mean_absolute(gaps, scales)).sum((-1, -2))

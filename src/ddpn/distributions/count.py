@@ -1,8 +1,8 @@
 """`CountDistribution`: from a pmf and where it lives to cdf, quantiles, intervals, entropy, CRPS and samples."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, wraps
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,11 +13,46 @@ from torch.distributions import Distribution, constraints
 from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Asked, Part, Summaries, Summary
-from ddpn.distributions.gradients import without_gradient
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import DDPNError, InputError
 
 #: The depth of a bracket from which dtype and device of a distribution's results are learnt.
 _DEPTH = 37.0
+
+
+class _Barrier(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(name: str, value: Tensor, *parameters: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.name = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise DDPNError(f"{ctx.name} has no gradient, got a backward pass through it. Train on log_prob instead.")
+
+
+def barrier(name: str, value: Tensor, *parameters: Tensor) -> Tensor:
+    """`value`, computed outside autograd from `parameters`: a backward pass through it raises."""
+    if torch.is_grad_enabled() and any(p.requires_grad for p in parameters):
+        return _Barrier.apply(name, value, *parameters)
+    return value
+
+
+def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Run a method of a distribution outside autograd; a later `backward` through its result raises."""
+
+    @wraps(method)
+    def guarded(self: Any, *args: Any, **options: Any) -> Tensor:
+        with torch.no_grad():
+            value = method(self, *args, **options)
+        name = type(self).__name__.removeprefix("_")
+        return barrier(f"{name}.{method.__name__}", value, *(self._leaves() if torch.is_grad_enabled() else ()))
+
+    return guarded
 
 
 class CountDistribution(Distribution, ABC):
@@ -369,7 +404,79 @@ class Selected(CountDistribution):
         return found.gather(-1, (flat % inner).unsqueeze(-1).expand(*found.shape[:-1], 1)).squeeze(-1)
 
 
+class Modified(CountDistribution):
+    """A count distribution that is made of another one, its `base`, of the same batch shape."""
+
+    base: Any
+
+    @abstractmethod
+    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same modification of `base`, which is `self.base` after a change of the batch shape."""
+
+    def rows(self, index: Any) -> Self:
+        """The distributions of some rows along the first batch axis."""
+        return self._changed(self.base.rows(index), lambda x: x[index])
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+        """The same distributions, repeated along new or singleton batch axes."""
+        shape = torch.Size(batch_shape)
+        return self._changed(self.base.expand(shape), lambda x: x.expand(shape))
+
+    def _reshape(self, shape: Sequence[int]) -> Self:
+        return self._changed(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
+
+    @property
+    def _like(self) -> Tensor:
+        return self.base._like
+
+    def _leaves(self) -> tuple[Tensor, ...]:
+        return self.base._leaves()
+
+
 def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
     """x in `dtype`, never above x: so icdf(cdf(y)) = y in every dtype."""
     rounded = x.to(dtype)
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
+
+
+# Changing the batch shape of any distribution, torch's own included ------------------------------------------------
+
+
+def mapped(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Any:
+    """The torch distribution whose parameters are those of `dist`, expanded to its batch shape and then changed."""
+    family: Any = type(dist)
+    parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
+    return family(**parameters, validate_args=False)
+
+
+def rows_of(dist: Any, index: Any) -> Any:
+    """The distributions of some rows along the first batch axis."""
+    return dist.rows(index) if hasattr(dist, "rows") else mapped(dist, lambda x: x[index])
+
+
+def reshaped(dist: Any, shape: Sequence[int]) -> Any:
+    """The same distributions in another batch shape."""
+    return dist._reshape(shape) if hasattr(dist, "_reshape") else mapped(dist, lambda x: x.reshape(tuple(shape)))
+
+
+def concatenated(stacks: Sequence[Any]) -> list[Any]:
+    """Neighbouring stacks of one family joined along their last axis; all have the same batch shape but for it."""
+    joined: list[Any] = [stacks[0]]
+    for stack in stacks[1:]:
+        last = joined[-1]
+        if type(stack) is type(last) and _is_parametric(stack):
+            parameters = {
+                name: torch.cat([getattr(d, name).expand(d.batch_shape) for d in (last, stack)], dim=-1)
+                for name in stack.arg_constraints
+            }
+            joined[-1] = type(stack)(**parameters, validate_args=False)
+        else:
+            joined.append(stack)
+    return joined
+
+
+def _is_parametric(dist: Any) -> bool:
+    """Whether a distribution is its parameters, each of its batch shape."""
+    return bool(dist.arg_constraints) and all(
+        getattr(dist, name).shape == dist.batch_shape for name in dist.arg_constraints
+    )

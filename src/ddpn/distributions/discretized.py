@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.count import CountDistribution
-from ddpn.distributions.family import Family
-from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.components import Family
+from ddpn.distributions.count import CountDistribution, without_gradient
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_normal_cdf
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.parametric import ParametricDistribution

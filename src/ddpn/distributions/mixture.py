@@ -12,10 +12,7 @@ from torch.distributions import Distribution, Normal, constraints
 from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution
-from ddpn.distributions.normal import normal_mixture_crps
-from ddpn.distributions.stacking import concatenated, reshaped, rows_of
-from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
+from ddpn.distributions.count import CountDistribution, concatenated, reshaped, rows_of
 from ddpn.runtime.errors import ConfigError, InputError
 
 
@@ -324,7 +321,7 @@ class _ContinuousMixture(Mixture):
         if not isinstance(normal, Normal):
             kinds = ", ".join(type(stack).__name__ for stack in simple._stacks)
             raise ConfigError(f"crps of a mixture must have Normal or count components, got {kinds}. Use nll instead.")
-        return normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
+        return continuous.normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Real (low, high) that hold `coverage`: between equal tails, or the shortest for `kind="highest"`."""
@@ -374,3 +371,22 @@ def _normalised_weights(weights: Any, size: int, device: torch.device, validate_
     if is_checked(validate_args, weights):
         arguments.check_weights(weights)
     return weights.double() / weights.double().sum(-1, keepdim=True)
+
+
+def weighted_logsumexp(each: Tensor, weights: Tensor) -> Tensor:
+    """log sum_k w_k exp(each_k) over the last axis, differentiable in both, also where a weight is 0."""
+    with torch.no_grad():
+        top = torch.where(weights > 0, each, -torch.inf).amax(-1, keepdim=True)
+        top = torch.where(torch.isfinite(top), top, 0.0)
+    # A component of weight 0 may exceed the others by any factor: only its gradient is cut.
+    scaled = (each - top).clamp(max=80.0).exp()
+    return (weights * scaled).sum(-1).log() + top.squeeze(-1)
+
+
+def weighted_log_masses(each: Tensor, weights: Tensor) -> Tensor:
+    """log sum_k w_k exp(each_k) of log masses over the last axis, relatively accurate also where all are close to 0."""
+    missing = (weights * torch.expm1(each)).sum(-1)
+    most = missing.detach() > -0.5
+    empty = ((weights > 0) & (each > -torch.inf)).logical_not().all(-1)
+    summed = weighted_logsumexp(torch.where(empty.unsqueeze(-1), -1.0, each), weights)
+    return torch.where(most, torch.log1p(torch.where(most, missing, 0.0)), summed.masked_fill(empty, -torch.inf))

@@ -10,25 +10,21 @@ from torch.autograd.function import once_differentiable
 
 from ddpn.distributions import components, rule
 from ddpn.distributions.arguments import broadcast_shapes, expanded
-from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution
-from ddpn.distributions.family import Family
+from ddpn.distributions.components import Family, Part
+from ddpn.distributions.count import CountDistribution, without_gradient
+from ddpn.runtime.errors import DDPNError
 
 
 class ParametricDistribution(CountDistribution):
-    """Distributions of a family: parameters named in `_names`, kernels in `family`, and a formula in torch.
+    """Distributions of a family: parameters named in `_names`, and kernels in `family`, which know their gradients.
 
-    `torch_log_prob(y, *parameters)` is log p in operations of torch, float64, for GPUs, `torch.func` and second
-    derivatives; elsewhere `log_prob` comes from the kernels, with its gradient.
+    A family may have a formula in operations of torch, `torch_log_prob(y, *parameters)` in float64, for GPUs and
+    `torch.func`. Without one, tensors of a GPU are copied to the kernels and back.
     """
 
     family: ClassVar[Family]
+    torch_log_prob: ClassVar[Callable[..., Tensor] | None] = None
     _names: ClassVar[tuple[str, ...]]
-
-    @staticmethod
-    def torch_log_prob(y: Tensor, *parameters: Tensor) -> Tensor:
-        """log p(y) of float64 tensors of one shape, differentiable twice."""
-        raise NotImplementedError
 
     def _parameters(self) -> tuple[Tensor, ...]:
         return tuple(getattr(self, name) for name in self._names)
@@ -71,12 +67,12 @@ class ParametricDistribution(CountDistribution):
 
         Parameters
         ----------
-        name : {"log_probs", "log_ranges", "float32"}
-            Which kernel; "float32" is "log_probs" to the digits of float32, if the family has such a kernel.
+        name : {"log_prob", "log_range", "float32"}
+            Which kernel; "float32" is "log_prob" to the digits of float32, if the family has such a kernel.
         columns : sequence of Tensor
             Its inputs.
         """
-        return components.row_wise("log_probs" if name == "float32" else name, cls.family, columns, 4)
+        return components.row_wise("log_prob" if name == "float32" else name, cls.family, columns, 4)
 
     def rows(self, index: Any) -> Self:
         """The distributions of some rows along the first batch axis."""
@@ -99,7 +95,19 @@ class ParametricDistribution(CountDistribution):
         columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
         zero = torch.zeros_like(columns[0])
         padded = [*columns, *[zero] * (3 - len(columns)), zero, zero + torch.inf]
-        return components.row_wise("all_facts", self.family, padded, 5)
+        return components.row_wise("facts", self.family, padded, 5)
+
+    @property
+    @without_gradient
+    def mean(self) -> Tensor:
+        """Exact mean E[Z]."""
+        return self._shaped(self._facts()[1])
+
+    @property
+    @without_gradient
+    def variance(self) -> Tensor:
+        """Exact variance Var[Z]."""
+        return self._shaped(self._facts()[2])
 
     def information(self) -> dict[str, Tensor]:
         """Expected second derivatives of -log p in each parameter, by its name: the diagonal of Fisher's information.
@@ -111,7 +119,7 @@ class ParametricDistribution(CountDistribution):
         {'mu': tensor(0.2500)}
         """
         columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
-        found = components.row_wise("all_information", self.family, columns, 3)
+        found = components.row_wise("information", self.family, columns, 3)
         return {name: self._shaped(found[i]) for i, name in enumerate(self._names)}
 
     def _leaves(self) -> tuple[Tensor, ...]:
@@ -130,16 +138,18 @@ class ParametricDistribution(CountDistribution):
         return self._parameters()[0].detach()[..., :0] if self.batch_shape else self._parameters()[0].detach()
 
 
-def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_probs") -> Tensor:
+def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_prob") -> Tensor:
     """log p(y) of a class of distributions in float64, with gradients. Shape: all of one."""
-    if rule.needs_torch(y, *parameters):
+    if kind.torch_log_prob is not None and rule.needs_torch(y, *parameters):
         return kind.torch_log_prob(y.double(), *(x.double() for x in parameters))
+    if rule.is_transformed(y, *parameters):
+        raise DDPNError(f"{kind.__name__} has no formula for torch.func and torch.compile. Use torch.autograd instead.")
     return _Kernel.apply(kind, name, (y,), *parameters)
 
 
 def log_mass(kind: Any, low: Tensor, high: Tensor, *parameters: Tensor) -> Tensor:
     """log P(low <= Z <= high) of a class of distributions in float64, with gradients. Shape: all of one."""
-    return _Kernel.apply(kind, "log_ranges", (low, high), *parameters)
+    return _Kernel.apply(kind, "log_range", (low, high), *parameters)
 
 
 class _Kernel(torch.autograd.Function):
@@ -157,7 +167,7 @@ class _Kernel(torch.autograd.Function):
         size = len(ctx.saved_tensors) // 2
         parameters, slopes = ctx.saved_tensors[:size], ctx.saved_tensors[size:]
         if torch.is_grad_enabled():  # second derivatives are wanted
-            if ctx.name != "log_ranges":
+            if ctx.name != "log_range" and ctx.kind.torch_log_prob is not None:
                 return None, None, None, *_differentiable(ctx.kind, ctx.given[0], grad, parameters)
             slopes = _Slopes.apply(ctx.kind, ctx.name, ctx.given, *parameters)
         return None, None, None, *((grad * slope).to(x.dtype) for x, slope in zip(parameters, slopes, strict=True))
@@ -180,7 +190,7 @@ def _differentiable(kind: Any, y: Tensor, grad: Tensor, parameters: Sequence[Ten
 
 
 class _Slopes(torch.autograd.Function):
-    """Derivatives by a kernel, whose own derivatives are central differences: seven digits of second derivatives."""
+    """Derivatives by a kernel, whose own derivatives are central differences: six digits of second derivatives."""
 
     @staticmethod
     def forward(ctx: Any, kind: Any, name: str, given: tuple[Tensor, ...], *parameters: Tensor) -> tuple[Tensor, ...]:
@@ -202,4 +212,4 @@ class _Slopes(torch.autograd.Function):
 
 
 #: Relative step of central differences of kernels, which are exact to 1e-12 or so.
-_STEP = 1e-4
+_STEP = 1e-5

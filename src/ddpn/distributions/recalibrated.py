@@ -1,7 +1,7 @@
 """Count distributions whose cdf is recalibrated: F'(y) = G(F(y)) with a monotone map G."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -9,21 +9,103 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions.components import Summaries, Summary
-from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.count import Modified, without_gradient
 from ddpn.distributions.discretized import discretized
-from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.kernels.rows import LONGEST
 from ddpn.distributions.mixture import Mixture
-from ddpn.distributions.monotone import MonotoneMap
+from ddpn.runtime.errors import InputError
 
 #: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
 _ROUNDING = 1e-14
 _DEPTH = 37.0
 
-__all__ = ["LONGEST", "MonotoneMap", "Recalibrated"]
+
+class MonotoneMap(NamedTuple):
+    """A strictly increasing, piecewise-linear map of [0, 1] onto itself, by its knots and its values there.
+
+    Slopes are positive and finite, also in the outermost pieces: no count gets a probability of 0, and the tails of a
+    distribution are multiplied by a constant.
+
+    Parameters
+    ----------
+    at : Tensor, shape (K + 1,)
+        The knots in float64, from 0 to 1.
+    value : Tensor, shape (K + 1,)
+        The map at the knots in float64, from 0 to 1.
+
+    Examples
+    --------
+    >>> half = MonotoneMap.of([0.0, 0.5, 1.0], [0.0, 0.2, 1.0])
+    >>> half(torch.tensor([0.25, 0.75])), half.inverse(torch.tensor([0.1, 0.6]))
+    (tensor([0.1000, 0.6000], dtype=torch.float64), tensor([0.2500, 0.7500], dtype=torch.float64))
+    """
+
+    at: Tensor
+    value: Tensor
+
+    @classmethod
+    def of(cls, at: Any, value: Any) -> "MonotoneMap":
+        """Make a map of validated knots and values.
+
+        Parameters
+        ----------
+        at, value : array-like
+            Knots and values there, both strictly increasing from 0 to 1.
+        """
+        both = cls(*(torch.as_tensor(x, dtype=torch.float64).contiguous() for x in (at, value)))
+        good = both.at.dim() == 1 and both.at.shape == both.value.shape and len(both.at) > 1
+        good = good and all(bool(x[0] == 0) and bool(x[-1] == 1) and bool((x.diff() > 0).all()) for x in both)
+        if not good:
+            raise InputError("knots and values of a monotone map must both increase strictly from 0 to 1.")
+        return both
+
+    @property
+    def slope(self) -> Tensor:
+        """The slope of each piece. Shape: (K,)."""
+        return self.value.diff() / self.at.diff()
+
+    def mirrored(self) -> "MonotoneMap":
+        """1 - G(1 - u): the map of upper tails."""
+        return MonotoneMap(1.0 - self.at.flip(0), 1.0 - self.value.flip(0))
+
+    def to(self, device: torch.device) -> "MonotoneMap":
+        """The same map on a device."""
+        return MonotoneMap(self.at.to(device), self.value.to(device))
+
+    def __call__(self, u: Tensor) -> Tensor:
+        return _piecewise(u, self.at, self.value)
+
+    def inverse(self, v: Tensor) -> Tensor:
+        """Evaluate the inverse map: u with G(u) = v.
+
+        Parameters
+        ----------
+        v : Tensor
+            Numbers from 0 to 1.
+        """
+        return _piecewise(v, self.value, self.at)
+
+    def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
+        """(G(F) - G(F - p)) / p for the probability p of a count and F up to it, without cancellation."""
+        slope, inner = self.slope, self.at[1:-1]
+        before = cdf - pmf
+        first, last = (torch.bucketize(x.contiguous(), inner, right=True) for x in (before, cdf))
+        low, high = slope[first], slope[last]
+        # The parts of p before the first knot within it, beyond the last one, and between.
+        start, end = self.at[first + 1] - before, cdf - self.at[last]
+        mass = low * start + high * end + (self.value[last] - self.value[first + 1])
+        across = (mass / pmf).nan_to_num(nan=1.0, posinf=torch.inf).clamp(slope.min(), slope.max())
+        return torch.where(first == last, high, across)
 
 
-class Recalibrated(CountDistribution):
+def _piecewise(x: Tensor, at: Tensor, value: Tensor) -> Tensor:
+    x = x.double().contiguous()
+    piece = torch.bucketize(x, at[1:-1], right=True)
+    slope = value.diff() / at.diff()
+    return value[piece] + slope[piece] * (x - at[piece])
+
+
+class Recalibrated(Modified):
     """A count distribution whose cdf F is replaced by G(F), with a monotone map G: p(y) = G(F(y)) - G(F(y - 1)).
 
     Integers stay integers, and all of `CountDistribution` is exact: probabilities (relatively accurate in both tails),
@@ -54,13 +136,9 @@ class Recalibrated(CountDistribution):
     """
 
     def __init__(self, base: Distribution, change: MonotoneMap) -> None:
-        self.base: Any = discretized(base)
+        self.base = discretized(base)
         self.map = change.to(self.base._device)
         super().__init__(self.base.batch_shape, self.base._check)
-
-    @property
-    def _like(self) -> Tensor:
-        return self.base._like
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
@@ -80,16 +158,8 @@ class Recalibrated(CountDistribution):
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
         return self.base.bracket(depth)
 
-    def rows(self, index: Any) -> "Recalibrated":
-        """The distributions of some rows along the first batch axis."""
-        return Recalibrated(self.base.rows(index), self.map)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "Recalibrated":
-        """The same distributions, repeated along new or singleton batch axes."""
-        return Recalibrated(self.base.expand(torch.Size(batch_shape)), self.map)
-
-    def _reshape(self, shape: Sequence[int]) -> "Recalibrated":
-        return Recalibrated(self.base._reshape(shape), self.map)
+    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Recalibrated":
+        return Recalibrated(base, self.map)
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         is_finite = torch.isfinite(high)
@@ -97,9 +167,6 @@ class Recalibrated(CountDistribution):
         between = (upto - self.cdf(low - 1.0).double()).clamp(min=0.0)
         found = torch.where(is_finite | (low <= 0), between, self.survival(low - 1.0).double())
         return torch.where(low <= high, found, 0.0).log()
-
-    def _leaves(self) -> tuple[Tensor, ...]:
-        return self.base._leaves()
 
     def _groups(self) -> list[int]:
         return self.base._groups()

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.kernels.placing import HEAD, JOIN, NODES, TERMS, WEIGHTS
-from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, HEAD, JOIN, LOG_H, NODES, TERMS, WEIGHTS
 
 #: Rows whose terms a GPU computes at once, 3 KB each.
 _ROWS = 1 << 18

@@ -1,7 +1,7 @@
 """Count distributions with a probability of zero of their own: zero-inflated, and hurdle."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,18 +12,16 @@ from torch.nn.functional import logsigmoid, softplus
 from ddpn.distributions import arguments, rule
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Part
-from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.count import CountDistribution, Modified
 from ddpn.distributions.families.poisson import Poisson
-from ddpn.distributions.stacking import concatenated
-from ddpn.distributions.truncated import Truncated
-from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
+from ddpn.distributions.limits import Truncated
+from ddpn.distributions.mixture import weighted_log_masses, weighted_logsumexp
 from ddpn.runtime.errors import InputError
 
 
-class ZeroModified(CountDistribution):
+class ZeroModified(Modified):
     """Zero with probability pi, else a count from another distribution: what `ZeroInflated` and `Hurdle` share."""
 
-    base: Any
     _pi: Tensor | None
     _logits: Tensor | None
 
@@ -109,29 +107,11 @@ class ZeroModified(CountDistribution):
         first, last = self._part.bracket(depth)
         return torch.zeros_like(first), last
 
-    def rows(self, index: Any) -> Self:
-        """The distributions of some rows along the first batch axis."""
-        return self._changed(self.base.rows(index), lambda x: x[index])
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distributions, repeated along new or singleton batch axes."""
-        return self._changed(self.base.expand(batch_shape), lambda x: x.expand(torch.Size(batch_shape)))
-
-    def _reshape(self, shape: Sequence[int]) -> Self:
-        return self._changed(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
-
     def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
         new = object.__new__(type(self))
         new._set(base, change(self._given), self._logits is not None)
         new._check = self._check
         return new
-
-    def _joined(self, other: Self) -> Any:
-        """This and another stack side by side along the last axis; None where they cannot be joined."""
-        bases = concatenated([self.base, other.base])
-        if len(bases) > 1 or (self._logits is None) != (other._logits is None):
-            return None
-        return self._changed(bases[0], lambda x: torch.cat([x, other._given], dim=-1))
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         rest = self._part._log_mass(low, high)

@@ -12,12 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ddpn.distributions.kernels.placing import MARGIN
-from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H, MARGIN
 from ddpn.export.graph import Graph, Operand, Value
-from ddpn.networks.heads import HEADS, Head, mixed, zeros
+from ddpn.networks.heads import HEADS, SHIPPED, Head, mixed, zeros
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
-from ddpn.networks.heads.likelihoods import SHIPPED
 from ddpn.runtime.errors import ConfigError
 
 #: Half-angle steps before the series of the arctangent: what is left is below tan(pi / 16), and the first term that is

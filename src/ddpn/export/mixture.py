@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddpn.distributions.kernels.placing import DEPTH
+from ddpn.distributions.kernels.scalar import DEPTH
 from ddpn.distributions.recalibrated import LONGEST, MonotoneMap
 from ddpn.export.families import (
     LARGEST,

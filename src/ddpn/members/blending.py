@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from torch.distributions import Distribution
 
 from ddpn.distributions import CountDistribution, Mixture, discretized
-from ddpn.distributions.recording import bounded, limited
-from ddpn.distributions.stacking import concatenated, reshaped, rows_of
+from ddpn.distributions.count import concatenated, reshaped, rows_of
+from ddpn.distributions.limits import bounded, limited
 from ddpn.members.member import Member
 from ddpn.metrics import crps
 from ddpn.runtime.threads import single_thread

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from ddpn.members.member import Member, Task, as_tensor, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.networks.heads import HEADS, Head, make_head
-from ddpn.networks.heads.start import mean_loss
+from ddpn.networks.heads.head import mean_loss
 from ddpn.sample import Sample, row_count
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import discretized
-from ddpn.distributions.normal import normal_crps
+from ddpn.distributions.continuous import normal_crps
 from ddpn.metrics.predictive import checked, known, observed, quantile
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice

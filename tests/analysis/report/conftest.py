@@ -14,7 +14,7 @@ from ddpn import DDPNRegressor, Poisson
 from ddpn.analysis.leaderboard import leaderboard, scored_rows
 from ddpn.analysis.report import write_report
 from ddpn.analysis.report.evidence import Evidence, gather
-from ddpn.distributions.stacking import reshaped
+from ddpn.distributions.count import reshaped
 from ddpn.members import Member
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import Predictor

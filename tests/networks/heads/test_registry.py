@@ -8,8 +8,7 @@ import torch
 from torch.distributions import constraints
 
 from ddpn.distributions import Poisson
-from ddpn.networks.heads import HEADS, Head, make_head
-from ddpn.networks.heads.likelihoods import TOTALS
+from ddpn.networks.heads import HEADS, TOTALS, Head, make_head
 from ddpn.runtime.errors import ConfigError
 
 

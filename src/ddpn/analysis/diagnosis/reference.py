@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from ddpn.distributions import DoubleBinomial, DoublePoisson, NegativeBinomial, Poisson
 from ddpn.distributions.families.double_binomial import log_weight
-from ddpn.distributions.recording import as_recorded, bounded
+from ddpn.distributions.limits import as_recorded, bounded
 from ddpn.distributions.rule import deviance, log_h_of_count
 from ddpn.sample import Sample
 

@@ -10,7 +10,7 @@ import torch
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.results import ByColumn
 from ddpn.distributions import discretized
-from ddpn.distributions.recording import limited
+from ddpn.distributions.limits import limited
 from ddpn.metrics import crps
 from ddpn.runtime.display import html_table
 from ddpn.runtime.threads import single_thread

@@ -17,8 +17,8 @@ from ddpn.analysis.numbers import mean, value_text
 from ddpn.analysis.verdict import COVERAGE as LEVEL
 from ddpn.analysis.verdict import RowScores
 from ddpn.distributions import Recalibrated, discretized
-from ddpn.distributions.recording import limited
-from ddpn.distributions.stacking import rows_of
+from ddpn.distributions.count import rows_of
+from ddpn.distributions.limits import limited
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, check_groups, checked_sample

@@ -8,22 +8,18 @@ moments: d log m / d mu = 1 / (nu Var[Y]), d log m / d nu = -Cov[Y, R] / (nu Var
 from math import exp, inf, log, log1p, sqrt
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.family import Family
-from ddpn.distributions.gradients import without_gradient
-from ddpn.distributions.kernels.placing import DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS
-from ddpn.distributions.kernels.scalar import deviance, log_h, log_of
+from ddpn.distributions.components import Family
+from ddpn.distributions.kernels.scalar import DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS, deviance, log_h, log_of
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
 
 #: nu is at most so many times the mean, or 1: beyond, nearly all mass is on one count and the mean fixes no rate.
 NARROWEST = 20.0
-#: Steps to the rate at most, of which the last two are differentiable; and errors of the mean that end the search, in
+#: Steps to the rate at most; and errors of the mean that end the search, in
 #: standard deviations and relative to the mean.
 _STEPS, _TOLERANCE, _ROUNDING = 60, 1e-11, 1e-15
 
@@ -169,55 +165,7 @@ class ConwayMaxwellPoisson(ParametricDistribution):
                 raise InputError(f"nu must be at most {NARROWEST:g} times the mean, or {NARROWEST:g}, got {got}.")
         super().__init__(self.mu.shape, validate_args)
 
-    @staticmethod
-    def torch_log_prob(y: Tensor, mu: Tensor, nu: Tensor) -> Tensor:  # type: ignore[override]
-        """By the sum of 64 terms; two differentiable steps of Newton's method give the rate its derivatives."""
-        with torch.no_grad():
-            log_m = _torch_guess(mu, nu)
-            for _ in range(_STEPS // 2):
-                log_m = _torch_step(log_m, mu, nu)
-        for _ in range(2):
-            log_m = _torch_step(log_m, mu, nu)
-        return nu * _torch_kernel(y, log_m) - _torch_sums(log_m, nu)[0]
-
     @property
     def mean(self) -> Tensor:
         """mu."""
         return self.mu
-
-    @property
-    @without_gradient
-    def variance(self) -> Tensor:
-        """Exact Var[Y]."""
-        return self._shaped(self._facts()[2])
-
-
-def _torch_kernel(y: Tensor, log_m: Tensor) -> Tensor:
-    large = rule.log_h_of_count(y) - rule.deviance(y, log_m.clamp(min=0.0).exp())
-    low = log_m.clamp(max=0.0)
-    small = rule.log_h_of_count(y) + y * (1.0 + low - y.clamp(min=1.0).log()) - low.exp()
-    return torch.where(log_m > 0.0, large, small)
-
-
-def _torch_sums(log_m: Tensor, nu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log S, E[Y] and Var[Y]."""
-    with torch.no_grad():
-        terms = rule.placed(log_m.exp().clamp(min=1e-300), nu, torch.zeros_like(nu))
-    log_total, share = rule.log_sum(nu.unsqueeze(-1) * _torch_kernel(terms.y, log_m.unsqueeze(-1)), terms.weight)
-    mean = (share * terms.y).sum(-1)
-    return log_total, mean, (share * (terms.y - mean.unsqueeze(-1)).square()).sum(-1)
-
-
-def _torch_step(log_m: Tensor, mu: Tensor, nu: Tensor) -> Tensor:
-    _, mean, variance = _torch_sums(log_m, nu)
-    step = -torch.log(mean / mu) * mean / (nu * variance).clamp(min=1e-300)
-    return log_m + torch.maximum(torch.minimum(step, 1.0 / nu), -1.0 / nu)
-
-
-def _torch_guess(mu: Tensor, nu: Tensor) -> Tensor:
-    by_mean = (mu + 0.5 - 0.5 / nu).clamp(min=1e-300).log()
-    to_geometric = (mu.log() - (1.0 - nu) * torch.log1p(mu)) / nu
-    to_bernoulli = (mu.log() - (1.0 - 1.0 / nu) * torch.log1p(-mu.clamp(max=1.0 - 2**-53))) / nu
-    wide = torch.where(2.0 * nu * mu > 3.0, by_mean, to_geometric)
-    narrow = torch.where(mu < 1.0, torch.minimum(by_mean, to_bernoulli), by_mean)
-    return torch.where(nu < 1.0, wide, narrow)

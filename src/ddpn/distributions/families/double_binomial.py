@@ -1,6 +1,5 @@
 """The Double Binomial distribution of Efron (1986): counts k of a known total n, exactly normalised."""
 
-import math
 from math import sqrt
 from typing import Any
 
@@ -10,9 +9,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, check_totals, is_checked
-from ddpn.distributions.family import Family
-from ddpn.distributions.gradients import without_gradient
-from ddpn.distributions.kernels.placing import DEPTH, JOIN, MARGIN
+from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.runtime.errors import InputError
@@ -103,83 +100,9 @@ class DoubleBinomial(ParametricDistribution):
         """The integers 0..total."""
         return constraints.integer_interval(0, self.total)
 
-    @staticmethod
-    def torch_log_prob(y: Tensor, mu: Tensor, gamma: Tensor, total: Tensor) -> Tensor:  # type: ignore[override]
-        """By a sum of 84 terms."""
-        value = log_weight(torch.minimum(y, total), mu, gamma, total) - _sums(mu, gamma, total)[0]
-        return torch.where(y <= total, value, -torch.inf)
-
-    @property
-    def mean(self) -> Tensor:
-        """Exact mean E[K], differentiable."""
-        if torch.is_grad_enabled() and any(x.requires_grad for x in self._parameters()):
-            return _sums(*(x.double() for x in self._parameters()))[1].to(self._dtype)
-        return self._shaped(self._facts()[1])
-
-    @property
-    @without_gradient
-    def variance(self) -> Tensor:
-        """Exact variance Var[K]."""
-        return self._shaped(self._facts()[2])
-
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count y with P(K <= y) >= q; the total at q = 1."""
         return torch.minimum(super().icdf(value), self.total)
-
-
-def _terms(mu: Tensor, gamma: Tensor, n: Tensor) -> rule.Terms:
-    """Terms of a sum over the counts 0..n: all of a short window, else counts at both ends joined to nodes between.
-
-    The nodes are even in asin(sqrt(k / n)), in which the distribution has about constant width.
-    """
-    head, head_weights, nodes, node_weights, _ = rule.constants(mu.device)
-    low, high = (x.unsqueeze(-1) for x in _window(mu, gamma, n))
-    n, edge = n.unsqueeze(-1), JOIN - 0.5
-    size = 2 * len(head) + len(nodes)
-    first = (low.floor() - MARGIN).clamp(min=0.0)
-    integers = first + torch.arange(float(size), dtype=mu.dtype, device=mu.device)
-    is_short = (torch.minimum(high, n) - first < size - MARGIN) | (n < 2.0 * edge + 2.0)
-    start, end = torch.maximum(low, low * 0.0 + edge), torch.minimum(high, n - edge)
-    phi = [torch.asin((x / n).clamp(0.0, 1.0).sqrt()) for x in (start, torch.maximum(start, end))]
-    t = phi[0] + (phi[1] - phi[0]) * nodes
-    inner, slope = n * torch.sin(t).square(), 2.0 * n * torch.sin(t) * torch.cos(t)
-    y = torch.cat([head.expand(*mu.shape, -1), n - head, inner], dim=-1)
-    lower, upper = (low < JOIN) * head_weights, (high > n - JOIN) * head_weights
-    weight = torch.cat([lower, upper, (phi[1] - phi[0]) * slope * node_weights], dim=-1)
-    counted = (integers <= n).to(mu.dtype)
-    return rule.Terms(torch.where(is_short, torch.minimum(integers, n), y), torch.where(is_short, counted, weight))
-
-
-def _window(mu: Tensor, gamma: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    """First and last position with gamma D <= 32, both from outside, within 0..n.
-
-    With phi = asin(sqrt(k / n)), D >= n (phi - phi_mu)^2 (from Hellinger's distance) bounds both ends; D is convex in
-    k, so Newton's method from there never passes them.
-    """
-    phi, target = torch.asin((mu / n).sqrt().clamp(max=1.0)), DEPTH / gamma
-    reach = (target / n).sqrt()
-    low = n * torch.sin((phi - reach).clamp(min=0.0)).square()
-    high = n * torch.sin((phi + reach).clamp(max=0.5 * math.pi)).square()
-    for _ in range(3):
-        low, high = (
-            k - side * (binomial_deviance(k, mu, n) - target).clamp(min=0.0) / _slope(k, mu, n, side)
-            for k, side in ((low, -1.0), (high, 1.0))
-        )
-    return low.clamp(min=0.0), torch.minimum(high, n)
-
-
-def _slope(k: Tensor, mu: Tensor, n: Tensor, side: float) -> Tensor:
-    """The size of dD / dk on a side of mu, infinite at 0 and n."""
-    return (side * (torch.log(k / mu) - torch.log((n - k) / (n - mu)))).clamp(min=1e-300)
-
-
-def _sums(mu: Tensor, gamma: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-    """log of the sum of all weights, and the mean, differentiable."""
-    with torch.no_grad():
-        terms = _terms(mu, gamma, total)
-    log_w = log_weight(terms.y, mu.unsqueeze(-1), gamma.unsqueeze(-1), total.unsqueeze(-1))
-    log_total, share = rule.log_sum(log_w, terms.weight)
-    return log_total, (share * terms.y).sum(-1)
 
 
 def log_weight(k: Tensor, mu: Tensor, gamma: Tensor, n: Tensor) -> Tensor:

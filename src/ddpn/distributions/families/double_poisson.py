@@ -12,8 +12,8 @@ from torch.distributions import constraints, register_kl
 
 from ddpn.distributions import components, normalizer_table, rule
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
+from ddpn.distributions.components import Family
 from ddpn.distributions.families.poisson import Poisson
-from ddpn.distributions.family import Family
 from ddpn.distributions.kernels.scalar import deviance as exact_deviance
 from ddpn.distributions.kernels.scalar import log_h, log_h_and_log, log_of
 from ddpn.distributions.parametric import ParametricDistribution
@@ -128,7 +128,7 @@ class DoublePoisson(ParametricDistribution):
         return cls(*parameters_of_moments(*as_parameters(mean=mean, variance=variance)))
 
     @staticmethod
-    def torch_log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:  # type: ignore[override]
+    def torch_log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
         """By the sum of 64 terms."""
         return rule.double_poisson(y, mu, gamma)
 
@@ -194,7 +194,7 @@ def _table() -> np.ndarray:
 
     def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         columns = [torch.from_numpy(x) for x in (np.zeros_like(mu), mu, gamma)]
-        return components.row_wise("log_probs", DoublePoisson.family, columns, 4)
+        return components.row_wise("log_prob", DoublePoisson.family, columns, 4)
 
     return normalizer_table.table_of(at_zero)
 

@@ -8,7 +8,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.family import Family
+from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 
@@ -71,7 +71,7 @@ class GeneralizedPoisson(ParametricDistribution):
         super().__init__(self.mu.shape, validate_args)
 
     @staticmethod
-    def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:  # type: ignore[override]
+    def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
         """As the kernel."""
         rate = (mu + alpha * y) / (1.0 + alpha)
         return rule.log_h_of_count(y) - torch.log1p(alpha * y / mu) - rule.deviance(y, rate)

@@ -8,7 +8,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.family import Family
+from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_h, stirling_error, stirling_slope
 from ddpn.distributions.parametric import ParametricDistribution
 
@@ -86,7 +86,7 @@ class NegativeBinomial(ParametricDistribution):
         super().__init__(self.mu.shape, validate_args)
 
     @staticmethod
-    def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:  # type: ignore[override]
+    def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:
         """As the kernel."""
         r, safe = 1.0 / alpha, y.clamp(min=1.0)
         n, gap = safe + r, safe - mu

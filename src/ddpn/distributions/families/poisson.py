@@ -7,7 +7,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
-from ddpn.distributions.family import Family
+from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 
@@ -60,7 +60,7 @@ class Poisson(ParametricDistribution):
         super().__init__(self.mu.shape, validate_args)
 
     @staticmethod
-    def torch_log_prob(y: Tensor, mu: Tensor) -> Tensor:  # type: ignore[override]
+    def torch_log_prob(y: Tensor, mu: Tensor) -> Tensor:
         """log h(y) - D(y; mu)."""
         return rule.log_h_of_count(y) - rule.deviance(y, mu)
 

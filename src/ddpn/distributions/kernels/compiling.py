@@ -145,16 +145,16 @@ def _call() -> Any:
 
 #: Compiled entries, which must live as long as their addresses are used.
 _KEPT: list[Any] = []
-_announced: list[bool] = []
+announced: list[bool] = []
 
 
 def _announce(function: FunctionType) -> None:
     """Print once per process that kernels are compiled, where they are not on disk yet."""
     from numba.core.caching import FunctionCache
 
-    if _announced:
+    if announced:
         return
     index = Path(FunctionCache(function).cache_path)
     if not any(index.glob(f"*{function.__qualname__}*")):
-        _announced.append(True)
+        announced.append(True)
         print("Compiling numerical kernels, once per installation ...", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """Loops over the counts of one distribution, which are compiled for each family.
 
 The first names in capitals and the functions `prepared`, `log_mass`, `score`, `shape`, `ratio` and `quick` are those of
-a family, see `ddpn.distributions.family`; `compiling` puts them in their place. Inputs and results are arrays of
+a family, see `ddpn.distributions.components`; `compiling` puts them in their place. Inputs and results are arrays of
 float64.
 """
 

@@ -14,6 +14,16 @@ from ddpn.distributions.kernels.panels import of_row as by_panels
 from ddpn.distributions.kernels.ranges import BLOCK, facts, information, log_range, log_total, long_log_prob, sides
 
 LOG_PROB, WALK, PREPARED, HEADER = loops.LOG_PROB, loops.WALK, loops.PREPARED, loops.HEADER
+LOG_RANGE, ALL_FACTS, INFORMATION = 1, 2, 3
+#: What `of_rows` finds, and from what: log p(y) and its derivatives, from y, a, b, c; log P(low <= Z <= high) and its
+#: derivatives, from low, high, a, b, c; log total, mean, variance, first and last count, from a, b, c, low, high; and
+#: expected curvatures of -log p, from a, b, c. The numbers of inputs follow.
+OPERATIONS = {
+    "log_prob": (LOG_PROB, 4),
+    "log_range": (LOG_RANGE, 5),
+    "facts": (ALL_FACTS, 5),
+    "information": (INFORMATION, 3),
+}
 #: Rows of more counts than this take panels, unless their cdf is changed or they are cut off: these take all counts.
 SHORT, LONGEST = loops.USUAL // 2, 1 << 16
 #: Components with a larger standard deviation are not summed count by count for a cdf.
@@ -29,48 +39,22 @@ def call(address, operation, inputs, results, length):
     raise NotImplementedError
 
 
-def log_probs(address, inputs, results):
-    """log p and its derivatives (4, n) from y, a, b, c (4, n)."""
+def of_rows(operation, address, inputs, results):
+    """What one family is asked for, from numbers per row: inputs (k, n) -> results (m, n), see `OPERATIONS`."""
     given, found = np.zeros(8), np.zeros(8)
     for i in range(inputs.shape[1]):
-        for j in range(4):
+        for j in range(inputs.shape[0]):
             given[j] = inputs[j, i]
-        if call(address, LOG_PROB, given.ctypes.data, found.ctypes.data, 8) < 0:
-            long_log_prob(address, given, found)
+        if operation == LOG_PROB:
+            if call(address, LOG_PROB, given.ctypes.data, found.ctypes.data, 8) < 0:
+                long_log_prob(address, given, found)
+        elif operation == LOG_RANGE:
+            log_range(address, given, found)
+        elif operation == ALL_FACTS:
+            facts(address, given, found)
+        else:
+            information(address, given, found)
         for j in range(results.shape[0]):
-            results[j, i] = found[j]
-
-
-def log_ranges(address, inputs, results):
-    """log P(low <= Z <= high) and its derivatives (4, n) from low, high, a, b, c (5, n)."""
-    given, found = np.zeros(8), np.zeros(8)
-    for i in range(inputs.shape[1]):
-        for j in range(5):
-            given[j] = inputs[j, i]
-        log_range(address, given, found)
-        for j in range(4):
-            results[j, i] = found[j]
-
-
-def all_facts(address, inputs, results):
-    """log total, mean, variance, first and last count (5, n) from a, b, c, low, high (5, n)."""
-    given, found = np.zeros(8), np.zeros(8)
-    for i in range(inputs.shape[1]):
-        for j in range(5):
-            given[j] = inputs[j, i]
-        facts(address, given, found)
-        for j in range(5):
-            results[j, i] = found[j]
-
-
-def all_information(address, inputs, results):
-    """Expected curvatures of -log p (3, n) from a, b, c (3, n)."""
-    given, found = np.zeros(8), np.zeros(8)
-    for i in range(inputs.shape[1]):
-        for j in range(3):
-            given[j] = inputs[j, i]
-        information(address, given, found)
-        for j in range(3):
             results[j, i] = found[j]
 
 

@@ -12,7 +12,7 @@ from ddpn.members.trees.boosting import UNLIMITED, FoldData, Growing, Settings, 
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.heads.head import DISPERSION_FLOOR
-from ddpn.networks.heads.start import fit as fit_constants
+from ddpn.networks.heads.head import fit as fit_constants
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample

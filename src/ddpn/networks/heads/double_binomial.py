@@ -12,8 +12,7 @@ from ddpn.distributions import DoubleBinomial
 from ddpn.distributions.arguments import check_totals, is_checked
 from ddpn.distributions.families.double_binomial import binomial_deviance
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
-from ddpn.networks.heads.head import Head, promoted
-from ddpn.networks.heads.start import WeightedCounts
+from ddpn.networks.heads.head import Head, WeightedCounts, promoted
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import at_rows, check_integer
 from ddpn.sample import Sample

@@ -18,8 +18,7 @@ from ddpn.networks.heads.clamps import (
     mean_preserving_log_gamma,
     unbend,
 )
-from ddpn.networks.heads.head import Head, check_beta, promoted
-from ddpn.networks.heads.start import WeightedCounts
+from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, promoted
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_number, is_number
 from ddpn.sample import Sample

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.distributions import Normal, constraints
 
 from ddpn.networks.heads.clamps import LOG_VARIANCE, bend
-from ddpn.networks.heads.head import Head, check_beta, promoted
-from ddpn.networks.heads.start import WeightedCounts
+from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, promoted
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import Mixture
-from ddpn.networks.heads.head import Head, promoted
-from ddpn.networks.heads.likelihoods import HEADS
-from ddpn.networks.heads.start import mean_loss
+from ddpn.networks.heads import HEADS
+from ddpn.networks.heads.head import Head, mean_loss, promoted
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample

@@ -9,8 +9,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import ConwayMaxwellPoisson, GeneralizedPoisson, NegativeBinomial, Poisson
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean, unbend
-from ddpn.networks.heads.head import Head, promoted
-from ddpn.networks.heads.start import WeightedCounts
+from ddpn.networks.heads.head import Head, WeightedCounts, promoted
 from ddpn.runtime.validation import check_number
 
 #: log of the dispersion alpha mu^(power - 1) of a Generalised Poisson: below, it is a Poisson; above, the standard

@@ -9,10 +9,9 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import Hurdle, ZeroInflated
+from ddpn.networks.heads import HEADS
 from ddpn.networks.heads.clamps import bend
-from ddpn.networks.heads.head import Head, promoted
-from ddpn.networks.heads.likelihoods import HEADS
-from ddpn.networks.heads.start import WeightedCounts
+from ddpn.networks.heads.head import Head, WeightedCounts, promoted
 
 #: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that no zero is ever explained for good.
 LOGIT = (-12.0, 12.0)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ddpn.distributions.recording import as_recorded
+from ddpn.distributions.limits import as_recorded
 from ddpn.metrics import crps
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import (

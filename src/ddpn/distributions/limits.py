@@ -1,0 +1,327 @@
+"""Count distributions within limits: the mass between two counts, truncated and right-censored counts."""
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddpn.distributions import arguments
+from ddpn.distributions.arguments import broadcast_shapes, is_checked
+from ddpn.distributions.components import Part, Summaries
+from ddpn.distributions.count import CountDistribution, Modified, without_gradient
+from ddpn.runtime.errors import InputError
+from ddpn.sample import Sample
+
+Bound = Tensor | float | None
+#: As a `Sample` has them: an array is one bound per row.
+RowBound = Bound | np.ndarray
+
+
+def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Tensor:
+    """Logarithm of P(low <= Z <= high), differentiable in the distribution's parameters, accurate in both tails.
+
+    Parameters
+    ----------
+    dist : CountDistribution
+        A count distribution, or a `Mixture` of such; its `log_prob` must be differentiable if gradients are needed.
+    low : Tensor or float
+        The first count of the range. Default: 0.
+    high : Tensor or float, optional
+        The last count of the range. None and infinity: no upper end.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape of `low`, `high` and `dist.batch_shape`; minus infinity for an empty range.
+
+    Notes
+    -----
+    The cost is bounded for the families of this package. For other distributions the sum runs over all counts of the
+    range within their `bracket`.
+
+    Examples
+    --------
+    >>> from ddpn.distributions import Poisson
+    >>> mu = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    >>> censored = log_mass(Poisson(mu), low=5)  # all that is known: at least 5
+    >>> censored.backward()
+    >>> round(censored.item(), 4), round(mu.grad.item(), 4)
+    (-2.944, 1.7135)
+    """
+    if not isinstance(dist, CountDistribution):
+        raise InputError(f"dist must be a count distribution of ddpn.distributions, got {type(dist).__name__}.")
+    bounds = as_bounds(dist, low, high)
+    shape = broadcast_shapes(low=tuple(bounds[0].shape), high=tuple(bounds[1].shape), batch=tuple(dist.batch_shape))
+    if is_everything(low, high):
+        return dist._like.new_zeros(shape)
+    return dist._log_mass(*bounds).to(dist._dtype)
+
+
+def is_everything(low: Bound, high: Bound) -> bool:
+    """Whether two bounds, by what is known without reading a tensor, leave nothing out."""
+    no_end = high is None or (isinstance(high, Real) and float(high) == torch.inf)
+    return no_end and isinstance(low, Real) and float(low) <= 0
+
+
+def as_bounds(dist: Any, low: Bound, high: Bound) -> tuple[Tensor, Tensor]:
+    """Bounds as float64 tensors on the device of the distribution."""
+    high = torch.inf if high is None else high
+    first, last = (torch.as_tensor(x, dtype=torch.float64, device=dist._device) for x in (low, high))
+    return first.detach(), last.detach()
+
+
+class Truncated(Modified):
+    """A count distribution given that low <= Z <= high, normalised exactly.
+
+    p(y) = base.p(y) / P(low <= Z <= high) inside, 0 outside; in logarithms throughout, so that the range may hold next
+    to nothing of the base's mass.
+
+    Parameters
+    ----------
+    base : CountDistribution
+        Any count distribution, such as a Poisson or a `Mixture`.
+    low : Tensor or float
+        The smallest count, or one per row; broadcasts with `base.batch_shape`. Default: 0.
+    high : Tensor or float, optional
+        The largest count, or one per row. None and infinity: no upper end.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
+    >>> from ddpn.distributions import Poisson
+    >>> stays = Truncated(Poisson(1.2), low=1)
+    >>> round(stays.mean.item(), 4), round(stays.cdf(torch.tensor(1)).item(), 4)
+    (1.7172, 0.5172)
+    """
+
+    def __init__(
+        self, base: CountDistribution, low: Bound = 0, high: Bound = None, validate_args: bool | None = None
+    ) -> None:
+        if not isinstance(base, CountDistribution):
+            raise InputError(f"base must be a count distribution of ddpn.distributions, got {type(base).__name__}.")
+        first, last = as_bounds(base, low, high)
+        if is_checked(validate_args, first):
+            _check_bounds(first, last)
+        shapes = {"low": tuple(first.shape), "high": tuple(last.shape), "base": tuple(base.batch_shape)}
+        shape = broadcast_shapes(**shapes)
+        # A range of 0..infinity needs no sum; whether the pmf is smooth inside is known for constants.
+        self._set(base, first, last, shape, validate_args, is_everything(low, high))
+        if is_checked(validate_args, first):
+            _check_mass(self)
+
+    def _set(self, base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None, whole: bool) -> None:
+        super().__init__(shape, check)
+        if isinstance(base, Truncated):
+            base, low, high = base.base, torch.maximum(low, base.low), torch.minimum(high, base.high)
+            whole = False
+        self.base = base if base.batch_shape == shape else base.expand(shape)
+        self.low, self.high, self._whole = low.clamp(min=0.0), high, whole
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Logarithm of the probability of counts, minus infinity outside of the range; differentiable in the base.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
+        y = self._counts(value)
+        broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        inside = (y >= self.low) & (y <= self.high)
+        log_p = self.base.log_prob(y).double() - self._log_total()
+        return torch.where(inside, log_p, -torch.inf).to(self._dtype)
+
+    def _log_total(self) -> Tensor:
+        return self.low.new_zeros(()) if self._whole else self.base._log_mass(self.low, self.high)
+
+    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+        first, last = torch.maximum(low, self.low), torch.minimum(high, self.high)
+        return (self.base._log_mass(first, last) - self._log_total()).clamp(max=0.0)
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        first, last = self.base.bracket(depth)
+        low, high = self.low.to(first), self.high.to(first)
+        return torch.minimum(torch.maximum(first, low), high), torch.minimum(torch.maximum(last, low), high)
+
+    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Truncated":
+        low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))
+        return _made(base, low, high, base.batch_shape, self._check, self._whole)
+
+    def _parts(self, shape: torch.Size) -> list[Part]:
+        """Those of the base within the range, each weighted by its mass there."""
+        parts = self.base._parts(shape)
+        if any(part.family is None for part in parts):
+            return super()._parts(shape)
+        low, high = (x.cpu().expand(shape).reshape(-1) for x in (self.low, self.high))
+        found, masses = zip(*(part.restricted(low, high) for part in parts), strict=True)
+        top = torch.cat(masses, 1).amax(1, keepdim=True).clamp(min=-1e300)
+        weights = [
+            (log_p - top).exp() * (1.0 if part.weight is None else part.weight)
+            for part, log_p in zip(parts, masses, strict=True)
+        ]
+        total = torch.cat(weights, 1).sum(1, keepdim=True)
+        return [part._replace(weight=weight / total) for part, weight in zip(found, weights, strict=True)]
+
+
+def _made(base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None, whole: bool) -> Truncated:
+    """A `Truncated` whose bounds have been checked."""
+    new = object.__new__(Truncated)
+    new._set(base, low, high, shape, check, whole)
+    return new
+
+
+def _check_bounds(low: Tensor, high: Tensor) -> None:
+    arguments.check_counts("low", low, negative=True)
+    arguments.check_counts("high", torch.where(torch.isinf(high) & (high > 0), 0.0, high), negative=True)
+    if bool((low > high).any()):
+        raise InputError("low must be at most high, got a range without counts. Exchange the two, or drop such rows.")
+
+
+def _check_mass(dist: Truncated) -> None:
+    with torch.no_grad():
+        empty = torch.isneginf(dist._log_total())
+    if bool(empty.any()):
+        raise InputError("base must have mass between low and high, got none. Choose a range inside of its support.")
+
+
+class Censored(Modified):
+    """The distribution of min(Z, limit), a count that is recorded as "limit or more" beyond a limit.
+
+    `log_prob` is the likelihood of a right-censored count, `crps` the threshold-weighted score of Gneiting and Ranjan
+    (2011), which compares cdfs below the limit only; both are proper where limits do not depend on the counts.
+
+    Parameters
+    ----------
+    base : CountDistribution
+        The distribution of Z, or a `Mixture` of count distributions.
+    limit : Tensor or float
+        The largest count that can be recorded, at least 0; infinite for counts that are known exactly. Broadcasts with
+        the batch shape of `base`.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
+    >>> from ddpn.distributions import Poisson
+    >>> visits = Censored(Poisson(torch.tensor(8.0, dtype=torch.float64)), limit=10)  # "10 or more"
+    >>> visits.log_prob(torch.tensor([9, 10, 11])).exp().round(decimals=4)
+    tensor([0.1241, 0.2834, 0.0000], dtype=torch.float64)
+    """
+
+    def __init__(self, base: Any, limit: Tensor | float, validate_args: bool | None = None) -> None:
+        if not isinstance(base, CountDistribution):
+            raise InputError(f"base must be a count distribution, got {type(base).__name__}.")
+        limit = torch.as_tensor(limit, dtype=torch.float64, device=base._device).detach()
+        if validate_args is not False and limit.device.type == "cpu" and not bool((limit >= 0).all()):
+            raise InputError(f"limit must be at least 0, got {limit.min().item():g}.")
+        shape = torch.Size(broadcast_shapes(base=tuple(base.batch_shape), limit=tuple(limit.shape)))
+        self.base = base if base.batch_shape == shape else base.expand(shape)
+        self.limit = limit.floor().expand(shape)
+        super().__init__(shape, validate_args)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Logarithm of P(Z = y) below the limit, of P(Z >= limit) at the limit; differentiable in the parameters of Z.
+
+        Parameters
+        ----------
+        value : Tensor
+            Recorded counts y; their shape broadcasts with `batch_shape`.
+        """
+        y = self._counts(value)
+        shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        y, limit = y.double().expand(shape), self.limit.expand(shape)
+        is_censored = y >= limit
+        # Rows on the other branch get values at which nothing is infinite: gradients pass through both.
+        exact = self.base.log_prob(torch.where(is_censored, 0.0, y))
+        beyond = log_mass(self.base, torch.where(is_censored, limit, 0.0))
+        return torch.where(is_censored, torch.where(y > limit, -torch.inf, beyond), exact)
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        first, last = self.base.bracket(depth)
+        limit = self.limit.to(first)
+        return torch.minimum(first, limit), torch.minimum(last, limit)
+
+    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Censored":
+        return Censored(base, change(self.limit), validate_args=False)
+
+    # By way of the base, whose own methods are faster ----------------------------------------------------------------
+
+    @without_gradient
+    def cdf(self, value: Tensor) -> Tensor:
+        """Cumulative distribution function P(min(Z, limit) <= y).
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
+        y = self._counts(value, negative=True)
+        found = self.base.cdf(y)
+        return torch.where(y >= self.limit, torch.ones_like(found), found)
+
+    @without_gradient
+    def survival(self, value: Tensor) -> Tensor:
+        """Survival function P(min(Z, limit) > y).
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
+        y = self._counts(value, negative=True)
+        found = self.base.survival(y)
+        return torch.where(y >= self.limit, torch.zeros_like(found), found)
+
+    def _groups(self) -> list[int]:
+        return self.base._groups()
+
+    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
+        shape = self.batch_shape if shape is None else shape
+        limits = self.limit.cpu().expand(shape).reshape(-1).contiguous().numpy()
+        return self.base._summarised(shape, limits=limits, **asked)
+
+    def _quantiles(self, levels: np.ndarray) -> np.ndarray:
+        limit = self.limit.cpu().reshape(-1, 1).numpy()
+        return np.minimum(self.base._quantiles(levels), limit)
+
+
+# As a sample says, row by row ---------------------------------------------------------------------------------------
+
+
+def bounded(dist: Any, lower: RowBound, upper: RowBound) -> Any:
+    """The distributions, given that counts are at least `lower` and at most `upper`; None is no bound.
+
+    Shape: dist (N,) or (N, k); bounds (N,), a number, or tensors that broadcast.
+    """
+    if lower is None and upper is None:
+        return dist
+    return Truncated(dist, 0 if lower is None else _beside(lower, dist), _beside(upper, dist), validate_args=False)
+
+
+def as_recorded(dist: Any, sample: Sample) -> Any:
+    """The distributions of the counts of a sample as they are recorded: between its bounds, and at most its limits.
+
+    A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored
+    count, and `crps` compares cdfs below the limit only.
+    """
+    return limited(bounded(dist, sample.lower, sample.upper), sample.limit)
+
+
+def limited(dist: Any, limit: RowBound) -> Any:
+    """The distributions of counts that are recorded up to a limit per row, see `Censored`; None is no limit.
+
+    Shape: as in `bounded`.
+    """
+    return dist if limit is None else Censored(dist, _beside(limit, dist), validate_args=False)
+
+
+def _beside(bound: RowBound, dist: Any) -> Any:
+    """A vector as a tensor that broadcasts with distributions per row, or per row and member."""
+    if not isinstance(bound, np.ndarray):
+        return bound
+    return torch.from_numpy(bound).reshape(-1, *[1] * (len(dist.batch_shape) - 1))
