@@ -213,7 +213,7 @@ class Training:
 
     def run_epoch(self) -> str:
         """Train once over the rows, validate, and keep what is best; a line on how it went."""
-        if not isinstance(self.batches, MemoryBatches):
+        if isinstance(self.batches, StreamBatches):
             return self._run_epoch()
         # All of it: also the small operations between the steps.
         with threads_for(self.model.multiply_adds(self.batches.sample.X[: self.batches.batch])):

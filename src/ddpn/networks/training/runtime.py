@@ -72,13 +72,7 @@ class Runtime:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
     def spread_file(self, path: Path) -> None:
-        """Give every process the file that the main process has at `path`, or none if it has none.
-
-        Parameters
-        ----------
-        path : Path
-            On machines that share no folder, a file of each of them.
-        """
+        """Give every process the file that the main process has at `path`, or none, also without a shared folder."""
         if self._accelerator is None:
             return
         known = [path.read_bytes() if self.is_main and path.exists() else None]
