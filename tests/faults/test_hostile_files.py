@@ -29,7 +29,7 @@ from ddpn.serving import create_app
 from ddpn.serving.problems import RequestError
 from ddpn.storage.files import sha256
 from ddpn.storage.model_files import read_manifest
-from ddpn.tables.reading import read
+from ddpn.tables.files import read
 from ddpn.workflow.model_folder import load
 
 onnx = pytest.importorskip("onnx")

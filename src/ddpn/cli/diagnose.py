@@ -34,23 +34,23 @@ def diagnose(
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
-    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, bounded, censored,
+    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum,
     heaped or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
-    the number of checks. If you pass known bounds or censoring, such as --upper, they are taken into account.
+    the number of checks. Counts with known bounds or censoring, such as --upper, are not tested: fit handles them.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
     """
     from ddpn.runtime.validation import check_choice, check_integer
-    from ddpn.tables.reading import read
-    from ddpn.workflow.diagnosing import diagnose_target, read_target
+    from ddpn.tables.files import read
     from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.preparing import diagnose_table
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     check_integer("max_rows", max_rows, 50)
     plan = plan_of(given)
-    table = read_target(read(data, plan.category), plan)
+    table = read(data, plan.category)
     with output_to_stderr(), steps() as step:
-        found = diagnose_target(table, mean_model, max_rows, plan.seed, step)
+        found = diagnose_table(table, plan, mean_model, max_rows, step)
     if as_json:
         print_json({"data": data, **found.to_dict()})
     else:

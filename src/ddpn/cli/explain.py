@@ -61,7 +61,7 @@ def explain(
     Example: ddpn explain bikes.model bikes.csv -o effects.png
     """
     from ddpn.runtime.validation import check_choice
-    from ddpn.tables.reading import read
+    from ddpn.tables.files import read
     from ddpn.workflow.model_folder import load, roles_of_model
 
     columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column, "censored": censored}
@@ -70,26 +70,26 @@ def explain(
     frame = read(data, roles.as_text)
     roles.features(frame, report=lambda sentence: None)
     # Only now, as it imports torch.
-    from ddpn.workflow import explaining
+    from ddpn.workflow import examining
 
-    numbers = None if rows is None else explaining.parse_rows(rows)
+    numbers = None if rows is None else examining.parse_rows(rows)
     if out is not None:
-        explaining.check_explanation_file(out, overwrite, data)
+        examining.check_explanation_file(out, overwrite, data)
     folder, note = load(model, mixed_only=False, **columns), ""
     found: Any
     with output_to_stderr(), steps() as step:
         if numbers is None:
-            found, note = explaining.explain_table(folder, frame, seed, step)
+            found, note = examining.explain_table(folder, frame, seed, step)
         else:
-            found = explaining.explain_rows(folder, frame, numbers, of, seed)
+            found = examining.explain_rows(folder, frame, numbers, of, seed)
     if as_json:
-        print_json({"model": str(model), "data": data, **explaining.plain(found, numbers)})
+        print_json({"model": str(model), "data": data, **examining.plain(found, numbers)})
     elif numbers is None:
         _show_model(found, note, most)
     else:
         _show_rows(found, numbers, most)
     if out is not None:
-        explaining.write_explanation(found, out, numbers)
+        examining.write_explanation(found, out, numbers)
         typer.echo(f"Explanation written to {out}", err=True)
 
 

@@ -44,7 +44,7 @@ def export(
 
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """
-    from ddpn.tables.writing import check_free
+    from ddpn.tables.files import check_free
     from ddpn.workflow.prediction_request import Request, parse_levels
 
     levels = parse_levels(quantiles)

@@ -53,8 +53,7 @@ def monitor(
 
     Example: ddpn monitor visits.model november.csv -o november.html
     """
-    from ddpn.tables.reading import read
-    from ddpn.tables.writing import check_free
+    from ddpn.tables.files import check_free, read
     from ddpn.workflow.model_folder import load, roles_of_model
 
     if out is not None:
@@ -62,7 +61,7 @@ def monitor(
     columns = {"target": target, "exposure": exposure, "upper": upper_column, "censored": censored}
     frame = read(data, roles_of_model(model, **columns).as_text)
     folder = load(model, mixed_only=False, **columns)
-    from ddpn.workflow.monitoring import monitor as compared
+    from ddpn.workflow.examining import monitor as compared
 
     with output_to_stderr(), steps() as step:
         names = [name.strip() for name in ignore.split(",") if name.strip()]

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.calibration.groups import IntervalGroups
+from ddpn.calibration.intervals import IntervalGroups
 from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.levels import Wanted
 from ddpn.export.members import RowNodes, member_stack
@@ -15,7 +15,7 @@ from ddpn.export.table import level_codes, read_columns
 from ddpn.members.folds import copies_of, known_levels
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.errors import ConfigError
-from ddpn.tables.encoding.canonical import number_of
+from ddpn.tables.kinds import number_of
 
 
 class Assembled(NamedTuple):

@@ -7,11 +7,10 @@ import numpy as np
 
 from ddpn.export.graph import Graph, Value
 from ddpn.export.table import Table
-from ddpn.members.design import Design
-from ddpn.members.trees.table import LEVELS, TreeTable
+from ddpn.members.glm import Design
+from ddpn.members.trees.member import LEVELS, TreeTable
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.categorical import CategoricalColumn
-from ddpn.tables.encoding.numeric import LARGEST, NumericColumn
+from ddpn.tables.encoding.columns import LARGEST, CategoricalColumn, NumericColumn
 
 
 class _Placed(NamedTuple):
@@ -71,7 +70,7 @@ def _blocks(x: Value, key: str, each: Sequence[np.ndarray]) -> Value:
 
 
 def _bounded(graph: Graph, z: Value, limit: float) -> Value:
-    """As `ddpn.tables.encoding.numeric.bounded`."""
+    """As `ddpn.tables.encoding.columns.bounded`."""
     z = z.clip(-LARGEST, LARGEST)
     if not np.isfinite(limit):
         return z

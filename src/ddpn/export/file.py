@@ -17,7 +17,7 @@ from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
 from ddpn.storage.files import write_bytes
-from ddpn.tables.writing import check_free
+from ddpn.tables.files import check_free
 from ddpn.workflow.prediction_request import Request
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpn.tables.cells import LOOKS_MISSING, missing_numbers
-from ddpn.tables.conversion import FALSE, TRUE
-from ddpn.tables.encoding.kinds import WITH_NUMBERS
+from ddpn.tables.encoding.table import WITH_NUMBERS
+from ddpn.tables.kinds import FALSE, TRUE
 from ddpn.tables.roles import Roles
 
 #: What an input of each kind holds, for people who call the file.

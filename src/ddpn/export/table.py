@@ -7,8 +7,8 @@ import numpy as np
 
 from ddpn.export.graph import ML, Graph, Value
 from ddpn.export.schema import InputColumn
-from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
-from ddpn.tables.encoding.canonical import NUMBER, number_of
+from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
+from ddpn.tables.kinds import NUMBER, number_of
 
 _DAY_MICROSECONDS = 86_400e6
 
@@ -61,7 +61,7 @@ def _numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Value]:
 
 
 def _date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Value]:
-    """Numbers from seconds since 1970, as `ddpn.tables.dates.date_parts` has them."""
+    """Numbers from seconds since 1970, as `ddpn.tables.cells.date_parts` has them."""
     time = (seconds * 1e6).op("Round")
     days = (time / _DAY_MICROSECONDS).floor()
     rest = time - days * _DAY_MICROSECONDS

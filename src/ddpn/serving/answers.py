@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from ddpn.distributions import discretized
-from ddpn.members.names import label_of
+from ddpn.members import label_of
 from ddpn.runtime.threads import single_thread
 from ddpn.serving.schemas import Wanted
+from ddpn.workflow.prediction import PredictedRows
 from ddpn.workflow.prediction_request import Request, quantile_name
-from ddpn.workflow.prediction_table import PredictedRows
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400

@@ -12,10 +12,9 @@ from ddpn.serving.columns import row_model, served_columns
 from ddpn.serving.problems import REFUSALS, refusal
 from ddpn.serving.schemas import Row, Wanted
 from ddpn.storage.model_files import read_manifest, read_unchanged
-from ddpn.tables.encoding.kinds import WITH_NUMBERS
-from ddpn.tables.encoding.table import Column, PreparedTable
+from ddpn.tables.encoding.table import WITH_NUMBERS, Column, PreparedTable
 from ddpn.workflow.model_folder import describe, load
-from ddpn.workflow.prediction_table import predict_rows
+from ddpn.workflow.prediction import predict_rows
 
 #: Changes of cells that make a row of typical values ordinary, at most, and cells of the rows that are tried for each.
 _CHANGES, _TRIED = 12, 50_000

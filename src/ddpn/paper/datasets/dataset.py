@@ -19,7 +19,7 @@ from ddpn.runtime.registry import Registry
 from ddpn.runtime.validation import check_choice, check_integer, listed
 from ddpn.sample import check_counts
 from ddpn.storage.files import lock, sha256_of_file, write_bytes
-from ddpn.tables.reading import read
+from ddpn.tables.files import read
 
 #: The seed of the paper's splits, and their shares: of tables, and of larger data (texts, images, point clouds).
 SEED = 1998
