@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.networks.heads import Head
-from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.runtime import ALL, Share
+from ddpn.networks.training.config import ALL, Share, TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
