@@ -37,8 +37,7 @@ from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.predictor import Predictor
-from ddpn.runtime.deadlines import Clock, TimeLimitError, with_rows
-from ddpn.runtime.durations import format_duration
+from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration, with_rows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar

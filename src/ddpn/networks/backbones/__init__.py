@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddpn.networks.backbones.members import MLP, Linear, Members
-from ddpn.runtime.registry import Registry
+from ddpn.runtime.validation import Registry
 
 if TYPE_CHECKING:
     from ddpn.networks.backbones.countnet3d import CountNet3D

@@ -1,13 +1,43 @@
-"""ddpn reproduce: the paper's experiments."""
+"""Commands for the paper: its data sets and its experiments. Arguments and printing only."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ddpn.cli.commands import command
-from ddpn.cli.console import show as show_table
+from ddpn.cli.commands import COMMANDS, EXIT_CODES, Group, command
+from ddpn.cli.console import show
 from ddpn.cli.options import option
+from ddpn.cli.tables import table_of
+
+data = typer.Typer(
+    name="data", cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True,
+    add_completion=False,
+)  # fmt: skip
+
+
+@command("list", "Nothing was changed.", to=data)
+def list_() -> None:
+    """Show every data set: its rows, origin, license and state (available, missing or damaged)."""
+    from ddpn.paper.datasets import data_folder, dataset_status
+
+    rows = []
+    for status in dataset_status():
+        count = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
+        rows.append(((status.name, count, status.address, status.license, status.state), False))
+    show(table_of(("name", "rows", "origin", "license", "state"), rows, title=f"Data in {data_folder()}"))
+
+
+@command("get", "Nothing was changed.", to=data)
+def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `ddpn data list`.")]) -> None:
+    """Download a data set if it is not available, or explain where to put it."""
+    from ddpn.paper.datasets import download
+
+    typer.echo(download(name))
+
+
+COMMANDS["data"] = typer.main.get_command(data)
+
 
 Names = Annotated[
     list[str] | None,
@@ -33,7 +63,7 @@ MaxSteps = Annotated[
 @command("reproduce", "Finished runs are kept: the same command resumes from here.", ends_at_once=False)
 def reproduce(
     names: Names = None,
-    show: List = False,
+    listing: List = False,
     members: Members = None,
     quick: Quick = False,
     only: Only = "",
@@ -52,8 +82,8 @@ def reproduce(
     from ddpn.paper.experiments import catalogue
     from ddpn.runtime.validation import check_integer
 
-    if show:
-        show_table(catalogue.listing())
+    if listing:
+        show(catalogue.listing())
         return
     if jobs is not None:
         check_integer("jobs", jobs, minimum=1)
