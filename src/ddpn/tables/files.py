@@ -215,20 +215,16 @@ def _utf8(content: bytes, name: str) -> bytes:
     if content.startswith(_ZSTD) or content.isascii():
         text = content
     elif content.startswith(_WIDE):
-        text = _decoded(content, "utf-16", name)
+        try:
+            text = content.decode("utf-16").encode()
+        except UnicodeDecodeError:
+            raise InputError(f"{name} cannot be read as UTF-16 text, which its first bytes announce.") from None
     else:
         text = _or_windows(content, name)
     if b"\x00" in text[:10_000] and not content.startswith(_ZSTD):
         raise InputError(f"{name} is not a text file: it holds NUL bytes.")
     # Line ends of old Macs.
     return text.replace(b"\r", b"\n") if b"\r" in text and b"\n" not in text else text
-
-
-def _decoded(content: bytes, encoding: str, name: str) -> bytes:
-    try:
-        return content.decode(encoding).encode()
-    except UnicodeDecodeError:
-        raise InputError(f"{name} cannot be read as {encoding.upper()} text, which its first bytes announce.") from None
 
 
 def _or_windows(content: bytes, name: str) -> bytes:

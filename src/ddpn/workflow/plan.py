@@ -404,8 +404,4 @@ def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
 
 def plan_from(plain: Mapping[str, Any]) -> Plan:
     """The plan that `as_dict` wrote."""
-    return Plan(**{name: _tuple(value) for name, value in plain.items()})
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return Plan(**{name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()})
