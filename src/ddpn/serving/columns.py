@@ -194,7 +194,7 @@ def _date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, 
 
 
 def _level_reader(level_kind: str, missing: Sequence[str]) -> Callable[[Any], str | None]:
-    """A reader of levels: their one name (`tables.encoding.canonical`), None for null and words that stand for it."""
+    """A reader of levels: their one name (`ddpn.tables.kinds`), None for null and words that stand for it."""
     canonical = canonical_number if level_kind == "number" else canonical_level
     absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing} | {"nan"}
 
