@@ -33,9 +33,9 @@ from streaming import _resident, generate, part
 import ddpn.workflow.large_tables as large_tables
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.boosting import Growing, Settings
-from ddpn.members.trees.streamed import _Chunks, _StreamedData
-from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
+from ddpn.members.trees.boosting import Fold, Growing, Settings, TreeRows, rates
+from ddpn.members.trees.member import TreeTable
+from ddpn.members.trees.streamed import StreamedData, StreamedRows
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.sample import Sample
@@ -126,10 +126,10 @@ def trees(rows: int, columns: int, rounds: int = 5) -> Row:
     places = np.arange(len(rate))
     known = TreeRows(matrix, table.is_category, None, rate, weight, [Fold(places, places)])
     stream = _Generated(rows // BLOCK_ROWS * BLOCK_ROWS, columns)
-    chunks = _Chunks(stream, table, 1.0, len(stream), 0)
+    chunks = StreamedRows(stream, table, 1.0, len(stream), 0)
     gc.collect()
     before = _resident()
-    growing = Growing(_StreamedData(known, known, chunks), known, 0, Settings(leaves=63, rate=0.1))
+    growing = Growing(StreamedData(known, known, chunks), known, 0, Settings(leaves=63, rate=0.1))
     seconds, _ = measured(lambda: [growing.grow() for _ in range(rounds)])
     gc.collect()
     taken = (_resident() - before) / len(stream)

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from ddpn.analysis.leaderboard import leaderboard
-from ddpn.calibration.calibrate import PRIOR_ROWS
-from ddpn.calibration.held_out import HeldOut
+from ddpn.calibration.calibrate import PRIOR_ROWS, HeldOut
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.members.folds import copies_of
 from ddpn.members.glm import PoissonGLM

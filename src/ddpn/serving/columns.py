@@ -66,13 +66,7 @@ class ServedColumn:
 
 
 def served_columns(folder: ModelFolder) -> list[ServedColumn]:
-    """The columns of requests to a model: those that it needs, and those of the fit that are ignored.
-
-    Parameters
-    ----------
-    folder : ModelFolder
-        The model.
-    """
+    """The columns of requests to a model: those that it needs, and those of the fit that are ignored."""
     roles, predictor = folder.roles, folder.model.predictor_
     inputs = [name for column in roles.used for name in column.inputs]
     levels = dict(zip(inputs, levels_of(predictor, len(inputs)), strict=True))
@@ -134,12 +128,7 @@ def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
 def row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
     """The pydantic model of a row: fields c0, c1, ..., whose aliases are the names of the columns.
 
-    Parameters
-    ----------
-    name : str
-        The name of the served model.
-    columns : iterable of ServedColumn
-        All columns. A column that is a feature and has a role, too, must satisfy the role, which is named later.
+    A column that is a feature and has a role, too, must satisfy the role, which is named later.
     """
     known = {column.name: column for column in columns}
     fields: dict[str, Any] = {}
@@ -194,7 +183,7 @@ def _date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, 
 
 
 def _level_reader(level_kind: str, missing: Sequence[str]) -> Callable[[Any], str | None]:
-    """A reader of levels: their one name (`ddpn.tables.kinds`), None for null and words that stand for it."""
+    """A reader of levels: their one name (`tables.kinds`), None for null and words that stand for it."""
     canonical = canonical_number if level_kind == "number" else canonical_level
     absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing} | {"nan"}
 

@@ -26,7 +26,7 @@ from ddpn.workflow.preparing import fingerprint
 from ddpn.workflow.splitting import split_rows
 
 _NUMBERING = "Rows are numbered as in the file: the first below the header is 1."
-#: Endings of images, which need ddpn[plot].
+#: Endings of images.
 _IMAGES = (".png", ".svg", ".pdf")
 
 
@@ -181,7 +181,7 @@ def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> 
         return found.to_dict()
     table = found.to_dict()
     numbers = range(len(found)) if rows is None else rows
-    about = {"quantity": found.quantity, "log": found.log, "method": found.method, "base": found.base}
+    about = {"quantity": found.quantity, "log": found.log, "base": found.base}
     predictions = dict(zip(map(str, numbers), found.prediction.tolist(), strict=True))
     return about | {"prediction": predictions, "table": table | {"row": [numbers[row] for row in table["row"]]}}
 

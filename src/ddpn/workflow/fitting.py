@@ -29,17 +29,15 @@ import numpy as np
 
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate
-from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
-from ddpn.members import MEMBERS
+from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
-from ddpn.members.names import label_of
 from ddpn.members.network_options import NetworkOptions
 from ddpn.predictor import Predictor
-from ddpn.runtime.deadlines import Clock, TimeLimitError, with_rows
-from ddpn.runtime.durations import format_duration
+from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration, with_rows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar

@@ -10,11 +10,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ddpn.members import mixable
-from ddpn.members.names import member_named
+from ddpn.members import member_named, mixable
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, TOTALS, check_likelihood, make_head
-from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
 from ddpn.tables.count_range import CountRange

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.calibration.reasons import TableSummary
+from ddpn.calibration.ood import TableSummary
 from ddpn.distributions import discretized
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.threads import single_thread

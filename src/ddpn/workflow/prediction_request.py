@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from ddpn.members.names import member_named
+from ddpn.members import member_named
 from ddpn.runtime.errors import ConfigError, InputError
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ddpn.members import mixable
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.networks.heads import check_likelihood
-from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
 from ddpn.workflow.plan import Plan, read_toml

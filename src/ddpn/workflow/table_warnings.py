@@ -43,7 +43,7 @@ class QuickModel:
     """Boosted trees of Poisson rates with few rows per leaf."""
 
     def __init__(self, sample: Sample) -> None:
-        from ddpn.members.reader import TableReader  # scikit-learn is slow to import
+        from ddpn.members.member import TableReader  # scikit-learn is slow to import
 
         columns = TableReader().fit(sample.X)
         # Code -1, a missing level, is a missing value to LightGBM, too.

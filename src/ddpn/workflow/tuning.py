@@ -25,8 +25,7 @@ from ddpn.analysis.gains import Gain, gain_of
 from ddpn.distributions import discretized
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.metrics import crps
-from ddpn.runtime.deadlines import Clock, TimeLimitError
-from ddpn.runtime.durations import format_duration
+from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.errors import DDPNError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.jobs import Job, Where, run, slots
