@@ -10,11 +10,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from ddpn.members.reader import TableReader
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from ddpn import CountGLM
+from ddpn.members.member import TableReader
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder, table
