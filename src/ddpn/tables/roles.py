@@ -96,7 +96,7 @@ class Roles:
         default as a warning.
         """
         present = set(frame.columns)
-        found, sentences = [], []
+        found, sentences = list[Any](), list[str]()
         for column in self.used:
             if column.name not in present:
                 check_column(column.name, frame.columns, "needed by the model", InputError)

@@ -403,4 +403,5 @@ def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
 
 def plan_from(plain: Mapping[str, Any]) -> Plan:
     """The plan that `as_dict` wrote."""
-    return Plan(**{name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()})
+    read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+    return Plan(**read)
