@@ -45,15 +45,8 @@ class Column(NamedTuple):
     levels: tuple[str, ...] = ()
 
 
-class _Known(NamedTuple):
-    """A table that was read, and the names that its reader knew from fit."""
-
-    columns: list[Column]
-    names: list[str] | None
-
-
-#: Tables that were read within `reading_once`, by their ids.
-_KNOWN: ContextVar[dict[int, tuple[Any, _Known]] | None] = ContextVar("known", default=None)
+#: Tables that were read within `reading_once`, with their columns, by their ids and by what a reader knew from fit.
+_KNOWN: ContextVar[dict[Any, tuple[Any, list[Column]]] | None] = ContextVar("known", default=None)
 
 
 @contextmanager
@@ -120,18 +113,14 @@ def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     if isinstance(X, PreparedTable):
         return X.for_fit(estimator) if reset else X.columns
     known = None if reset else _KNOWN.get()
-    if known is not None and id(X) in known:
-        same, columns = known[id(X)]
-        named = getattr(estimator, "feature_names_in_", None)
-        names = None if named is None else named.tolist()
-        if same is X and names == columns.names and estimator.n_features_in_ == len(columns.columns):
-            return columns.columns
-    with rows_named(row_labels(X)):
-        table = _read(estimator, X, reset)
-    if known is not None:
-        named = getattr(estimator, "feature_names_in_", None)
-        known[id(X)] = X, _Known(table, None if named is None else named.tolist())
-    return table
+    if known is None:
+        with rows_named(row_labels(X)):
+            return _read(estimator, X, reset)
+    key = id(X), estimator.n_features_in_, tuple(getattr(estimator, "feature_names_in_", ()))
+    if key not in known:
+        with rows_named(row_labels(X)):
+            known[key] = X, _read(estimator, X, reset)  # with the table, so that no other one has its id
+    return known[key][1]
 
 
 def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
