@@ -29,7 +29,7 @@ _ACCENT, _SOFT, _CONTRAST, _BAND, _MUTED, _RULE, _INK = (
 _PAGE_COLORS = {
     _ACCENT: "accent", _SOFT: "soft", _CONTRAST: "contrast", _BAND: "band", _MUTED: "muted", _RULE: "rule", _INK: "ink",
 }  # fmt: skip
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": _MUTED,
     "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": _RULE, "grid.linewidth": 0.8,
     "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.labelsize": 9.5,
@@ -67,7 +67,7 @@ def _figure_class() -> Any:
     """A figure that a notebook draws, also one in which nothing has imported pyplot."""
     from matplotlib.figure import Figure
 
-    class NotebookFigure(Figure):  # type: ignore[misc]
+    class NotebookFigure(Figure):
         def _repr_png_(self) -> bytes:
             self.savefig(content := BytesIO(), format="png")
             return content.getvalue()

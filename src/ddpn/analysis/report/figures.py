@@ -73,9 +73,9 @@ def counts_figure(evidence: Evidence, target: str) -> str:
     unit, top = "count" if bins.unit else "range of counts", int(np.argmax(observed))
     description = f"The most frequent {unit} starts at {bins.edges[top]:,.0f}, with {percent(observed[top])} of rows."
     words = f"Each bar is a {unit}. Dots are the predicted probabilities, averaged over {plural(len(rows), 'row')}."
-    known = {"label": f"observed {target}", "bins": bins, "observed": observed, "expected": expected}
-    drawn = plots.panel(partial(plots.draw_counts, **known))
-    return figure_html(drawn, "counts", "Observed and expected counts", description, words)
+    label = f"observed {target}"
+    draw = partial(plots.draw_counts, label=label, bins=bins, observed=observed, expected=expected)
+    return figure_html(plots.panel(draw), "counts", "Observed and expected counts", description, words)
 
 
 # Predictions ---------------------------------------------------------------------------------------------------------
@@ -140,8 +140,8 @@ def split_figure(found: list[RowGroup]) -> str:
         "counts: more training rows do not remove it. Epistemic variance is disagreement between the components: "
         "more training rows of the same kind reduce it."
     )
-    known = {"names": [g.label for g in found], "parts": np.array([1.0 - g.share for g in found])}
-    draw = partial(plots.draw_shares, **known, words=[f"± {fmt(g.variance**0.5)}" for g in found])
+    names, parts = [g.label for g in found], np.array([1.0 - g.share for g in found])
+    draw = partial(plots.draw_shares, names=names, parts=parts, words=[f"± {fmt(g.variance**0.5)}" for g in found])
     drawn = plots.panel(draw, plots.bars_height(len(found)), margins=plots.NAMED)
     return figure_html(drawn, "split", "Aleatoric and epistemic uncertainty", description, words)
 
