@@ -9,8 +9,7 @@ from scipy import stats
 
 from ddpn.distributions import DoublePoisson, Mixture
 from ddpn.estimators import CountGLM, DDPNRegressor
-from ddpn.members.constant import Constant
-from ddpn.members.glm import GLM
+from ddpn.members.glm import GLM, Constant
 from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
@@ -32,7 +31,7 @@ def coverage(low, high, y) -> float:
     return float(np.mean((y >= np.asarray(low)) & (y <= np.asarray(high))))
 
 
-@pytest.mark.parametrize("scale", [1e6, 1e8, 1e12])
+@pytest.mark.parametrize("scale", [1e6, 1e12])
 @pytest.mark.parametrize("likelihood", ["double_poisson", "negative_binomial"])
 def test_a_glm_recovers_means_and_spread(likelihood, scale):
     X, y, _ = simulated(500, scale, 0)

@@ -12,9 +12,9 @@ from torch.distributions import Distribution
 from ddpn.analysis.verdict import COVERAGE, Evaluation, RowScores, Verdict, verdict
 from ddpn.distributions import discretized
 from ddpn.distributions.limits import limited
+from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.member import Member
-from ddpn.members.names import label_of
 from ddpn.members.networks import Networks
 from ddpn.metrics import absolute_error, crps, nll
 from ddpn.metrics.predictive import known

@@ -18,7 +18,7 @@ from ddpn.analysis.gains import holm
 from ddpn.analysis.leaderboard import score_rows
 from ddpn.analysis.verdict import COVERAGE
 from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
-from ddpn.calibration.reasons import TableSummary, shown_day
+from ddpn.calibration.ood import TableSummary, shown_day
 from ddpn.distributions import discretized
 from ddpn.metrics import pit_distance
 from ddpn.predictor import MIXTURE, Predictor

@@ -13,8 +13,7 @@ from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.serving.columns import ServedColumn, levels_of
 from ddpn.serving.model import PredictorInputs, ServedModel
-from ddpn.serving.problems import Problem, RequestError
-from ddpn.serving.schemas import Row, Wanted
+from ddpn.serving.schemas import Problem, RequestError, Row, Wanted
 from ddpn.tables.encoding.table import Column
 
 #: Predictions per explained row, about; typical rows that it is compared with, at least and at most.
@@ -26,16 +25,7 @@ _CURVES = 30
 def explain(model: ServedModel, rows: Sequence[Row], of: str, curves: bool) -> dict[str, Any]:
     """Contributions of the columns to each row, and curves of the first row if asked; ready for JSON.
 
-    Parameters
-    ----------
-    model : ServedModel
-        The model.
-    rows : sequence of Row
-        The rows.
-    of : {"mean", "spread"}
-        What to explain.
-    curves : bool
-        Whether to predict the first row with other values of each column, too.
+    `of` is "mean" or "spread"; with `curves` the first row is predicted with other values of each column, too.
     """
     (known,) = model.predict([(rows, Wanted(outputs=("mean", "stddev")))])
     if isinstance(known, Exception):
@@ -129,16 +119,7 @@ def typical_rows(
 ) -> list[Column]:
     """Columns whose values are distributed as in the training, each drawn on its own.
 
-    Parameters
-    ----------
-    predictor : Predictor
-        The model, with a summary of its training rows.
-    names : sequence of str
-        The columns.
-    levels : sequence of sequences of str
-        The levels of each column that are known by name.
-    size : int
-        How many rows.
+    `levels` are those of each column that are known by name.
     """
     if predictor.profile is None:
         raise InputError("The model has no summary of its training rows to compare with, so that it explains no rows.")

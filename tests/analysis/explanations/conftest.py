@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from ddpn.distributions import NegativeBinomial
-from ddpn.members.member import Member
-from ddpn.members.reader import TableReader
+from ddpn.members.member import Member, TableReader
 from ddpn.predictor import Predictor
 from ddpn.tables.encoding.table import read_table
 

@@ -9,9 +9,8 @@ import torch
 from ddpn.members.folds import Folds
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError
-from ddpn.members.trees.boosting import Settings
-from ddpn.members.trees.mean import MeanFit
-from ddpn.members.trees.table import Fold, TreeRows, TreeTable, with_columns
+from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, with_columns
+from ddpn.members.trees.member import TreeTable
 from ddpn.networks.heads import make_head
 from ddpn.runtime.threads import tree_threads_for
 from ddpn.sample import Sample

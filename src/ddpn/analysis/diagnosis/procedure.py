@@ -24,7 +24,7 @@ from ddpn.analysis.diagnosis.result import Diagnosis, Finding, Recommendation, S
 from ddpn.analysis.gains import holm
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import Sample, checked_sample
-from ddpn.tables.encoding.canonical import group_labels
+from ddpn.tables.row_hashes import group_labels
 
 #: Rows, and counts above 0, below which nothing is tested: an interval of the dispersion would be wider than +-0.4.
 MIN_ROWS, MIN_POSITIVE = 50, 10

@@ -15,8 +15,8 @@ from ddpn.analysis.explanations.inputs import Inputs, PredictedMoments
 from ddpn.analysis.explanations.results import ByColumn
 from ddpn.runtime.display import html_table
 from ddpn.runtime.validation import check_integer
-from ddpn.tables.encoding.canonical import number_of
 from ddpn.tables.encoding.table import Column
+from ddpn.tables.kinds import number_of
 
 #: Half the width of a 90% band in standard errors.
 _Z = 1.6449

@@ -12,14 +12,13 @@ import torch
 
 from ddpn.distributions import CountDistribution, Recalibrated
 from ddpn.members.folds import copies_of
-from ddpn.members.reader import TableReader
+from ddpn.members.member import TableReader
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample, check_vector, row_count, row_labels
-from ddpn.tables.encoding.kinds import as_fitted
-from ddpn.tables.encoding.table import Column, PreparedTable, read_table
+from ddpn.tables.encoding.table import Column, PreparedTable, as_fitted, read_table
 
 #: Rows predicted at a time.
 _BLOCK = 8192

@@ -37,8 +37,8 @@ from ddpn.analysis.report.evidence import (
     recalibration_sentences,
     uncertainty_sentences,
 )
+from ddpn.members import label_of
 from ddpn.members.folds import copies_of
-from ddpn.members.names import label_of
 from ddpn.members.networks import Networks
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding.table import Column
