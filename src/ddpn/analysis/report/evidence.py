@@ -273,19 +273,14 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
     return words + f"That is as expected ({reason})."
 
 
-_SHAPES = {
-    "flat": "is flat up to chance: there is no evidence against the predicted distributions.",
-    "up": "is sloped: counts are larger than predicted more often than they should be.",
-    "down": "is sloped: counts are smaller than predicted more often than they should be.",
-    "U": "is U-shaped: too many counts are in the tails. The distributions are too narrow.",
-    "hump": "is hump-shaped: too few counts are in the tails. The distributions are too wide.",
-    "uneven": "has bars outside the range of chance, but without a slope, a U or a hump.",
-}
-
-
 def pit_sentence(pit: Pit) -> str:
     """What the shape of the PIT histogram means, where it is more than chance."""
-    return f"The PIT histogram {_SHAPES[pit.shape]}"
+    shape = {"up": "sloped", "down": "sloped", "U": "U-shaped", "hump": "hump-shaped"}.get(pit.shape)
+    if pit.shape == "flat":
+        return "The PIT histogram is flat up to chance: there is no evidence against the predicted distributions."
+    if shape is None:
+        return "The PIT histogram has bars outside the range of chance, but without a slope, a U or a hump."
+    return f"The PIT histogram is {shape}, more than by chance: {pit.meaning}."
 
 
 def recalibration_sentences(found: Recalibration | None) -> str:
