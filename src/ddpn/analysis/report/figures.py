@@ -9,8 +9,8 @@ from ddpn.analysis import plots
 from ddpn.analysis.explanations import Curve, Effect, Effects, Importances
 from ddpn.analysis.explanations.column_effects import scale_of
 from ddpn.analysis.figure_data import COVERAGES, Pit, Tenths, bin_probabilities, count_bins, even_bins, wants_log
-from ddpn.analysis.gains import wilson
-from ddpn.analysis.numbers import fmt, percent, plural, quantile, value_text
+from ddpn.analysis.gains import weighted_quantile, wilson
+from ddpn.analysis.numbers import fmt, percent, plural, value_text
 from ddpn.analysis.report.evidence import LEVEL, Evidence, RowGroup
 from ddpn.analysis.report.page import figure_html
 from ddpn.metrics import coverage_curve
@@ -106,7 +106,7 @@ def sharpness_figure(evidence: Evidence) -> str:
     widths = [board.scores[name].width for name in names]
     weight = np.ones(board.rows) if board.weight is None else board.weight
     bins = count_bins(np.concatenate(widths))
-    half, most = (fmt(quantile(widths[0], weight, q)) for q in (0.5, 0.9))
+    half, most = (fmt(weighted_quantile(widths[0], weight, q)) for q in (0.5, 0.9))
     description = f"Half of the intervals have a width of {half} or less, 90% of {most} or less."
     words = f"{description} An interval of width 0 is a single count. Narrow is good only if the coverage is right."
     labels = (board.evaluation.labels.get(name, name) for name in names)
