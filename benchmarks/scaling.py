@@ -33,14 +33,13 @@ from streaming import _resident, generate, part
 import ddpn.workflow.large_tables as large_tables
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.boosting import Growing, Settings
-from ddpn.members.trees.streamed import _Chunks, _StreamedData
-from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
+from ddpn.members.trees.boosting import Fold, Growing, Settings, TreeRows, rates
+from ddpn.members.trees.member import TreeTable
+from ddpn.members.trees.streamed import StreamedData, StreamedRows
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.sample import Sample
-from ddpn.tables.streaming import sampled_rows
-from ddpn.tables.table import Place
+from ddpn.tables.table import Place, sampled_rows
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.streaming import PredictedParts
 
@@ -75,7 +74,7 @@ def sample_of(rows: int, columns: int) -> Sample:
 def check_pass(folder: Path, columns: int) -> Row:
     """The first pass over a folder, which has so many columns."""
     plan = Plan(target="y", model={})
-    table = large_tables.open_table([str(folder)], plan, stream=True).table
+    table = large_tables.open_table([str(folder)], plan, stream=True)[0]
     seconds, _ = measured(lambda: large_tables.checked_rows(table, plan, sampled_rows(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, members="", seconds=seconds, per=table.rows)
 
@@ -127,10 +126,10 @@ def trees(rows: int, columns: int, rounds: int = 5) -> Row:
     places = np.arange(len(rate))
     known = TreeRows(matrix, table.is_category, None, rate, weight, [Fold(places, places)])
     stream = _Generated(rows // BLOCK_ROWS * BLOCK_ROWS, columns)
-    chunks = _Chunks(stream, table, 1.0, len(stream), 0)
+    chunks = StreamedRows(stream, table, 1.0, len(stream), 0)
     gc.collect()
     before = _resident()
-    growing = Growing(_StreamedData(known, known, chunks), known, 0, Settings(leaves=63, rate=0.1))
+    growing = Growing(StreamedData(known, known, chunks), known, 0, Settings(leaves=63, rate=0.1))
     seconds, _ = measured(lambda: [growing.grow() for _ in range(rounds)])
     gc.collect()
     taken = (_resident() - before) / len(stream)
@@ -160,8 +159,8 @@ class _Generated(Stream):
 def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
     """Mean, median, mode, interval and variances of networks alone."""
     from ddpn.predictor import Predictor
+    from ddpn.workflow.prediction import prediction_table
     from ddpn.workflow.prediction_request import Request
-    from ddpn.workflow.prediction_table import prediction_table
 
     predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
     seconds, _ = measured(lambda: [prediction_table(predictor, X[i : i + 4096], Request()) for i in (0, 4096)])

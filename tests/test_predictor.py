@@ -10,11 +10,10 @@ import torch
 
 from ddpn import predictor as module
 from ddpn.calibration import intervals
-from ddpn.calibration.held_out import HeldOut
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels, level_needed
-from ddpn.calibration.profile import FeatureProfile
-from ddpn.members.constant import Constant
-from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.calibration.ood import FeatureProfile
+from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member, arrays_to_bytes
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks

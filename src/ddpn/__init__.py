@@ -28,7 +28,7 @@ _DISTRIBUTIONS = (
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
-_LAZY |= {"BoostedCountRegressor": "ddpn.estimators.boosted", "DDPNRegressor": "ddpn.estimators.ddpn_regressor"}
+_LAZY |= {"BoostedCountRegressor": "ddpn.estimators.boosted", "DDPNRegressor": "ddpn.estimators.regressor"}
 _LAZY |= {"diagnose": "ddpn.analysis.diagnosis", "explain": "ddpn.analysis.explanations"}
 
 __all__ = [

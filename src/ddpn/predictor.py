@@ -4,24 +4,21 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
 
-from ddpn.calibration.groups import CalibratedLevels, IntervalGroups, grouping
-from ddpn.calibration.held_out import HeldOut
-from ddpn.calibration.intervals import IntervalLevels, NeededLevels
-from ddpn.calibration.ood import OODFlags, OODScores
-from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.calibrate import HeldOut
+from ddpn.calibration.intervals import CalibratedLevels, IntervalGroups, IntervalLevels, NeededLevels, grouping
+from ddpn.calibration.ood import FeatureProfile, OODFlags, OODScores
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
-from ddpn.calibration.saving import SavedCalibration
 from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.limits import bounded, limited
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import copies_of, restored
-from ddpn.members.member import Member
+from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
 from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
@@ -33,6 +30,8 @@ from ddpn.tables.encoding.table import reading_once
 
 #: How the mixture is called beside its members.
 MIXTURE = "mixture"
+_CALIBRATION = "calibration.safetensors"
+_Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 
 
 class Predictor(CalibratedLevels, OODFlags):
@@ -61,7 +60,7 @@ class Predictor(CalibratedLevels, OODFlags):
 
     Examples
     --------
-    >>> from ddpn.members.constant import Constant
+    >>> from ddpn.members.glm import Constant
     >>> sample = Sample(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
     >>> predictor = Predictor({"constant": Constant().fit(sample, None, seed=0)})
     >>> predictor.distribution(np.zeros((1, 1))).mean.round(decimals=2)
@@ -118,13 +117,7 @@ class Predictor(CalibratedLevels, OODFlags):
         return names[0] if len(names) == 1 and not self.is_recalibrated(MIXTURE) else None
 
     def is_recalibrated(self, of: str = MIXTURE) -> bool:
-        """Whether the distributions of the mixture, or of a member, are recalibrated.
-
-        Parameters
-        ----------
-        of : str
-            "mixture", or the name of one member.
-        """
+        """Whether the distributions of the mixture, or of a member, are recalibrated."""
         return of in self.recalibrations and self.recalibrations[of].is_used
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
@@ -212,13 +205,7 @@ class Predictor(CalibratedLevels, OODFlags):
             yield self._uncalibrated(block.X, block.exposure, of, upper), block
 
     def of_copies(self, number: int) -> "Predictor":
-        """The mixture of the copies that left out one fold of the training rows, before calibration.
-
-        Parameters
-        ----------
-        number : int
-            The number of the fold.
-        """
+        """The mixture of the copies that left out one fold of the training rows, before calibration."""
         copies = {name: copies_of(member)[number] for name, member in self.members.items()}
         return Predictor(copies, self.weights, self.needs_exposure, None, self.counts)
 
@@ -314,10 +301,31 @@ class Predictor(CalibratedLevels, OODFlags):
             own = member.state()
             files |= {f"{name}/{file}": content for file, content in own.items()}
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
-        known = SavedCalibration(self.intervals, self.groups, self.recalibrations, self.ood, self.profile)
-        more, calibration = known.state()
+        more, calibration = self._calibration_state()
         counts = self.counts.as_dict()
         return files | more, {"members": about, "needs_exposure": self.needs_exposure, "counts": counts, **calibration}
+
+    def _calibration_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        parts: dict[str, Any] = {f"intervals.{name}": each for name, each in self.intervals.items()}
+        parts |= {f"recalibration.{name}": each for name, each in self.recalibrations.items()}
+        manifest: dict[str, Any] = {
+            "intervals": list(self.intervals),
+            "recalibration": {name: _facts(each) for name, each in self.recalibrations.items()},
+        }
+        arrays: dict[str, np.ndarray] = {}
+        if self.groups is not None:
+            own = self.groups
+            parts |= {f"groups.{n}.{code}": each for n, of in own.levels.items() for code, each in enumerate(of)}
+            arrays["groups.edges"] = own.edges
+            names = {"names": list(own.names), "of": list(own.levels)}
+            manifest["groups"] = {"by": own.by, "prior_rows": own.prior_rows, **names}
+        if self.ood is not None:
+            parts["ood"], manifest["ood"] = self.ood, _facts(self.ood)
+        for name, part in parts.items():
+            fields = part._asdict().items()
+            arrays |= {f"{name}.{field}": value for field, value in fields if isinstance(value, np.ndarray)}
+        files = {} if self.profile is None else self.profile.state()
+        return files | {_CALIBRATION: arrays_to_bytes(**arrays)}, manifest
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
@@ -325,17 +333,36 @@ class Predictor(CalibratedLevels, OODFlags):
         about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
         try:
             members = {name: restored(MEMBERS.find(name), _files_of(name, files)) for name in about}
-            known = SavedCalibration.from_state(files, manifest)
             counts = CountRange(**manifest.get("counts", {}))
+            seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
+            weights = {name: each["weight"] for name, each in about.items()}
+            predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts)
+            predictor._restore_calibration(files, manifest)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(
                 f"The files of the saved model do not fit its manifest ({error}). Fit it again."
             ) from error
-        seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
-        weights = {name: each["weight"] for name, each in about.items()}
-        predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts)
-        predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood, predictor.profile = known
         return predictor
+
+    def _restore_calibration(self, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
+        arrays = arrays_from_bytes(files[_CALIBRATION])
+
+        def part(kind: type[_Part], name: str, facts: Mapping[str, Any] = {}) -> _Part:
+            known: dict[str, Any] = {field: arrays[f"{name}.{field}"] for field in kind._fields if field not in facts}
+            return kind(**known, **facts)
+
+        self.intervals = {name: part(IntervalLevels, f"intervals.{name}") for name in manifest["intervals"]}
+        maps = manifest["recalibration"].items()
+        self.recalibrations = {name: part(Recalibration, f"recalibration.{name}", facts) for name, facts in maps}
+        if "groups" in manifest:
+            about = manifest["groups"]
+            codes = range(len(about["names"]))
+            levels = {name: [part(IntervalLevels, f"groups.{name}.{k}") for k in codes] for name in about["of"]}
+            edges = arrays["groups.edges"]
+            self.groups = IntervalGroups(about["by"], tuple(about["names"]), edges, about["prior_rows"], levels)
+        if "ood" in manifest:
+            self.ood = part(OODScores, "ood", manifest["ood"])
+        self.profile = FeatureProfile.from_state(files)
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write everything to a folder, whole or not at all.
@@ -366,3 +393,8 @@ class Predictor(CalibratedLevels, OODFlags):
 
 def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {file.removeprefix(f"{name}/"): content for file, content in files.items() if file.startswith(f"{name}/")}
+
+
+def _facts(part: Any) -> dict[str, Any]:
+    """The fields that are no arrays: numbers that JSON can hold."""
+    return {field: value for field, value in part._asdict().items() if not isinstance(value, np.ndarray)}

@@ -212,17 +212,7 @@ def checked_sample(
 
 
 def check_groups(groups: Any, n: int, name: str = "groups") -> np.ndarray | None:
-    """Return one label per row, or None where there are none.
-
-    Parameters
-    ----------
-    groups : array-like or None
-        What each row belongs to: text or numbers. A missing value is a group of its own row.
-    n : int
-        The number of rows.
-    name : str
-        The name of the argument in messages.
-    """
+    """Return one label per row, or None where there are none; a missing value is a group of its own row."""
     if groups is None:
         return None
     labels = plain_values(groups)

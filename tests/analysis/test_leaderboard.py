@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 from ddpn.analysis.leaderboard import leaderboard, score_rows
 from ddpn.analysis.verdict import SCORES
-from ddpn.calibration.held_out import HeldOut
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.distributions import Poisson
 from ddpn.members import Member
 from ddpn.predictor import MIXTURE, Predictor

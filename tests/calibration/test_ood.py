@@ -1,10 +1,11 @@
-"""Out-of-distribution flags: ordinary rows are flagged as often as promised, unusual ones are found."""
+"""Out-of-distribution flags: ordinary rows are flagged as often as promised, unusual ones are found and explained."""
 
 import numpy as np
+import polars as pl
 import pytest
 
-from ddpn import ConfigError, CountGLM, InputError
-from ddpn.calibration.ood import OODScores
+from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError
+from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, TableSummary, row_reasons
 from ddpn.predictor import Predictor
 
 
@@ -86,3 +87,201 @@ def test_the_order_of_calls_is_reported(calibrated, counts):
     with pytest.raises(InputError, match="no summary of its training rows"):
         bare.calibrate_ood(counts[0])
     assert bare.ood_reasons(counts[0][:2]) == [[], []]
+
+
+# The summary of training rows -----------------------------------------------------------------------------------------
+
+
+def table(n: int, seed: int) -> pl.DataFrame:
+    """Two numbers that go together, one with a heavy tail, levels, flags and gaps."""
+    rng = np.random.default_rng(seed)
+    size = rng.normal(size=n)
+    return pl.DataFrame(
+        {
+            "size": size,
+            "weight": size + 0.1 * rng.normal(size=n),
+            "income": np.exp(2.0 * rng.normal(size=n)),
+            "plan": rng.choice(["basic", "plus", "pro"], n, p=[0.6, 0.3, 0.1]),
+            "smokes": rng.random(n) < 0.2,
+            "age": np.where(rng.random(n) < 0.1, np.nan, rng.normal(50, 9, n).round()),
+        }
+    )
+
+
+TRAIN, KNOWN, NEW_ROWS = table(1500, 0), table(400, 1), table(1000, 2)
+CHANGES = {
+    "missing": (pl.lit(None, dtype=pl.Float64).alias("size"), "missing 'size'"),
+    "unseen level": (pl.lit("gold").alias("plan"), "unseen level 'gold' of 'plan'"),
+    "missing flag": (pl.lit(None, dtype=pl.Boolean).alias("smokes"), "missing 'smokes'"),
+    "high": (pl.col("size") + 10.0, "'size' above the training range: "),
+    "low": (pl.col("age") - 90.0, "'age' below the training range: "),
+    "negative": (pl.col("income") - 100.0, "'income' below the training range: "),
+}
+
+
+@pytest.fixture(scope="module")
+def profile() -> FeatureProfile:
+    return FeatureProfile.fit(TRAIN)
+
+
+def threshold(profile: FeatureProfile, alpha: float = 0.05) -> float:
+    """Of calibration rows as many score higher as the smallest p-values allow."""
+    return float(np.quantile(profile.measure(KNOWN).score, 1.0 - alpha, method="higher"))
+
+
+def test_ordinary_rows_score_as_often_above_as_calibration_rows(profile):
+    # Quantiles of 400 rows, shares of 1,000: four deviations.
+    assert np.mean(profile.measure(NEW_ROWS).score > threshold(profile)) == pytest.approx(0.05, abs=0.052)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_columns_are_found_and_named(profile, change):
+    column, words = CHANGES[change]
+    changed = NEW_ROWS.drop_nans().with_columns(column)
+    assert np.mean(profile.measure(changed).score > threshold(profile)) >= 0.9
+    named = [reasons[0].startswith(words) for reasons in row_reasons(profile, changed.head(200)) if reasons]
+    assert np.mean(named) > 0.9
+    assert len(named) >= 180
+
+
+def test_rows_that_fit_in_every_column_but_not_together_are_found(profile):
+    mixed = NEW_ROWS.head(400).with_columns(size=pl.lit(1.5), weight=pl.lit(-1.5))
+    assert np.mean(profile.measure(mixed).score > threshold(profile)) > 0.95
+    assert sum(map(len, row_reasons(profile, mixed))) < 100
+    assert set(profile.misfits(mixed)) <= {"size", "weight"}
+
+
+def test_ordinary_rows_have_few_reasons(profile):
+    reasons = row_reasons(profile, NEW_ROWS)
+    assert len(reasons) == 1000
+    assert np.mean([bool(each) for each in reasons]) < 0.1
+    assert max(map(len, reasons)) <= 3
+
+
+def test_a_column_of_a_wide_table_is_found():
+    rng = np.random.default_rng(7)
+    wide = FeatureProfile.fit(rng.normal(size=(300, 400)))
+    usual, one = wide.measure(rng.normal(size=(200, 400))).score, rng.normal(size=(50, 400))
+    one[:, 7] = np.nan
+    assert (wide.measure(one).score > usual.max()).all()
+    assert wide.misfits(one[:2]) == ["", ""]
+
+
+@pytest.mark.parametrize("n", [1, 2, 30, 60])
+def test_few_rows_do(n):
+    found = FeatureProfile.fit(TRAIN.head(n)).measure(NEW_ROWS).score
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+
+
+def test_saved_and_restored(profile):
+    for own in (profile, FeatureProfile.fit(TRAIN.head(20)), FeatureProfile.fit(np.zeros((60, 2)))):
+        X = np.ones((3, 2)) if own.names == ["x0", "x1"] else NEW_ROWS
+        again = FeatureProfile.from_state(own.state())
+        assert (again.measure(X).score == own.measure(X).score).all()
+        assert again.names == own.names
+    assert FeatureProfile.from_state({}) is None
+    assert b"basic" not in b"".join(profile.state().values())
+
+
+def test_a_saved_category_whose_levels_are_numbers_is_still_one():
+    zones = pl.DataFrame({"zone": ["1", "2.5", "3"] * 30, "x": np.linspace(0.0, 1.0, 90)})
+    own = FeatureProfile.fit(zones)
+    again = FeatureProfile.from_state(own.state())
+    X = zones.with_columns(zone=pl.Series(["1", "9"] * 45))
+    assert (again.measure(X).score == own.measure(X).score).all()
+
+
+def test_rows_of_weight_zero_are_left_out():
+    assert FeatureProfile.fit(TRAIN, np.r_[np.ones(1000), np.zeros(500)]).rows == 1000
+
+
+# Sentences about a table ---------------------------------------------------------------------------------------------
+
+
+def sentences(profile: FeatureProfile, frame: pl.DataFrame) -> list[str]:
+    summary = TableSummary(profile)
+    for part in (frame.head(300), frame.slice(300)):
+        summary.add(profile.measure(part).states)
+    return summary.sentences()
+
+
+def test_ignored_columns_do_not_count_in_the_score():
+    ignoring, plain = (
+        FeatureProfile.fit(TRAIN, ignored=["size", "plan"]),
+        FeatureProfile.fit(TRAIN.drop("size", "plan")),
+    )
+    changed = NEW_ROWS.with_columns(CHANGES["high"][0], CHANGES["unseen level"][0])
+    for X in (NEW_ROWS, changed):
+        assert (ignoring.measure(X).score == plain.measure(X.drop("size", "plan")).score).all()
+        assert ignoring.misfits(X) == plain.misfits(X.drop("size", "plan"))
+    assert row_reasons(ignoring, changed) == row_reasons(plain, changed.drop("size", "plan"))
+    again = FeatureProfile.from_state(ignoring.state())
+    assert (again.measure(changed).score == ignoring.measure(changed).score).all()
+    summary = TableSummary(again)
+    summary.add(again.measure(changed).states)
+    (sentence,) = summary.sentences()
+    assert sentence.startswith("'size', 'plan' do not count in the out-of-distribution score: they follow time")
+
+
+def test_an_ordinary_table_needs_no_sentence(profile):
+    assert sentences(profile, NEW_ROWS) == []
+
+
+def test_what_is_unusual_about_a_table(profile):
+    row = pl.int_range(1000)
+    changed = NEW_ROWS.with_columns(
+        plan=pl.when(row < 41).then(pl.lit("gold")).otherwise("plan"),
+        size=pl.when(row == 500).then(None).otherwise("size"),
+        income=pl.when(row > 990).then(1e9).otherwise("income"),
+        age=pl.when(row < 600).then(None).otherwise("age"),
+    )
+    above = (NEW_ROWS["income"].head(991) > TRAIN["income"].max()).sum()
+    found = sentences(profile, changed)
+    assert found[1:] == [
+        "41 rows have an unseen level of 'plan'.",
+        f"{9 + above} rows have 'income' above the training range, which ends at {TRAIN['income'].max():.6g}.",
+        "1 row has a missing 'size', which was never missing in training.",
+    ]
+    assert found[0].startswith("'age' is missing in 6")
+    assert found[0].endswith(f"of rows, against {TRAIN['age'].is_nan().mean():.1%} in training.")
+
+
+def test_unseen_levels_that_are_expected_are_compared_with_that():
+    names = pl.DataFrame({"name": [f"n{row % 150}" for row in range(200)]})
+    profile = FeatureProfile.fit(names)
+    assert sentences(profile, pl.DataFrame({"name": ["x", *["n0"] * 399]})) == []
+    (found,) = sentences(profile, pl.DataFrame({"name": ["x"] * 400}))
+    assert found == "400 rows have an unseen level of 'name' (about 200 expected)."
+
+
+def test_only_the_first_sentences_are_shown():
+    wide = FeatureProfile.fit(np.random.default_rng(8).normal(size=(50, 14)))
+    summary = TableSummary(wide)
+    summary.add(wide.measure(np.full((6, 14), np.nan)).states)
+    assert len(summary.sentences()) == 11
+    assert summary.sentences()[-1] == "4 more such findings are not shown."
+
+
+# In the estimators ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(quick) -> DDPNRegressor:
+    y = np.random.default_rng(9).poisson(np.exp(0.5 + 0.5 * TRAIN["size"].to_numpy()))
+    return quick(likelihood="double_poisson", epochs=1).fit(TRAIN, y).fit_ood(KNOWN)
+
+
+def test_a_fitted_model_flags_changed_rows(model):
+    assert model.is_ood(NEW_ROWS).mean() <= 0.09
+    assert model.is_ood(NEW_ROWS.drop_nans().with_columns(CHANGES["high"][0])).mean() >= 0.9
+
+
+def test_flagged_rows_have_a_reason(model):
+    reasons, flagged = model.ood_reasons(NEW_ROWS), model.is_ood(NEW_ROWS)
+    assert all(reasons[row] for row in np.flatnonzero(flagged))
+    general = np.array([COMBINATION in (each or [""])[0] for each in reasons])
+    assert general.any()
+    assert not (general & ~flagged).any()
+    mixed = NEW_ROWS.head(20).with_columns(size=pl.lit(1.5), weight=pl.lit(-1.5))
+    assert all(COMBINATION in each[0] for each in model.ood_reasons(mixed))

@@ -8,7 +8,7 @@ from scipy.optimize import approx_fprime
 
 from ddpn import CountGLM, Poisson
 from ddpn.calibration import recalibration as module
-from ddpn.calibration.held_out import HeldOut
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.recalibration import KNOTS, Recalibration, fitted_map, overlaps
 from ddpn.distributions import Recalibrated
 from ddpn.metrics import pit_distance
@@ -132,7 +132,7 @@ def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
     before = model.predict_distribution(X[2000:])
     model.fit_intervals(X[1000:2000], y[1000:2000]).fit_recalibration(X[1000:2000], y[1000:2000])
     assert model.recalibration_.is_used
-    assert not hasattr(model, "interval_levels_")
+    assert "mixture" not in model.predictor_.intervals
     found = model.predict_distribution(X[2000:])
     assert isinstance(found, Recalibrated)
     assert found.base.mean.tolist() == before.mean.tolist()

@@ -9,7 +9,7 @@ import time
 import pytest
 import requests
 
-from ddpn.paper.experiments import catalogue, runner
+from ddpn.paper.experiments import catalogue, runs
 
 TINY = {
     "title": "A test",
@@ -44,7 +44,7 @@ def test_an_experiment_is_run_shown_skipped_when_done_and_repeated_when_changed_
         assert re.search(line, first.output, re.MULTILINE)
     folder = tmp_path / "results" / "tiny"
     assert (folder / "table_paper.md").read_text() in first.output
-    assert {path.suffix for path in folder.glob("table_*")} == {".md", ".csv"}
+    assert {path.suffix for path in folder.glob("table_*")} == {".md"}
     second = on_cpu(ddpn, "tiny")
     assert "nothing to run, all 3 runs are done" in second.output
     assert "A test (by one rule for all methods)" in second.output
@@ -88,7 +88,7 @@ def test_misuse_is_one_sentence_and_code_2(tiny, ddpn, tmp_path, arguments, sent
 def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
     refused = lambda *arguments, **options: (_ for _ in ()).throw(requests.ConnectionError())
-    monkeypatch.setattr("ddpn.paper.datasets.sources._download", refused)
+    monkeypatch.setattr("ddpn.paper.datasets.dataset._download", refused)
     found = on_cpu(ddpn, "bikes")
     assert found.exit_code == 1
     assert "bikes: Cannot download https://" in found.output
@@ -96,7 +96,7 @@ def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):
 
 
 def test_an_interrupt_says_how_to_resume_and_shows_what_is_finished(tiny, ddpn, monkeypatch):
-    usual = runner.execute
+    usual = runs.execute
 
     def execute(run, *rest):
         if run.method.name == "gaussian":

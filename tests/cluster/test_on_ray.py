@@ -19,7 +19,7 @@ import torch
 from typer.testing import CliRunner
 
 from ddpn.cli import app
-from ddpn.members import fit_jobs
+from ddpn.members import folds
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.jobs import Job, JobError, run, slots
@@ -192,7 +192,7 @@ def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
     prepared = prepare(table, Plan(target="visits", compare_with=(), model=QUICK))
     there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
-    for module in (tuning, fit_jobs):
+    for module in (tuning, folds):
         monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run(jobs, shared, None, store))
     here = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
     trials = [[(t.settings, t.crps, t.dropped) for t in each.result.trials] for each in (there, here)]

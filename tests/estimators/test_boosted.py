@@ -1,9 +1,8 @@
-"""`BoostedCountRegressor`: scikit-learn's checks, arguments, bounds, saving."""
+"""`BoostedCountRegressor`: scikit-learn's checks, arguments, saving."""
 
 import numpy as np
 import polars as pl
 import pytest
-from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ddpn import BoostedCountRegressor, ConfigError, InputError
@@ -17,20 +16,6 @@ def test_it_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_fit2d_1sample,
-        estimator_checks.check_sample_weight_equivalence_on_dense_data,
-        estimator_checks.check_fit_idempotent,
-    ],
-    ids=lambda check: check.__name__,
-)
-def test_joint_boosting_passes_the_checks_that_depend_on_the_likelihood(check):
-    model = BoostedCountRegressor(likelihood="negative_binomial", fractional="round", **FEW)
-    check("BoostedCountRegressor", model)
-
-
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
@@ -38,11 +23,9 @@ def table():
     return X, rng.poisson(np.exp(1.0 + X["x"].to_numpy() + (X["ward"] == "A").to_numpy()))
 
 
-@pytest.mark.parametrize("likelihood", ["auto", "double_poisson"])
-def test_it_is_saved_and_loaded_bit_for_bit(table, tmp_path, likelihood):
+def test_it_is_saved_and_loaded_bit_for_bit(table, tmp_path):
     X, y = table
-    model = BoostedCountRegressor(likelihood=likelihood, **FEW).fit(X, y)
-    assert model.member_.is_mean_first == (likelihood == "auto")
+    model = BoostedCountRegressor(**FEW).fit(X, y)
     assert model.score(X, y) > 0.5
     model.fit_intervals(X, y)
     model.save(tmp_path / "model")
@@ -50,18 +33,6 @@ def test_it_is_saved_and_loaded_bit_for_bit(table, tmp_path, likelihood):
     assert (again.predict(X) == model.predict(X)).all()
     assert (again.predict_interval(X) == model.predict_interval(X)).all()
     assert again.get_params() == model.get_params()
-
-
-def test_bounded_and_censored_counts_enter_the_likelihood(table):
-    X, y = table
-    bounded = BoostedCountRegressor(lower=1, upper=9, **FEWER).fit(X, np.clip(y, 1, 9))
-    assert bounded.predict_proba_of(X, [0, 10]).max() == 0.0
-    assert not bounded.member_.is_mean_first
-    censored = BoostedCountRegressor(censored_above=4, **FEW).fit(X, y)
-    naive = BoostedCountRegressor(**FEW).fit(X, np.minimum(y, 4))
-    # What was cut off is still predicted.
-    high = X["x"].to_numpy() > 0.5
-    assert censored.predict(X)[high].mean() > naive.predict(X)[high].mean() + 0.5
 
 
 def test_the_mean_follows_monotone_constraints(table):
@@ -81,8 +52,6 @@ def test_the_mean_follows_monotone_constraints(table):
         ({"monotone": {"x": 2}}, "must map columns to 1 or -1"),
         ({"learning_rate": 0.0}, "learning_rate must be .auto. or a number in"),
         ({"max_leaves": 1}, "max_leaves must be"),
-        ({"likelihood": "poison"}, "likelihood must be"),
-        ({"head_options": {"beta": 0.5}}, "Name a likelihood"),
     ],
 )
 def test_invalid_arguments_are_refused(table, options, words):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 import torch
-from sklearn.base import clone
 from sklearn.metrics import d2_tweedie_score
 from statsmodels.discrete.count_model import ZeroInflatedPoisson
 from statsmodels.discrete.truncated_model import TruncatedLFPoisson
@@ -168,20 +167,6 @@ def test_calibrated_intervals_of_censored_counts_cover_as_those_of_the_truth():
     assert model.crps(X[new], counts) <= 1.01 * recorded
 
 
-def test_occupied_chairs_are_scored_as_by_the_truth():
-    """12 chairs, with a share and a dispersion that follow the columns."""
-    x = torch.from_numpy(X)
-    truth = DoubleBinomial(
-        torch.tensor(12.0).double(), 12 * torch.sigmoid(0.5 + 0.8 * x[:, 0]), torch.exp(0.5 + 0.3 * x[:, 1])
-    )
-    y = drawn(truth, seed=9)
-    model = CountGLM(likelihood="double_binomial", upper=12).fit(TRAIN, y[:N])
-    best = truth.rows(torch.arange(N, N + NEW)).crps(torch.from_numpy(y[N:])).mean().item()
-    assert model.crps(TEST, y[N:]) <= 1.01 * best
-    assert model.predict_interval(TEST, coverage=0.99).max() <= 12
-    assert model.predict_proba_of(TEST[:5], range(14))[:, 13].tolist() == [0.0] * 5
-
-
 def test_two_kinds_of_rows_are_told_apart():
     rng = np.random.default_rng(2)
     y = np.where(rng.random(600) < 0.4, rng.poisson(2.0, 600), rng.poisson(15.0, 600))
@@ -248,12 +233,6 @@ def test_bounds_that_are_missing_or_not_needed(per_row):
     for options in ({"upper": 9}, {"lower": 1}, {"censored_above": 4}):
         with pytest.raises(ConfigError, match='need a likelihood of counts, got "gaussian"'):
             CountGLM(likelihood="gaussian", **options).fit(TRAIN, Y[:N])
-
-
-def test_arguments_are_those_of_scikit_learn():
-    for model in (CountGLM(lower=1, upper=5, censored_above=4), DDPNRegressor(lower=1, upper=5, censored_above=4)):
-        assert clone(model).get_params() == model.get_params()
-        assert clone(model).set_params(upper=7).upper == 7
 
 
 def test_explained_deviance_compares_what_is_recorded():

@@ -15,7 +15,6 @@ from ddpn.estimators.estimator import merge_equal_rows
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import LargeNetworks
-from ddpn.members.trees.member import JointTrees
 from ddpn.sample import Sample
 
 
@@ -289,7 +288,6 @@ def of_all(quick, larger) -> DDPNRegressor:
     few = NetworkOptions(members=2, hidden=(8,), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LargeNetworks, "like", lambda task: LargeNetworks(task.head, few))
-        patch.setattr(JointTrees, "like", lambda task: JointTrees(leaves=(4,), rounds=30))
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 
@@ -343,7 +341,7 @@ def test_facts_about_the_training_are_restored(fitted, saved):
     assert loaded.history_.as_dict() == fitted.history_.as_dict()
     assert (loaded.numeric_, loaded.n_rows_) == (fitted.numeric_, fitted.n_rows_)
     assert loaded.n_features_in_ == 3
-    assert not hasattr(loaded, "interval_levels_")
+    assert not loaded.predictor_.intervals
 
 
 def test_numbers_of_numpy_are_saved_as_plain_numbers(quick, counts, tmp_path):
@@ -358,7 +356,7 @@ def test_numbers_of_numpy_are_saved_as_plain_numbers(quick, counts, tmp_path):
     loaded = DDPNRegressor.load(tmp_path / "model")
     assert loaded.hidden == (4,)
     assert loaded.training_options == {"lr": pytest.approx(1e-3), "batch_size": 50}
-    assert loaded.fit(*counts).model_.members == 2
+    assert len(loaded.fit(*counts).history_.best_epoch) == 2
 
 
 def test_options_changed_after_fitting_do_not_change_the_model(quick, counts, tmp_path):
@@ -385,7 +383,7 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_
     assert (ours == theirs).all()
     assert (model.ood_pvalue(X) == again.ood_pvalue(X)).all()
     assert 0.0 < again.is_ood(X).mean() < 1.0
-    assert not hasattr(model.fit(*counts), "interval_levels_")
+    assert not model.fit(*counts).predictor_.intervals
 
 
 # Damage ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from ddpn import CountGLM, DDPNRegressor, DoubleBinomial, InputError
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.members.member import Task, exposure_unit
 from ddpn.sample import Sample
 
@@ -54,6 +54,7 @@ def chairs(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return hour.reshape(-1, 1), y, stats.betabinom.logpmf(y, 12, a, b)
 
 
+@pytest.mark.slow
 def test_a_small_network_is_near_the_truth_and_never_above_twelve_chairs(tmp_path):
     X, y, _ = chairs(700, seed=0)
     model = DDPNRegressor(

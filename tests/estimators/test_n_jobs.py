@@ -8,7 +8,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from ddpn import CountRegressor, DDPNRegressor
-from ddpn.members import fit_jobs
+from ddpn.members import folds
 from ddpn.members.networks import Networks
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
@@ -21,7 +21,7 @@ class Recorded:
 
     def __init__(self, monkeypatch, fails_at=None):
         self.names, self.fails_at = [], fails_at
-        monkeypatch.setattr(fit_jobs, "run", self)
+        monkeypatch.setattr(folds, "run", self)
 
     def __call__(self, jobs, shared, n_jobs, store):
         return run(jobs, shared, None, store, self.begin)

@@ -12,9 +12,9 @@ from rich import console
 from scipy import sparse
 
 from ddpn import ConfigError, DDPNRegressor, InputError
-from ddpn.estimators.ddpn_regressor import held_out
+from ddpn.estimators.regressor import held_out
 from ddpn.members import network_options
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.networks.training.loop import Training
 from ddpn.paper.datasets.tabular import length_of_stay
 from ddpn.sample import Sample
@@ -86,14 +86,16 @@ def test_wrong_columns_are_named(of_wards, wards, change, words):
 # Weights ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("likelihood", ["poisson", "mixed"])
 def test_weights_equal_repeated_rows_bit_for_bit(likelihood, fast, counts, exposures):
     X, y, exposure = counts[0][:40], counts[1][:40], exposures[:40]
     weight = np.random.default_rng(1).integers(0, 4, 40)
     again = np.repeat(np.arange(40), weight)
-    weighted = fast(**likelihood).fit(X, y, weight, exposure)
-    repeated = fast(**likelihood).fit(X[again], y[again], exposure=exposure[again])
+    make = lambda: fast(likelihood=likelihood)
+    weighted = make().fit(X, y, weight, exposure)
+    repeated = make().fit(X[again], y[again], exposure=exposure[again])
     assert (weighted.predict(X, exposure) == repeated.predict(X, exposure)).all()
-    assert (weighted.predict(X, exposure) != fast(**likelihood).fit(X, y, None, exposure).predict(X, exposure)).any()
+    assert (weighted.predict(X, exposure) != make().fit(X, y, None, exposure).predict(X, exposure)).any()
 
 
 def test_weights_equal_repeated_rows_in_larger_data(fast, larger):
@@ -403,8 +405,9 @@ def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
 # The paper's data ------------------------------------------------------------------------------------------------
 
 
-def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder):
-    data = length_of_stay(data_folder)
+def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(data_folder))
+    data = length_of_stay()
     X, y = data.X.to_pandas(), data.y
     options = {"epochs": 15, "training_options": {"batch_size": 100}, "random_state": 0, "device": "cpu"}
     model = DDPNRegressor(members=1, hidden=(64, 64), numeric="steps", **options)

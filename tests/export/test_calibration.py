@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.calibration.held_out import HeldOut
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample

@@ -6,7 +6,7 @@ import torch
 
 from ddpn.export import export_onnx
 from ddpn.export.families import LARGEST
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.networks.heads import HEADS
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError

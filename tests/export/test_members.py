@@ -8,11 +8,10 @@ import pytest
 from ddpn import CountGLM, CountRegressor, DDPNRegressor
 from ddpn.export import export_onnx
 from ddpn.export.families import LARGEST
-from ddpn.members.constant import Constant
-from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.member import JointTrees, Trees
+from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError
@@ -113,15 +112,8 @@ def test_poisson_glm_beyond_any_grid(train, new, assert_parity, run_file, feeds_
     assert all(np.isnan(values).all() for values in out.values())
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(lambda: Trees(rounds=12), id="trees"),
-        pytest.param(lambda: JointTrees(rounds=8), id="joint trees"),
-    ],
-)
-def test_trees(train, new, assert_parity, make):
-    member = make().fit(train, None, seed=0)
+def test_trees(train, new, assert_parity):
+    member = Trees(rounds=12).fit(train, None, seed=0)
     assert_parity(Predictor({"trees": member}, needs_exposure=True), new, EXPOSURE)
 
 

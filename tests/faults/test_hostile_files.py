@@ -28,7 +28,7 @@ from ddpn.runtime.errors import DDPNError
 from ddpn.serving import create_app
 from ddpn.serving.schemas import RequestError
 from ddpn.storage.files import sha256
-from ddpn.tables.reading import read
+from ddpn.tables.files import read
 from ddpn.workflow.model_folder import load
 
 onnx = pytest.importorskip("onnx")

@@ -20,7 +20,7 @@ def unfitted(name: str) -> Member:
     member = MEMBERS[name].like(Task(make_head("double_poisson")))
     if isinstance(member, Networks):
         member.options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=2)
-    if name in ("trees", "joint_trees"):
+    if name == "trees":
         member.leaves, member.rounds = (4,), 8
     return member
 

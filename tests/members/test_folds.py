@@ -3,19 +3,20 @@
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 import torch
 
+from ddpn import CountRegressor
 from ddpn.distributions import Poisson
 from ddpn.members.blending import mix_members
-from ddpn.members.constant import Constant
-from ddpn.members.folds import CrossFitted, Folds, copies_of, restored
-from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.members.folds import CrossFitted, Folds, copies_of, known_levels, restored
+from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.member import JointTrees, Trees
+from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
@@ -56,7 +57,6 @@ KINDS = {
     "networks of level effects": (table, lambda: networks(categorical="effects")),
     "networks of many columns": (wide, lambda: networks(numeric="standard")),
     "trees": (table, lambda: Trees(rounds=10, leaves=(4,))),
-    "joint trees": (table, lambda: JointTrees(make_head("negative_binomial"), rounds=5, leaves=(4,))),
     "glm": (table, lambda: GLM(make_head("negative_binomial"))),
     "constant": (table, Constant),
 }
@@ -109,6 +109,8 @@ def test_copies_predict_their_folds_as_well_as_new_rows(kind):
         dist, y = mix_members([copy.parts(sample.X, sample.exposure)], [1.0]), torch.from_numpy(sample.y)
         return (dist.crps(y) - truth(sample).crps(y)).numpy()
 
+    if kind == "trees":
+        assert [len(copy.means) for copy in copies] == [1] * 5, "one booster each: together they are many"
     held_out = np.concatenate([loss(copy, own) for copy, own in zip(copies, folds.held_out, strict=True)])
     fresh = np.mean([loss(copy, new) for copy in copies], axis=0)
     error = np.hypot(held_out.std() / len(held_out) ** 0.5, fresh.std() / len(fresh) ** 0.5)
@@ -181,3 +183,15 @@ def test_contributions_are_means_and_copies_may_be_fitted_apart():
     assert crossed("networks")[1].contributions(sample.X) is None
     alone = folds.fit_copy(KINDS["trees"][1](), 3, seed=0)  # as in another process
     assert torch.equal(raw(alone, sample), raw(member.copies[3], sample))
+
+
+@pytest.mark.parametrize("member", ["glm", "trees"])
+def test_levels_are_those_of_all_copies_of_a_cross_fitted_member(member):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"ward": rng.choice(["A", "B"], 200), "age": rng.uniform(20, 80, 200)})
+    rows.loc[7, "ward"] = "Z"  # most copies have it, and one has not
+    model = CountRegressor(members=[member], random_state=0).fit(rows, rng.poisson(3.0, 200))
+    fitted = model.predictor_.mixed
+    assert isinstance(fitted[member], CrossFitted)
+    ward, age = known_levels(fitted.values(), 2)
+    assert (set(ward), age) == ({"A", "B", "Z"}, ())

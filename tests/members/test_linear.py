@@ -1,56 +1,85 @@
-"""Exact linear fits against statsmodels, and in units that lose no digit."""
+"""Exact linear fits: derivatives, the search for a maximum, and columns in units that lose no digit."""
 
 import numpy as np
 import pytest
 import statsmodels.api as sm
+import torch
+from scipy.optimize import approx_fprime, minimize
 from statsmodels.stats.outliers_influence import variance_inflation_factor
 
-from ddpn.members.linear import fit_linear, standardize
+from ddpn.members.linear import LinearObjective, inverse_information, maximize, standardize
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
 
 RNG = np.random.default_rng(3)
-X = RNG.normal(size=(200, 2))
-Y = RNG.poisson(np.exp(0.5 + 0.4 * X[:, 0])).astype(float)
-WEIGHT = RNG.integers(1, 4, 200).astype(float)
+N = 200
+X = RNG.normal(size=(N, 2))
+Y = RNG.poisson(np.exp(1.0 + 0.5 * X[:, 0] - 0.3 * X[:, 1])).astype(float)
+WEIGHT = RNG.uniform(0.5, 2.0, N)
+EXPOSURE = RNG.uniform(0.5, 2.0, N)
+HEADS = ["poisson", "negative_binomial", "double_poisson", "gaussian", "natural_gaussian"]
 
 
-def fit(matrix=X, head="poisson", dispersion="linear", alpha=0.0):
-    return fit_linear(make_head(head), matrix, Sample(matrix, Y, WEIGHT), dispersion, alpha)
+def objective_of(name, linear=True, alpha=0.0, x=X, y=Y, exposure=EXPOSURE):
+    head = make_head(name)
+    sample = Sample(x, y, WEIGHT[: len(y)], None if exposure is None else exposure[: len(y)]).map(torch.from_numpy)
+    return LinearObjective(head, sample, (True, *[linear] * (head.n_raw - 1)), alpha)
 
 
-def test_it_is_the_model_of_statsmodels():
-    found = fit()
-    peer = sm.GLM(Y, sm.add_constant(X), sm.families.Poisson(), freq_weights=WEIGHT).fit(tol=1e-13)
-    np.testing.assert_allclose(np.r_[found.intercept, found.coef[0]], peer.params, rtol=1e-6)
-    np.testing.assert_allclose(found.covariance, peer.cov_params(), rtol=1e-5)
-    assert found.loglik == pytest.approx(peer.llf, rel=1e-9)
-    np.testing.assert_allclose(np.exp(found.linear.raw(X))[:, 0], peer.fittedvalues, rtol=1e-6)
-    assert (found.n_parameters, found.follows) == (3, (True,))
+@pytest.mark.parametrize("linear", [True, False], ids=["linear", "constant"])
+@pytest.mark.parametrize("name", HEADS)
+def test_gradient_and_hessian_are_those_of_differences(name, linear):
+    objective = objective_of(name, linear, alpha=0.1)
+    theta = objective.start() + RNG.normal(scale=0.1, size=len(objective.start()))
+    value = lambda t: objective.value_and_gradient(t)[0]
+    slope = lambda t: objective.value_and_gradient(t)[1]
+    np.testing.assert_allclose(slope(theta), approx_fprime(theta, value, 1e-7), rtol=1e-4, atol=1e-5)
+    hessian = objective.hessian(theta)
+    np.testing.assert_allclose(hessian, approx_fprime(theta, slope, 1e-6), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(hessian, hessian.T, rtol=1e-9, atol=1e-12)
 
 
-def test_columns_far_from_zero_lose_no_digit():
-    far = np.round(X * 1024) + 1e12
-    assert fit(far).linear.raw(far) == pytest.approx(fit(np.round(X * 1024)).linear.raw(np.round(X * 1024)), rel=1e-4)
+@pytest.mark.parametrize("name", HEADS)
+def test_the_search_ends_at_a_maximum(name):
+    objective = objective_of(name)
+    found = maximize(objective, objective.start())
+    assert found.converged
+    assert found.gradient_norm <= 1e-6
+    value, gradient = objective.value_and_gradient(found.theta)
+    assert np.linalg.norm(gradient) == found.gradient_norm
+    for step in RNG.normal(scale=0.01, size=(20, len(found.theta))):
+        assert objective.value_and_gradient(found.theta + step)[0] >= value
 
 
-def test_a_constant_dispersion_is_an_intercept():
-    found = fit(head="negative_binomial", dispersion="constant", alpha=1e-3)
-    assert found.follows == (True, False)
-    assert (found.coef[1] == 0).all()
-    assert np.ptp(found.linear.raw(X)[:, 1]) == 0.0
-    assert found.covariance.shape == (4, 4)
-    assert [len(each) for each in found.standard_deviations] == [3, 1]
+def test_least_squares_of_large_counts_does_not_end_early():
+    y = np.rint(1e6 * np.exp(0.5 * X[:, 0]))
+    objective = objective_of("gaussian", linear=False, y=y, exposure=None)
+    found = maximize(objective, objective.start())
+    root = np.sqrt(WEIGHT)[:, None]
+    design = np.c_[np.ones(N), X]
+    expected = np.linalg.lstsq(root * design, root[:, 0] * y, rcond=None)[0]
+    assert found.converged
+    np.testing.assert_allclose(found.theta[:3], expected, rtol=1e-8)
 
 
-def test_a_coefficient_that_the_rows_do_not_determine_is_0():
-    found, plain = fit(np.c_[X[:, 0], X]), fit()
-    assert found.coordinates.kept.tolist() == [True, False, True]
-    np.testing.assert_allclose(found.coef, np.insert(plain.coef, 1, 0.0, axis=1), rtol=1e-9)
-    known = [0, 1, 3]
-    np.testing.assert_allclose(found.covariance[np.ix_(known, known)], plain.covariance, rtol=1e-9)
-    assert np.isnan(found.covariance[2]).all()
-    assert fit(np.c_[X, X[:, 0]], alpha=1e-3).coordinates.kept.all()
+def test_a_curved_valley_is_followed_to_its_end():
+    # One count a million times the others: from the common mean, the way to the maximum is long and bent.
+    objective = objective_of("gaussian", y=np.r_[Y[:-1], 1e7], exposure=None)
+    found, start = maximize(objective, objective.start()), objective.start()
+    # A quasi-Newton method needs units in which the curvatures are alike.
+    units = 1.0 / np.sqrt(np.abs(np.diag(objective.hessian(start))))
+    peer = minimize(lambda u: objective.value_and_gradient(u * units)[0], start / units,
+                    jac=lambda u: objective.value_and_gradient(u * units)[1] * units, method="BFGS")  # fmt: skip
+    assert found.converged
+    assert objective.value_and_gradient(found.theta)[0] == pytest.approx(peer.fun, rel=1e-9)
+
+
+def test_information_is_inverted_in_its_own_units():
+    hessian = np.array([[1e-13, 2e-8], [2e-8, 0.5]])
+    np.testing.assert_allclose(inverse_information(hessian, 4.0), np.linalg.inv(4.0 * hessian), rtol=1e-9)
+    flat = inverse_information(np.array([[1.0, 1.0], [1.0, 1.0]]), 1.0)
+    assert np.isfinite(flat).all()
+    assert flat[0, 0] > 1e10
 
 
 # Columns in which a fit is made --------------------------------------------------------------------------------------
@@ -67,22 +96,6 @@ def test_columns_have_weighted_mean_0_and_deviation_1_and_coefficients_go_back()
     theta = np.array([0.3, 1.0, -2.0, 0.5])
     intercept, *slopes = found.to_columns(True) @ theta
     np.testing.assert_allclose(intercept + WIDE @ slopes, theta[0] + found.reduced(WIDE) @ theta[1:], rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("extra", "kept"),
-    [
-        (WIDE[:, :1] * 2.0, [False]),
-        (np.full((40, 1), 0.1), [False]),
-        (1.0 - WIDE[:, :1], [False]),
-        (np.hstack([WIDE[:, :1], WIDE[:, 1:2] ** 2]), [False, True]),
-    ],
-    ids=["a multiple", "a constant", "a complement", "a copy before another column"],
-)
-def test_a_column_that_those_before_it_determine_is_not_kept(extra, kept):
-    found = standardize(np.hstack([WIDE, extra]), np.ones(40))
-    assert found.kept.tolist() == [True, True, True, *kept]
-    assert np.isfinite(found.inflation).all()
 
 
 @pytest.mark.parametrize("rows", [2, 20_001])

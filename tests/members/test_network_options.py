@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 
 from ddpn.members.network_options import (
-    TRAINING_OPTIONS,
     NetworkOptions,
     auto_batch_size,
     auto_epochs,
     auto_numeric,
-    check_training_options,
 )
-from ddpn.runtime.errors import ConfigError
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(1, 1), (128, 128), (129, 8), (1000, 32), (16_000, 256), (10**6, 256)])
@@ -42,25 +39,3 @@ def test_options_are_plain_values():
     options = NetworkOptions(members=np.int64(3), hidden=[np.int64(4)], lr=np.float32(0.5), bins=np.int64(2))
     assert json.loads(json.dumps(options.as_dict()))["hidden"] == [4]
     assert NetworkOptions(**options.as_dict()) == options
-
-
-def test_training_options_are_all_but_the_arguments_of_the_estimator():
-    assert set(TRAINING_OPTIONS) & {"members", "hidden", "numeric", "epochs"} == set()
-    given = {"lr": 0.1}
-    assert check_training_options(given) == given
-    assert check_training_options(given) is not given
-    assert check_training_options(None) == {}
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"lrr": 0.1}, "Unknown key 'lrr' in training_options. Did you mean 'lr'"),
-        ({"epochs": 3}, "Unknown key 'epochs' in training_options"),
-        ([("lr", 0.1)], 'training_options must be a dictionary such as {"lr": 0.002}'),
-        ("lr", "training_options must be a dictionary"),
-    ],
-)
-def test_bad_training_options_are_reported(options, words):
-    with pytest.raises(ConfigError, match=words):
-        check_training_options(options)

@@ -6,7 +6,7 @@ import torch
 
 from ddpn.members.member import Task
 from ddpn.members.portfolio import default_candidates
-from ddpn.members.trees import outputs, streamed
+from ddpn.members.trees import boosting, streamed
 from ddpn.members.trees.member import Trees
 from ddpn.metrics import crps
 from ddpn.networks.heads import make_head
@@ -57,7 +57,7 @@ def parts():
 @pytest.fixture
 def stream(parts, monkeypatch):
     monkeypatch.setattr(streamed, "CHUNK_ROWS", 1000)
-    monkeypatch.setattr(outputs, "_LEAST_ROWS", 10**9)  # the dispersion is a constant, as it is here
+    monkeypatch.setattr(boosting, "_LEAST_ROWS", 10**9)  # the dispersion is a constant, as it is here
     return Stream(parts[0])
 
 

@@ -8,11 +8,10 @@ import pytest
 import torch
 from safetensors.numpy import load, save
 
-from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson
+from ddpn.distributions import DoublePoisson, NegativeBinomial
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.booster import Booster
-from ddpn.members.trees.member import JointTrees, Trees
-from ddpn.networks.heads import make_head
+from ddpn.members.trees.member import Trees
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
@@ -55,22 +54,6 @@ def test_the_family_follows_the_dispersion(alpha, kind):
     assert ratio > 2.0 if alpha else ratio < 0.5
 
 
-def test_copies_predict_the_folds_that_they_left_out_like_new_rows(fitted, wide):
-    fold, y = np.arange(500) % 5, torch.from_numpy(wide.y)[:, None]
-    copies = Trees(**QUICK).fit_copies(wide, fold, seed=3)
-    assert [len(copy.outputs[0]) for copy in copies] == [1] * 5  # one booster each: together they are many
-    outside = torch.zeros(500, dtype=torch.float64)
-    for number, copy in enumerate(copies):
-        own = wide.rows(fold == number)
-        dist = copy.distribution(own.X, own.exposure)
-        outside[fold == number] = dist.log_prob(y[fold == number])[:, 0]
-        assert dist.log_prob(y[fold == number]).mean() > Poisson(dist.mean).log_prob(y[fold == number]).mean() + 0.1
-    fresh = sample_of(500, seed=1)
-    new = fitted.distribution(fresh.X, fresh.exposure).log_prob(torch.from_numpy(fresh.y)[:, None]).mean()
-    assert fitted.distribution(wide.X, wide.exposure).log_prob(y).mean() > outside.mean()
-    assert outside.mean() == pytest.approx(float(new), abs=0.1)
-
-
 def test_a_dispersion_that_varies_is_boosted():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 2))
@@ -83,23 +66,21 @@ def test_a_dispersion_that_varies_is_boosted():
     assert high > 5 * low
 
 
-@pytest.mark.parametrize("kind", [Trees, JointTrees])
 @pytest.mark.parametrize("rows", [2, 3, 7])
-def test_a_handful_of_rows(kind, rows):
-    member = kind(**QUICK).fit(Sample(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)
+def test_a_handful_of_rows(rows):
+    member = Trees(**QUICK).fit(Sample(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)
     assert torch.isfinite(member.distribution(np.eye(rows)).mean).all()
-    again = kind.from_state(member.state())
+    again = Trees.from_state(member.state())
     assert (again.distribution(np.eye(rows)).mean == member.distribution(np.eye(rows)).mean).all()
 
 
-@pytest.mark.parametrize("kind", [Trees, JointTrees])
 @pytest.mark.parametrize(
     ("y", "words"),
     [(np.zeros(30), "no count above 0"), (np.eye(30)[4], "too few counts above 0"), (np.array([3.0]), "2 rows")],
 )
-def test_where_it_cannot_be_fitted(kind, y, words):
+def test_where_it_cannot_be_fitted(y, words):
     with pytest.raises(NotApplicableError, match=words):
-        kind().fit(Sample(np.zeros((len(y), 1)), y), None, seed=0)
+        Trees().fit(Sample(np.zeros((len(y), 1)), y), None, seed=0)
 
 
 def test_a_boosted_mean_is_not_applicable_to_censored_counts():
@@ -113,22 +94,9 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept():
     X = rng.normal(size=(60, 600))
     y = rng.poisson(np.exp(1.0 + X[:, 71])).astype(float)
     member = Trees(rounds=10).fit(Sample(X, y), None, seed=0)
-    assert all(len(booster.chosen) == 500 and 71 in booster.chosen for booster in member.outputs[0])
+    assert all(len(booster.chosen) == 500 and 71 in booster.chosen for booster in member.means)
     again = Trees.from_state(member.state())
     assert (again.distribution(X).mean == member.distribution(X).mean).all()
-
-
-# Joint boosting ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["double_poisson", "gaussian"])
-def test_all_outputs_of_a_head_are_boosted(name, wide):
-    member = JointTrees(make_head(name), **QUICK).fit(wide, None, seed=0)
-    head, new = make_head(name), sample_of(500, seed=1)
-    start = head.start(torch.from_numpy(wide.y), exposure=torch.from_numpy(wide.exposure))
-    y, scale = torch.from_numpy(new.y)[:, None], torch.from_numpy(new.exposure)[:, None]
-    constant = head(start.expand(500, 1, -1), scale)
-    assert member.distribution(new.X, new.exposure).log_prob(y).mean() > constant.log_prob(y).mean() + 0.05
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -167,7 +135,7 @@ def test_trees_that_lead_astray_are_refused(fitted, damage):
 
 def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
     files = fitted.state()
-    for key, value in (("chosen", []), ("head", {"name": "gaussian", "options": {}}), ("boosters", [6, 0])):
+    for key, value in (("chosen", []), ("likelihood", "gaussian"), ("boosters", [6, 0])):
         facts = json.loads(files["trees.json"]) | {key: value}
         with pytest.raises(InputError):
             Trees.from_state(files | {"trees.json": json.dumps(facts).encode()})
@@ -175,7 +143,7 @@ def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
 
 def test_arrays_and_text_are_the_same_trees(fitted, wide):
     matrix = fitted.table.read(wide.X)
-    booster = fitted.outputs[0][0]
+    booster = fitted.means[0]
     again = Booster.of_arrays(booster.arrays, None, matrix.shape[1])
     assert (again.raw(matrix) == booster.raw(matrix)).all()
     assert all(

@@ -7,8 +7,7 @@ import torch
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels
 from ddpn.distributions import Censored, NegativeBinomial
 from ddpn.estimators import CountGLM
-from ddpn.members.constant import Constant
-from ddpn.members.glm import GLM
+from ddpn.members.glm import GLM, Constant
 from ddpn.members.member import Task
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from ddpn.estimators import CountGLM, CountRegressor
-from ddpn.members.constant import Constant
-from ddpn.members.glm import GLM
+from ddpn.members.glm import GLM, Constant
 from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import HEADS, make_head
 from ddpn.networks.heads.clamps import mean_preserving_log_gamma

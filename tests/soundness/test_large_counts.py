@@ -9,8 +9,7 @@ from scipy import stats
 
 from ddpn.distributions import DoublePoisson, Mixture
 from ddpn.estimators import CountGLM, DDPNRegressor
-from ddpn.members.constant import Constant
-from ddpn.members.glm import GLM
+from ddpn.members.glm import GLM, Constant
 from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
-from ddpn.calibration.calibrate import calibrate
-from ddpn.calibration.held_out import HeldOut
-from ddpn.members.constant import Constant
+from ddpn.calibration.calibrate import HeldOut, calibrate
+from ddpn.members.glm import Constant
 from ddpn.metrics import crps
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample

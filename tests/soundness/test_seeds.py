@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddpn.calibration.held_out import HeldOut
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.predictor import Predictor

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ddpn import DDPNRegressor
-from ddpn.members.constant import Constant
+from ddpn.members.glm import Constant
 from ddpn.runtime.errors import InputError
 from ddpn.storage.model_files import MANIFEST, write_model
 from ddpn.workflow.model_folder import CHECKPOINT, TASK, describe, load, read_task

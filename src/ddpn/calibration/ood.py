@@ -1,18 +1,395 @@
-"""Out-of-distribution flags: is this row unlike the calibration rows? A conformal p-value of a score of its inputs."""
+"""Out-of-distribution flags: is this row unlike the calibration rows? A conformal p-value of a score of its inputs.
 
-from collections.abc import Container
+A summary of the training rows, `FeatureProfile`, scores the inputs of a row, whatever the model, and says in words what
+is unusual about a row or a table.
+"""
+
+import json
+from collections.abc import Container, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.calibration.profile import FeatureProfile
-from ddpn.calibration.reasons import COMBINATION, row_reasons
+from ddpn.calibration.columns import (
+    ABOVE,
+    BELOW,
+    LARGEST,
+    NEVER_MISSING,
+    STATES,
+    UNSEEN,
+    USUAL,
+    Cells,
+    ColumnProfile,
+    UpperTail,
+    fit_column,
+)
+from ddpn.members.member import TableReader, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.validation import is_number
+from ddpn.runtime.validation import is_number, listed
 from ddpn.sample import row_count, take_rows
+from ddpn.tables.encoding.table import WITH_NUMBERS, Column
 
+#: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
+_CHUNK = 4096
+#: Rows that are set aside, at most; rows and inputs of the joint distribution, at most; the fewest rows for either.
+_MOST_APART, _JOINT_ROWS, _JOINT_WIDTH, _FEWEST_ROWS = 5000, 20_000, 256, 40
+#: Variance that every direction has at least, as a share of the mean one: rounding is not evidence.
+_LEAST = 1e-3
+#: The share of training rows whose residual stays below the scale of an input.
+_RARE = 0.995
+_TAILS = ("largest", "distance", "residual")
+_ARRAYS = ColumnProfile._fields[1:]  # without the kind
+_FILES = ("features.json", "features.safetensors")
+#: The reason of a flagged row that no single column explains.
+COMBINATION = "unusual combination of values"
+#: A usual cell is a reason where so small a share of ordinary rows has one as unusual in any column.
+_RARE_CELL = 0.05
+#: Columns that are named per row, and sentences per table.
+_MOST, _MOST_SENTENCES = 3, 10
+#: A count is worth a sentence if it lies so many standard deviations above what is expected.
+_DEVIATIONS = 4.0
+#: The probability of a sentence about numbers outside the training range where all rows are alike.
+_CHANCE = 1e-3
 #: Scores this close, relatively or absolutely, are equal: rounding depends on the rows beside a row.
 _TIE = 1e-9
+
+
+# The score of a row ---------------------------------------------------------------------------------------------------
+
+
+class Measured(NamedTuple):
+    """Scores of rows, and how many cells of each column are in each state of `columns.STATES`.
+
+    Shape: (rows,), (columns, states).
+    """
+
+    score: np.ndarray
+    states: np.ndarray
+
+
+class Joint(NamedTuple):
+    """How unusual the values of a row are together: a Mahalanobis distance of standardised inputs.
+
+    `scale` is the size of the residual that each input rarely has when it is predicted from the others.
+    Shape: (width,), (width, width), (width,).
+    """
+
+    mean: np.ndarray
+    precision: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def fit(cls, inputs: np.ndarray) -> Self:
+        """From encoded training rows, with the shrinkage of Ledoit and Wolf."""
+        from sklearn.covariance import ledoit_wolf  # slow to import
+
+        mean = inputs.mean(0, dtype=np.float64)
+        centred = inputs - mean
+        covariance, _ = ledoit_wolf(centred, assume_centered=True)
+        typical = max(float(np.trace(covariance)) / len(mean), _LEAST)  # about 1, or 0 where nothing varies
+        precision = np.linalg.inv(covariance + _LEAST * typical * np.eye(len(mean)))
+        # At least their standard deviation: an input that hardly ever differs from 0 has a smaller quantile.
+        rare = np.quantile(np.abs(centred @ precision), _RARE, axis=0)
+        scale = np.maximum(rare, np.sqrt(np.diag(precision)))
+        return cls(*(part.astype(np.float32) for part in (mean, precision, scale)))
+
+    def worst(self, inputs: np.ndarray) -> np.ndarray:
+        """The input of each row that the others predict worst, by position."""
+        return np.abs((inputs - self.mean) @ self.precision / self.scale).argmax(1)
+
+    def distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Per row the squared distance from the mean, and the largest residual of an input given the others."""
+        centred = inputs - self.mean
+        weighted = centred @ self.precision
+        return (centred * weighted).mean(1, dtype=np.float64), np.abs(weighted / self.scale).max(1).astype(np.float64)
+
+
+class FeatureProfile:
+    """What is ordinary in every column of the training rows, and in all of them together.
+
+    The score of a row is the largest of three surprises, each -log of a tail probability: that of its most unusual
+    cell and, in an encoding by normal scores and levels, that of its distance from the mean and that of the column that
+    the others predict worst. No training row is kept: the summary has some quantiles and the range of numbers, hashes
+    and frequencies of levels, shares of missing values, and correlations of inputs. There is no joint distribution
+    (`joint`) where training rows are few, or inputs more than 256.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> profile = FeatureProfile.fit(X)
+    >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
+    [0.0, 26.1, 24.1]
+    """
+
+    def __init__(
+        self,
+        reader: TableReader,
+        columns: list[ColumnProfile],
+        joint: Joint | None,
+        tails: tuple[UpperTail, ...],
+        ignored: Sequence[str] = (),
+    ) -> None:
+        self.reader, self.columns, self.joint, self.tails = reader, columns, joint, tails
+        #: Columns that do not count in the score of a row, such as the year where later years are to be predicted.
+        self.ignored = tuple(ignored)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names, or x0, x1, ... where they have none."""
+        named = getattr(self.reader, "feature_names_in_", None)
+        return [f"x{j}" for j in range(len(self.columns))] if named is None else [str(name) for name in named]
+
+    @property
+    def scored(self) -> list[int]:
+        """Positions of the columns that count in the score of a row: all but the ignored ones."""
+        return [j for j, name in enumerate(self.names) if name not in self.ignored]
+
+    @property
+    def rows(self) -> int:
+        """Training rows."""
+        return int(self.columns[0].rows[0])
+
+    # Fitting -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def fit(cls, X: Any, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
+        """Summarise training rows with a weight; `ignored` columns do not count in the score of a row."""
+        reader = TableReader()
+        table = reader.fit(X)
+        if weight is not None:
+            table = _rows(table, np.flatnonzero(np.asarray(weight) > 0.0))
+        profile = cls(reader, [fit_column(column) for column in table], None, (), ignored)
+        profile._fit_scores(table)
+        return profile
+
+    def _fit_scores(self, table: list[Column]) -> None:
+        """The tails of the scores, and the joint distribution where there are enough rows.
+
+        Some rows are set aside, so that tails are those of rows that a summary does not know: these have levels and
+        extremes that it does not know either.
+        """
+        n = len(table[0].values)
+        if n < _FEWEST_ROWS:
+            largest = _largest(next(self._scored_cells(table)))
+            self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+            return
+        order = np.random.default_rng(0).permutation(n)
+        number = min(n // 4, _MOST_APART)
+        apart, rest = _rows(table, np.sort(order[:number])), _rows(table, np.sort(order[number:]))
+        without = FeatureProfile(self.reader, [fit_column(column) for column in rest], None, (), self.ignored)
+        largest = np.concatenate([_largest(cells) for cells in without._scored_cells(apart)])
+        self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+        if sum(self.columns[j].width for j in self.scored) <= _JOINT_WIDTH:
+            known = _rows(table, np.sort(order[number : number + _JOINT_ROWS]))
+            self.joint = Joint.fit(self._all_inputs(known))
+            self.tails += tuple(map(UpperTail.fit, self.joint.distances(self._all_inputs(apart))))
+
+    def _all_inputs(self, table: list[Column]) -> np.ndarray:
+        return np.concatenate([_inputs(cells) for cells in self._scored_cells(table)])
+
+    # Scoring -----------------------------------------------------------------------------------------------------
+
+    def measure(self, X: Any) -> Measured:
+        """Score later rows."""
+        scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
+        for _, cells in self.chunks(self.reader.read(X)):
+            scores.append(self._score([cells[j] for j in self.scored]))
+            states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
+        return Measured(np.concatenate(scores), states)
+
+    def misfits(self, X: Any) -> list[str]:
+        """The column of each row that fits the others least; "" where there were too few training rows to know."""
+        table = self.reader.read(X)
+        if self.joint is None:
+            return [""] * len(table[0].values)
+        owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
+        return owner[self.joint.worst(self._all_inputs(table))].tolist()
+
+    def chunks(self, table: list[Column]) -> Iterator[tuple[list[Column], list[Cells]]]:
+        """Some rows of a table at a time, with their cells, of all columns."""
+        for start in range(0, len(table[0].values), _CHUNK):
+            some = _rows(table, slice(start, start + _CHUNK))
+            yield some, [own.cells(column) for own, column in zip(self.columns, some, strict=True)]
+
+    def _scored_cells(self, table: list[Column]) -> Iterator[list[Cells]]:
+        """The cells of some rows at a time, of the columns that count."""
+        return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
+
+    def _score(self, cells: list[Cells]) -> np.ndarray:
+        found = self.tails[0].of(_largest(cells))
+        if self.joint is not None:
+            for tail, scores in zip(self.tails[1:], self.joint.distances(_inputs(cells)), strict=True):
+                found = np.maximum(found, tail.of(scores))
+        return np.clip(found, 0.0, LARGEST)
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, bytes]:
+        """Files by name."""
+        arrays = {}
+        for name in _ARRAYS:
+            each = [getattr(column, name) for column in self.columns]
+            arrays[name], arrays[f"{name}.lengths"] = np.concatenate(each), np.array([len(own) for own in each])
+        for name, part in self._parts().items():
+            arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
+        about = {**self.reader.as_dict(), "joint": self.joint is not None, "ignored": self.ignored}
+        return dict(zip(_FILES, (json_to_bytes(about), arrays_to_bytes(**arrays)), strict=True))
+
+    def _parts(self) -> dict[str, Any]:
+        tails = dict(zip(_TAILS, self.tails, strict=False))
+        return tails if self.joint is None else {"joint": self.joint, **tails}
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self | None:
+        """The inverse of `state`; None where a model has no profile."""
+        if _FILES[0] not in files:
+            return None
+        about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
+        split = {name: np.split(arrays[name], np.cumsum(arrays[f"{name}.lengths"])[:-1]) for name in _ARRAYS}
+        # A reader distinguishes two sorts of categories, by whether their levels are numbers.
+        kinds = ["category" if kind == WITH_NUMBERS else kind for kind in about["kinds"]]
+        columns = [ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(kinds)]
+        joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields)) if about["joint"] else None
+        tails = tuple(
+            UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
+            for name in (_TAILS if about["joint"] else _TAILS[:1])
+        )
+        return cls(TableReader.from_dict(about), columns, joint, tails, about["ignored"])
+
+
+def _rows(table: list[Column], rows: np.ndarray | slice) -> list[Column]:
+    return [column._replace(values=column.values[rows]) for column in table]
+
+
+def _largest(cells: list[Cells]) -> np.ndarray:
+    """The surprise of the most unusual cell of each row."""
+    return np.maximum.reduce([each.surprise for each in cells])
+
+
+def _inputs(cells: list[Cells]) -> np.ndarray:
+    return np.concatenate([each.inputs for each in cells], axis=1, dtype=np.float32)
+
+
+# Reasons --------------------------------------------------------------------------------------------------------------
+
+
+def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> list[list[str]]:
+    """What is unusual about the cells of each row, the most unusual first; empty where nothing is.
+
+    `days` are columns of days since 1970, which are shown as dates.
+    """
+    found: list[list[str]] = []
+    scored = profile.scored
+    columns = [profile.columns[j] for j in scored]
+    for table, cells in profile.chunks(profile.reader.read(X)):
+        found += _reasons(columns, [table[j] for j in scored], [cells[j] for j in scored], days)
+    return found
+
+
+def _reasons(
+    columns: list[ColumnProfile], table: list[Column], cells: list[Cells], days: Container[str]
+) -> list[list[str]]:
+    surprise = np.stack([each.surprise for each in cells])
+    is_reason = surprise >= np.log(len(cells) / _RARE_CELL)
+    is_reason |= np.stack([np.isin(each.state, (NEVER_MISSING, ABOVE, BELOW)) for each in cells])
+    order = np.argsort(-np.where(is_reason, surprise, -1.0), axis=0, kind="stable")[:_MOST]
+    return [
+        [_words(table[j], cells[j], row, columns[j].edges, table[j].name in days) for j in first if is_reason[j, row]]
+        for row, first in enumerate(order.T.tolist())
+    ]
+
+
+def _words(column: Column, cells: Cells, row: int, edges: np.ndarray, is_day: bool) -> str:
+    name, state, value = column.name, cells.state[row], column.values[row]
+    shown_as = shown_day if is_day else "{:.6g}".format
+    is_category = column.kind == "category"
+    if value < 0 if is_category else np.isnan(value):
+        return f"missing {name!r}"
+    if state == ABOVE:
+        return f"{name!r} above the training range: {shown_as(value)} > {shown_as(edges[-1])}"
+    if state == BELOW:
+        return f"{name!r} below the training range: {shown_as(value)} < {shown_as(edges[0])}"
+    shown, what = (repr(column.levels[value]), "level") if is_category else (shown_as(value), "value")
+    return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
+
+
+def shown_day(days: float) -> str:
+    """A day since 1970 as a date, as a number where no calendar has it."""
+    try:
+        return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
+    except OverflowError:
+        return f"{days:.6g}"
+
+
+class TableSummary:
+    """Counts over a table, which may come in blocks, and sentences about what is unusual in it."""
+
+    def __init__(self, profile: FeatureProfile) -> None:
+        self.profile, self.rows = profile, 0
+        self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
+
+    def add(self, states: np.ndarray) -> None:
+        """The states of a block of rows, from `FeatureProfile.measure`."""
+        self.states += states
+        self.rows += int(states[0].sum())
+
+    def sentences(self) -> list[str]:
+        """One per column and kind of finding, those about most rows first; ignored columns share one sentence."""
+        found: list[tuple[int, str]] = []
+        for j in self.profile.scored:
+            found += self._about(j, self.profile.names[j])
+        ignored = self.profile.ignored
+        if ignored:
+            verb, pronoun = ("does", "it follows") if len(ignored) == 1 else ("do", "they follow")
+            words = f"{listed([*map(repr, ignored)])} {verb} not count in the out-of-distribution score: {pronoun} time"
+            found.append((0, f"{words}, and later rows are expected to have other values."))
+        found.sort(key=lambda each: -each[0])
+        shown = [sentence for _, sentence in found[:_MOST_SENTENCES]]
+        left = len(found) - len(shown)
+        return [*shown, f"{left:,} more such findings are not shown."] if left else shown
+
+    def _about(self, j: int, name: str) -> list[tuple[int, str]]:
+        column, counts = self.profile.columns[j], self.states[j]
+        found = []
+        absent = self.rows - int(counts[USUAL] + counts[UNSEEN] + counts[ABOVE] + counts[BELOW])
+        if absent and not column.rows[1]:
+            found.append((absent, f"{_have(absent)} a missing {name!r}, which was never missing in training."))
+        elif absent and self._is_many(absent, column.missing_share):
+            shares = f"{absent / self.rows:.1%} of rows, against {column.missing_share:.1%} in training"
+            found.append((absent, f"{name!r} is missing in {shares}."))
+        unseen = int(counts[UNSEEN])
+        expected = column.unseen[1] * self.rows if unseen else 0.0
+        if unseen and (expected < 1.0 or self._is_many(unseen, column.unseen[1])):
+            usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
+            what = "level" if column.kind == "category" else "value"
+            found.append((unseen, f"{_have(unseen)} an unseen {what} of {name!r}{usual}."))
+        for state, where, limit in ((ABOVE, "above", -1), (BELOW, "below", 0)):
+            count = int(counts[state])
+            if count and self._are_beyond(count):
+                edge = f"{column.edges[limit]:.6g}"
+                found.append((count, f"{_have(count)} {name!r} {where} the training range, which ends at {edge}."))
+        return found
+
+    def _is_many(self, count: int, share: float) -> bool:
+        expected = share * self.rows
+        return count > expected + _DEVIATIONS * np.sqrt(max(expected, 0.1) * (1.0 - share))
+
+    def _are_beyond(self, count: int) -> bool:
+        """Whether so many rows beyond the largest training value are more than chance, over all columns.
+
+        In any order of n training rows and N others, alike, the first `count` all come from the others with a
+        probability of at most (N / (N + n)) ** count.
+        """
+        chance = count * np.log(self.rows / (self.rows + self.profile.rows))
+        return bool(chance < np.log(_CHANCE / len(self.profile.columns)))
+
+
+def _have(count: int) -> str:
+    return "1 row has" if count == 1 else f"{count:,} rows have"
+
+
+# P-values -------------------------------------------------------------------------------------------------------------
 
 
 class OODScores(NamedTuple):
@@ -38,15 +415,7 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, alpha: float) -> Self:
-        """Sort the scores of calibration rows.
-
-        Parameters
-        ----------
-        scores : array
-            Scores of rows that the summary of the training rows left out.
-        alpha : float
-            The share of ordinary rows that are flagged.
-        """
+        """The sorted scores of rows that the summary of the training rows left out."""
         return cls(np.sort(scores), check_alpha(alpha, len(scores)))
 
     def pvalue(self, scores: np.ndarray) -> np.ndarray:

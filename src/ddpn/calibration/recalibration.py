@@ -7,14 +7,12 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from ddpn.calibration.held_out import HeldOut
+from ddpn.calibration.calibrate import MIN_ROWS, HeldOut
 from ddpn.distributions import MonotoneMap, Recalibrated, discretized
 from ddpn.metrics import crps, pit_bounds
 
 #: Validation rows that a flat PIT counts as: 100 rows thus move the map half of the way.
 PRIOR_ROWS = 100.0
-#: Fewer rows cannot show that a map helps.
-MIN_ROWS = 50
 #: Standard errors by which recalibration must improve the CRPS of such rows. On the development tables 1 and 2 decide
 #: alike with Double Poisson networks; with mixed ones 1 uses a map on crime1 that makes the test CRPS 0.3% worse.
 _CLEARLY = 2.0
@@ -106,23 +104,8 @@ class Recalibration(NamedTuple):
     ) -> tuple[Self, list[MonotoneMap]]:
         """Fit the map to predictions before recalibration; every row is scored with a map from the other parts.
 
-        Parameters
-        ----------
-        rows : HeldOut
-            Rows with predictions of members that were not fitted to them.
-        of : str
-            "mixture", or the name of one member.
-        prior_rows : float
-            The map is shrunk towards the identity as if so many rows were calibrated already.
-        always : bool
-            Use the map also where it does not help.
-        seed : int
-            Seed of the choice of rows that are scored, where there are very many.
-
-        Returns
-        -------
-        tuple
-            The recalibration, and for each part of the rows a map that was fitted to the others.
+        The map is shrunk towards the identity as if `prior_rows` rows were calibrated already, and used where it helps,
+        or `always`. Returns the recalibration, and for each part of the rows a map that was fitted to the others.
         """
         weight = rows.sample.weight_or_ones
         each = weight * ((weight > 0).sum() / weight.sum())

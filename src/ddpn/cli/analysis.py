@@ -36,23 +36,23 @@ def diagnose(
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
-    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, bounded, censored,
+    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum,
     heaped or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
-    the number of checks. If you pass known bounds or censoring, such as --upper, they are taken into account.
+    the number of checks. Counts with known bounds or censoring, such as --upper, are not tested: fit handles them.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
     """
     from ddpn.runtime.validation import check_choice, check_integer
-    from ddpn.tables.reading import read
-    from ddpn.workflow.diagnosing import diagnose_target, read_target
+    from ddpn.tables.files import read
     from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.preparing import diagnose_table
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     check_integer("max_rows", max_rows, 50)
     plan = plan_of(given)
-    table = read_target(read(data, plan.category), plan)
+    table = read(data, plan.category)
     with output_to_stderr(), steps() as step:
-        found = diagnose_target(table, mean_model, max_rows, plan.seed, step)
+        found = diagnose_table(table, plan, mean_model, max_rows, step)
     if as_json:
         print_json({"data": data, **found.to_dict()})
     else:
@@ -144,7 +144,7 @@ def explain(
     Example: ddpn explain bikes.model bikes.csv -o effects.png
     """
     from ddpn.runtime.validation import check_choice
-    from ddpn.tables.reading import read
+    from ddpn.tables.files import read
     from ddpn.workflow.model_folder import load, roles_of_model
 
     check_choice("of", of, ("mean", "spread"))
@@ -152,26 +152,26 @@ def explain(
     frame = read(data, roles.as_text)
     roles.features(frame, report=lambda sentence: None)
     # Only now, as it imports torch.
-    from ddpn.workflow import explaining
+    from ddpn.workflow import examining
 
-    numbers = None if rows is None else explaining.parse_rows(rows)
+    numbers = None if rows is None else examining.parse_rows(rows)
     if out is not None:
-        explaining.check_explanation_file(out, overwrite, data)
+        examining.check_explanation_file(out, overwrite, data)
     folder, note = load(model, mixed_only=False, **columns), ""
     found: Any
     with output_to_stderr(), steps() as step:
         if numbers is None:
-            found, note = explaining.explain_table(folder, frame, seed, step)
+            found, note = examining.explain_table(folder, frame, seed, step)
         else:
-            found = explaining.explain_rows(folder, frame, numbers, of, seed)
+            found = examining.explain_rows(folder, frame, numbers, of, seed)
     if as_json:
-        print_json({"model": str(model), "data": data, **explaining.plain(found, numbers)})
+        print_json({"model": str(model), "data": data, **examining.plain(found, numbers)})
     elif numbers is None:
         _show_model(found, note, most)
     else:
         _show_rows(found, numbers, most)
     if out is not None:
-        explaining.write_explanation(found, out, numbers)
+        examining.write_explanation(found, out, numbers)
         typer.echo(f"Explanation written to {out}", err=True)
 
 
@@ -269,15 +269,14 @@ def monitor(
 
     Example: ddpn monitor visits.model november.csv -o november.html
     """
-    from ddpn.tables.reading import read
-    from ddpn.tables.writing import check_free
+    from ddpn.tables.files import check_free, read
     from ddpn.workflow.model_folder import load, roles_of_model
 
     if out is not None:
         check_free(out, overwrite, data)
     frame = read(data, roles_of_model(model, **columns).as_text)
     folder = load(model, mixed_only=False, **columns)
-    from ddpn.workflow.monitoring import monitor as compared
+    from ddpn.workflow.examining import monitor as compared
 
     with output_to_stderr(), steps() as step:
         names = [name.strip() for name in ignore.split(",") if name.strip()]

@@ -103,7 +103,7 @@ def evaluate(
     Example: ddpn evaluate bikes.model new.csv
     """
     folder, frame = _model_and_table(model, data, columns)
-    from ddpn.workflow.prediction import evaluate as scored
+    from ddpn.workflow.examining import evaluate as scored
 
     found = scored(folder, frame)
     if as_json:
@@ -154,12 +154,12 @@ def report(
 
     Example: ddpn report bikes.model bikes.csv -o report.html
     """
-    from ddpn.tables.writing import check_free
+    from ddpn.tables.files import check_free
 
     check_free(out, overwrite, data)
     folder, frame = _model_and_table(model, data, columns)
     from ddpn.analysis.report import write_report
-    from ddpn.workflow.prediction import report_parts
+    from ddpn.workflow.examining import report_parts
 
     with output_to_stderr(), steps() as step:
         write_report(out, progress=step, **report_parts(folder, frame))
@@ -168,7 +168,7 @@ def report(
 
 def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> tuple[Any, Any]:
     """A loaded model, and a table that has its columns; errors in either are found before torch is imported."""
-    from ddpn.tables.reading import read
+    from ddpn.tables.files import read
     from ddpn.workflow.model_folder import load, roles_of_model
 
     roles = roles_of_model(model, **columns)
@@ -206,7 +206,7 @@ def export(
 
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """
-    from ddpn.tables.writing import check_free
+    from ddpn.tables.files import check_free
     from ddpn.workflow.prediction_request import Request, parse_levels
 
     levels = parse_levels(quantiles)

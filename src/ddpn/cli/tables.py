@@ -14,7 +14,8 @@ from ddpn.tables.splits import rows_words
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ddpn.tables.roles import Roles, TableColumn
+    from ddpn.tables.kinds import TableColumn
+    from ddpn.tables.roles import Roles
 
 #: Columns of a table that are listed one by one.
 _SHOWN = 60

@@ -1,19 +1,19 @@
 """`BoostedCountRegressor`: boosted trees that predict a whole distribution, with scikit-learn's interface."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ddpn.estimators.analysed import CountEstimator
-from ddpn.estimators.estimator import merge_equal_rows, named_head, needs_exposure
+from ddpn.estimators.count_estimator import CountEstimator
+from ddpn.estimators.estimator import merge_equal_rows, needs_exposure
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.member import Trees, check_monotone
-from ddpn.networks.heads import Head, make_head
+from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_integer, check_number, is_number
 
 AUTO = "auto"
@@ -25,16 +25,12 @@ _MERGED = 1000
 class BoostedCountRegressor(CountEstimator):
     """Predict counts with boosted trees, a whole distribution per row: fast, and strong on tables.
 
-    Numbers, categories and missing values are split as they are. LightGBM boosts the trees.
+    Numbers, categories and missing values are split as they are. LightGBM boosts the mean; out-of-fold predictions say
+    whether a Negative Binomial or a Double Poisson fits, and teach its dispersion. For counts with bounds and for
+    censored counts use `CountRegressor`.
 
     Parameters
     ----------
-    likelihood : str or sequence of str
-        "auto" boosts the mean and learns from out-of-fold predictions whether a Negative Binomial or a Double Poisson
-        fits, and its dispersion. A name in `HEADS` boosts all parameters of that likelihood jointly, which
-        takes longer; so does "auto" for bounded and censored counts, with a Double Poisson.
-    head_options : dict, optional
-        Options of a likelihood that is named.
     n_estimators : int
         Rounds of boosting at most; out-of-fold predictions choose how many are used.
     learning_rate : float or "auto"
@@ -44,10 +40,6 @@ class BoostedCountRegressor(CountEstimator):
     monotone : dict, optional
         Columns of numbers in which the mean must not fall (1) or must not rise (-1): {"age": 1}. Columns without names
         are called x0, x1, ...
-    lower, upper : int, optional
-        The smallest and the largest possible count. An upper bound per row is an argument of `fit`.
-    censored_above : int, optional
-        Counts of this size or more are recorded as this one ("10 or more").
     fractional : {"error", "round"}
         What to do where y is not an integer.
     random_state : int, RandomState or None
@@ -74,23 +66,14 @@ class BoostedCountRegressor(CountEstimator):
     True
     """
 
-    likelihood: str | Sequence[str] = AUTO
-    head_options: Mapping[str, Any] | None = None
     n_estimators: int = 1500
     learning_rate: float | str = AUTO
     max_leaves: int | str = AUTO
     monotone: Mapping[str, int] | None = None
-    lower: int = 0
-    upper: int | None = None
-    censored_above: int | None = None
     fractional: str = "error"
     random_state: Any = None
 
-    _nested = ("head_options",)
-
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> Self:
         """Boost the trees.
 
         Parameters
@@ -103,10 +86,6 @@ class BoostedCountRegressor(CountEstimator):
             How many times each row counts.
         exposure : array-like, optional
             The known scale of each row, which multiplies its predicted location. Pass it to the predictions too.
-        upper : array-like, optional
-            The largest possible count of each row. Pass it to the predictions too.
-        censored : array-like of bool, optional
-            Rows whose count stands for that many or more.
 
         Returns
         -------
@@ -116,17 +95,21 @@ class BoostedCountRegressor(CountEstimator):
         -----
         A fit that is interrupted or fails leaves the estimator as it was.
         """
-        head = self._checked_head()
-        possible = make_head("double_poisson") if head is None else head
-        sample, counts = self._rows(possible, X, y, sample_weight, exposure, upper, censored)
-        reader, table = self._columns(sample, counts, head)
+        self._check_arguments()
+        sample, counts = self._rows(make_head("double_poisson"), X, y, sample_weight, exposure)
+        reader, table = self._columns(sample, counts, None)
         train = sample
         if sample.is_used.sum() <= _MERGED:
             # Missing values are equal, and differ from all others.
             largest = np.finfo(np.float64).max
             columns = [np.nan_to_num(column.values.astype(np.float64), nan=largest) for column in table]
             train = merge_equal_rows(sample, np.column_stack(columns))
-        member = self._member(head, sample.is_plain)
+        member = Trees(
+            leaves=None if self.max_leaves == AUTO else (int(self.max_leaves),),
+            rate=None if self.learning_rate == AUTO else float(self.learning_rate),
+            rounds=int(self.n_estimators),
+            monotone=self.monotone,
+        )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1_000_000))
         try:
             member.fit(train, None, seed)
@@ -140,8 +123,7 @@ class BoostedCountRegressor(CountEstimator):
         self._set_fitted(reader, predictor, train)
         return self
 
-    def _checked_head(self) -> Head | None:
-        """The head of a likelihood that is named; None for "auto". Raises a `ConfigError` for an invalid argument."""
+    def _check_arguments(self) -> None:
         check_integer("n_estimators", self.n_estimators, 1)
         if self.learning_rate != AUTO:
             in_range = is_number(self.learning_rate) and 0.0 < self.learning_rate <= 1.0
@@ -149,21 +131,6 @@ class BoostedCountRegressor(CountEstimator):
         if self.max_leaves != AUTO:
             check_integer("max_leaves", self.max_leaves, 2)
         check_monotone(self.monotone)
-        if not isinstance(self.likelihood, str) or self.likelihood != AUTO:
-            return named_head(self.likelihood, self.head_options)
-        if self.head_options:
-            must = 'be left out for `likelihood="auto"`'
-            raise ConfigError(argument="head_options", must=must, remedy="Name a likelihood.")
-        return None
-
-    def _member(self, head: Head | None, is_plain: bool) -> Trees:
-        return Trees(
-            make_head("double_poisson") if head is None and not is_plain else head,
-            leaves=None if self.max_leaves == AUTO else (int(self.max_leaves),),
-            rate=None if self.learning_rate == AUTO else float(self.learning_rate),
-            rounds=int(self.n_estimators),
-            monotone=self.monotone,
-        )
 
     @property
     def member_(self) -> Trees:

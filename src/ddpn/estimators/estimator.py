@@ -15,11 +15,11 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.ood import FeatureProfile
 from ddpn.distributions import discretized
 from ddpn.estimators.prediction import Prediction
+from ddpn.members.member import TableReader
 from ddpn.members.network_options import plain
-from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.predictor import Predictor
@@ -36,9 +36,10 @@ class Estimator(RegressorMixin, BaseEstimator):
     """An estimator with scikit-learn's interface that keeps a `Predictor` as `predictor_`."""
 
     fractional: str
-    lower: int
-    upper: int | None
-    censored_above: int | None
+    #: What counts are possible and known, for estimators without such arguments.
+    lower: int = 0
+    upper: int | None = None
+    censored_above: int | None = None
     predictor_: Predictor
     feature_kinds_: list[str] | None
     feature_names_in_: np.ndarray
@@ -76,7 +77,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     # Fitting -----------------------------------------------------------------------------------------------------
 
     def _rows(
-        self, head: Head, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any
+        self, head: Head, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any = None, censored: Any = None
     ) -> tuple[Sample, CountRange]:
         """The training rows and the range of their counts; a `ConfigError` if the likelihood cannot have it.
 

@@ -11,11 +11,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ddpn.estimators.analysed import CountEstimator
+from ddpn.estimators.count_estimator import CountEstimator
 from ddpn.estimators.estimator import merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, mixable
-from ddpn.members.fit_jobs import MemberFits
-from ddpn.members.folds import Folds, copies_of
+from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options
 from ddpn.members.networks import Networks
@@ -137,27 +136,8 @@ class NetworkRegressor(CountEstimator):
     ) -> Portfolio:
         """Fit the members of the model and choose their weights; `fit` without calibration, for rows that are checked.
 
-        An interrupted fit is not raised again where there is something to keep: `interrupted_` is true then.
-
-        Parameters
-        ----------
-        train : Sample
-            Training rows, with their bounds and limits.
-        validation : Sample or None
-            Validation rows; None for a share or folds of the training rows.
-        counts : CountRange
-            The range of possible counts.
-        clock : Clock
-            The time there is.
-        on_step : callable
-            Called with a line on each step.
-        stream : RowStream, optional
-            Training rows of a table that is larger than memory, of which `train` has a sample.
-
-        Returns
-        -------
-        Portfolio
-            What was fitted, to which rows, and which rows were held out.
+        `train` is a sample of the `stream`, if there is one. An interrupted fit is not raised again where there is
+        something to keep: `interrupted_` is true then.
         """
         head, options, runtime = self.checked_options()
         reader, _ = self._columns(train, counts, head)

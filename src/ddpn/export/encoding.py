@@ -10,13 +10,12 @@ import numpy as np
 
 from ddpn.export.graph import ML, Graph, Value
 from ddpn.export.source import InputColumn
-from ddpn.members.design import Design
-from ddpn.members.trees.table import LEVELS, TreeTable
-from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
+from ddpn.members.glm import Design
+from ddpn.members.trees.member import LEVELS, TreeTable
+from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.canonical import NUMBER, number_of
-from ddpn.tables.encoding.categorical import CategoricalColumn
-from ddpn.tables.encoding.numeric import LARGEST, NumericColumn
+from ddpn.tables.encoding.columns import LARGEST, CategoricalColumn, NumericColumn
+from ddpn.tables.kinds import NUMBER, number_of
 
 _DAY_MICROSECONDS = 86_400e6
 
@@ -69,7 +68,7 @@ def _numbers(graph: Graph, cells: Value, column: InputColumn) -> list[Value]:
 
 
 def _date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Value]:
-    """Numbers from seconds since 1970, as `ddpn.tables.dates.date_parts` has them."""
+    """Numbers from seconds since 1970, as `ddpn.tables.cells.date_parts` has them."""
     time = (seconds * 1e6).op("Round")
     days = (time / _DAY_MICROSECONDS).floor()
     rest = time - days * _DAY_MICROSECONDS
@@ -191,7 +190,7 @@ def _blocks(x: Value, key: str, each: Sequence[np.ndarray]) -> Value:
 
 
 def _bounded(graph: Graph, z: Value, limit: float) -> Value:
-    """As `ddpn.tables.encoding.numeric.bounded`."""
+    """As `ddpn.tables.encoding.columns.bounded`."""
     z = z.clip(-LARGEST, LARGEST)
     if not np.isfinite(limit):
         return z

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddpn.calibration.groups import IntervalGroups
+from ddpn.calibration.intervals import IntervalGroups
 from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.encoding import level_codes, read_columns
 from ddpn.export.families import LARGEST
@@ -24,8 +24,8 @@ from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
 from ddpn.storage.files import write_bytes
-from ddpn.tables.encoding.canonical import number_of
-from ddpn.tables.writing import check_free
+from ddpn.tables.files import check_free
+from ddpn.tables.kinds import number_of
 from ddpn.workflow.prediction_request import Request
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within

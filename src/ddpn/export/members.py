@@ -10,8 +10,7 @@ from ddpn.export.encoding import Table, design_matrix, encoded, tree_matrix
 from ddpn.export.families import HeadNodes, parts_of
 from ddpn.export.graph import Graph, Value
 from ddpn.export.trees import Forest
-from ddpn.members.constant import Constant
-from ddpn.members.glm import GLM
+from ddpn.members.glm import GLM, Constant
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
 from ddpn.members.trees.booster import Booster
@@ -98,15 +97,13 @@ def _constant(graph: Graph, member: Constant, rows: RowNodes) -> Stack:
 def _trees(graph: Graph, member: Trees, rows: RowNodes) -> Stack:
     matrix, columns = tree_matrix(graph, rows.table, member.table), member.table.width
     scale = rows.log_scale(member.unit)
-    raw, outputs = [rows.zero + float(start) for start in member.start], list(enumerate(member.outputs))
-    if member.is_mean_first:
-        rates = _sums(graph, matrix, member.outputs[0], columns).exp()
-        raw[0], outputs = (rates.sum(1) / float(len(member.outputs[0]))).log(), outputs[1:]
-        matrix, columns = graph.concat([matrix, raw[0] if scale is None else raw[0] + scale]), columns + 1
-    for output, boosters in outputs:
-        if boosters:
-            raw[output] = raw[output] + _sums(graph, matrix, boosters, columns).sum(1) / float(len(boosters))
-    return Stack(1, parts_of(member.head, graph.concat(raw).unsqueezed(1), scale))
+    rates, dispersion = _sums(graph, matrix, member.means, columns).exp(), rows.zero + float(member.constant)
+    log_rate = (rates.sum(1) / float(len(member.means))).log()
+    if member.dispersions:
+        matrix = graph.concat([matrix, log_rate if scale is None else log_rate + scale])
+        sums = _sums(graph, matrix, member.dispersions, columns + 1)
+        dispersion = dispersion + sums.sum(1) / float(len(member.dispersions))
+    return Stack(1, parts_of(member.head, graph.concat([log_rate, dispersion]).unsqueezed(1), scale))
 
 
 def _sums(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int) -> Value:

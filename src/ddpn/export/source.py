@@ -12,8 +12,8 @@ from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.model_files import TASK, read_manifest
 from ddpn.tables.cells import LOOKS_MISSING, missing_numbers
-from ddpn.tables.conversion import FALSE, TRUE
-from ddpn.tables.encoding.kinds import WITH_NUMBERS
+from ddpn.tables.encoding.table import WITH_NUMBERS
+from ddpn.tables.kinds import FALSE, TRUE
 from ddpn.tables.roles import Roles
 
 #: What an input of each kind holds, for people who call the file.

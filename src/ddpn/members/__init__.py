@@ -3,26 +3,27 @@
 A new kind of member is one class (see `Member`) and one line: `MEMBERS["name"] = Class`. Listing names imports nothing.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ddpn.runtime.validation import Registry
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import Registry, listed, suggestion
 
 if TYPE_CHECKING:
     from ddpn.members.member import Member
 
-__all__ = ["MEMBERS", "Member", "mixable"]
+__all__ = ["MEMBERS", "Member", "label_of", "member_named", "mixable"]
 
 #: Kinds of members by name, in the order in which `members="auto"` fits those that are a part of the default model.
 MEMBERS = Registry(
     "member",
     {
-        "constant": "ddpn.members.constant:Constant",
+        "constant": "ddpn.members.glm:Constant",
         "trees": "ddpn.members.trees.member:Trees",
         "glm": "ddpn.members.glm:GLM",
         "networks": "ddpn.members.networks:Networks",
         "large_networks": "ddpn.members.networks:LargeNetworks",
         "poisson_glm": "ddpn.members.glm:PoissonGLM",
-        "joint_trees": "ddpn.members.trees.member:JointTrees",
     },
 )
 
@@ -30,6 +31,33 @@ MEMBERS = Registry(
 def mixable() -> list[str]:
     """Names of the members that networks can be mixed with and compared with."""
     return [name for name in MEMBERS if name != "networks"]
+
+
+def label_of(name: str, member: Any) -> str:
+    """What tables and reports call a member, given as a `Member` or as its class."""
+    return member.label or name.replace("_", " ")
+
+
+def member_named(word: str, names: Iterable[str] = MEMBERS) -> str:
+    """The name among `names` that a user means, who may write it as the leaderboard does.
+
+    >>> member_named("trees"), member_named("Boosted trees")
+    ('trees', 'trees')
+    >>> member_named("tree")
+    Traceback (most recent call last):
+    ddpn.runtime.errors.ConfigError: No member named 'tree'. Did you mean 'trees'?
+    """
+    known = list(names)
+    if word in known:
+        return word
+    # Labels are in the classes, whose modules import torch.
+    by_label = {label_of(name, MEMBERS[name]).casefold(): name for name in known if name in MEMBERS}
+    found = by_label.get(word.strip().casefold().replace("_", " "))
+    if found is None:
+        close = suggestion(word, [*known, *by_label])
+        hint = f"Did you mean {by_label.get(close, close)!r}?" if close else f"The members are: {listed(known, 20)}."
+        raise ConfigError(f"No member named {word!r}. {hint}")
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -84,15 +84,11 @@ class MixtureScores:
         return np.concatenate([block.weight_or_ones for block in self.blocks])
 
     def add(self, member: Blocks, size: int | None = None) -> None:
-        """Take one more member into account. Normals are rounded, as they are in a mixture with counts.
+        """Take one more member into account, given by its `Member.parts` for every block.
 
-        Parameters
-        ----------
-        member : sequence of sequences of Distribution
-            Its `Member.parts` for every block.
-        size : int, optional
-            The number of distributions per row that the member has in the mixture, where fewer are given here. A
-            mixture of more has a smaller CRPS, by what these differ by among each other.
+        Normals are rounded, as they are in a mixture with counts. `size` is the number of distributions per row that
+        the member has in the mixture, where fewer are given here: a mixture of more has a smaller CRPS, by what these
+        differ by among each other.
         """
         member = [list(map(discretized, parts)) for parts in member]
         n, bonus = len(self.members), np.zeros(self.alone.shape[1])

@@ -14,7 +14,11 @@ weights of networks, is learned from the other rows alone. After calibration no 
 nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,13 +26,17 @@ import numpy as np
 from torch.distributions import Distribution
 
 from ddpn.members.blending import as_one
-from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.member import Member, NotApplicableError, json_to_bytes
 from ddpn.members.network_options import SMALL_ROWS
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.runtime.jobs import Job, Result, Store, Where, run
 from ddpn.sample import Sample
 from ddpn.tables.splits import FOLDS, fold_numbers, held_out_rows
 
 _PREFIX = "copy-"
+#: Names of the files of a job beside those of the member, whose names are prefixed.
+_FACTS, _MEMBER = "facts.json", "member/"
 #: The share of many rows that is held out where there are no validation rows.
 _HELD_OUT = 0.1
 
@@ -53,17 +61,7 @@ class Folds:
 
     @classmethod
     def of(cls, train: Sample, validation: Sample | None, seed: int) -> Self:
-        """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups are kept whole.
-
-        Parameters
-        ----------
-        train : Sample
-            Training rows.
-        validation : Sample or None
-            Validation rows.
-        seed : int
-            Seed of the folds.
-        """
+        """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups stay whole."""
         if validation is not None and len(validation):
             return cls(train, validation)
         if len(train) > SMALL_ROWS:
@@ -86,15 +84,7 @@ class Folds:
         return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
 
     def fit(self, member: Member, seed: int) -> Member:
-        """Fit a member to the training rows, or a copy of it per fold.
-
-        Parameters
-        ----------
-        member : Member
-            The unfitted member.
-        seed : int
-            Seed of all fits.
-        """
+        """Fit an unfitted member to the training rows, or a copy of it per fold."""
         if self.number is None:
             return member.fit(self.train, self.validation, seed)
         if self.number.max() < 1:
@@ -102,17 +92,7 @@ class Folds:
         return CrossFitted(member.fit_copies(self.train, self.number, seed))
 
     def fit_copy(self, member: Member, number: int, seed: int) -> Member:
-        """Fit the copy of an unfitted member that leaves out one fold, as `fit` does.
-
-        Parameters
-        ----------
-        member : Member
-            The unfitted member.
-        number : int
-            The number of the fold.
-        seed : int
-            Seed of everything random.
-        """
+        """Fit the copy of an unfitted member that leaves out one fold, as `fit` does."""
         assert self.number is not None
         return member.copied().fit(self.train.rows(self.number != number), None, seed)
 
@@ -131,15 +111,7 @@ def copies_of(member: Member) -> Sequence[Member]:
 
 
 def known_levels(members: Iterable[Member], width: int) -> list[tuple[str, ...]]:
-    """The levels of each column that some fitted member, or some copy of it, knows by name; empty for numbers.
-
-    Parameters
-    ----------
-    members : iterable of Member
-        Fitted members.
-    width : int
-        The number of columns.
-    """
+    """The levels of each of so many columns that a fitted member, or a copy, knows by name; empty for numbers."""
     found: list[dict[str, None]] = [{} for _ in range(width)]
     for copy in (copy for member in members for copy in copies_of(member)):
         for own, levels in zip(found, _levels(copy), strict=False):
@@ -158,13 +130,7 @@ def _levels(member: Member) -> list[tuple[str, ...] | None]:
 
 
 class CrossFitted(Member):
-    """Copies of a member that each left out one fold of the rows; the member is their mixture.
-
-    Parameters
-    ----------
-    copies : sequence of Member
-        The fitted copies, in the order of the folds.
-    """
+    """Copies of a member that each left out one fold of the rows, in their order; the member is their mixture."""
 
     def __init__(self, copies: Sequence[Member]) -> None:
         self.copies = list(copies)
@@ -211,15 +177,7 @@ class CrossFitted(Member):
 
 
 def restored(kind: type[Member], files: Mapping[str, bytes]) -> Member:
-    """Rebuild a saved member of this kind, cross-fitted or not.
-
-    Parameters
-    ----------
-    kind : type
-        The class of the member, or of its copies.
-    files : mapping of str to bytes
-        What its `state` returned.
-    """
+    """Rebuild a saved member of this kind, cross-fitted or not."""
     own: dict[int, dict[str, bytes]] = {}
     for name, content in files.items():
         folder, _, file = name.partition("/")
@@ -228,3 +186,109 @@ def restored(kind: type[Member], files: Mapping[str, bytes]) -> Member:
             return kind.from_state(files)
         own.setdefault(int(number), {})[file] = content
     return CrossFitted([kind.from_state(own[number]) for number in sorted(own)])
+
+
+# Fits as jobs: several members at once, and the copies that cross-fitting needs ---------------------------------------
+
+
+class MemberFits:
+    """Fits members as jobs; `fitted` returns one, and begins others that do not depend on it at the same time.
+
+    Parameters
+    ----------
+    n_jobs : int or RayCluster
+        Where to fit, as for `ddpn.runtime.jobs.run`.
+    folds : Folds
+        Rows to fit to and rows to hold out.
+    seed : int
+        Seed of all fits.
+    store : Store, optional
+        Where fits are kept until all are done.
+    about : object, optional
+        What else the fits depend on, as values that JSON can hold.
+    on_step : callable
+        Called with a line on each fit that is over.
+    """
+
+    def __init__(
+        self,
+        n_jobs: Where,
+        folds: Folds,
+        seed: int,
+        store: Store | None = None,
+        about: Any = None,
+        on_step: Callable[[str], object] = lambda text: None,
+    ) -> None:
+        self.n_jobs, self.folds, self.seed = n_jobs, folds, seed
+        self.store, self.on_step = store, on_step
+        self.seconds: dict[str, float] = {}
+        self._found: dict[str, Member | DDPNError] = {}
+        digests = [None if part is None else part.digest() for part in (folds.train, folds.validation)]
+        self._about = [about, seed, digests if self.store else []]
+
+    def fitted(self, name: str, members: Mapping[str, Member], clock: Clock | None = None) -> Member:
+        """A fitted member, or its error is raised.
+
+        If it is not known yet, all of the unfitted `members` are fitted now, until the clock ends.
+        """
+        if name not in self._found:
+            self._fit({key: member for key, member in members.items() if key not in self._found}, clock)
+        found = self._found[name]
+        if isinstance(found, DDPNError):
+            raise found
+        return found
+
+    def _fit(self, members: Mapping[str, Member], clock: Clock | None) -> None:
+        jobs: dict[Job, tuple[str, int | None]] = {}
+        for name, member in members.items():
+            is_divided = self.folds.are_crossed and not member.fits_copies_together
+            for number in range(len(self.folds.held_out)) if is_divided else [None]:
+                jobs[self._job(name, member, number, clock)] = (name, number)
+        results: dict[tuple[str, int | None], Result] = {}
+        try:
+            for result in run(jobs, self.folds, self.n_jobs, self.store):
+                if result.error is None:
+                    self.on_step(f"Fitted {result.job.name}")
+                results[jobs[result.job]] = result
+        except TimeLimitError as error:
+            # What is over is kept.
+            for name in members:
+                self._found.setdefault(name, error)
+        for name, member in members.items():
+            own = [results.get(key) for key in jobs.values() if key[0] == name]
+            if all(result is not None for result in own):
+                self._found[name] = self._member(name, member, [result for result in own if result is not None])
+
+    def _job(self, name: str, member: Member, number: int | None, clock: Clock | None) -> Job:
+        label = member.label or name
+        title = label if number is None else f"{label}, fold {number + 1}"
+        identity = [name, type(member).__name__, number, *self._about]
+        return Job(title, fit_member, (member, self.seed, number, clock or Clock()), identity)
+
+    def _member(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
+        """The fitted member, from the files of all of it or of one copy after the other."""
+        for result in results:
+            if result.error is not None:
+                return result.error
+        facts = [json.loads(result.get()[_FACTS]) for result in results]
+        self.seconds[name] = sum(each["seconds"] for each in facts)
+        for text in dict.fromkeys(text for each in facts for text in each["warnings"]):
+            warnings.warn(text, UserWarning, stacklevel=5)
+        found = [restored(type(member), _own_files(result.get())) for result in results]
+        return CrossFitted(found) if self.folds.are_crossed and not member.fits_copies_together else found[0]
+
+
+def fit_member(folds: Folds, member: Member, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
+    """Fit a member, or the copy of it that leaves out a fold, until the clock ends; its files."""
+    member = deepcopy(member)  # in this process, another attempt or fold has the same one
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught, clock.limit():
+        warnings.simplefilter("always")
+        found = folds.fit(member, seed) if number is None else folds.fit_copy(member, number, seed)
+    texts = [str(each.message) for each in caught if not issubclass(each.category, DeprecationWarning | FutureWarning)]
+    files = {f"{_MEMBER}{name}": content for name, content in found.state().items()}
+    return files | {_FACTS: json_to_bytes({"seconds": time.perf_counter() - started, "warnings": texts})}
+
+
+def _own_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {name.removeprefix(_MEMBER): content for name, content in files.items() if name.startswith(_MEMBER)}

@@ -1,34 +1,108 @@
-"""Generalised linear models as members: every raw output of a head is linear in the columns, fitted exactly."""
+"""Generalised linear models as members, fitted exactly: raw outputs linear in the columns, or the same for all rows."""
 
 import json
 import warnings
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.members.design import Design, check_complete
 from ddpn.members.linear import LinearPredictor, fit_line
 from ddpn.members.member import (
     Member,
     NotApplicableError,
+    TableReader,
     Task,
     arrays_from_bytes,
     arrays_to_bytes,
+    as_tensor,
     exposure_unit,
     in_units,
     json_to_bytes,
     row_scale,
 )
-from ddpn.members.reader import TableReader
-from ddpn.networks.heads import Head, make_head
-from ddpn.sample import Sample, row_labels
+from ddpn.networks.heads import HEADS, Head, make_head
+from ddpn.networks.heads.head import mean_loss
+from ddpn.sample import RowError, Sample, row_count, row_labels
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding.table import Column
 
 _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
+
+
+class Design(NamedTuple):
+    """Each column's name, and its levels where it is a category; the first, in alphabetical order, is the reference.
+
+    >>> ward = Column("ward", "category", np.array([1, 0]), ("B", "A"))
+    >>> table = [Column("age", "number", np.array([31.0, 67.0])), ward]
+    >>> design = design_of(table)
+    >>> design.names, design.matrix(table).tolist()
+    (['age', 'ward = B'], [[31.0, 0.0], [67.0, 1.0]])
+    """
+
+    columns: tuple[str, ...]
+    levels: tuple[tuple[str, ...] | None, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """One per coefficient."""
+        return [
+            name if levels is None else f"{name} = {level}"
+            for name, levels in zip(self.columns, self.levels, strict=True)
+            for level in ((name,) if levels is None else levels[1:])
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"columns": list(map(str, self.columns)), "levels": self.levels}
+
+    @classmethod
+    def from_dict(cls, known: dict[str, Any]) -> "Design":
+        """The inverse of `as_dict`."""
+        levels = (None if each is None else tuple(each) for each in known["levels"])
+        return cls(tuple(known["columns"]), tuple(levels))
+
+    def matrix(self, table: list[Column], labels: Any = None) -> np.ndarray:
+        """Columns of numbers; `labels` are what messages call the rows. Shape: (rows, coefficients), float64."""
+        parts = [
+            column.values.astype(np.float64)[:, None] if levels is None else _dummies(column, levels, labels)
+            for column, levels in zip(table, self.levels, strict=True)
+        ]
+        return np.concatenate(parts, axis=1)
+
+
+def design_of(table: list[Column]) -> Design:
+    """The design of these columns, with the levels that occur in them."""
+    levels = tuple(_levels(column) if column.kind == "category" else None for column in table)
+    return Design(tuple(column.name for column in table), levels)
+
+
+def check_complete(table: list[Column], labels: Any = None) -> list[Column]:
+    """The same columns; raises an `InputError` where a value is missing, for which there is no coefficient."""
+    for column in table:
+        missing = column.values < 0 if column.kind == "category" else np.isnan(column.values)
+        if missing.any():
+            remedy = ". Fill or drop such rows, or use CountRegressor, which accepts them."
+            raise RowError(f"X must have no missing values, got NaN in column '{column.name}'", missing, remedy, labels)
+    return table
+
+
+def _levels(column: Column) -> tuple[str, ...]:
+    return tuple(sorted({column.levels[code] for code in np.unique(column.values).tolist()}))
+
+
+def _dummies(column: Column, levels: tuple[str, ...], labels: Any) -> np.ndarray:
+    place = {level: j for j, level in enumerate(levels)}
+    target = np.array([place.get(level, -1) for level in column.levels])[column.values]
+    unseen = target < 0
+    if unseen.any():
+        level = column.levels[column.values[unseen][0]]
+        words = f"X must hold levels that fit has seen in column '{column.name}', got {level!r}"
+        raise RowError(words, unseen, ". Recode or drop such rows.", labels)
+    return np.eye(len(levels))[target][:, 1:]
 
 
 class GLM(Member):
@@ -199,3 +273,77 @@ class PoissonGLM(GLM):
     @classmethod
     def like(cls, task: Task) -> Self:
         return cls()
+
+
+class Constant(Member):
+    """One distribution for all rows by maximum likelihood, of the count likelihood that fits best.
+
+    An exposure scales its location.
+
+    Parameters
+    ----------
+    head : Head, optional
+        The head of the networks. Where its exposures are totals (`Head.exposure_is_total`), it is the likelihood that
+        is fitted; otherwise it is not used.
+
+    Examples
+    --------
+    >>> y = np.array([0.0, 0.0, 0.0, 9.0, 11.0, 1.0])
+    >>> Constant().fit(Sample(np.zeros((6, 1)), y), None, seed=0).likelihood
+    'negative_binomial'
+    """
+
+    label = "constant distribution"
+    takes_prepared_tables = True
+    is_baseline = True
+    complexity = 0
+    likelihood: str
+    raw: Tensor
+    unit: float
+
+    def __init__(self, head: Head | None = None) -> None:
+        self.head = head if head is not None and head.exposure_is_total else None
+
+    @classmethod
+    def like(cls, task: Task) -> Self:
+        return cls(task.head)
+
+    def _candidates(self) -> list[Head]:
+        if self.head is not None:
+            return [self.head]
+        tried = [cls for cls in HEADS.values() if cls.is_count and cls.is_baseline and not cls.exposure_is_total]
+        return [make_head(cls.name) for cls in tried]
+
+    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+        candidates, best = self._candidates(), np.inf
+        self.unit = exposure_unit(train, candidates[0])
+        rows = in_units(train.replace(X=None), self.unit).map(as_tensor)
+        for head in candidates:
+            raw = head.sample_start(rows)
+            with torch.no_grad():
+                loss = float(mean_loss(head, rows)(raw))
+            if loss < best:
+                best, self.likelihood, self.raw = loss, head.name, raw
+        return self
+
+    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+        raw = self.raw.expand(row_count(X), 1, -1)
+        scale = row_scale(exposure, self.unit, len(raw))
+        head = make_head(self.likelihood) if self.head is None else self.head
+        return head(raw, None if scale is None else scale.unsqueeze(1))
+
+    def state(self) -> dict[str, bytes]:
+        options = {} if self.head is None else self.head.options
+        known = {"likelihood": self.likelihood, "options": options, "unit": self.unit, **self.facts()}
+        return {"constant.json": json_to_bytes(known)}
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self:
+        known = json.loads(files["constant.json"])
+        member = cls(make_head(known["likelihood"], **known["options"]))
+        member.likelihood, member.unit = known["likelihood"], known["unit"]
+        member.raw = as_tensor(np.array(known["raw outputs"]))
+        return member
+
+    def facts(self) -> dict[str, Any]:
+        return {"likelihood": self.likelihood, "raw outputs": self.raw.tolist()}

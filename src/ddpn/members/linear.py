@@ -1,13 +1,20 @@
-"""Models whose raw outputs are linear in the columns: which columns are fitted, in what units, and what is found."""
+"""Models whose raw outputs are linear in the columns, any head, by exact maximum likelihood.
+
+The loss of a row depends on its P raw outputs alone, so autograd has to compute P + P x P numbers per row; the chain
+rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A dense autograd Hessian would go through
+the loss once for every coefficient.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import block_diag, solve_triangular
+from scipy.linalg import block_diag, cholesky, solve_triangular
+from scipy.optimize import minimize
+from torch import Tensor
 
-from ddpn.members.maximum_likelihood import LinearObjective, Optimum, approach, inverse_information, maximize
 from ddpn.networks.heads import Head
+from ddpn.runtime.threads import single_blas_thread, threads_for
 from ddpn.sample import Sample
 
 #: A standardised column of which the others before it explain all but this share is a combination of them (as in R's
@@ -15,6 +22,237 @@ from ddpn.sample import Sample
 _REDUNDANT = 1e-7
 #: A column this much narrower than its distance from 0 is constant up to rounding.
 _CONSTANT = 1e-14
+#: A Newton step is expected to lower the objective by half its decrement, -step' gradient, in any units of y and x.
+#: Below the first, it is not worth taking if the gradient is small. Below the second, the coefficients of n rows are
+#: within sqrt(n) 1e-6 standard errors of the maximum, whatever the gradient is: rounding leaves gradients of large
+#: counts above any fixed number.
+_WORTH, _CLOSE = 1e-6, 1e-12
+#: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
+#: the objective must fall in a step.
+_ROUGH_STEPS, _ROUGH = (10, 60), 1e-5
+#: The share of the information that is added where columns are redundant.
+_JITTER = 1e-9
+#: Newton's steps at the end, as far as rounding allows; a maximum at infinity is not pursued.
+_POLISH = 8
+#: Curvatures below this share of the largest are flat: a Hessian in float64 has no more digits.
+_FLAT = 1e-12
+
+
+# Newton's method ------------------------------------------------------------------------------------------------------
+
+
+class Optimum(NamedTuple):
+    """Where a search ended; `gradient_norm` is that of the objective, which is a mean over rows."""
+
+    theta: np.ndarray
+    gradient_norm: float
+    n_iter: int
+    converged: bool
+
+
+class _Point(NamedTuple):
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+    @property
+    def norm(self) -> float:
+        return float(np.linalg.norm(self.gradient))
+
+
+class LinearObjective:
+    """Weighted mean loss plus alpha / 2 times the sum of squared slopes, with first and second derivatives.
+
+    Raw output p is linear in all columns if `linear[p]`, else constant. theta holds, for one raw output after the
+    other, its intercept and then its slopes, if any. `alpha` is the weight of the penalty.
+
+    Shape: X of the sample (N, K), its other parts (N,), all tensors in float64; theta (D,).
+
+    >>> from ddpn.networks.heads import make_head
+    >>> sample = Sample(torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double())
+    >>> objective = LinearObjective(make_head("poisson"), sample, (True,))
+    >>> found = maximize(objective, objective.start())
+    >>> bool(np.allclose(found.theta, [np.log(3) / 2, np.log(3) / 2])), found.converged
+    (True, True)
+    """
+
+    def __init__(self, head: Head, sample: Sample, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
+        self.head, self.sample, self.linear = head, sample, linear
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
+        weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
+        self.share = weight / weight.sum()
+        self.design = torch.cat([sample.X.new_ones(len(sample), 1), sample.X], dim=1)
+        widths = [self.design.shape[1] if sees else 1 for sees in linear]
+        ends = np.cumsum(widths).tolist()
+        # Of each raw output: where its coefficients are in theta, and the columns that they multiply.
+        self.blocks = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+        self.columns = [self.design[:, :width] for width in widths]
+        self.penalty = np.concatenate([np.r_[0.0, np.full(width - 1, alpha)] for width in widths])
+
+    def start(self) -> np.ndarray:
+        """The head's intercept-only fit, all slopes 0."""
+        theta = np.zeros(self.blocks[-1].stop)
+        raw = self.head.sample_start(self.sample)
+        theta[[block.start for block in self.blocks]] = raw.numpy()
+        return theta
+
+    def raw(self, theta: np.ndarray) -> Tensor:
+        """The raw outputs of all rows. Shape: (D,) -> (N, P)."""
+        parts = [torch.from_numpy(theta[block]) for block in self.blocks]
+        return torch.stack([columns @ part for columns, part in zip(self.columns, parts, strict=True)], dim=1)
+
+    def losses(self, theta: np.ndarray) -> np.ndarray:
+        """The loss per row, without weight and penalty. Shape: (N,)."""
+        with torch.no_grad():
+            return self.head.sample_loss(self.raw(theta), self.sample).numpy()
+
+    def value_and_gradient(self, theta: np.ndarray, rough: bool = False) -> tuple[float, np.ndarray]:
+        """The objective and its gradient (D,); if `rough`, to the digits of float32, which takes less time."""
+        raw = self.raw(theta)
+        raw = (raw.float() if rough else raw).requires_grad_()
+        value = self.share @ self.head.sample_loss(raw, self.sample).double()
+        slopes = torch.autograd.grad(value, raw)[0].double()
+        gradient = [(columns.T @ slopes[:, p]).numpy() for p, columns in enumerate(self.columns)]
+        penalty = self.penalty * theta
+        return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
+
+    def hessian(self, theta: np.ndarray) -> np.ndarray:
+        """Second derivatives of the objective (D, D); the last ones are kept, as a search ends where it tests."""
+        if self._last is not None and np.array_equal(self._last[0], theta):
+            return self._last[1]
+        raw = self.raw(theta).requires_grad_()
+        value = self.share @ self.head.sample_loss(raw, self.sample)
+        (slopes,) = torch.autograd.grad(value, raw, create_graph=True)
+        hessian = np.diag(self.penalty)
+        for p, upper in enumerate(self.blocks):
+            (curvatures,) = torch.autograd.grad(slopes[:, p].sum(), raw, retain_graph=True)
+            for q, lower in enumerate(self.blocks[: p + 1]):
+                block = (self.columns[p].T @ (curvatures[:, q : q + 1] * self.columns[q])).numpy()
+                hessian[upper, lower] += block
+                if p != q:
+                    hessian[lower, upper] += block.T
+        self._last = theta.copy(), hessian
+        return hessian
+
+    def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
+        """Lower Cholesky factors of the expected information of each raw output's coefficients, penalty included."""
+        sample, raw = self.sample, self.raw(theta)
+        curvatures = self.head.curvature(raw, sample)
+        roots = []
+        for p, (block, columns) in enumerate(zip(self.blocks, self.columns, strict=True)):
+            information = (columns.T @ ((self.share * curvatures[:, p]).unsqueeze(1) * columns)).numpy()
+            diagonal = self.penalty[block] + _JITTER * np.diag(information)
+            roots.append(cholesky(information + np.diag(diagonal), lower=True))
+        return roots
+
+
+class _Scaled:
+    """The objective around a point, in units in which the expected information is 1 there."""
+
+    def __init__(self, objective: LinearObjective, theta: np.ndarray) -> None:
+        self.objective, self.start = objective, theta
+        self._parts = list(zip(objective.information_roots(theta), objective.blocks, strict=True))
+
+    def theta(self, u: np.ndarray) -> np.ndarray:
+        return self.start + np.concatenate([solve_triangular(root.T, u[block]) for root, block in self._parts])
+
+    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self.objective.value_and_gradient(self.theta(u), rough=True)
+        parts = [solve_triangular(root, gradient[block], lower=True) for root, block in self._parts]
+        return value, np.concatenate(parts)
+
+
+def _approach(objective: LinearObjective, theta: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+    """Minimise the objective by L-BFGS to some digits, without second derivatives, which take ten times as long.
+
+    Coefficients are scaled by their expected information, which heads know in closed form, so that some tens of
+    gradients are enough. Where the information has changed, the search begins again from there.
+    """
+    n_iter = 0
+    for steps in _ROUGH_STEPS:
+        options = {"maxiter": min(steps, max_iter - n_iter), "ftol": _ROUGH, "gtol": 0.0}
+        if options["maxiter"] > 0:
+            scaled = _Scaled(objective, theta)
+            found = minimize(scaled, np.zeros_like(theta), jac=True, method="L-BFGS-B", options=options)
+            theta, n_iter = scaled.theta(found.x), n_iter + int(found.nit)
+    return theta, n_iter
+
+
+def approach(objective: LinearObjective, theta: np.ndarray) -> np.ndarray:
+    """Where the mean loss is within some 1e-5 of its minimum: enough to predict with, several times faster."""
+    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+        return _approach(objective, theta, sum(_ROUGH_STEPS))[0]
+
+
+def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
+    """Minimise the objective by Newton's method within a trust region.
+
+    `converged` means that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
+    taking, or that the step would change nothing. The search continues beyond that, as far as rounding allows. It ends
+    after `max_iter` steps at the latest.
+    """
+    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+        theta, n_iter = _approach(objective, theta, max_iter)
+        point = _point(objective, theta)
+        if n_iter < max_iter:
+            point, more = _trust_region(objective, point, max_iter - n_iter)
+            n_iter += more
+        inverse = inverse_information(objective.hessian(point.theta))
+        if n_iter < max_iter:
+            point = _polished(objective, point, inverse)
+        decrement = float(point.gradient @ inverse @ point.gradient)
+    return Optimum(point.theta, point.norm, n_iter, decrement <= (_WORTH if point.norm <= tol else _CLOSE))
+
+
+def _point(objective: LinearObjective, theta: np.ndarray) -> _Point:
+    return _Point(theta, *objective.value_and_gradient(theta))
+
+
+def _trust_region(objective: LinearObjective, point: _Point, max_iter: int) -> tuple[_Point, int]:
+    """Newton's method, in units in which all curvatures are 1 at the start."""
+    units = _units(objective.hessian(point.theta))
+
+    def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective.value_and_gradient(point.theta + units * u)
+        return value, units * gradient
+
+    found = minimize(
+        value_and_gradient,
+        np.zeros_like(units),
+        jac=True,
+        hess=lambda u: objective.hessian(point.theta + units * u) * np.outer(units, units),
+        method="trust-exact",
+        options={"gtol": _CLOSE**0.5, "maxiter": max_iter},
+    )
+    better = _point(objective, point.theta + units * found.x)
+    return (better if better.value <= point.value else point), int(found.nit)
+
+
+def _polished(objective: LinearObjective, point: _Point, inverse: np.ndarray) -> _Point:
+    """Newton's steps with one Hessian, as long as they cut the gradient."""
+    for _ in range(_POLISH):
+        following = _point(objective, point.theta - inverse @ point.gradient)
+        if not following.norm < point.norm:
+            break
+        point = following
+    return point
+
+
+def _units(hessian: np.ndarray) -> np.ndarray:
+    """Units of theta in which all curvatures are 1: a Gaussian's mean has those of counts, its log variance none."""
+    curvature = np.abs(np.diag(hessian))
+    return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
+
+
+def inverse_information(hessian: np.ndarray, total: float = 1.0) -> np.ndarray:
+    """(total * hessian)^-1, the covariance of the estimates; huge where the likelihood is flat."""
+    units = _units(hessian)
+    values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
+    inverse = (vectors / np.maximum(values, _FLAT * values[-1])) @ vectors.T
+    return inverse * np.outer(units, units) / total
+
+
+# Columns and coefficients ---------------------------------------------------------------------------------------------
 
 
 class LinearPredictor(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
+from sklearn.base import BaseEstimator
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -21,6 +22,7 @@ from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DDPNError
 from ddpn.runtime.progress import inner_bar
 from ddpn.sample import Sample
+from ddpn.tables.encoding.table import Column, kind_of, read_as_fitted, read_table
 
 if TYPE_CHECKING:
     from ddpn.networks.training import RowStream, Runtime
@@ -230,6 +232,36 @@ class Member(ABC):
     def facts(self) -> dict[str, Any]:
         """What `ddpn show` and the report show about it: values that JSON can hold, by name."""
         return {}
+
+
+class TableReader(BaseEstimator):
+    """Reads later tables as the one it was fitted to: knows the number, names and kinds of its columns."""
+
+    def fit(self, X: Any, estimator: type[BaseEstimator] | None = None) -> list[Column]:
+        """The columns of X, whose names and kinds are remembered; messages name the `estimator`, if given."""
+        reader = self if estimator is None else estimator()
+        table = read_table(reader, X, reset=True)
+        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
+        self.kinds_ = [kind_of(column) for column in table]
+        return table
+
+    def read(self, X: Any) -> list[Column]:
+        """The columns of X in the order of fit."""
+        return read_as_fitted(self, X)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        names = getattr(self, "feature_names_in_", None)
+        return {"names": None if names is None else list(map(str, names)), "kinds": self.kinds_}
+
+    @classmethod
+    def from_dict(cls, known: dict[str, Any]) -> Self:
+        """The inverse of `as_dict`."""
+        reader = cls()
+        reader.kinds_, reader.n_features_in_ = known["kinds"], len(known["kinds"])
+        if known["names"] is not None:
+            reader.feature_names_in_ = np.array(known["names"], dtype=object)
+        return reader
 
 
 def arrays_to_bytes(**arrays: Any) -> bytes:

@@ -1,7 +1,7 @@
 """Networks as a member: an encoder of the table, M networks that are trained together, and a head."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +15,6 @@ from torch.distributions import Distribution
 
 from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric, large_options, small_options
-from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
 from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
@@ -25,8 +24,8 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import BLOCK, Sample
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, content_folds, has_effects, without_effects
-from ddpn.tables.encoding.screening import screened
+from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects, without_effects
+from ddpn.tables.encoding.steps import screened
 from ddpn.tables.splits import FOLDS, fold_numbers
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
@@ -143,16 +142,16 @@ class Networks(Member):
         for k, rows in enumerate(encoded):
             alone = self._build(rows.width, each)
             alone.reset(seeds[own[k]], self._start(train.rows(fold != k)))
-            put_networks(model, own[k], alone)
+            _put_networks(model, own[k], alone)
         history = self._run(
-            model, side_by_side([(rows.train, rows.validation) for rows in encoded], each), None, config
+            model, _side_by_side([(rows.train, rows.validation) for rows in encoded], each), None, config
         )
         return [self._copy(model, history, rows, own[k]) for k, rows in enumerate(encoded)]
 
     def _copy(self, model: CountModel, history: History, encoded: "Encoded", own: slice) -> "Networks":
         """The networks of one copy, out of those that were trained together."""
         part = self._build(encoded.width, own.stop - own.start)
-        take_networks(model, own, part)
+        _take_networks(model, own, part)
         return self.copied()._keep(encoded, part, history.of(own))
 
     def _set_rows(self, train: Sample, rows: int) -> None:
@@ -396,3 +395,42 @@ def _padded(rows: np.ndarray) -> Tensor:
 
 def _columns(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
     return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])
+
+
+# Networks of several copies of a member, each with inputs of its own, that are trained as one model -------------------
+
+
+def _side_by_side(copies: Sequence[tuple[Any, Any]], each: int) -> OwnRows:
+    """Training and validation rows of copies with so many networks each; inputs that only other copies have are 0."""
+    width, samples, end = max(train.X.shape[1] for train, _ in copies), [], 0
+    positions: tuple[list[Tensor], list[Tensor]] = [], []
+    for copy in copies:
+        for sample, own in zip(copy, positions, strict=True):
+            more = torch.zeros(len(sample), width - sample.X.shape[1])
+            samples.append(sample.replace(X=torch.cat([sample.X, more], dim=1)))
+            own += [torch.arange(end, end + len(sample))] * each
+            end += len(sample)
+    return OwnRows(_joined(samples), *positions)
+
+
+def _joined(samples: Sequence[Sample]) -> Sample:
+    names = samples[0].parts
+    return Sample(**{name: torch.cat([sample.parts[name] for sample in samples]) for name in names})
+
+
+def _put_networks(model: CountModel, own: slice, part: CountModel) -> None:
+    """Copy networks into their places among those that are trained together.
+
+    Inputs that only other copies have come last. They are 0 for these networks, and so are their weights: a copy starts
+    as if it were alone, whatever inputs others have.
+    """
+    whole = model.state_dict()
+    for name, tensor in part.state_dict().items():
+        whole[name][own] = 0.0
+        whole[name][own][tuple(map(slice, tensor.shape))] = tensor
+
+
+def _take_networks(model: CountModel, own: slice, part: CountModel) -> None:
+    """The inverse of `_put_networks`."""
+    shapes = {name: tensor.shape for name, tensor in part.state_dict().items()}
+    part.load_state_dict({name: t[own][tuple(map(slice, shapes[name]))] for name, t in model.state_dict().items()})

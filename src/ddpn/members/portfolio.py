@@ -11,8 +11,7 @@ import torch
 
 from ddpn.members import MEMBERS
 from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
-from ddpn.members.fit_jobs import MemberFits
-from ddpn.members.folds import Folds, copies_of
+from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
 from ddpn.runtime.deadlines import Clock, TimeLimitError
@@ -56,15 +55,7 @@ class Candidate:
 
     @classmethod
     def of(cls, name: str, task: Task) -> Self:
-        """The candidate of a name in `MEMBERS`.
-
-        Parameters
-        ----------
-        name : str
-            Its name.
-        task : Task
-            What it is made for, but for the time.
-        """
+        """The candidate of a name in `MEMBERS`, made for a task but for its time."""
         kind = MEMBERS[name]
         return cls(name, lambda clock: kind.like(replace(task, clock=clock)), kind.is_baseline, kind.larger_than)
 
@@ -89,12 +80,7 @@ class Candidate:
 def default_candidates(task: Task, others: Sequence[str] = ()) -> list[Candidate]:
     """What `members="auto"` fits, in the order of `MEMBERS`; with a likelihood of no counts, networks alone.
 
-    Parameters
-    ----------
-    task : Task
-        What they are made for.
-    others : sequence of str
-        Names of further members, which are fitted before the networks.
+    `others` are names of further members, which are fitted before the networks.
     """
     kinds = {name: MEMBERS[name] for name in MEMBERS}
     names = [
@@ -109,15 +95,7 @@ def default_candidates(task: Task, others: Sequence[str] = ()) -> list[Candidate
 
 
 def chosen_candidates(task: Task, names: Sequence[str]) -> list[Candidate]:
-    """The candidates of these names, in this order, all of which have a weight; an error for one that cannot be fitted.
-
-    Parameters
-    ----------
-    task : Task
-        What they are made for.
-    names : sequence of str
-        Names in `ddpn.members.MEMBERS`.
-    """
+    """The candidates of these names, in this order, all with a weight; an error for one that cannot be fitted."""
     found = [replace(Candidate.of(name, task), baseline=False, larger_than=None) for name in names]
     for candidate in found:
         if not candidate.applies:
@@ -174,16 +152,7 @@ class Portfolio:
     def fit(self, folds: Folds, seed: int) -> Self:
         """Fit until there is no time left, or a further member is not expected to improve the mixture.
 
-        Parameters
-        ----------
-        folds : Folds
-            Rows to fit members to, and held-out rows that choose weights; without any, one candidate is all there is.
-        seed : int
-            Seed of all fits.
-
-        Returns
-        -------
-        self
+        Held-out rows choose weights; without any, one candidate is all there is.
         """
         self.folds, self.seed = self._affordable(folds, seed), seed
         if all(candidate.takes_prepared_tables for candidate in self.candidates):

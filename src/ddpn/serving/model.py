@@ -9,16 +9,15 @@ import numpy as np
 import torch
 
 from ddpn.distributions import discretized
-from ddpn.members.names import label_of
+from ddpn.members import label_of
 from ddpn.runtime.threads import single_thread
 from ddpn.serving.columns import row_model, served_columns
 from ddpn.serving.schemas import REFUSALS, Row, Wanted, refusal
 from ddpn.storage.model_files import read_manifest, read_unchanged
-from ddpn.tables.encoding.kinds import WITH_NUMBERS
-from ddpn.tables.encoding.table import Column, PreparedTable
+from ddpn.tables.encoding.table import WITH_NUMBERS, Column, PreparedTable
 from ddpn.workflow.model_folder import describe, load
+from ddpn.workflow.prediction import PredictedRows, predict_rows
 from ddpn.workflow.prediction_request import Request, quantile_name
-from ddpn.workflow.prediction_table import PredictedRows, predict_rows
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400

@@ -149,14 +149,7 @@ def boosters_to_files(boosters: Sequence[Booster]) -> dict[str, bytes]:
 def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
     """The inverse; raises an `InputError` for what is not a sum of trees.
 
-    Parameters
-    ----------
-    files : mapping of str to bytes
-        What `boosters_to_files` returned.
-    chosen : sequence
-        For each booster the columns of its matrix that it chose, None for all.
-    columns : sequence of int
-        How many columns the matrix of each booster has.
+    Each booster has its own matrix, of so many `columns`, of which it takes those `chosen`, None for all.
     """
     if len(chosen) != len(columns):
         raise InputError(f"A saved model must name the columns of {len(columns)} boosters, got {len(chosen)}.")

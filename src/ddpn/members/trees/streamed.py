@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import lightgbm
 import numpy as np
 
 from ddpn.members.member import in_units
 from ddpn.members.trees.booster import Booster
-from ddpn.members.trees.boosting import FoldData, Settings
-from ddpn.members.trees.mean import MeanFit
-from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
+from ddpn.members.trees.boosting import Fold, FoldData, MeanFit, Settings, TreeRows, rates
+from ddpn.members.trees.member import TreeTable
 from ddpn.networks.training import RowStream
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.runtime.deadlines import Clock
@@ -52,31 +52,11 @@ def fit_streamed(
     settings: Settings,
     clock: Clock,
 ) -> StreamedMean | None:
-    """Boost a mean over the rows of a stream, with early stopping on validation rows.
+    """Boost a mean over the rows of a stream, of which `sample` is in memory, with early stopping on validation rows.
 
-    Bins are those of the sample. Of a stream with more rows than memory allows, as many are drawn at random.
-
-    Parameters
-    ----------
-    stream : RowStream
-        The training rows.
-    sample : TreeRows
-        A sample of them in memory.
-    table : TreeTable
-        How tables are read.
-    unit : float
-        What exposures of the stream are divided by.
-    validation : Sample
-        Rows that end the boosting, with exposures in units.
-    settings : Settings
-        Leaves, learning rate, rounds at most, patience and seed.
-    clock : Clock
-        Boosting ends with it.
-
-    Returns
-    -------
-    StreamedMean or None
-        None if memory and time allow no more rows than the sample has.
+    Bins are those of the sample. Of a stream with more rows than memory allows, as many are drawn at random. Exposures
+    of the stream are divided by `unit`, as those of the validation rows are already. None if memory and time allow no
+    more rows than the sample has.
     """
     columns = sample.matrix.shape[1]
     rows = affordable_rows(stream, columns, clock)
@@ -89,24 +69,34 @@ def fit_streamed(
         leaves=settings.leaves * (2 if rows >= _MANY_ROWS else 1),
         rounds=int(min(settings.rounds, max(_LEAST_ROUNDS, CELLS / (rows * columns)))),
     )
-    chunks = _Chunks(stream, table, unit, rows, settings.seed)
-    fit = MeanFit(held_out, settings, _StreamedData(sample, held_out, chunks))
+    streamed = StreamedRows(stream, table, unit, rows, settings.seed)
+    fit = MeanFit(held_out, settings, StreamedData(sample, held_out, streamed))
     fit.run(1, clock)
     return StreamedMean(fit.boosters()[0], settings.leaves, rows)
 
 
-class _Chunks:
-    """Matrices of a stream one after the other; `rate` and `weight` are filled meanwhile."""
+class StreamedRows(lightgbm.Sequence):
+    """Rows of a stream as LightGBM reads them, slices in order; `rate` and `weight` are filled meanwhile."""
 
     def __init__(self, stream: RowStream, table: TreeTable, unit: float, rows: int, seed: int) -> None:
+        self.batch_size = CHUNK_ROWS
         self._stream, self._table, self._unit, self._seed = stream, table, unit, seed
         self.rate, self.weight = np.zeros(rows, dtype=np.float32), np.ones(rows, dtype=np.float32)
+        self._parts, self._rest = self._matrices(), np.zeros((0, 0))
 
     def __len__(self) -> int:
         return len(self.rate)
 
-    def __iter__(self) -> Iterator[np.ndarray]:
-        """Matrices of `CHUNK_ROWS` rows each."""
+    def __getitem__(self, where: Any) -> np.ndarray:
+        wanted, parts = where.stop - where.start, [self._rest] if len(self._rest) else []
+        while sum(map(len, parts)) < wanted:
+            parts.append(next(self._parts))
+        whole = np.concatenate(parts)
+        self._rest = whole[wanted:]
+        return np.ascontiguousarray(whole[:wanted])
+
+    def _matrices(self) -> Iterator[np.ndarray]:
+        """Inputs of the rows that are drawn from each chunk."""
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
@@ -120,42 +110,17 @@ class _Chunks:
                 return
 
 
-class _StreamedData(FoldData):
+class StreamedData(FoldData):
     """Data sets of LightGBM: the stream to fit to, and validation rows, both in the bins of the sample."""
 
-    def __init__(self, sample: TreeRows, validation: TreeRows, chunks: _Chunks) -> None:
+    def __init__(self, sample: TreeRows, validation: TreeRows, streamed: StreamedRows) -> None:
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
-        self._validation, self._chunks = validation, chunks
+        self._validation, self._streamed = validation, streamed
 
     def of(self, part: Fold) -> tuple[Any, Any]:
         """The stream, and the validation rows."""
-        import lightgbm
-
-        chunks, rows = self._chunks, self._validation
+        streamed, rows = self._streamed, self._validation
         like = {"reference": self._whole, "params": self._whole.params}
-        train = lightgbm.Dataset(_sequence(lightgbm, chunks), chunks.rate, weight=chunks.weight, **like)
+        train = lightgbm.Dataset(streamed, streamed.rate, weight=streamed.weight, **like)
         valid = lightgbm.Dataset(rows.matrix, rows.rate, weight=rows.weight, **like)
         return train.construct(), valid.construct()
-
-
-def _sequence(lightgbm: Any, chunks: _Chunks) -> Any:
-    """The chunks as LightGBM reads them: slices in order."""
-
-    class StreamedRows(lightgbm.Sequence):
-        batch_size = CHUNK_ROWS
-
-        def __init__(self) -> None:
-            self._parts, self._rest = iter(chunks), np.zeros((0, 0))
-
-        def __len__(self) -> int:
-            return len(chunks)
-
-        def __getitem__(self, where: Any) -> np.ndarray:
-            wanted, parts = where.stop - where.start, [self._rest] if len(self._rest) else []
-            while sum(map(len, parts)) < wanted:
-                parts.append(next(self._parts))
-            whole = np.concatenate(parts)
-            self._rest = whole[wanted:]
-            return np.ascontiguousarray(whole[:wanted])
-
-    return StreamedRows()
