@@ -235,39 +235,6 @@ for _pair in ((DoublePoisson, Poisson), (Poisson, DoublePoisson), (Poisson, Pois
     register_kl(*_pair)(kl_divergence)
 
 
-def mean_deviation(mean: Tensor | float, variance: Tensor | float) -> Tensor:
-    """Error of Efron's approximation of the mean, epsilon_1 of Proposition A.2.
-
-    |E[Z] - mean| for Z ~ DP(mean, mean / variance), Efron's choice of parameters.
-
-    Parameters
-    ----------
-    mean, variance : Tensor or float
-        The moments that are asked for, positive.
-
-    Examples
-    --------
-    >>> round(mean_deviation(10.0, 5.0).item(), 4)
-    0.0023
-    """
-    mean, variance = as_parameters(mean=mean, variance=variance)
-    return (DoublePoisson(mean, mean / variance).mean - mean).abs()
-
-
-def variance_deviation(mean: Tensor | float, variance: Tensor | float) -> Tensor:
-    """Error of Efron's approximation of the variance, epsilon_2 of Proposition A.2.
-
-    |Var[Z] - variance| for Z ~ DP(mean, mean / variance).
-
-    Parameters
-    ----------
-    mean, variance : Tensor or float
-        The moments that are asked for, positive.
-    """
-    mean, variance = as_parameters(mean=mean, variance=variance)
-    return (DoublePoisson(mean, mean / variance).variance - variance).abs()
-
-
 def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
     """The smallest and the largest variance that a Double Poisson of this mean can have, both excluded.
 
@@ -329,8 +296,8 @@ def _solved(mean: float, variance: float) -> tuple[float, float, float]:
         return v + (m - floor(mean)) * (m - floor(mean) - 1.0)
 
     def misfit(at: np.ndarray) -> list[float]:
-        law = DoublePoisson(*torch.from_numpy(np.exp(np.clip(at, *_LOG_BOUNDS))), validate_args=False)
-        found = law._facts()[1:3, 0]
+        mu, gamma = torch.from_numpy(np.exp(np.clip(at, *_LOG_BOUNDS)))
+        found = DoublePoisson(mu, gamma, validate_args=False)._facts()[1:3, 0]
         # Where the excess underflows the distribution is too narrow.
         return [log(found[0] / mean), log(max(excess(*found), 1e-300) / excess(mean, variance))]
 
