@@ -45,6 +45,15 @@ def test_the_right_findings(simulated, simulate, labels, direction, likelihood):
     assert found.recommendation.likelihood == likelihood
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mean_model_with_hardly_more_rows_than_parameters_invents_no_dispersion(seed):
+    rng = np.random.default_rng(seed)
+    levels = np.stack([rng.integers(0, 80, 400), rng.integers(0, 40, 400)], axis=1).astype(str).astype(object)
+    found = diagnose(levels, rng.poisson(4.0, 400), mean_model="glm")
+    assert found.direction == "equi"
+    assert found.dispersion.low < 1.0 < found.dispersion.high
+
+
 @pytest.mark.parametrize("unit", [5, 10])
 def test_heaped_counts(simulated, unit):
     y = simulated.rng.poisson(5 * simulated.mean)
