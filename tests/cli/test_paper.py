@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import sys
 import time
 
 import pytest
@@ -108,15 +107,6 @@ def test_an_interrupt_says_how_to_resume_and_shows_what_is_finished(tiny, ddpn, 
     assert found.exit_code == 130
     assert found.stderr == "Stopped. Finished runs are kept: the same command resumes from here.\n"
     assert "2 of 3 runs are not finished and not shown." in found.stdout
-
-
-def test_figures_that_cannot_be_drawn_are_reported(tiny, ddpn, monkeypatch):
-    monkeypatch.setitem(TINY, "figures", ["wave"])
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    found = on_cpu(ddpn, "tiny", "--only", "poisson")
-    assert found.exit_code == 0
-    assert "Figures are missing: ddpn[plot] is not installed" in found.output
 
 
 def test_the_list_has_every_experiment_with_what_it_needs(ddpn):

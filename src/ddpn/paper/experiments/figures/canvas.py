@@ -1,11 +1,9 @@
-"""What all figures share: matplotlib (optional), one style, and files that do not change when drawn again."""
+"""What all figures share: one style of matplotlib, and files that do not change when drawn again."""
 
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-from ddpn.runtime.extras import import_extra
 
 #: One accent colour that prints as a medium grey; everything else is black, grey, dashed or hatched.
 ACCENT = "#2166ac"
@@ -15,12 +13,16 @@ GREY = "0.6"
 
 def style() -> AbstractContextManager[None]:
     """A context in which matplotlib has the style of all figures."""
-    return import_extra("matplotlib.style", "plot").context(str(files(__package__) / "paper.mplstyle"))
+    import matplotlib.style
+
+    return matplotlib.style.context(str(files(__package__) / "paper.mplstyle"))
 
 
 def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
     """A figure and its axes (rows, columns); `size` in inches. Without pyplot: no window and no global state."""
-    figure = import_extra("matplotlib.figure", "plot").Figure(figsize=size, layout="constrained")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 

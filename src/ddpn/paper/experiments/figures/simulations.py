@@ -11,7 +11,6 @@ from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.paper.experiments.runs import FinishedRun, finished_runs, runs_of
-from ddpn.runtime.extras import import_extra
 
 _COVERAGE = 0.95
 _MEAN = {"color": "black", "lw": 1.5}
@@ -140,16 +139,18 @@ def _counts_and_gammas(counts: Any, gammas: Any, run: FinishedRun, drawn: Any) -
 
 def epsilon(experiment: Experiment, out: Path) -> Any:
     """Figure 7: epsilon_1 and epsilon_2 over target means and variances, computed exactly, not from 100 terms."""
+    from matplotlib.colors import BoundaryNorm
+
     nodes = torch.logspace(*_DECADES, _NODES, dtype=torch.float64)
     variance, mean = torch.meshgrid(nodes, nodes, indexing="ij")
-    law = DoublePoisson(mean, mean / variance)  # by Efron's approximations
+    dist = DoublePoisson(mean, mean / variance)  # by Efron's approximations
     shown = {
-        "ε₁: |E[Z] − mean|": (law.mean - mean).abs(),
-        "ε₂: |Var[Z] − variance|": (law.variance - variance).abs(),
+        "ε₁: |E[Z] − mean|": (dist.mean - mean).abs(),
+        "ε₂: |Var[Z] − variance|": (dist.variance - variance).abs(),
     }
     figure, axes = panels(1, 2, (8.0, 3.6), sharey=True)
     # One grey per interval between levels, white below and black above them.
-    greys = import_extra("matplotlib.colors", "plot").BoundaryNorm(_LEVELS, 256, extend="both")
+    greys = BoundaryNorm(_LEVELS, 256, extend="both")
     at = nodes.numpy()
     for ax, (title, deviation) in zip(axes[0], shown.items(), strict=True):
         image = ax.pcolormesh(at, at, deviation.numpy(), cmap="Greys", norm=greys, rasterized=True)
