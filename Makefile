@@ -5,9 +5,11 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # GluonTS cannot be installed beside pandas 3.
 FORECASTING := .venv-forecasting
+# MLflow needs an older pyarrow: this environment adds packages to those of .venv.
+RECIPES := .venv-recipes
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-forecasting lint bench bench-tables prove docs clean
+.PHONY: help install demo test test-forecasting test-recipes lint bench bench-tables prove docs clean
 
 help:  ## say what there is
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 24
@@ -25,6 +27,10 @@ test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" g
 
 test-forecasting: $(FORECASTING)/.installed  ## the adapters for forecasting libraries, in .venv-forecasting
 	OMP_NUM_THREADS=1 $(FORECASTING)/bin/python -m pytest tests/forecasting src/ddpn/forecasting $(ARGS)
+
+test-recipes: $(RECIPES)/.installed  ## the recipes for MLflow, Ray Serve and Node.js, in .venv-recipes
+	OMP_NUM_THREADS=1 DDPN_RAY=1 PYTHONPATH=$(CURDIR)/src $(RECIPES)/bin/python -m pytest -p no:schemathesis \
+		tests/docs/test_mlflow.py tests/serving/test_ray.py tests/export/test_folder.py $(ARGS)
 
 lint: $(STAMP)  ## ruff (lint and format), spelling, words to avoid, mypy, imports
 	$(PY) -m ruff check .
@@ -50,7 +56,7 @@ docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning, su
 	@echo "Documentation: docs/_build/html/index.html"
 
 clean:  ## remove the environment, caches and what the demo drew
-	rm -rf $(VENV) $(FORECASTING) demo docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FORECASTING) $(RECIPES) examples/onnx-node/node_modules demo docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(PY):
@@ -67,5 +73,14 @@ $(STAMP): pyproject.toml constraints.txt | $(PY)
 $(FORECASTING)/.installed: pyproject.toml tests/forecasting/constraints.txt
 	test -x $(FORECASTING)/bin/python || $(PYTHON) -m venv $(FORECASTING)
 	$(FORECASTING)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--constraint tests/forecasting/constraints.txt --editable '.[gluonts,darts,pytorch-forecasting,pyro]' pytest
+		--constraint tests/forecasting/constraints.txt --editable '.[gluonts,darts,pytorch-forecasting]' pyro-ppl pytest
+	@touch $@
+
+# The script of onnxruntime-node would download what only GPUs need.
+$(RECIPES)/.installed: $(STAMP)
+	test -x $(RECIPES)/bin/python || $(PYTHON) -m venv $(RECIPES)
+	$(PY) -c 'import site; print(site.getsitepackages()[0])' \
+		> $$($(RECIPES)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth
+	$(RECIPES)/bin/python -m pip install --quiet --disable-pip-version-check 'mlflow>=3' 'ray[serve]'
+	! command -v npm >/dev/null || npm install --silent --no-package-lock --ignore-scripts --prefix examples/onnx-node
 	@touch $@

@@ -39,8 +39,7 @@ from ddpn.members.trees.streamed import StreamedData, StreamedRows
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.sample import Sample
-from ddpn.tables.streaming import sampled_rows
-from ddpn.tables.table import Place
+from ddpn.tables.table import Place, sampled_rows
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.streaming import PredictedParts
 
@@ -75,7 +74,7 @@ def sample_of(rows: int, columns: int) -> Sample:
 def check_pass(folder: Path, columns: int) -> Row:
     """The first pass over a folder, which has so many columns."""
     plan = Plan(target="y", model={})
-    table = large_tables.open_table([str(folder)], plan, stream=True).table
+    table = large_tables.open_table([str(folder)], plan, stream=True)[0]
     seconds, _ = measured(lambda: large_tables.checked_rows(table, plan, sampled_rows(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, members="", seconds=seconds, per=table.rows)
 
@@ -160,8 +159,8 @@ class _Generated(Stream):
 def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
     """Mean, median, mode, interval and variances of networks alone."""
     from ddpn.predictor import Predictor
+    from ddpn.workflow.prediction import prediction_table
     from ddpn.workflow.prediction_request import Request
-    from ddpn.workflow.prediction_table import prediction_table
 
     predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
     seconds, _ = measured(lambda: [prediction_table(predictor, X[i : i + 4096], Request()) for i in (0, 4096)])

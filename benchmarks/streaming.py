@@ -68,7 +68,7 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
 
     import ddpn.workflow.fitting as fitting
     from ddpn.metrics import crps
-    from ddpn.workflow.large_tables import open_table, prepare_stream
+    from ddpn.workflow.large_tables import open_table
     from ddpn.workflow.plan import Plan
     from ddpn.workflow.preparing import prepare
 
@@ -79,9 +79,7 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
     before = _resident()
     started, cpu = time.perf_counter(), time.process_time()
     plan = Plan(target="y", model=model, compare_with=())
-    frame, table, _ = open_table([str(folder)], plan, stream=stream)
-    prepared = prepare(frame, plan) if table is None else prepare_stream(table, plan)
-    del frame
+    prepared = prepare(open_table([str(folder)], plan, stream=stream)[0], plan)
     read = time.process_time() - cpu
     fitted = fitting.fit(prepared, {}, on_step=lambda step: print(f"  {step}", file=sys.stderr))
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu

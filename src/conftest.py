@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 #: Modules that need a library.
-NEEDS = {f"ddpn/forecasting/{library}.py": library for library in ("darts", "gluonts", "pyro", "pytorch_forecasting")}
+NEEDS = {f"ddpn/forecasting/{library}.py": library for library in ("darts", "gluonts", "pytorch_forecasting")}
 
 
 # A hook instead of `collect_ignore`: pytest makes all paths of that list again for every file that it looks at.

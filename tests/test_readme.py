@@ -1,6 +1,6 @@
-"""The README: its image, its numbers against committed files, its length, and the script of an image.
+"""The README: its numbers beside the paper's against committed files, and the script of its image.
 
-`tests/docs/test_pages.py` runs its code, and checks its commands and links.
+`tests/docs/test_pages.py` runs its code and checks its commands and links, `tests/docs/test_numbers.py` other numbers.
 """
 
 import csv
@@ -16,15 +16,6 @@ RESULTS = ROOT / "docs" / "results" / "length-of-stay" / "table_paper.csv"
 
 def cells(line: str) -> list[str]:
     return [cell.strip().strip("*") for cell in line.strip("|").split("|")]
-
-
-def test_it_opens_with_an_image():
-    (image, *_) = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", README)
-    assert README.index(image) < README.index("## ")
-
-
-def test_it_is_short():
-    assert len(README.splitlines()) <= 150
 
 
 def test_its_numbers_beside_the_paper_are_those_of_the_results():
@@ -43,17 +34,6 @@ def test_its_numbers_beside_the_paper_are_those_of_the_results():
         )
         for number, (column, which) in zip(shown, columns, strict=True):
             assert abs(float(number) - float(known[method, column][which])) <= 5.01e-4, (method, column)
-
-
-def test_its_numbers_beside_other_models_are_those_of_the_tutorial():
-    tutorial = (ROOT / "docs" / "first-afternoon.md").read_text(encoding="utf-8")
-    table = re.search(r"^\| \| CRPS \| 90% .*?\n\|---.*?\n(.*?)\n\n", README, flags=re.MULTILINE | re.DOTALL)
-    lines = table[1].splitlines()
-    assert len(lines) == 6
-    for line in lines:
-        name, score, coverage, width = cells(line)
-        row = rf"│ {re.escape(name)} +│ +[-\d%]* │ +{score} │.*│ +{coverage} │ +{width} │"
-        assert re.search(row, tutorial), line
 
 
 def test_the_script_of_the_distributions_prints_and_draws(tmp_path, monkeypatch, capsys):

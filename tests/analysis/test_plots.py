@@ -1,19 +1,20 @@
 """Plots show the numbers that metrics compute, and their labels do not overlap."""
 
 import itertools
+import re
 from io import BytesIO
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
 
 from ddpn import CountGLM, Poisson, metrics
 from ddpn.analysis.explanations import Curve, Effect, Effects
-from ddpn.analysis.plots import plot_coverage, plot_pit, plot_reliability
-
-pytest.importorskip("matplotlib")
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from PIL import Image
+from ddpn.analysis.figure_data import count_bins
+from ddpn.analysis.plots import draw_bars, draw_histogram, panel, plot_coverage, plot_pit, plot_reliability, svg_of
 
 RNG = np.random.default_rng(3)
 MU = RNG.uniform(1.0, 9.0, 1000)
@@ -78,7 +79,7 @@ def test_effects_of_any_column_have_labels_apart():
     figure = Effects(each, 100).plot()
     assert not labels_overlap(figure)
     assert len(figure.axes) == 2 * len(kinds)
-    bars = next(ax for ax in figure.axes if ax.get_title(loc="left") == "flag: mean").containers[-1]
+    bars = next(ax for ax in figure.axes if ax.get_title(loc="left") == "flag: mean").containers[0]
     np.testing.assert_allclose([bar.get_width() for bar in bars], np.exp(1.0 + np.linspace(-0.3, 0.3, 3)))
 
 
@@ -97,3 +98,51 @@ def test_a_figure_draws_itself_in_a_notebook():
     image = Image.open(BytesIO(content))
     assert image.format == "PNG"
     assert len(image.convert("L").getcolors()) > 2
+
+
+# SVG in a page ---
+
+NAME = 'rent in $ & $, "größe" 家賃 <b>'
+
+
+def test_an_image_is_the_same_each_time_and_shares_no_name_with_another():
+    one, again, other = (svg_of(plot_pit(DIST, Y), name, "PIT <1>", "a & b") for name in ("pit", "pit", "pit-2"))
+    assert one == again
+    tree = ElementTree.fromstring(one)
+    assert (tree.get("role"), tree.get("aria-labelledby")) == ("img", "pit-t pit-d")
+    assert [tree.find(tag).text for tag in ("title", "desc")] == ["PIT <1>", "a & b"]
+    ids, others = (re.findall(r'\bid="([^"]*)"', svg) for svg in (one, other))
+    assert len(ids) == len(set(ids))
+    assert not set(ids) & set(others)
+    assert set(re.findall(r'(?:url\(|href=")#([^")]*)', one)) <= set(ids)
+    assert "http" not in one
+    assert not re.search(": #(1d5c9e|566070)", one), "colours are those of the page"
+
+
+def test_any_name_stays_text():
+    svg = svg_of(panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), words=(NAME, "b"))), "one", NAME, NAME)
+    tree = ElementTree.fromstring(svg)
+    words = [text.text for text in tree.iter("text")]
+    assert words[-2:] == [NAME, "b"]
+    assert f"{NAME[:18]}…" in words
+
+
+@pytest.mark.parametrize("top", [1, 7, 300, 3_000_000])
+@pytest.mark.parametrize("tail", [False, True])
+def test_ticks_of_counts_are_few_integers(top, tail):
+    values = np.append(np.zeros(500 if tail else 0), np.linspace(top // 2, top, 50).round())
+    bins = count_bins(values)
+    shares = bins.shares(values, np.ones(len(values)))
+    figure = panel(lambda ax: draw_histogram(ax, "count", bins, shares, "rows", shares.max()))
+    assert not labels_overlap(figure)
+    (ax,) = figure.axes
+    low, high = ax.get_xlim()
+    shown = [tick for tick in ax.get_xticks() if low <= tick <= high]
+    assert bins.log == (tail and top > 60)
+    assert 2 <= len(shown) <= 9
+    assert all(tick == round(tick) for tick in shown)
+
+
+def test_a_bar_of_a_negative_value_is_left_of_zero():
+    (ax,) = panel(lambda ax: draw_bars(ax, ["a"], np.array([-0.1]), np.array([[-0.2], [0.0]]))).axes
+    assert (ax.patches[0].get_x(), ax.patches[0].get_width()) == (0.0, -0.1)

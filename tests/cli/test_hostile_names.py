@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.tables.reading import read
+from ddpn.tables.files import read
 
 #: Tags of rich that would be an error, a style and an emoji; braces, percent signs, quotes, HTML.
 NAMES = ("[/red]x1", "[bold]x2", ":smile:", "{x4}", "%s 5", "x'6\"", "<b>x7</b>", "--drop")

@@ -8,7 +8,8 @@ import pytest
 
 from ddpn.cli.console import show
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts, number
-from ddpn.tables.roles import Roles, TableColumn
+from ddpn.tables.kinds import TableColumn
+from ddpn.tables.roles import Roles
 
 
 def text(table) -> str:

@@ -1,4 +1,4 @@
-"""A Ray cluster of three nodes on this machine; tests are skipped where Ray is not installed."""
+"""A Ray cluster of two nodes on this machine; tests are skipped where Ray is not installed."""
 
 import importlib
 import importlib.util
@@ -12,8 +12,8 @@ import pytest
 JOBS = Path(__file__).resolve().parents[1] / "runtime"
 #: Of one core and 80 MB of shared objects each, which is the least that Ray takes.
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
-#: It runs no job, starts no further machines and sends no logs to drivers, which ddpn keeps quiet.
-HEAD = NODE | {"num_cpus": 0, "no_monitor": True, "include_log_monitor": False}
+#: It starts no further machines and sends no logs to drivers, which ddpn keeps quiet.
+HEAD = NODE | {"no_monitor": True, "include_log_monitor": False}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,12 +40,11 @@ def work(ray):
 
 @pytest.fixture(scope="session")
 def nodes(ray):
-    """A head and two nodes."""
+    """A head and another node."""
     from ray.cluster_utils import Cluster
 
     found = Cluster(initialize_head=True, head_node_args=HEAD)
-    for _ in range(2):
-        found.add_node(**NODE)
+    found.add_node(**NODE)
     yield found
     found.shutdown()
 

@@ -55,7 +55,7 @@ def test_a_node_is_killed_and_a_task_raises(nodes, cluster, work, rows, expected
     begun.mkdir()
     failed.mkdir()
     jobs = [
-        Job(str(seed), work.fit_networks, (seed, 3.0, str(failed) if seed == 3 else None, str(begun))) for seed in SEEDS
+        Job(str(seed), work.fit_networks, (seed, 1.0, str(failed) if seed == 3 else None, str(begun))) for seed in SEEDS
     ]
     results = run(jobs, rows, cluster)
     found = [next(results)]
@@ -88,6 +88,7 @@ def test_a_job_that_kills_its_worker_each_time_fails_with_one_sentence(cluster, 
     assert len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_the_driver_is_killed_and_started_again(nodes, cluster, work, rows, expected, tmp_path):
     store = tmp_path / "store"
     np.savez(tmp_path / "store.npz", X=rows[0], y=rows[1])
@@ -201,29 +202,50 @@ def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "cluster" / "task.json").read_text())["tuning"]["best_number"] in range(5)
 
 
-# The example of a training in two processes of a Ray cluster: the weights of one process, though one of them dies.
+# The example of a training in processes of a Ray cluster: the weights of one process, though one of them dies.
 
 
 ROOT = Path(__file__).resolve().parents[2]
+TRAINING = str(ROOT / "tests" / "networks" / "training" / "one_training.py")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
-@pytest.mark.filterwarnings("ignore")  # on the inner workings of Ray
-def test_a_training_survives_a_process(cluster, work, tmp_path, monkeypatch):
+@pytest.fixture
+def example(ray, monkeypatch):
+    """Workers need not find the example, but are sent it."""
+    if importlib.util.find_spec("accelerate") is None:
+        pytest.skip("needs ddpn[distributed]")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    example = importlib.import_module("train_on_ray")
-    # Workers need not find the example, but are sent it.
-    sys.modules["ray.cloudpickle"].register_pickle_by_value(example)
-    path, killed = str(ROOT / "tests" / "networks" / "training" / "one_training.py"), tmp_path / "killed"
+    found = importlib.import_module("train_on_ray")
+    sys.modules["ray.cloudpickle"].register_pickle_by_value(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The weights of a training in this process."""
+    program = runpy.run_path(TRAINING)
+    program["trained"](model := program["network"]())
+    return model.state_dict()
+
+
+@pytest.mark.filterwarnings("ignore")  # on the inner workings of Ray
+def test_what_a_process_of_the_example_runs(example, work, alone, tmp_path):
+    build = work.Dying(TRAINING, str(tmp_path))  # only a second process would die
+    example.train({"build": build, "folder": str(tmp_path), "gpus": False, "save_seconds": 0.0})
+    found = example.load_file(tmp_path / "weights.safetensors")
+    torch.testing.assert_close(found, dict(alone), rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # on the inner workings of Ray
+def test_a_training_survives_a_process(cluster, example, work, alone, tmp_path):
+    killed = tmp_path / "killed"
     killed.mkdir()
     (tmp_path / "shared").mkdir()
     options = {"processes": 2, "retries": 1, "save_seconds": 0.0}
-    model = example.train_on_ray(work.Dying(path, str(killed)), tmp_path / "shared", **options)
+    model = example.train_on_ray(work.Dying(TRAINING, str(killed)), tmp_path / "shared", **options)
     assert len(list(killed.iterdir())) == 1, "a process was killed"
-    program = runpy.run_path(path)
-    program["trained"](alone := program["network"]())
-    for found, expected in zip(model.parameters(), alone.parameters(), strict=True):
-        torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-6)
+    torch.testing.assert_close(dict(model.state_dict()), dict(alone), rtol=0.0, atol=1e-6)
 
 
 # Predictions on a Ray cluster: whatever is killed meanwhile, the file is that of a run in this process.
@@ -297,7 +319,7 @@ def test_the_driver_and_then_a_worker_are_killed(nodes, cluster, model, days, ta
     def kill_a_worker(number):
         rows.append(number)
         if len(rows) > kept + 1 and not killed:
-            raylets = [node.all_processes["raylet"][0].process.pid for node in nodes.worker_nodes]
+            raylets = [node.all_processes["raylet"][0].process.pid for node in nodes.list_all_nodes()]
             below = [child for pid in raylets for child in psutil.Process(pid).children(recursive=True)]
             killed.extend(child for child in below if "ray::_on_node" in " ".join(child.cmdline()))
             if killed:

@@ -397,8 +397,9 @@ def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
 # The paper's data ------------------------------------------------------------------------------------------------
 
 
-def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder):
-    data = length_of_stay(data_folder)
+def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(data_folder))
+    data = length_of_stay()
     X, y = data.X.to_pandas(), data.y
     options = {"epochs": 15, "training_options": {"batch_size": 100}, "random_state": 0, "device": "cpu"}
     model = DDPNRegressor(members=1, hidden=(64, 64), numeric="steps", **options)

@@ -16,8 +16,8 @@ from ddpn.cli import app
 from ddpn.export import describe_onnx, export_onnx
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.model_folder import load
+from ddpn.workflow.prediction import prediction_table
 from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.prediction_table import prediction_table
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx-node"
 QUICK = 'members = 2\nhidden = [8]\nepochs = 2\ndevice = "cpu"\ncompare_with = ["constant"]\nmix_with = []\n'

@@ -24,12 +24,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.runtime.errors import DDPNError
 from ddpn.serving import create_app
-from ddpn.serving.problems import RequestError
+from ddpn.serving.schemas import RequestError
 from ddpn.storage.files import sha256
-from ddpn.storage.model_files import read_manifest
-from ddpn.tables.reading import read
+from ddpn.tables.files import read
 from ddpn.workflow.model_folder import load
 
 onnx = pytest.importorskip("onnx")
@@ -298,20 +297,13 @@ def test_known_attacks_are_refused(model, visits, rewrite, watch, proved):
     proved(f"{watch.ends['refused']} attacks", str(watch))
 
 
-def test_a_manifest_may_not_lead_out_of_its_folder(model, rewrite, tmp_path):
-    shutil.copytree(model, tmp_path / "m")
-    attacks(rewrite)["path upwards"](tmp_path / "m")
-    with pytest.raises(InputError, match=r"model\.json must list files of its folder"):
-        read_manifest(tmp_path / "m")
-
-
 # ONNX files, tables and requests -----------------------------------------------------------------------------------
 
 
 @few_and(1000, 200, "ONNX files")
 def test_damaged_onnx_files(watch, cases, proved):
     """What `ddpn show` does with a file that ends with .onnx."""
-    from ddpn.cli.export import show_onnx
+    from ddpn.cli.model import show_onnx
     from ddpn.export.description import ENTRY
 
     def written(about: str) -> bytes:
@@ -386,41 +378,3 @@ def test_damaged_requests(model, watch, cases, proved):
     assert watch.wrong == []
     assert min(watch.ends["refused"], watch.ends["accepted"]) >= 0.1 * cases
     proved(f"{cases:,} requests", str(watch))
-
-
-@pytest.mark.slow
-@pytest.mark.proof("Fuzz", "generated requests are answered as the OpenAPI document says")
-@pytest.mark.filterwarnings("ignore")
-def test_generated_requests(model, proved):
-    """Right and wrong requests to every operation, which schemathesis writes from the document."""
-    import schemathesis
-    from schemathesis.checks import not_a_server_error
-    from schemathesis.specs.openapi import checks
-
-    wanted = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance]
-    wanted.append(checks.response_schema_conformance)
-    app, seen = create_app({"m": model}, reload_every=0.0), Counter[int]()
-    document = copy.deepcopy(app.app.openapi())
-    for name, schema in document["components"]["schemas"].items():
-        if name.startswith(("Predict_", "Explain_")):
-            schema["properties"]["rows"]["maxItems"] = 2
-
-    def send(case: Any) -> None:
-        is_post = case.method.upper() == "POST"
-        content = json.dumps(case.body, default=str) if is_post else None
-        headers = {"content-type": "application/json"} if is_post else {}
-        response = client.request(case.method, case.formatted_path, content=content, headers=headers)
-        seen[response.status_code] += 1
-        case.validate_response(schemathesis.Response.from_any(response), checks=wanted)
-
-    with TestClient(app, raise_server_exceptions=False) as client:
-        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
-            for found in schemathesis.openapi.from_dict(document).get_all_operations():
-                operation = found.ok()
-                is_post = operation.method.upper() == "POST"
-                if is_post or mode == schemathesis.GenerationMode.POSITIVE:  # others have nothing that could be wrong
-                    generated = operation.as_strategy(generation_mode=mode)
-                    repeated(80 if is_post else 1, send, generated)
-    assert {200, 422} <= set(seen)
-    statuses = ", ".join(f"{number:,} of status {status}" for status, number in sorted(seen.items()))
-    proved(f"{sum(seen.values()):,} requests", statuses)

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from ddpn.networks.backbones import MLP, CountNet3D, Members, Tuned
-from ddpn.networks.backbones.fine_tuning import Frozen, Tail
-from ddpn.networks.backbones.members import Linear, generators
+from ddpn.networks.backbones.members import Frozen, Linear, generators
+from ddpn.networks.backbones.pretrained import Tail
 from ddpn.networks.heads import HEADS, make_head
 from ddpn.networks.model import CountModel, Projection
 from ddpn.runtime.errors import ConfigError

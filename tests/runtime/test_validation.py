@@ -1,10 +1,14 @@
-"""Shared checks: what they accept, and the key words of their messages."""
+"""Shared checks: what they accept, and the key words of their messages; classes by name."""
+
+import sys
+from collections import OrderedDict
 
 import numpy as np
 import pytest
 
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import (
+    Registry,
     at_rows,
     check_choice,
     check_column,
@@ -84,3 +88,38 @@ def test_long_lists_are_cut():
     assert listed(list("abcdefghij")) == "a, b, c, d, e, f, g, h and 2 more"
     assert at_rows([4]) == "at row 4"
     assert at_rows(list(range(9))) == "at rows 0, 1, 2, 3, 4 and 4 more"
+
+
+# Registries import a class when it is first used, and suggest names --------------------------------------------------
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry("container", {"ordered": "collections:OrderedDict", "late": "no_such_module:Late"})
+
+
+def test_names_are_listed_without_an_import(registry):
+    assert list(registry) == ["ordered", "late"]
+    assert len(registry) == 2
+    assert "late" in registry
+    assert "no_such_module" not in sys.modules
+    assert "ordered" in repr(registry)
+
+
+def test_an_entry_is_imported_once_and_kept(registry):
+    assert registry["ordered"] is registry.find("ordered") is OrderedDict
+    with pytest.raises(ModuleNotFoundError):
+        registry["late"]
+
+
+def test_entries_are_added_and_removed(registry):
+    registry["own"] = dict
+    assert registry.find("own") is dict
+    del registry["own"]
+    assert "own" not in registry
+
+
+def test_unknown_names_are_reported(registry):
+    with pytest.raises(ConfigError, match="Did you mean 'ordered'") as error:
+        registry.find("orderd")
+    assert (error.value.argument, error.value.got) == ("container", "'orderd'")

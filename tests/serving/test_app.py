@@ -12,8 +12,7 @@ from starlette.testclient import TestClient
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.serving import Limits, create_app
-from ddpn.serving.problems import RequestError
-from ddpn.serving.schemas import DEFAULT_OUTPUTS, Wanted
+from ddpn.serving.schemas import DEFAULT_OUTPUTS, RequestError, Wanted
 from ddpn.workflow.prediction import predict as predict_table
 from ddpn.workflow.prediction_request import Request
 

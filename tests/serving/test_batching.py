@@ -6,10 +6,8 @@ import threading
 import pytest
 
 from ddpn.serving.batching import Batcher
-from ddpn.serving.limits import Limits
-from ddpn.serving.metrics import Metrics
-from ddpn.serving.problems import RequestError
-from ddpn.serving.schemas import Row, Wanted
+from ddpn.serving.middleware import Limits, Metrics
+from ddpn.serving.schemas import RequestError, Row, Wanted
 
 
 class Echo:

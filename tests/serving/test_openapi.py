@@ -16,13 +16,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from ddpn.serving.schemas import PredictOptions
-
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-#: Without shrinking, which takes minutes where a test fails.
-QUICK = settings(
-    max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
-)
+#: Few requests to each operation in every run of the tests, and many as a proof.
+PROOF = pytest.mark.proof("Fuzz", "generated requests are answered as the OpenAPI document says")
+REQUESTS = [3, pytest.param(80, marks=[pytest.mark.slow, PROOF])]
 
 
 def served(app):
@@ -46,8 +43,11 @@ def described(app, mode):
     return schemathesis.openapi.from_dict(document)
 
 
+@pytest.mark.parametrize("requests", REQUESTS)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["right", "wrong"])
-def test_generated_requests_are_answered_as_documented(app, client, mode):
+def test_generated_requests_are_answered_as_documented(app, client, mode, requests, proved):
+    # Without shrinking, which takes minutes where a test fails.
+    options = {"suppress_health_check": list(HealthCheck), "phases": [Phase.generate], "derandomize": True}
     methods = []
     for found in described(app, mode).get_all_operations():
         operation = found.ok()
@@ -55,13 +55,14 @@ def test_generated_requests_are_answered_as_documented(app, client, mode):
             continue  # it has nothing that could be wrong
         methods.append(operation.method)
 
-        @QUICK
+        @settings(max_examples=requests, deadline=None, **options)
         @given(case=operation.as_strategy(generation_mode=mode))
         def check(case):
             answer_is_documented(case, client, mode)
 
         check()
     assert len(methods) >= 4
+    proved(f"{requests} requests to each of {len(methods)} operations", f"all {mode.value} ones answered as described")
 
 
 def answer_is_documented(case, client, mode) -> None:
@@ -83,16 +84,6 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=12,
 )
-names = st.sampled_from([*PredictOptions.model_fields, "rows"]) | st.text(max_size=5)
-
-
-@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(document=st.dictionaries(names, values, max_size=5), raw=st.binary(max_size=60), cut=st.integers(0, 200))
-def test_any_body_is_refused_without_an_error_of_the_server(document, raw, cut, client):
-    for body in (raw, json.dumps(document).encode(), json.dumps(document).encode()[:cut] + raw):
-        response = client.post("/predict", content=body, headers={"content-type": "application/json"})
-        assert response.status_code == 422
-        assert response.json()["message"].endswith((".", "?"))
 
 
 def validated(kind, row):

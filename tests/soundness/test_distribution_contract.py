@@ -13,7 +13,7 @@ from ddpn.distributions import (
     Poisson,
     Truncated,
 )
-from ddpn.export.links import parts_of
+from ddpn.export.families import parts_of
 from ddpn.networks.heads import HEADS, DoublePoissonHead, MixedHead, NegativeBinomialHead, PoissonHead
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample

@@ -31,7 +31,7 @@ def coverage(low, high, y) -> float:
     return float(np.mean((y >= np.asarray(low)) & (y <= np.asarray(high))))
 
 
-@pytest.mark.parametrize("scale", [1e6, 1e8, 1e12])
+@pytest.mark.parametrize("scale", [1e6, 1e12])
 @pytest.mark.parametrize("likelihood", ["double_poisson", "negative_binomial"])
 def test_a_glm_recovers_means_and_spread(likelihood, scale):
     X, y, _ = simulated(500, scale, 0)

@@ -53,8 +53,8 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     }
 
 
-#: Rows, columns, and levels of columns of text.
-TABLES = [(80, 5, 0), (150, 2000, 0), (300, 20, 0), (300, 2, 150), (1000, 200, 0)]
+#: Rows, columns, and levels of columns of text; those that every run of the tests has come first.
+TABLES = [(80, 5, 0), (300, 2, 150), (150, 2000, 0), (300, 20, 0), (1000, 200, 0)]
 MANY = [
     pytest.mark.slow,
     pytest.mark.proof("Truth", "on columns that have nothing to do with the counts nothing is learned"),
@@ -65,7 +65,7 @@ MANY = [
 @pytest.mark.parametrize(
     ("rows", "columns", "levels", "seeds"),
     [
-        *((*table, 1) for table in TABLES if table[1] <= 20),
+        *((*table, 1) for table in TABLES[:2]),
         *(pytest.param(*table, 8, marks=MANY) for table in TABLES),
     ],
 )

@@ -1,6 +1,6 @@
 """A fit that Ctrl-C ends in any phase leaves a model that predicts, names what is missing, and can be continued."""
 
-import json
+import contextlib
 import re
 import signal
 import time
@@ -15,33 +15,35 @@ from ddpn.cli import app
 from ddpn.workflow.model_folder import describe
 
 pytestmark = pytest.mark.last
-CALIBRATION, SCORES = "Calibrating on rows", "Scoring the test rows"
 
 
-QUICK = ("--only", "glm", "--compare-with", "poisson_glm,constant")
-
-
-@pytest.fixture
-def table(tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def rows() -> pl.DataFrame:
     """A table of which calibration and scores take some tenths of a second."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1500, 3))
     y = rng.negative_binomial(2, 2 / (2 + np.exp(2.0 + x[:, 0])))
-    pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": y}).write_csv(tmp_path / "t.csv")
-    return tmp_path
+    return pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": y})
 
 
-@pytest.fixture
-def ddpn(table, monkeypatch):
-    """Run a command in this process and in the folder of the table."""
-    monkeypatch.chdir(table)
-
-    def run(*words):
+def ddpn(folder: Path, *words: str):
+    """Run a command in this process and in a folder."""
+    with contextlib.chdir(folder):
         found = CliRunner().invoke(app, list(words))
-        assert found.exit_code == 0, found.output
-        return found
+    assert found.exit_code == 0, found.output
+    return found
 
-    return run
+
+FIT = ("fit", "t.csv", "--target", "y", "-o", "m", "--only", "glm", "--compare-with", "poisson_glm,constant")
+
+
+@pytest.fixture(scope="module")
+def expected(rows, tmp_path_factory) -> dict[str, tuple]:
+    """The scores of a fit that nothing stops."""
+    folder = tmp_path_factory.mktemp("whole")
+    rows.write_csv(folder / "t.csv")
+    ddpn(folder, *FIT)
+    return scores(folder / "m")
 
 
 def scores(model: Path) -> dict[str, tuple]:
@@ -49,9 +51,9 @@ def scores(model: Path) -> dict[str, tuple]:
     return {entry["name"]: (entry["crps"], entry["coverage"], entry["weight"]) for entry in entries}
 
 
-def interrupted(program, table, step, *words, times=1):
+def interrupted(program, folder: Path, step: str, times: int):
     """Send SIGINT, once or more often, as soon as the program says that it begins a step."""
-    process = program("fit", "t.csv", "--target", "y", "-o", "m", *QUICK, *words, folder=table)
+    process = program(*FIT, folder=folder)
     while step not in process.err.read_text() and process.poll() is None:
         time.sleep(0.002)
     for _ in range(times):
@@ -61,35 +63,31 @@ def interrupted(program, table, step, *words, times=1):
 
 
 @pytest.mark.parametrize(
-    ("step", "missing", "words"),
+    ("step", "times", "missing", "words"),
     [
-        (CALIBRATION, ["calibration", "scores"], "not calibrated, not scored"),
-        (SCORES, ["scores"], "not scored"),
+        ("Calibrating on rows", 3, ["calibration", "scores"], "not calibrated, not scored"),
+        ("Scoring the test rows", 1, ["scores"], "not scored"),
     ],
 )
-def test_the_model_is_saved_and_the_same_command_continues(program, ddpn, table, step, missing, words):
-    code, printed, told = interrupted(program, table, step)
+def test_the_model_is_saved_and_the_same_command_continues(
+    program, rows, expected, tmp_path, step, times, missing, words
+):
+    rows.write_csv(tmp_path / "t.csv")
+    code, printed, told = interrupted(program, tmp_path, step, times)
     assert code == 130, told
     assert "Traceback" not in told
-    task = describe(table / "m")["task"]
+    task = describe(tmp_path / "m")["task"]
     assert (task["missing"], "test" in task) == (missing, False)
     assert re.search(rf"Stopped\. The fitted model is saved in m, {words}; the same command with --overwrite ", told)
     assert "Saved in m." in printed
-    assert {path.name for path in table.iterdir()} == {"t.csv", "m"}
-    assert f"yes, by Ctrl-C: {words}" in ddpn("show", "m").stdout
-    assert ("not calibrated" in ddpn("predict", "m", "t.csv", "-o", "p.csv").stderr) == ("calibration" in missing)
-    assert pl.read_csv(table / "p.csv").height == 1500
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "m"}
+    assert f"yes, by Ctrl-C: {words}" in ddpn(tmp_path, "show", "m").stdout
+    predicted = ddpn(tmp_path, "predict", "m", "t.csv", "-o", "p.csv")
+    assert ("not calibrated" in predicted.stderr) == ("calibration" in missing)
+    assert pl.read_csv(tmp_path / "p.csv").height == 1500
 
-    again = ddpn("fit", "t.csv", "--target", "y", "-o", "m", *QUICK, "--overwrite")
+    again = ddpn(tmp_path, *FIT, "--overwrite")
     assert ("Continuing with the members that were fitted" in again.stderr) == (missing == ["scores"])
-    task = describe(table / "m")["task"]
+    task = describe(tmp_path / "m")["task"]
     assert (task["missing"], task["interrupted"], task["warnings"]) == ([], False, [])
-    ddpn("fit", "t.csv", "--target", "y", "-o", "whole", *QUICK)
-    assert scores(table / "m") == scores(table / "whole")
-
-
-def test_ctrl_c_three_times_still_saves_and_json_names_what_is_missing(program, table):
-    code, printed, told = interrupted(program, table, CALIBRATION, "--json", times=3)
-    assert code == 130, told
-    assert describe(table / "m")["task"]["missing"] == ["calibration", "scores"]
-    assert json.loads(printed)["missing"] == ["calibration", "scores"]
+    assert scores(tmp_path / "m") == expected

@@ -10,11 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.tables.files import read
 from ddpn.tables.leaks import find_leaks
-from ddpn.tables.reading import read
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.preparing import prepare
-from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.preparing import prepare, roles_of
 
 RNG = np.random.default_rng(1)
 
@@ -196,13 +195,6 @@ def test_repeated_rows_and_the_order_of_rows_raise_no_suspicion():
     assert suspected(twice, np.tile(y, 3)) == []
     order = np.argsort(y)
     assert suspected(pl.DataFrame({"c": RNG.integers(0, 3, 300), "w": RNG.choice(["a", "b"], 300)}), y[order]) == []
-
-
-def test_a_column_that_is_kept_on_purpose_is_not_suspected():
-    x, y = counts(20.0, 300)
-    frame = pl.DataFrame({"x": x, "log": np.log1p(y), "y": y.astype(int)})
-    assert len(prepare(frame, Plan(target="y")).leaks) == 1
-    assert prepare(frame, Plan(target="y", use=("log",))).leaks == ()
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 from ddpn.runtime.errors import InputError
-from ddpn.tables.dates import DateFormat
-from ddpn.tables.numbers import NumberFormat
-from ddpn.tables.reading import read
-from ddpn.tables.roles import Roles, TableColumn
+from ddpn.tables.cells import DateFormat, NumberFormat
+from ddpn.tables.files import read
+from ddpn.tables.kinds import TableColumn
+from ddpn.tables.roles import Roles
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.preparing import roles_of
 
 ROLES = Roles(
     "y",

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ddpn.tables.splits import FOLDS, fold_numbers, fold_pairs, group_codes, held_out_rows, random_parts
+from ddpn.tables.splits import FOLDS, fold_numbers, fold_pairs, held_out_rows, random_parts
 
 
 @pytest.mark.parametrize("rows", [2, 7, 100, 101])
@@ -41,12 +41,6 @@ def test_held_out_groups_stay_together():
     assert found.sum() == 50
     assert all(len(set(found[group == name])) == 1 for name in range(100))
     assert held_out_rows(6, 0.5, 0, np.array([0, 0, 0, 0, 0, 1])).sum() in (1, 5)
-
-
-def test_codes_are_equal_within_groups():
-    codes, sizes = group_codes(4, np.array(["x", "y", "x", "x"]))
-    assert codes.tolist() == [0, 1, 0, 0]
-    assert sizes.tolist() == [3, 1]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -9,11 +9,12 @@ import pytest
 from ddpn.analysis.leaderboard import score_rows
 from ddpn.analysis.report import write_report
 from ddpn.distributions import Recalibrated
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
+from ddpn.workflow.examining import report_parts
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import describe, load
-from ddpn.workflow.plan import Plan, plan_of
-from ddpn.workflow.prediction import predict, report_parts
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 
@@ -76,16 +77,3 @@ def test_the_report_has_the_pit_before_and_after_and_the_coverage_by_group(folde
     text = write_report(tmp_path / "report.html", **report_parts(folder, TABLE)).read_text(encoding="utf-8")
     for words in ("PIT histogram before recalibration", "Coverage by shop", "recalibrated by a monotone map"):
         assert words in text
-
-
-def test_wrong_settings_are_reported():
-    assert plan_of({"target": "y", "interval_groups": "5"}).interval_groups == 5
-    for given, words in (
-        ({"recalibrate": "on"}, "recalibrate must be 'auto' or 'off'"),
-        ({"interval_groups": "y"}, "must not be the target"),
-        ({"interval_groups": "1"}, "a number of at least 2 ranges"),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            plan_of({"target": "y", **given})
-    with pytest.raises(InputError, match="No column named 'shp'"):
-        prepare(TABLE, Plan(target="y", interval_groups="shp"))

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 from ddpn.estimators import DDPNRegressor
 from ddpn.runtime.errors import DDPNError
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.reading import read
+from ddpn.tables.files import read
 from ddpn.tables.roles import Roles
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.preparing import roles_of
 
 #: Cases of each of the five tests.
 CASES = int(os.environ.get("DDPN_FUZZ", "50")) // 5

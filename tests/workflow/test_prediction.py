@@ -1,17 +1,23 @@
-"""A saved model on another table: predictions, scores, and what a report is made of."""
+"""A saved model on another table: predictions and the table of them."""
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
+from ddpn.members.constant import Constant
 from polars.testing import assert_frame_equal
 
 from ddpn.analysis.report.evidence import gather
-from ddpn.runtime.errors import InputError
+from ddpn.distributions import discretized
+from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.sample import RowError, Sample, rows_named
 from ddpn.workflow import prediction
+from ddpn.workflow.examining import evaluate, report_parts, rows_to_score
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load
-from ddpn.workflow.prediction import evaluate, predict, report_parts, rows_to_score
-from ddpn.workflow.prediction_request import Request
+from ddpn.workflow.prediction import COUNTS, NUMBERS, predict, predict_rows, prediction_table
+from ddpn.workflow.prediction_request import Request, parse_levels
 from ddpn.workflow.preparing import prepare
 
 COLUMNS = ["mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev", "ood_pvalue"]
@@ -211,3 +217,79 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
     parts = report_parts(leaking, table.head(80))
     assert (parts["leak"], parts["warnings"]) == (leak, folder.task["warnings"])
     assert board_of(parts).verdict.level == "unusable"
+
+
+# The table against the distributions that it is made of ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    """A constant distribution of counts per unit of exposure."""
+    rng = np.random.default_rng(0)
+    sample = Sample(np.zeros((300, 1)), rng.negative_binomial(3, 0.3, 300).astype(float), exposure=np.ones(300))
+    return Predictor({"constant": Constant().fit(sample, None, seed=0)}, needs_exposure=True)
+
+
+def test_columns_are_those_of_the_distribution(predictor):
+    exposure, X = np.array([0.5, 1.0, 40.0]), np.zeros((3, 1))
+    found = prediction_table(predictor, X, Request(coverage=0.8, quantiles=(0.1, 0.99), pmf=2), exposure)
+    assert list(found) == [
+        "mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev",
+        "q0.1", "q0.99", "p0", "p1", "p2",
+    ]  # fmt: skip
+    assert {name for name, values in found.items() if values.dtype == np.int64} == {*COUNTS, "q0.1", "q0.99"}
+    assert {*COUNTS, *NUMBERS} <= set(found)
+    dist = discretized(predictor.distribution(X, exposure))
+    pmf = dist.log_prob(torch.arange(20_000.0, dtype=torch.float64)[:, None]).exp().numpy()
+    cdf, counts = pmf.cumsum(0), np.arange(20_000.0)
+    np.testing.assert_allclose(found["mean"], counts @ pmf, rtol=1e-8)
+    np.testing.assert_allclose(found["stddev"] ** 2, counts**2 @ pmf - (counts @ pmf) ** 2, rtol=1e-6)
+    np.testing.assert_array_equal(found["mode"], pmf.argmax(0))
+    for name, level in {"median": 0.5, "lower": 0.1, "upper": 0.9, "q0.1": 0.1, "q0.99": 0.99}.items():
+        np.testing.assert_array_equal(found[name], (cdf < level).sum(0), err_msg=name)
+    np.testing.assert_allclose([found[f"p{count}"] for count in range(3)], pmf[:3], rtol=1e-10)
+
+
+def test_a_part_of_the_rows_has_the_same_table(predictor):
+    exposure, request = np.linspace(0.1, 9.0, 7), Request(quantiles=(0.3,))
+    whole = predict_rows(predictor, np.zeros((7, 1)), exposure)
+    part, all_rows = whole.rows(slice(2, 5)).table(request), whole.table(request)
+    for name, values in part.items():
+        np.testing.assert_array_equal(values, all_rows[name][2:5], err_msg=name)
+
+
+@pytest.mark.parametrize("exposure", [1e16, 1e100, 1.7e308])
+def test_a_count_that_no_float_can_hold_is_refused_with_its_row(predictor, exposure):
+    with pytest.raises(RowError) as caught, rows_named(np.array([11, 12, 13])):
+        prediction_table(predictor, np.zeros((3, 1)), Request(), np.array([1.0, exposure, 2.0]))
+    assert caught.value.bad.tolist() == [False, True, False]
+    assert "row 12" in str(caught.value)
+
+
+# What may be asked for ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("coverage", 1.5), ("quantiles", (0.5, 1.0)), ("pmf", -1), ("pmf", 10_001)]
+)
+def test_wrong_requests(name, value):
+    with pytest.raises(ConfigError) as error:
+        Request(**{name: value})
+    assert error.value.argument == name
+
+
+def test_levels_are_numbers_with_commas():
+    assert parse_levels("0.1, 0.9,") == (0.1, 0.9)
+    assert parse_levels("") == ()
+    with pytest.raises(ConfigError, match="separated by commas"):
+        parse_levels("0.1;0.5")
+
+
+def test_what_a_model_can_do():
+    assert Request(member="Boosted trees").for_model(["trees"], False).member == "trees"
+    assert Request(member="mixture", ood=0.05).for_model(["trees"], True).member is None
+    with pytest.raises(ConfigError, match="No member named 'glm'"):
+        Request(member="glm").for_model(["trees"], False)
+    with pytest.raises(InputError) as error:
+        Request(ood=0.05).for_model([], has_ood=False)
+    assert error.value.argument == "ood"

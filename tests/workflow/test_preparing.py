@@ -1,4 +1,6 @@
-"""From a table and a plan to three samples; the digests that a fit is known by."""
+"""From a table and a plan to columns of known kinds and three samples; the digests that a fit is known by."""
+
+from datetime import datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -6,7 +8,8 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
-from ddpn.workflow.preparing import fingerprint, identity, prepare
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import fingerprint, identity, prepare, roles_of
 
 
 def test_samples_are_the_rows_of_the_split(prepared, table):
@@ -119,3 +122,201 @@ def test_columns_that_follow_time_are_known_where_rows_are_split_by_it(table, pl
     assert "year" in found.time_columns
     assert not {"days", "visits"} & set(found.time_columns)
     assert prepare(years, plan()).time_columns == ()
+
+
+# What each column is --------------------------------------------------------------------------------------------------
+
+N = 60
+RNG = np.random.default_rng(1)
+FRAME = pl.DataFrame(
+    {
+        "number": RNG.normal(size=N),
+        "holes": [None, float("nan")] + [1.0, 2.0] * ((N - 2) // 2),
+        "code": RNG.integers(0, 3, N),
+        "word": RNG.choice(["a", "b"], N),
+        "level": pl.Series(RNG.choice(["a", "b"], N).tolist(), dtype=pl.Categorical),
+        "yes": RNG.random(N) < 0.5,
+        "id": [f"p{row}" for row in range(N)],
+        "row": RNG.permutation(N) + 5,
+        "same": [3] * N,
+        "empty": pl.Series([None] * N, dtype=pl.String),
+        "list": [[1, 2]] * (N - 1) + [[3]],
+        "day": [datetime(2024, 1, 1) + timedelta(days=row) for row in range(N)],
+        "moment": [datetime(2024, 1, 1) + timedelta(hours=row) for row in range(N)],
+        "y": RNG.poisson(3, N),
+    }
+)
+
+
+def columns(**options):
+    return {column.name: column for column in roles_of(FRAME, Plan(target="y", **options)).columns}
+
+
+def test_kinds():
+    found = columns()
+    kinds = {name: found[name].kind for name in ("number", "code", "word", "level", "yes", "day")}
+    assert kinds == {
+        "number": "number", "code": "number", "word": "category", "level": "category", "yes": "boolean", "day": "date"
+    }  # fmt: skip
+    assert found["day"].parts == ("day", "month", "weekday")
+    assert found["moment"].parts == ("day", "month", "weekday", "hour")
+    assert (found["holes"].missing, found["number"].missing, found["number"].distinct) == (2, 0, N)
+
+
+def test_useless_columns_are_left_out_with_a_reason():
+    assert {name: column.left_out for name, column in columns().items() if column.left_out} == {
+        "id": "nearly every value is different (60 of 60), like names or ids",
+        "row": "row numbers",
+        "same": "the same value in every row",
+        "empty": "no values",
+        "list": "unsupported type List(Int64)",
+    }
+
+
+def left_out(name: str, values: np.ndarray) -> str:
+    frame = pl.DataFrame({name: values, "x": np.arange(len(values)) % 7, "y": np.arange(len(values)) % 5})
+    return roles_of(frame, Plan(target="y")).columns[0].left_out
+
+
+@pytest.mark.parametrize("rows", [60, 300, 5000])
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+def test_row_numbers_of_a_table_that_was_filtered_are_recognised(rows, share):
+    found = []
+    for seed in range(20):
+        kept = np.flatnonzero(np.random.default_rng(seed).random(int(3 * rows / share)) < share)[:rows]
+        found.append(left_out("id", kept))
+    # At 5% of the rows, 60 of them have three steps of 1 on average.
+    assert sum("like row numbers" in each for each in found) >= (16 if rows * share < 10 else 20)
+
+
+INCREASING = {
+    "years": ("y1", np.delete(np.arange(1900, 2020), [3, 50])),
+    "periods": ("day", np.delete(np.arange(300), [3, 50])),
+    "days": ("d", np.delete(np.arange(18_000, 18_500), [3, 50])),
+    "seconds": ("d", np.cumsum(np.random.default_rng(0).integers(1, 4000, 200))),
+    "doses": ("dose", np.arange(0, 500, 5)),
+    "sizes": ("size", np.unique(np.exp(np.random.default_rng(0).normal(4, 1.5, 200)).astype(int))),
+    "fractions": ("v", np.sort(np.random.default_rng(0).random(100))),
+    "not sorted": ("v", np.random.default_rng(0).permutation(np.delete(np.arange(200), [3, 50]))),
+    "repeated": ("v", np.sort(np.random.default_rng(0).integers(0, 300, 200))),
+}
+
+
+@pytest.mark.parametrize(("name", "values"), INCREASING.values(), ids=INCREASING.keys())
+def test_other_increasing_columns_are_kept(name, values):
+    assert left_out(name, values) == ""
+
+
+def test_drop_use_and_category_take_precedence():
+    found = columns(drop=("number",), use=("id", "row"), category=("code",))
+    assert found["number"].left_out == "dropped as asked"
+    assert not found["id"].left_out
+    assert not found["row"].left_out
+    assert found["code"].kind == "category"
+
+
+def test_of_the_time_column_only_the_calendar_is_an_input():
+    assert columns(time="day")["day"].parts == ("month", "weekday")
+    assert columns(time="number")["number"].left_out == "used for the split by time"
+
+
+# Text that is read as something else ---------------------------------------------------------------------------------
+
+
+def of(cells: list, **options):
+    """The column x of a table with these cells."""
+    frame = pl.DataFrame({"x": pl.Series(cells), "ok": [0.5, 1.5] * (len(cells) // 2), "y": [1] * len(cells)})
+    return roles_of(frame, Plan(target="y", **options)).columns[0]
+
+
+NUMBERS = [f"{value:.3f}" for value in RNG.normal(50, 9, 600)]
+
+
+def test_numbers_with_a_few_other_cells_are_numbers():
+    column = of(["n/a", *NUMBERS[:296], "n/a", *NUMBERS[296:596], "-", " 5 "])
+    assert (column.kind, column.left_out, column.missing) == ("number", "", 3)
+    sentence = "Column x: 597 of 600 values are numbers; 3 ('n/a', '-') are treated as missing."
+    assert column.notes == (sentence,)
+
+
+def test_words_for_missing_values_may_be_many():
+    assert of(["unknown"] * 500 + NUMBERS[:100]).kind == "number"
+    assert of(["-999"] * 100 + NUMBERS[:500], missing=("-999",)).missing == 100
+    assert of([-999.0, -999.0, *map(float, NUMBERS[:598])], missing=("-999",)).missing == 2
+    column = of(["refused"] * 100 + NUMBERS[:500])
+    assert column.kind == "category"
+    assert "500 of 600 values are numbers, but the others ('refused') are too many" in column.notes[0]
+    assert of(["refused"] * 100 + NUMBERS[:500], missing=("refused",)).kind == "number"
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "words"),
+    [
+        (["1,234", "2,000"] * 20, "number", "the comma in values such as '1,234' is read as a thousands separator"),
+        (["5 kg", "7 kg"] * 20, "number", "values with 'kg' are read as numbers without it"),
+        (["1", "2"] * 20, "number", "--category x keeps it categorical"),
+        (["31.01.2021", "01.02.2021"] * 20, "date", None),
+        (["03/04/2021", "05/06/2021"] * 20, "date", "dates such as '03/04/2021' are read with the month first"),
+        (["31.01.2021", "01.02.2021"] * 20 + ["soon", "-"], "date", "40 of 42 values are dates; 2 ('-', 'soon') are"),
+        (["True", "FALSE"] * 20, "boolean", None),
+        (["True", "FALSE"] * 20 + ["n/a", "n/a"], "boolean", "40 of 42 values are booleans; 2 ('n/a') are treated"),
+        (["007", "012"] * 20, "category", None),
+        (["yes", "no"] * 20, "category", None),
+        (["a", "b", "c", "1"] * 20, "category", None),
+        ([1.0, float("inf")] * 20, "number", "20 infinite values are treated as missing"),
+    ],
+)
+def test_kinds_of_text(cells, kind, words):
+    column = of(cells)
+    assert column.kind == kind
+    assert bool(column.notes) == (words is not None)
+    assert words is None or words in column.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "level_kind"),
+    [
+        ([1, 2], "number"),
+        ([1.0, 2.0], "number"),
+        (["1.0", "2"], "number"),
+        (["1", "2", "n/a", "-"], "number"),
+        (["007", "012"], "text"),
+        ([True, False], "boolean"),
+        (["True", "False"], "boolean"),
+        (["a", "b"], "text"),
+    ],
+)
+def test_levels_of_a_category_on_request(cells, level_kind):
+    column = of(cells * 20, category=("x",))
+    assert (column.kind, column.level_kind) == ("category", level_kind)
+
+
+def test_columns_with_a_role_are_not_inputs():
+    assert not {"y", "number", "code", "word"} & set(columns(exposure="number", weight="code", split_column="word"))
+
+
+LISTS, SINGLE = ("drop", "use", "category", "group"), ("target", "exposure", "weight", "split_column", "time")
+
+
+@pytest.mark.parametrize("role", [*SINGLE, "interval_groups", *LISTS])
+def test_every_name_is_checked(role):
+    given = {"target": "y", role: ("nmber",) if role in LISTS else "nmber"}
+    with pytest.raises(InputError, match=rf"No column named 'nmber' \(`{role}`\)\. Did you mean 'number'\?"):
+        roles_of(FRAME, Plan(**given))
+
+
+def test_a_table_with_nothing_to_predict_from():
+    with pytest.raises(InputError, match=r"No column is left to predict from \(id: nearly every"):
+        roles_of(FRAME.select("id", "y"), Plan(target="y"))
+
+
+def test_open_ended_numbers_are_numbers():
+    column = of(["0", "1", "2", "5+"] * 10)
+    assert (column.kind, column.missing) == ("number", 0)
+    assert "values such as '5+' are read as 5" in " ".join(column.notes)
+
+
+def test_few_levels_with_a_word_among_them_stay_a_category():
+    """A word in 5% of the rows is a level; among hundreds of different numbers it stands for a missing one."""
+    assert of(["1", "2", "3", "4"] * 19 + ["many"] * 4).kind == "category"
+    assert of([str(number) for number in range(100, 195)] + ["many"] * 5).kind == "number"

@@ -31,10 +31,6 @@ def test_by_seed():
     assert one.how == "at random by seed 0"
 
 
-def test_other_shares():
-    assert [len(part) for part in parts(frame(), shares=(0.5, 0.25, 0.25)).rows] == [500, 250, 250]
-
-
 @pytest.mark.parametrize("rows", [100, 240])
 def test_few_rows_are_not_kept_for_validation(rows):
     found = parts(frame(x=[0] * rows))
@@ -72,15 +68,6 @@ def test_by_column_without_validation():
 def test_columns_that_do_not_split(words, message):
     with pytest.raises(InputError, match=message):
         parts(frame(fold=words), split_column="fold")
-
-
-def test_rows_are_named_by_their_labels():
-    labels, words = np.arange(30) * 10, ["train"] * 25 + ["tset"] * 5
-    with pytest.raises(InputError, match="at rows 250, 260, 270, 280, 290"):
-        split_rows(frame(fold=words), Plan(target="y", split_column="fold"), labels)
-    times = [1.0, None, *range(28)]
-    with pytest.raises(InputError, match="at row 10"):
-        split_rows(frame(when=times), Plan(target="y", time="when"), labels)
 
 
 @pytest.mark.parametrize("role", ["split_column", "time"])

@@ -8,8 +8,7 @@ import polars as pl
 import pytest
 
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.preparing import prepare
-from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.preparing import prepare, roles_of
 from ddpn.workflow.table_warnings import Repeated, repeated_rows, time_columns
 
 

@@ -1,4 +1,4 @@
-"""What figures show of calibration: numbers that the report draws as SVG and `ddpn.analysis.plots` by matplotlib."""
+"""The numbers that `ddpn.analysis.plots` draws: PIT histograms, tenths of the rows, bins of counts."""
 
 import math
 from typing import Any, NamedTuple
@@ -77,6 +77,59 @@ class Tenths(NamedTuple):
         found = np.array([mean_and_error(y[part], weight[part]) for part in parts])
         predicted = np.array([np.average(mean[part], weights=weight[part]) for part in parts])
         return cls(predicted, found[:, 0], Z * found[:, 1])
+
+
+# Bins of counts ------------------------------------------------------------------------------------------------------
+
+
+def wants_log(values: np.ndarray) -> bool:
+    """Whether the largest counts are so far from the median that an even axis would crowd most of them at one end."""
+    return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
+
+
+class Bins(NamedTuple):
+    """Integer edges: bin i has the counts from edges[i] to edges[i + 1] - 1."""
+
+    edges: np.ndarray
+    log: bool = False
+
+    @property
+    def unit(self) -> bool:
+        """Whether each bin is a single count."""
+        return bool(np.all(np.diff(self.edges) == 1))
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where the bars of neighbouring bins meet: halfway between their counts."""
+        return self.edges - 0.5
+
+    @property
+    def middles(self) -> np.ndarray:
+        """The middles of the bars; on a log axis that of a wide bar is the geometric one."""
+        left, right = self.ends[:-1], self.ends[1:]
+        if not self.log:
+            return 0.5 * (left + right)
+        return np.where(np.diff(self.edges) == 1, self.edges[:-1], np.sqrt((left + 1) * (right + 1)) - 1)
+
+    def shares(self, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The share of the weight in each bin."""
+        return np.histogram(values, self.ends, weights=weight)[0] / weight.sum()
+
+
+def count_bins(values: np.ndarray, most: int = 40) -> Bins:
+    """A bin per count where there are few; else ranges of equal width or, for a long tail, of increasing width."""
+    low, high = float(values.min()), float(values.max()) + 1.0
+    if wants_log(values):
+        edges = np.expm1(np.linspace(np.log1p(low), np.log1p(high), most + 1))
+        return Bins(np.unique(np.append(np.floor(edges[:-1]), high)), True)
+    low = low if high - low <= most or low > 0.2 * high else 0.0
+    return even_bins(low, high, most)
+
+
+def even_bins(low: float, high: float, most: int) -> Bins:
+    """At most about so many bins of equal width, from `low` to at least `high`."""
+    step = max(1.0, math.ceil((high - low) / most))
+    return Bins(low + step * np.arange(math.ceil((high - low) / step) + 1))
 
 
 def bin_probabilities(dist: Any, edges: np.ndarray) -> np.ndarray:

@@ -116,8 +116,8 @@ class Leaderboard:
             "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
         }
 
-    def _table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Headings and rows as people read them."""
+    def cells(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]], set[tuple[int, int]]]:
+        """Headings and rows as people read them, and the place of the smallest CRPS if there are several."""
         names = ("label", "weight", "crps", "nll", "mae", "coverage", "width", "seconds")
         share = f"{COVERAGE:.0%}"
         headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", f"{share} width", "fit, s")
@@ -127,16 +127,15 @@ class Leaderboard:
             if entry["weight"] is not None:
                 cells["weight"] = f"{entry['weight']:.0%}"
             rows.append(tuple(cells[name] for name in names))
-        return headings, rows
+        return headings, rows, {(0, 2)} if len(rows) > 1 else set()
 
     def __str__(self) -> str:
-        return f"Scores on {self.rows:,} rows\n{text_table(*self._table())}\n{self.verdict}"
+        return f"Scores on {self.rows:,} rows\n{text_table(*self.cells()[:2])}\n{self.verdict}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        best = {(0, 2)} if len(self.entries) > 1 else set()
-        return f"<p>Scores on {self.rows:,} rows</p>{html_table(*self._table(), best)}{self.verdict._repr_html_()}"
+        return f"<p>Scores on {self.rows:,} rows</p>{html_table(*self.cells())}{self.verdict._repr_html_()}"
 
 
 def leaderboard(

@@ -271,17 +271,7 @@ def _drawn(rows: int) -> np.ndarray:
 def column_checks(
     profile: ColumnProfile, column: Column, shown: Callable[[float], str] = "{:.4g}".format
 ) -> tuple[list[Check], str]:
-    """The checks of a column, and a sentence if its values cannot be compared.
-
-    Parameters
-    ----------
-    profile : ColumnProfile
-        The summary of the training rows.
-    column : Column
-        The new rows.
-    shown : callable
-        A number of the column as text.
-    """
+    """The checks of a column, and a sentence if its values cannot be compared; `shown` writes a number of it."""
     is_missing = column.values < 0 if column.kind == "category" else np.isnan(column.values)
     checks = [_missing(profile, column.name, is_missing)]
     before, now = profile.rows[0] - profile.rows[1], int((~is_missing).sum())

@@ -1,44 +1,62 @@
-"""Figures by matplotlib, which is optional (`ddpn[plot]`), in the style of the report's.
+"""Every figure of the package, drawn by matplotlib: those of the report, of `plot` methods, and for calibration.
 
 `plot_pit`, `plot_coverage` and `plot_reliability` are about predictions and observed counts; `Prediction.plot`,
-`Effects.plot`, `Importances.plot` and `Contributions.plot` call the others.
+`Effects.plot`, `Importances.plot` and `Contributions.plot` call others. A function `draw_...` draws into axes; `panel`
+makes a figure of one of them, and `svg_of` the image that the report embeds.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cache, wraps
-from io import BytesIO
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial, wraps
+from html import escape
+from io import BytesIO, StringIO
 from typing import Any
 
 import numpy as np
 
 from ddpn.analysis.explanations.column_effects import scale_of
-from ddpn.analysis.figure_data import COVERAGES, Pit, Tenths
+from ddpn.analysis.figure_data import COVERAGES, Bins, Pit, Tenths, wants_log
 from ddpn.analysis.numbers import value_text
 from ddpn.metrics import coverage_curve
 from ddpn.metrics.predictive import checked, checked_weight
-from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_integer
 
 _ACCENT, _SOFT, _CONTRAST, _BAND, _MUTED, _RULE, _INK = (
     "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
 )  # fmt: skip
+#: Names of the colours in the style of a page, which has others in dark mode.
+_PAGE_COLORS = {
+    _ACCENT: "accent", _SOFT: "soft", _CONTRAST: "contrast", _BAND: "band", _MUTED: "muted", _RULE: "rule", _INK: "ink",
+}  # fmt: skip
 _STYLE = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": _MUTED,
     "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": _RULE, "grid.linewidth": 0.8,
     "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.labelsize": 9.5,
-    "axes.labelcolor": _INK, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "xtick.color": _MUTED,
-    "ytick.color": _MUTED, "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 8.5,
+    "axes.labelcolor": _INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "xtick.color": _MUTED, "text.color": _INK,
+    "ytick.color": _MUTED, "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 9,
+    "figure.titlesize": 10.5, "figure.titleweight": "bold", "text.parse_math": False, "svg.fonttype": "none",
 }  # fmt: skip
+#: Line styles that are drawn more than once: a reference, a second line, and a bar.
+_REFERENCE = {"color": _MUTED, "linestyle": ":", "linewidth": 1.3}
+_SECOND = {"color": _CONTRAST, "linestyle": "--", "linewidth": 1.6}
+_BAR = {"color": _SOFT, "edgecolor": _ACCENT, "linewidth": 0.8}
 #: Characters of a level or column beside an axis.
-_CHARACTERS = 24
+_CHARACTERS = 19
+#: Inches: the size of a figure, the height of a named bar, of a line of a legend, and of an axis with its label.
+_WIDTH, _HEIGHT, _ROW, _LINE, _AXIS = 4.3, 2.75, 0.25, 0.19, 0.5
+#: Left and right margin in inches, with named bars and without, or with a mark beside the axes.
+PLAIN, NAMED, BESIDE = (0.62, 0.22), (1.42, 0.66), (0.62, 0.6)
 
 
 def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose figure has the style of the report; the settings of matplotlib stay as they are."""
+    """A function that runs in the style of all figures; the settings of matplotlib stay as they are."""
 
     @wraps(draw)
     def styled(*given: Any, **known: Any) -> Any:
-        with import_extra("matplotlib", "plot").rc_context(_STYLE):
+        import matplotlib  # takes half a second, as all of its parts below
+
+        with matplotlib.rc_context(_STYLE):
             return draw(*given, **known)
 
     return styled
@@ -47,8 +65,9 @@ def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
 @cache
 def _figure_class() -> Any:
     """A figure that a notebook draws, also one in which nothing has imported pyplot."""
+    from matplotlib.figure import Figure
 
-    class NotebookFigure(import_extra("matplotlib.figure", "plot").Figure):  # type: ignore[misc]
+    class NotebookFigure(Figure):  # type: ignore[misc]
         def _repr_png_(self) -> bytes:
             self.savefig(content := BytesIO(), format="png")
             return content.getvalue()
@@ -62,16 +81,192 @@ def _panels(heights: Sequence[float], columns: int = 1, width: float = 5.6, **op
     return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
 
 
-def _shown(point: Any) -> str:
-    """A value of a column as a label."""
+@_styled
+def panel(
+    draw: Callable[[Any], object],
+    height: float = _HEIGHT,
+    width: float = _WIDTH,
+    margins: tuple[float, float] = PLAIN,
+    title: str = "",
+) -> Any:
+    """A figure of one panel, which `draw` fills, with its legend above; `margins` are left and right, in inches."""
+    figure = _figure_class()((width, height))
+    ax = figure.subplots()
+    draw(ax)
+    entries = ax.get_legend_handles_labels()
+    number = len(entries[1])
+    columns = 2 if number == 4 else 3
+    top = height - 0.12 - _LINE * -(-number // columns) - 0.3 * bool(title)
+    edges = {"left": margins[0] / width, "right": 1 - margins[1] / width, "bottom": _AXIS / height, "top": top / height}
+    figure.subplots_adjust(**edges)
+    if number:
+        place = {"loc": "lower left", "bbox_to_anchor": (0.1 / width, top / height)}
+        figure.legend(*entries, ncols=columns, columnspacing=1.1, handlelength=1.7, labelspacing=0.25, **place)
+    if title:
+        figure.suptitle(title, x=0.12 / width, ha="left", y=1 - 0.08 / height)
+    return figure
+
+
+@_styled
+def svg_of(figure: Any, name: str, title: str, description: str) -> str:
+    """A figure as an SVG element of a page: the same bytes each time, text as text, in the colours of the page.
+
+    `name` is unique on the page, and begins all names in the image; `title` and `description` are for screen readers.
+    """
+    import matplotlib
+
+    found = StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
+        # The fonts of the browser have what matplotlib's font lacks.
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        figure.savefig(found, format="svg", transparent=True, metadata=nothing)
+    body = found.getvalue().partition("<svg")[2].partition(">")[2].replace("xlink:href", "href")
+    body = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", body)
+    for color, variable in _PAGE_COLORS.items():
+        body = body.replace(f": {color}", f": var(--{variable})")
+    width, height = 72 * figure.get_size_inches()
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-t {name}-d">'
+        f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>{body}'
+    )
+
+
+# Axes ----------------------------------------------------------------------------------------------------------------
+
+
+def short(value: float, position: int = 0) -> str:
+    """A number as the label of a tick.
+
+    >>> [short(v) for v in (0.25, 1974.0, 20_000.0, 3e6)]
+    ['0.25', '1974', '20k', '3M']
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= max(size, 1e4):
+            return f"{value / size:.6g}{letter}"
+    return f"{value:.6g}"
+
+
+def _short_name(point: Any) -> str:
+    """A value of a column, or its name, as a label."""
     text = value_text(point)
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
 
 
-# Predictions -----------------------------------------------------------------------------------------------------
+def _ticks(axis: Any, integers: bool = False, percent: bool = False, log: bool = False, most: int = 7) -> None:
+    """Give an axis few ticks at round numbers, at integers only or in percent; `log` is that of `_log_axis`."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator
+
+    if log:
+        low, high = axis.get_view_interval()
+        top = int(np.ceil(np.log10(max(high, 10.0)))) + 1
+        parts = (1, 2, 5) if top <= 3 else (1, 3) if top <= 4 else (1,)
+        known = [0.0, *(float(part * 10**power) for power in range(top) for part in parts)]
+        shown = [tick for tick in known if low <= tick <= high]
+        axis.set_major_locator(FixedLocator(shown[:: -(-len(shown) // (most + 2))]))
+    else:
+        axis.set_major_locator(MaxNLocator(most, integer=integers, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter((lambda value, position: f"{100 * value:.6g}%") if percent else short)
 
 
-@_styled
+def _log1p(values: Any) -> Any:
+    """log(1 + x), which is defined at 0; the left end of the bar of 0 is at -0.5."""
+    return np.log1p(np.maximum(values, -0.75))
+
+
+_LOG = {"functions": (_log1p, np.expm1)}
+
+
+# Predictions and counts ----------------------------------------------------------------------------------------------
+
+
+def draw_pit(ax: Any, pit: Pit) -> None:
+    """A PIT histogram, with the range of chance."""
+    ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=_BAND, label="95% range of chance")
+    ax.bar(pit.edges[:-1], pit.heights, np.diff(pit.edges), align="edge", **_BAR, alpha=0.75, label="rows")
+    ax.axhline(1.0, **_REFERENCE, label="calibrated")
+    ax.set(xlim=(0, 1), ylim=(0, pit.top), xlabel="probability integral transform", ylabel="height (1 = calibrated)")
+    _ticks(ax.xaxis)
+    _ticks(ax.yaxis)
+
+
+def draw_coverage(ax: Any, curve: Any) -> None:
+    """Observed coverage of central intervals, and that which the distributions expect, against the nominal one."""
+    ax.plot(curve.level, curve.observed, color=_ACCENT, marker="o", markersize=4, linewidth=1.8, label="observed")
+    ax.plot(curve.level, curve.expected, **_SECOND, label="expected by the model")
+    ax.plot([0, 1], [0, 1], **_REFERENCE, label="nominal")
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="nominal coverage", ylabel="share of rows inside")
+    _ticks(ax.xaxis, percent=True)
+    _ticks(ax.yaxis, percent=True)
+
+
+def draw_histogram(ax: Any, label: str, bins: Bins, shares: np.ndarray, name: str, top: float) -> None:
+    """The share of rows in each bin of counts, with room for shares up to `top`."""
+    if bins.log:
+        ax.set_xscale("function", **_LOG)
+    ax.bar(bins.ends[:-1], shares, np.diff(bins.ends), align="edge", **_BAR, label=name)
+    ax.set(xlim=bins.ends[[0, -1]], ylim=(0, 1.08 * top), xlabel=label, ylabel="share of rows")
+    _ticks(ax.xaxis, integers=True, log=bins.log)
+    _ticks(ax.yaxis, percent=True)
+
+
+def draw_counts(ax: Any, label: str, bins: Bins, observed: np.ndarray, expected: np.ndarray) -> None:
+    """Observed shares of counts as bars, and expected ones as dots."""
+    draw_histogram(ax, label, bins, observed, "observed", max(observed.max(), expected.max()))
+    ax.plot(bins.middles, expected, "o", color=_CONTRAST, markersize=4.2, label="expected by the model")
+
+
+def draw_widths(ax: Any, label: str, bins: Bins, shares: Mapping[str, np.ndarray]) -> None:
+    """The widths of the model's intervals as bars, and those of another model, if given by name, as an outline."""
+    (_, own), *others = shares.items()
+    draw_histogram(ax, label, bins, own, "this model", max(each.max() for each in shares.values()))
+    for name, each in others:
+        ax.stairs(each, bins.ends, **_SECOND, label=name)
+
+
+def draw_scatter(
+    ax: Any,
+    label: str,
+    mean: np.ndarray,
+    ends: np.ndarray,
+    y: np.ndarray,
+    inside: np.ndarray,
+    tenths: Tenths,
+    log: bool,
+) -> None:
+    """Observed counts against predicted means, with the `ends` of intervals, shape (2, rows)."""
+    if log:
+        ax.set_xscale("function", **_LOG)
+        ax.set_yscale("function", **_LOG)
+    ax.vlines(mean, *ends, color=_SOFT, linewidth=1.2, label="90% interval")
+    ax.plot(mean[inside], y[inside], ".", color=_INK, markersize=3.6, alpha=0.75, label="inside")
+    ax.plot(mean[~inside], y[~inside], "x", color=_CONTRAST, markersize=4.5, label="outside")
+    ax.plot(tenths.predicted, tenths.observed, **_SECOND, label="mean of a tenth")
+    across, up = _range(mean, log), _range(np.concatenate([mean, *ends, y]), log)
+    diagonal = [max(across[0], up[0]), min(across[1], up[1])]
+    ax.plot(diagonal, diagonal, **_REFERENCE)
+    ax.set(xlim=across, ylim=up, xlabel=label, ylabel="observed")
+    _ticks(ax.xaxis, log=log)
+    _ticks(ax.yaxis, integers=True, log=log)
+
+
+def _range(values: np.ndarray, log: bool) -> tuple[float, float]:
+    """The ends of an axis of counts: from 0, unless much of the axis would be empty."""
+    least, top = float(values.min()), 1.04 * max(float(values.max()), 1.0)
+    if log:
+        return 0.8 * least if least > 10 else 0.0, top
+    return least - 0.05 * (top - least) if least > 0.4 * top else 0.0, top
+
+
+def draw_distribution(ax: Any, bins: Bins, heights: np.ndarray, y: float) -> None:
+    """The probabilities of one row's counts, with the observed count as a line."""
+    ax.bar(bins.ends[:-1], heights, np.diff(bins.ends), align="edge", **_BAR)
+    ax.axvline(y, color=_CONTRAST, linewidth=1.8)
+    ax.set(xlim=bins.ends[[0, -1]], ylim=(0, 1.1 * heights.max()), yticks=[])
+    ax.set_xlabel("count" if bins.unit else f"count, {bins.edges[1] - bins.edges[0]:,.0f} per bar")
+    _ticks(ax.xaxis, integers=True, most=5)
+
+
 def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
     """Draw the PIT histogram of predictions, which is flat if they are calibrated.
 
@@ -92,18 +287,9 @@ def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
     matplotlib Figure
     """
     pit = Pit.of(dist, y, checked_weight(weight, checked(dist, y)[1]).numpy(), bins)
-    figure, axes = _panels([3.5])
-    ax, bars = axes[0, 0], {"color": _SOFT, "edgecolor": _ACCENT, "linewidth": 0.8, "alpha": 0.75}
-    ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=_BAND, label="95% range of chance")
-    ax.bar(pit.edges[:-1], pit.heights, 1.0 / bins, align="edge", **bars)
-    ax.axhline(1.0, color=_MUTED, linestyle=":", linewidth=1.2, label="calibrated")
-    ax.set(xlim=(0, 1), ylim=(0, pit.top), title="PIT histogram")
-    ax.set(xlabel="probability integral transform", ylabel="height (1 = calibrated)")
-    ax.legend(loc="upper right", ncols=2)
-    return figure
+    return panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram")
 
 
-@_styled
 def plot_coverage(dist: Any, y: Any, weight: Any = None) -> Any:
     """Draw observed against nominal coverage of central intervals.
 
@@ -122,18 +308,9 @@ def plot_coverage(dist: Any, y: Any, weight: Any = None) -> Any:
     matplotlib Figure
     """
     curve = coverage_curve(dist, y, COVERAGES, weight=weight)
-    figure, axes = _panels([4.2], width=4.6)
-    ax = axes[0, 0]
-    ax.plot([0, 1], [0, 1], color=_MUTED, linestyle=":", linewidth=1.2, label="nominal")
-    ax.plot(curve.level, curve.expected, color=_CONTRAST, linestyle="--", label="expected by the model")
-    ax.plot(curve.level, curve.observed, color=_ACCENT, marker="o", markersize=4.5, linewidth=2, label="observed")
-    ax.set(xlim=(0, 1.01), ylim=(0, 1.01), xlabel="nominal coverage", ylabel="share of rows inside", title="Coverage")
-    _in_percent(ax.xaxis, ax.yaxis)
-    ax.legend(loc="lower right")
-    return figure
+    return panel(partial(draw_coverage, curve=curve), 4.2, title="Coverage")
 
 
-@_styled
 def plot_reliability(dist: Any, y: Any, weight: Any = None) -> Any:
     """Draw mean counts against mean predictions, in tenths of the rows by their predicted mean.
 
@@ -154,16 +331,17 @@ def plot_reliability(dist: Any, y: Any, weight: Any = None) -> Any:
     weights = checked_weight(weight, counts).numpy()
     predicted, observed = (values.detach().double().expand(counts.shape).numpy() for values in (known.mean, counts))
     tenths = Tenths.of(predicted, observed, weights)
-    figure, axes = _panels([4.2], width=4.6)
-    ax, ends = axes[0, 0], [0.0, 1.08 * float(max(tenths.predicted.max(), (tenths.observed + tenths.reach).max()))]
-    ax.plot(ends, ends, color=_MUTED, linestyle=":", linewidth=1.2, label="reliable")
-    ax.errorbar(
-        *tenths, fmt="o", color=_ACCENT, ecolor=_INK, elinewidth=1.2, markersize=5.5,
-        label="a tenth of the rows, with 95% interval",
-    )  # fmt: skip
-    ax.set(xlim=ends, ylim=ends, xlabel="mean prediction", ylabel="mean count", title="Reliability of the mean")
-    ax.legend(loc="upper left")
-    return figure
+    ends = [0.0, 1.08 * float(max(tenths.predicted.max(), (tenths.observed + tenths.reach).max()))]
+
+    def draw(ax: Any) -> None:
+        ax.plot(ends, ends, **_REFERENCE, label="reliable")
+        label = "a tenth of the rows, with 95% interval"
+        ax.errorbar(*tenths, fmt="o", color=_ACCENT, ecolor=_INK, elinewidth=1.2, markersize=5.5, label=label)
+        ax.set(xlim=ends, ylim=ends, xlabel="mean prediction", ylabel="mean count")
+        _ticks(ax.xaxis)
+        _ticks(ax.yaxis)
+
+    return panel(draw, 4.2, title="Reliability of the mean")
 
 
 @_styled
@@ -177,90 +355,143 @@ def distributions_figure(
         colors = np.where(inside, _ACCENT, _SOFT)
         ax.bar(edges[:-1] - 0.5, shares[:, place], np.diff(edges), align="edge", color=colors, edgecolor="white")
         ax.set_title(f"{name}: 90% interval {low[place]:,.0f} to {high[place]:,.0f}")
-        _in_percent(ax.yaxis)
-    axes[-1, 0].locator_params(axis="x", integer=True)
+        _ticks(ax.yaxis, percent=True, most=4)
+    _ticks(axes[-1, 0].xaxis, integers=True)
     axes[-1, 0].set_xlabel("count" if edges[1] - edges[0] == 1 else f"count, {edges[1] - edges[0]:,.0f} per bar")
     return figure
 
 
-def _in_percent(*axes: Any) -> None:
-    for axis in axes:
-        axis.set_major_formatter(lambda value, position: f"{100 * value:.6g}%")
+# Named bars ----------------------------------------------------------------------------------------------------------
 
 
-# Explanations ----------------------------------------------------------------------------------------------------
+def bars_height(number: int) -> float:
+    """The height in inches of a figure of so many named bars."""
+    return 0.35 + _AXIS + _ROW * number
 
 
-@_styled
-def effects_figure(found: list[Any]) -> Any:
-    """The effects of columns on the mean (left) and on the spread (right), each side on one scale."""
-    heights = [3.0 if one.is_line else 1.0 + 0.28 * len(one.frequent) for one in found]
-    figure, axes = _panels(heights or [3.0], 2, 4.8)
-    for side, of in enumerate(("mean", "spread")):
-        curves = [getattr(one, of) for one in found]
-        for ax, one, curve in zip(axes[:, side], found, curves, strict=False):
-            (_draw_line if one.is_line else _draw_bars)(ax, one, curve, scale_of(curves))
-            ax.set_title(f"{_shown(one.name)}: {of}")
-    return figure
-
-
-def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> None:
-    size = len(one.points) - one.has_missing
-    x = np.array(one.points[:size], dtype=float)
-    ax.fill_between(x, curve.low[:size], curve.high[:size], color=_BAND, linewidth=0)
-    ax.axhline(curve.typical, color=_MUTED, linestyle=":", linewidth=1.2)
-    ax.plot(x, curve.level[:size], color=_ACCENT, linewidth=2, marker="" if one.continuous else "o", markersize=4)
-    if one.continuous:
-        ax.plot(x, np.zeros(size), "|", color=_MUTED, transform=ax.get_xaxis_transform(), markersize=6, clip_on=False)
-    if one.has_missing:
-        at = x[-1] + 0.1 * max(float(np.ptp(x)), 1e-12)
-        reach = [[curve.level[size] - curve.low[size]], [curve.high[size] - curve.level[size]]]
-        ax.errorbar([at], [curve.level[size]], np.maximum(reach, 0.0), fmt="o", color=_CONTRAST, ecolor=_INK)
-        ax.annotate("missing", (at, 0.98), xycoords=("data", "axes fraction"), ha="center", va="top", fontsize=8)
-    ax.locator_params(axis="x", nbins=6)
-    ax.set(ylim=scale, xlabel=_shown(one.name), ylabel=f"predicted {curve.quantity}")
-
-
-def _draw_bars(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> None:
-    """A bar per value, the most frequent ones where there are many, with names that cannot overlap."""
-    kept = one.frequent
-    level = curve.level[kept]
-    reach = np.maximum([level - curve.low[kept], curve.high[kept] - level], 0.0)
-    ax.barh(
-        np.arange(len(kept)), level, color=_SOFT, edgecolor=_ACCENT, linewidth=0.8, xerr=reach, ecolor=_INK,
-        error_kw={"elinewidth": 1.2},
-    )  # fmt: skip
-    ax.axvline(curve.typical, color=_CONTRAST, linestyle="--", linewidth=1.4)
-    ax.set_yticks(np.arange(len(kept)), [_shown(one.points[i]) for i in kept])
+def draw_bars(
+    ax: Any,
+    names: Sequence[Any],
+    level: np.ndarray,
+    reach: np.ndarray | None = None,
+    words: Sequence[str] = (),
+    label: str = "",
+) -> None:
+    """Named horizontal bars, the first on top, with the `reach` (low, high) of whiskers, and words at the right."""
+    place = np.arange(len(names))
+    ax.barh(place, level, 0.66, **_BAR, label=label)
+    if reach is not None:
+        ax.hlines(place, *reach, color=_INK, linewidth=1.3)
+    ax.set_yticks(place, [_short_name(name) for name in names])
+    for at, text in zip(place, words, strict=False):
+        ax.annotate(
+            text, (1.02, at), xycoords=("axes fraction", "data"), va="center", fontsize=9, annotation_clip=False
+        )
+    ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(visible=False, axis="y")
-    ax.invert_yaxis()
-    ax.set(xlim=(min(0.0, scale[0]), scale[1]), xlabel=f"predicted {curve.quantity}")
+    ax.grid(visible=True, axis="x")
+    ax.axvline(0.0, color=_MUTED, linewidth=0.8)
+
+
+def draw_shares(ax: Any, names: Sequence[str], parts: np.ndarray, words: Sequence[str]) -> None:
+    """Bars of length 1 that are divided in two: `parts` are the aleatoric shares of the variance."""
+    draw_bars(ax, names, parts, words=words, label="aleatoric")
+    ax.barh(np.arange(len(names)), 1.0 - parts, 0.66, parts, color=_CONTRAST, label="epistemic")
+    ax.set(xlim=(0, 1), xlabel="share of the variance")
+    _ticks(ax.xaxis, percent=True, most=5)
+
+
+def draw_against(
+    ax: Any,
+    names: Sequence[str],
+    level: np.ndarray,
+    words: Sequence[str],
+    labels: tuple[str, str, str],
+    mark: float,
+    reach: np.ndarray | None = None,
+) -> None:
+    """Bars of shares that are compared with a `mark`; `labels` are those of the axis, of the bars and of the mark."""
+    draw_bars(ax, names, level, reach, words, labels[1])
+    ax.axvline(mark, **_SECOND, label=labels[2])
+    ax.set(xlim=(0, 1 if reach is not None else max(0.2, 1.1 * level.max(initial=0.0))), xlabel=labels[0])
+    _ticks(ax.xaxis, percent=True, most=5)
+
+
+# Explanations --------------------------------------------------------------------------------------------------------
+
+
+def draw_importance(ax: Any, names: Sequence[str], values: np.ndarray, words: Sequence[str], label: str) -> None:
+    """What shuffling columns changes: means over the repeats, and their range. Shape: values (columns, repeats)."""
+    draw_bars(ax, names, values.mean(1), np.array([values.min(1), values.max(1)]), words)
+    ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=label)
+    _ticks(ax.xaxis, percent=True, most=4)
 
 
 @_styled
 def importance_figure(found: Any, most: int) -> Any:
     """The most important columns: for the CRPS, the mean and the spread."""
     check_integer("most", most, 1)
-    chosen = found.by("crps")[:most][::-1]
-    figure, axes = _panels([1.2 + 0.3 * len(chosen)], 3, 3.6)
-    titles = {"crps": "increase of the CRPS", "mean": "change of the mean", "spread": "change of the spread"}
-    for ax, (name, title) in zip(axes[0], titles.items(), strict=True):
+    chosen = found.by("crps")[:most]
+    figure, axes = _panels([1.2 + 0.3 * len(chosen)], 3, 3.6, sharey=True)
+    labels = {"crps": "increase of the CRPS", "mean": "change of the mean", "spread": "change of the spread"}
+    for ax, (name, label) in zip(axes[0], labels.items(), strict=True):
         values = np.array([getattr(one, name) for one in chosen]).reshape(len(chosen), -1)
-        ax.barh(np.arange(len(chosen)), values.mean(1), color=_SOFT, edgecolor=_ACCENT, linewidth=0.8)
-        ax.hlines(np.arange(len(chosen)), values.min(1), values.max(1), color=_INK, linewidth=1.2)
-        ax.set_yticks(np.arange(len(chosen)), [_shown(one.name) for one in chosen] if name == "crps" else [])
-        ax.grid(visible=False, axis="y")
-        ax.locator_params(axis="x", nbins=4)
-        ax.set_title(title)
-        _in_percent(ax.xaxis)
+        draw_importance(ax, [one.name for one in chosen], values, (), label)
     return figure
+
+
+@_styled
+def effects_figure(found: list[Any]) -> Any:
+    """The effects of columns on the mean (left) and on the spread (right), each side on one scale."""
+    heights = [3.0 if one.is_line else 0.4 + bars_height(len(one.frequent)) for one in found]
+    figure, axes = _panels(heights or [3.0], 2, 4.8)
+    for side, of in enumerate(("mean", "spread")):
+        curves = [getattr(one, of) for one in found]
+        for ax, one, curve in zip(axes[:, side], found, curves, strict=False):
+            draw_effect(ax, one, curve, scale_of(curves))
+            ax.set_title(f"{_short_name(one.name)}: {of}")
+    return figure
+
+
+def draw_effect(ax: Any, one: Any, curve: Any, scale: tuple[float, float], words: Sequence[str] = ()) -> None:
+    """The effect of a column on one quantity: a line, or bars with `words` for a few values or levels."""
+    if one.is_line:
+        _draw_line(ax, one, curve, scale)
+        return
+    kept, reach = one.frequent, np.array([curve.low, curve.high])
+    names = [one.points[i] for i in kept]
+    draw_bars(ax, names, curve.level[kept], reach[:, kept], words, "effect, with 90% interval")
+    ax.axvline(curve.typical, **_SECOND, label="typical row")
+    ax.set(xlim=(min(0.0, scale[0]), scale[1]), xlabel=f"predicted {curve.quantity}")
+    _ticks(ax.xaxis, most=5)
+
+
+def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> None:
+    size = len(one.points) - one.has_missing
+    x = np.array(one.points[:size], dtype=float)
+    log = bool(x[0] >= 0 and wants_log(np.repeat(x, np.maximum(1, np.round(200 * one.share[:size])).astype(int))))
+    if log:
+        ax.set_xscale("function", **_LOG)
+    marker = "" if one.continuous else "o"
+    ax.plot(x, curve.level[:size], color=_ACCENT, linewidth=1.8, marker=marker, markersize=4, label="effect")
+    ax.fill_between(x, curve.low[:size], curve.high[:size], color=_BAND, linewidth=0, label="90% band")
+    ax.axhline(curve.typical, **_REFERENCE, label="typical row")
+    if one.continuous:
+        ax.plot(x, np.zeros(size), "|", color=_MUTED, transform=ax.get_xaxis_transform(), markersize=7)
+    if one.has_missing:
+        beside = {"transform": ax.get_yaxis_transform(), "clip_on": False}
+        ax.vlines(1.09, curve.low[size], curve.high[size], color=_INK, linewidth=1.3, **beside)
+        ax.plot([1.09], [curve.level[size]], "o", color=_CONTRAST, markersize=5, **beside)
+        ax.annotate("missing", (1.09, -0.04), xycoords="axes fraction", ha="center", va="top", fontsize=9)
+    ax.set(xlim=x[[0, -1]], ylim=scale, xlabel=_short_name(one.name), ylabel=f"predicted {curve.quantity}")
+    _ticks(ax.xaxis, log=log)
+    _ticks(ax.yaxis)
 
 
 @_styled
 def contributions_figure(found: Any, row: int, most: int) -> Any:
     """The contributions to one row, the largest on top, each starting where the one above it ends."""
-    top = found.top(row, most)
-    parts = [(f"{name} = {_shown(cell)}", value) for name, cell, value in top]
+    parts = [(f"{name} = {_short_name(cell)}", value) for name, cell, value in found.top(row, most)]
     rest = float(found.values[row].sum() - sum(value for _, value in parts))
     if found.values.shape[1] > len(parts):
         parts.append((f"{found.values.shape[1] - len(parts)} others", rest))
@@ -269,10 +500,31 @@ def contributions_figure(found: Any, row: int, most: int) -> Any:
     for place, (_, value) in enumerate(parts):
         ax.barh(place, value, left=start, color=_CONTRAST if value > 0 else _ACCENT)
         start += value
-    ax.axvline(found.base, color=_MUTED, linewidth=1.2, linestyle=":")
+    ax.axvline(found.base, **_REFERENCE)
     ax.axvline(start, color=_INK, linewidth=1.0)
     ax.set_yticks(np.arange(len(parts)), [words for words, _ in parts])
     ax.grid(visible=False, axis="y")
     ax.invert_yaxis()
     ax.set_xlabel(f"log of {found.quantity}" if found.log else found.quantity)
     return figure
+
+
+# Training ------------------------------------------------------------------------------------------------------------
+
+
+def draw_training(ax: Any, values: np.ndarray, kept: np.ndarray, label: str) -> None:
+    """A line per member over the epochs, and the epochs that were `kept`. Shape: (epochs, members), (kept, 2)."""
+    finite = values[np.isfinite(values)]
+    low = float(finite.min())
+    # A start far above the rest would make the rest flat.
+    top = min(float(finite.max()), float(np.quantile(finite, 0.5) + 4 * (np.quantile(finite, 0.9) - low)))
+    room = max(top - low, 1e-9 * max(1.0, abs(top)))
+    for place, member in enumerate(values.T):
+        usable = np.flatnonzero(np.isfinite(member))
+        name = "" if place else "a member"
+        ax.plot(usable + 1, member[usable], color=_ACCENT, linewidth=1.1, alpha=0.75, label=name)
+    if len(kept):
+        ax.plot(*kept.T, "o", color=_CONTRAST, markersize=4.5, label="the epoch kept")
+    ax.set(xlim=(1, max(2, len(values))), ylim=(low - 0.06 * room, low + 1.06 * room), xlabel="epoch", ylabel=label)
+    _ticks(ax.xaxis, integers=True)
+    _ticks(ax.yaxis)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ddpn.analysis.gains import Gain, gain_of, independent_rows, wilson
+from ddpn.analysis.numbers import mean
 
 #: The coverage of the intervals that are scored.
 COVERAGE = 0.9
@@ -93,26 +94,23 @@ class Evaluation:
         """
         weight, own = np.ones(len(y)) if weight is None else weight, scores[model]
 
-        def mean(values: np.ndarray) -> float:
-            return float(np.average(values, weights=weight))
-
         def gains(of: str) -> dict[str, Gain]:
             found = {name: getattr(scores[name], of) - getattr(own, of) for name in others}
             return {name: gain_of(values, weight, len(others), group) for name, values in found.items()}
 
-        crps, used = {name: mean(each.crps) for name, each in scores.items()}, weight > 0
+        crps, used = {name: mean(each.crps, weight) for name, each in scores.items()}, weight > 0
         others = [name for name in scores if name != model and is_score(crps[name]) and is_score(crps[model])]
         return cls(
             model=model,
             crps=crps,
             gains=gains("crps"),
-            errors={name: mean(each.mae) for name, each in scores.items()},
+            errors={name: mean(each.mae, weight) for name, each in scores.items()},
             error_gains=gains("mae"),
             rows=int(used.sum()),
             effective_rows=independent_rows(own.coverage, weight, group),
-            coverage=mean(own.coverage),
-            interior=mean(own.interior),
-            mean_count=mean(y),
+            coverage=mean(own.coverage, weight),
+            interior=mean(own.interior, weight),
+            mean_count=mean(y, weight),
             only_count=None if np.ptp(y[used]) else float(y[used][0]),
             **options,
         )

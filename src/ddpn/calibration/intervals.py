@@ -20,7 +20,7 @@ from ddpn.metrics import pit_bounds
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_column, is_integer, listed
 from ddpn.sample import Sample, row_count
-from ddpn.tables.encoding.canonical import group_labels
+from ddpn.tables.row_hashes import group_labels
 
 _MIXTURE = "mixture"
 #: Counts that all predicted distributions together are asked for, where they regularise the levels.

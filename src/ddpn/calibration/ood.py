@@ -28,8 +28,7 @@ from ddpn.members.member import TableReader, arrays_from_bytes, arrays_to_bytes,
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, listed
 from ddpn.sample import row_count, take_rows
-from ddpn.tables.encoding.kinds import WITH_NUMBERS
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.encoding.table import WITH_NUMBERS, Column
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
 _CHUNK = 4096

@@ -4,12 +4,13 @@ import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ddpn.cli.console import friendly_errors, number_sentence, prompt_ctrl_c, running
+from ddpn.cli.options import COLUMN_OPTIONS, option
 from ddpn.workflow.plan import PLAN_OPTIONS
 
 EXIT_CODES = (
@@ -17,6 +18,8 @@ EXIT_CODES = (
     "130 stopped by Ctrl-C."
 )
 
+#: Parameters of commands that stand for several options.
+_GROUPS = ("given", "columns")
 #: Commands by name, of the modules that are imported.
 COMMANDS: dict[str, Any] = {}
 
@@ -71,36 +74,25 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command that reports errors and Ctrl-C in one sentence.
 
-    A parameter `given` of the function is replaced by the plan options of the command; the function gets them as a
-    dictionary.
-
-    Parameters
-    ----------
-    name : str
-        The name of the command.
-    kept : str
-        What is left after Ctrl-C.
-    to : Typer, optional
-        A group of commands. Default: the program.
-    codes : str
-        The sentence on exit codes.
-    ends_at_once : bool
-        Whether Ctrl-C may end the command in the middle of a library's call.
+    A parameter `given` of the function is replaced by the plan options of the command, and `columns` by options for the
+    roles that its type names; the function gets each as a dictionary. `kept` says what is left after Ctrl-C, which may
+    end the command in the middle of a library's call if `ends_at_once`. `to` is a group of commands, else the program.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(function)
+        groups = {each.name: _options(name, each) for each in own.parameters.values() if each.name in _GROUPS}
+
         @wraps(function)
         def run(**options: Any) -> None:
-            if plan:
-                options["given"] = {each: options.pop(each) for each in plan}
+            for group, known in groups.items():
+                options[group] = {key: options.pop(each.name) for key, each in known.items()}
             with friendly_errors(kept), prompt_ctrl_c(kept) if ends_at_once else nullcontext():
                 function(**options)
 
-        own = inspect.signature(function)
-        plan = _plan_options(name) if "given" in own.parameters else {}
         parameters: list[inspect.Parameter] = []
         for each in own.parameters.values():
-            parameters += plan.values() if each.name == "given" else [each]
+            parameters += groups[each.name].values() if each.name in groups else [each]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         program = to or typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
@@ -112,15 +104,21 @@ def command(
     return add
 
 
-def _plan_options(command: str) -> dict[str, inspect.Parameter]:
-    """The options of a plan that a command has, as parameters."""
+def _options(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
+    """The parameters that stand for a group: options of the plan, or columns by role."""
+    if group.name == "columns":
+        names = get_args(group.annotation)[1]
+        return {name.removesuffix("_column"): _optional(name, str, COLUMN_OPTIONS[name]) for name in names}
     found = {}
     for each in PLAN_OPTIONS.values():
         if command in each.commands and each.help:
             kind = {"integer": int, "number": float}.get(each.kind, str)
             names = [each.option] if each.option else []
-            option = typer.Option(*names, help=each.help, metavar=each.metavar, rich_help_panel=each.panel)
-            found[each.name] = inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
-            )
+            found[each.name] = _optional(each.name, kind, option(each.metavar, each.help, *names, panel=each.panel))
     return found
+
+
+def _optional(name: str, kind: type, about: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, about]
+    )

@@ -80,7 +80,8 @@ def fit(
     """
     from ddpn.runtime.errors import ConfigError
     from ddpn.storage.model_files import check_destination
-    from ddpn.workflow.large_tables import open_table, prepare_stream, stream_facts
+    from ddpn.tables.table import Table
+    from ddpn.workflow.large_tables import open_table, stream_facts
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
 
@@ -89,18 +90,18 @@ def fit(
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
-        frame, table, note = open_table(data, plan, stream, verbose=True)
+        table, note = open_table(data, plan, stream, verbose=True)
         if note:
             typer.echo(note, err=as_json)
-        if table is not None and cluster is not None:
+        if isinstance(table, Table) and cluster is not None:
             raise ConfigError("`cluster` needs a table in memory, got one that is streamed. Leave out one of the two.")
-        prepared = prepare(frame, plan) if table is None else prepare_stream(table, plan, verbose=True)
-        del frame  # prepared has copies of what it needs
+        prepared = prepare(table, plan, verbose=True)
+        del table  # prepared has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_prepared(name, prepared, as_json)
     about: dict[str, Any] = {"data": name, "command": _this_command()}
-    if table is not None:
-        about["stream"] = stream_facts(prepared)
+    if prepared.stream is not None:
+        about["stream"] = stream_facts(prepared.stream, len(prepared.sample))
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
@@ -134,7 +135,7 @@ def tune(
     Example: ddpn tune bikes.csv --target rentals --drop casual,registered -o bikes.model --budget 30m
     """
     from ddpn.storage.model_files import check_destination
-    from ddpn.tables.reading import read
+    from ddpn.tables.files import read
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
     from ddpn.workflow.search_space import check_limits

@@ -1,5 +1,8 @@
-"""Commands on fitted models: predict, evaluate, show, report. Arguments and printing only."""
+"""Commands that use a fitted model: predict, evaluate, show, report, export, serve. Arguments and printing only."""
 
+import os
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +12,9 @@ from ddpn.cli import options as o
 from ddpn.cli.commands import command
 from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
 from ddpn.cli.options import option
-from ddpn.cli.tables import fact_table, model_facts, show_scores
+from ddpn.cli.tables import fact_table, folds_of, member_words, model_facts, show_scores
 from ddpn.storage.model_files import refuses_strange_files
+from ddpn.tables.splits import rows_words
 
 PredictionTable = Annotated[
     str,
@@ -53,8 +57,8 @@ def predict(
     keep: Keep = False,
     ood: Ood = None,
     member: MemberOf = None,
-    exposure: o.ExposureOf = None,
-    upper_column: o.UpperOf = None,
+    *,
+    columns: o.PredictionColumns,
     cluster: o.PredictionCluster = None,
     overwrite: o.Overwrite = False,
 ) -> None:
@@ -77,9 +81,8 @@ def predict(
 
     levels, findings = parse_levels(quantiles), list[str]()
     request = Request(coverage=coverage, quantiles=levels, pmf=pmf, keep=keep, ood=ood, member=member)
-    roles: dict[str, Any] = {"exposure": exposure, "upper": upper_column}
     options: dict[str, Any] = {"overwrite": overwrite, "verbose": True, "n_jobs": o.cluster_of(cluster)}
-    rows = predict_files(model, data, out, request=request, **roles, **options, on_finding=findings.append)
+    rows = predict_files(model, data, out, request=request, **columns, **options, on_finding=findings.append)
     for sentence in findings:
         typer.echo(sentence, err=True)
     typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)
@@ -89,11 +92,8 @@ def predict(
 def evaluate(
     model: o.Model,
     data: o.Data,
-    target: o.TargetOf = None,
-    exposure: o.ExposureOf = None,
-    weight: o.WeightOf = None,
-    upper_column: o.UpperOf = None,
-    censored: o.CensoredOf = None,
+    *,
+    columns: o.Columns,
     as_json: o.Json = False,
 ) -> None:
     """Score a model and the models it is compared with on a table that has the target.
@@ -102,9 +102,8 @@ def evaluate(
 
     Example: ddpn evaluate bikes.model new.csv
     """
-    columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column, "censored": censored}
     folder, frame = _model_and_table(model, data, columns)
-    from ddpn.workflow.prediction import evaluate as scored
+    from ddpn.workflow.examining import evaluate as scored
 
     found = scored(folder, frame)
     if as_json:
@@ -123,8 +122,6 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
     Example: ddpn show bikes.model
     """
     if model.suffix == ".onnx":
-        from ddpn.cli.export import show_onnx
-
         show_onnx(model, as_json)
     else:
         _show_folder(model, as_json)
@@ -149,24 +146,20 @@ def report(
     model: o.Model,
     data: o.Data,
     out: o.Html,
-    target: o.TargetOf = None,
-    exposure: o.ExposureOf = None,
-    weight: o.WeightOf = None,
-    upper_column: o.UpperOf = None,
-    censored: o.CensoredOf = None,
+    *,
+    columns: o.Columns,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain.
 
     Example: ddpn report bikes.model bikes.csv -o report.html
     """
-    from ddpn.tables.writing import check_free
+    from ddpn.tables.files import check_free
 
     check_free(out, overwrite, data)
-    columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column, "censored": censored}
     folder, frame = _model_and_table(model, data, columns)
     from ddpn.analysis.report import write_report
-    from ddpn.workflow.prediction import report_parts
+    from ddpn.workflow.examining import report_parts
 
     with output_to_stderr(), steps() as step:
         write_report(out, progress=step, **report_parts(folder, frame))
@@ -175,10 +168,161 @@ def report(
 
 def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> tuple[Any, Any]:
     """A loaded model, and a table that has its columns; errors in either are found before torch is imported."""
-    from ddpn.tables.reading import read
+    from ddpn.tables.files import read
     from ddpn.workflow.model_folder import load, roles_of_model
 
     roles = roles_of_model(model, **columns)
     frame = read(data, roles.as_text)
     roles.sample(frame, "round")
     return load(model, mixed_only=False, **columns), frame
+
+
+Out = Annotated[Path, option("FILE", "The ONNX file to write, such as model.onnx.", "-o", "--out")]
+PmfUpTo = Annotated[
+    int | None,
+    option(
+        "COUNT",
+        "The largest count whose probability is an output. Default: the 99.9% quantile of the training counts, at "
+        "least 20 and at most 1,000.",
+    ),
+]
+
+
+@command("export")
+def export(
+    model: o.Model,
+    out: Out,
+    quantiles: Quantiles = "",
+    coverage: o.Coverage = 0.9,
+    pmf_up_to: PmfUpTo = None,
+    overwrite: o.Overwrite = False,
+    as_json: o.Json = False,
+) -> None:
+    """Write a model as one ONNX file, which predicts without Python.
+
+    The file takes the raw columns of the table and returns mean, variance, aleatoric, epistemic, median, lower and
+    upper (an interval that contains the count with probability --coverage), --quantiles, and pmf, the probabilities of
+    0, 1, 2, ..., with their sum, pmf_mass. Needs the extra export.
+
+    Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
+    """
+    from ddpn.tables.files import check_free
+    from ddpn.workflow.prediction_request import Request, parse_levels
+
+    levels = parse_levels(quantiles)
+    Request(coverage=coverage, quantiles=levels)
+    check_free(out, overwrite)
+    # Only now, as it imports torch: wrong options are reported at once.
+    from ddpn.export import export_onnx
+
+    about = export_onnx(model, out, quantiles=levels, coverage=coverage, pmf_up_to=pmf_up_to, overwrite=overwrite)
+    if as_json:
+        print_json({"file": str(out), **about})
+        return
+    show(fact_table(_interface(about)))
+    typer.echo(f"Written to {out} ({out.stat().st_size / 1e6:,.1f} MB).")
+
+
+@refuses_strange_files
+def show_onnx(path: Path, as_json: bool) -> None:
+    """Print the inputs and outputs of an exported file, and how the model was fitted."""
+    from ddpn.export.description import describe_onnx
+
+    about = describe_onnx(path)
+    if as_json:
+        print_json({"file": str(path), **about})
+        return
+    show(fact_table([*_interface(about), *_fit(about)]))
+
+
+def _interface(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Inputs and outputs."""
+    inputs = [(f"Input {each['name']}", f"{each['type']}, {each['meaning']}") for each in about["inputs"]]
+    outputs = ", ".join(about["outputs"].values())
+    interval = f"{about['coverage']:.0%} interval from lower to upper; pmf from 0 to {about['pmf_up_to']}"
+    return [*inputs, ("Outputs", f"{outputs}; {interval}")]
+
+
+def _fit(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Members, and how the model was fitted."""
+    fit = about["fit"]
+    facts = [(f"Member {name}", member_words(member)) for name, member in about["members"].items()]
+    if about["target"] is not None:
+        facts.append(("Target", about["target"]))
+    if "split" in fit:
+        facts.append(("Rows", rows_words(fit["split"]["rows"], folds_of(about["members"]))))
+    for name in ("data", "command", "date"):
+        if name in fit:
+            facts.append((name.capitalize(), str(fit[name])))
+    scored = next((each for each in fit.get("test", {}).get("entries", []) if each["name"] == "mixture"), None)
+    if scored is not None:
+        facts.append(("Test scores", f"CRPS {scored['crps']:.4g}, 90% coverage {scored['coverage']:.1%}"))
+    return [*facts, ("Exported", f"by ddpn {about['ddpn']}")]
+
+
+_limit = partial(option, panel="Limits")
+Models = Annotated[
+    list[str], typer.Argument(metavar="MODEL...", help="Model folders; the first is the default. NAME=MODEL names one.")
+]
+Host = Annotated[str, option("ADDRESS", "Where to listen; 0.0.0.0 for all networks.")]
+Port = Annotated[int, option("NUMBER", "The port; 0 chooses a free one, which is printed.")]
+TokenFile = Annotated[
+    Path | None,
+    option("FILE", "A file with the bearer token that requests must send. Default: the variable DDPN_TOKEN, if set."),
+]
+Reload = Annotated[float, option("SECONDS", "Seconds between checks for new versions of the models; 0 for never.")]
+LogLevel = Annotated[str, option("LEVEL", "debug, info (every request), warning or error.")]
+MaxRows = Annotated[int, _limit("NUMBER", "Largest number of rows per request.")]
+MaxBytes = Annotated[int, _limit("NUMBER", "Largest number of bytes per request.")]
+MaxQueue = Annotated[int, _limit("NUMBER", "Largest number of waiting requests; further ones get status 429.")]
+Timeout = Annotated[float, _limit("SECONDS", "Longest time per request.")]
+BatchRows = Annotated[int, _limit("NUMBER", "Largest number of rows predicted together.")]
+BatchWindow = Annotated[float, _limit("MILLISECONDS", "How long a request waits for others to be predicted together.")]
+
+
+@command("serve", "All accepted requests were answered.", ends_at_once=False)
+def serve(
+    models: Models,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    token_file: TokenFile = None,
+    reload_every: Reload = 2.0,
+    *,
+    columns: o.PredictionColumns,
+    max_rows: MaxRows = 1000,
+    max_bytes: MaxBytes = 2_000_000,
+    max_queue: MaxQueue = 256,
+    timeout: Timeout = 30.0,
+    batch_rows: BatchRows = 256,
+    batch_window: BatchWindow = 2.0,
+    log_level: LogLevel = "info",
+) -> None:
+    """Serve models over HTTP: predictions, explanations, metrics, and a page with a what-if form.
+
+    POST /predict takes {"rows": [{column: value, ...}, ...]}; GET /openapi.json describes everything. Requests that
+    arrive together are predicted together. A new version of a model folder is loaded without a failed request. After
+    SIGTERM or Ctrl-C, the server finishes accepted requests and ends.
+
+    Example: ddpn serve visits.model --port 8000
+    """
+    from ddpn.runtime.validation import check_choice
+    from ddpn.serving.middleware import Limits
+
+    check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
+    limits = Limits(
+        max_rows=max_rows, max_bytes=max_bytes, max_queue=max_queue, timeout=timeout, batch_rows=batch_rows,
+        batch_window=batch_window / 1000.0,
+    )  # fmt: skip
+    from ddpn.serving.catalogue import named_paths
+    from ddpn.serving.middleware import read_token
+    from ddpn.serving.server import serve as run
+
+    paths, token = named_paths(models), read_token(os.environ.get("DDPN_TOKEN"), token_file)
+
+    def started(address: str) -> None:
+        typer.echo(f"Serving {', '.join(paths)} at {address}")
+
+    run(
+        paths, host, port, limits=limits, token=token, reload_every=reload_every, log_level=log_level,
+        on_start=started, **columns,
+    )  # fmt: skip

@@ -58,19 +58,19 @@ Config = Annotated[
 ]
 Coverage = Annotated[float, option("SHARE", "Coverage of the interval from lower to upper.")]
 
-# Roles of columns for predict, evaluate and report: as in fit by default, unknown to models saved in Python.
+# Roles of columns for commands on a model: as in fit by default, unknown to models saved in Python.
 _AS_IN_FIT = "Default: as in `ddpn fit`. Required for a model saved in Python"
-TargetOf = Annotated[str | None, option("COLUMN", f"Column of counts. {_AS_IN_FIT}.")]
-ExposureOf = Annotated[
-    str | None, option("COLUMN", f"Column of exposures. {_AS_IN_FIT} if it was fitted with exposures.")
-]
-UpperOf = Annotated[
-    str | None, option("COLUMN", f"Column of the largest possible counts. {_AS_IN_FIT} if it was fitted with one.")
-]
-CensoredOf = Annotated[
-    str | None, option("COLUMN", "Column of true and false for censored counts. Default: as in `ddpn fit`.")
-]
-WeightOf = Annotated[str | None, option("COLUMN", "Column of sample weights. Default: as in `ddpn fit`.")]
+COLUMN_OPTIONS = {
+    "target": option("COLUMN", f"Column of counts. {_AS_IN_FIT}."),
+    "exposure": option("COLUMN", f"Column of exposures. {_AS_IN_FIT} if it was fitted with exposures."),
+    "weight": option("COLUMN", "Column of sample weights. Default: as in `ddpn fit`."),
+    "upper_column": option("COLUMN", f"Column of the largest possible counts. {_AS_IN_FIT} if it was fitted with one."),
+    "censored": option("COLUMN", "Column of true and false for censored counts. Default: as in `ddpn fit`."),
+}
+#: Columns by role: `ddpn.cli.commands.command` replaces a parameter of such a type by these options.
+Columns = Annotated[dict[str, Any], tuple(COLUMN_OPTIONS)]
+MonitoredColumns = Annotated[dict[str, Any], ("target", "exposure", "upper_column", "censored")]
+PredictionColumns = Annotated[dict[str, Any], ("exposure", "upper_column")]
 
 # Where jobs run.
 _PANEL = "Cluster"

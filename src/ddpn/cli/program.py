@@ -14,9 +14,9 @@ from ddpn.runtime.deadlines import program_start
 
 #: Commands in the order of the help, and the modules that make them.
 _MODULES = {
-    "diagnose": "diagnose", "fit": "fit", "tune": "fit", "predict": "model", "evaluate": "model", "show": "model",
-    "report": "model", "explain": "explain", "monitor": "monitor", "serve": "serve", "export": "export",
-    "likelihoods": "data", "reproduce": "reproduce", "data": "data",
+    "diagnose": "analysis", "fit": "fit", "tune": "fit", "predict": "model", "evaluate": "model", "show": "model",
+    "report": "model", "explain": "analysis", "monitor": "analysis", "serve": "model", "export": "model",
+    "likelihoods": "analysis", "reproduce": "paper", "data": "paper",
 }  # fmt: skip
 
 

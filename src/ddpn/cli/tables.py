@@ -14,7 +14,8 @@ from ddpn.tables.splits import rows_words
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ddpn.tables.roles import Roles, TableColumn
+    from ddpn.tables.kinds import TableColumn
+    from ddpn.tables.roles import Roles
 
 #: Columns of a table that are listed one by one.
 _SHOWN = 60
@@ -26,18 +27,9 @@ def table_of(
     right: Sequence[int] = (),
     title: str | None = None,
 ) -> "Table":
-    """A table for the terminal.
+    """A table for the terminal: the cells of each row, and whether it stands out (True for bold, None for dim).
 
-    Parameters
-    ----------
-    headings : sequence of str
-        One per column.
-    rows : iterable
-        The cells of each row, and whether it stands out: True for bold, None for dim.
-    right : sequence of int
-        Columns that are aligned to the right.
-    title : str, optional
-        The line above.
+    The columns with the numbers `right` are aligned to the right.
     """
     from rich.table import Table
 

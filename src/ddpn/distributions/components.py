@@ -26,10 +26,6 @@ SIGNATURES = {
         f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], int64, {_MATRIX}, "
         f"float64[::1], {_MATRIX}, {_MATRIX}, float64, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX})"
     ),
-    "long_summaries": (
-        f"void(int64[::1], {_CUBE}, {_MATRIX}, int64[::1], {_MATRIX}, {_MATRIX}, float64, boolean, "
-        f"{_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX})"
-    ),
 }
 #: Numbers of components that are worked on at once: with five parameters each they stay in a processor's cache.
 _BLOCK = 1 << 14
@@ -321,9 +317,20 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
         np.empty((count, 4)),
     )  # fmt: skip
     _load(parts, "summaries")
+    groups = np.zeros(0, dtype=np.int64) if asked.groups is None else asked.groups
 
     def task(index: slice) -> None:
-        _summarise(parts, index, index.stop - index.start, asked, found)
+        block = _block(parts, index, index.stop - index.start)
+        levels, y = (np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y))
+        limits = asked.limits[index] if len(asked.limits) else asked.limits
+        is_counted = len(block.tables) > 0 or len(limits) > 0 or asked.change.shape[1] > 0
+        capacity = 2 * (rows.LONGEST if is_counted else rows.SHORT)
+        if asked.coverage:  # which of two counts the shortest interval ends at is decided by their probabilities
+            capacity = _COUNTED
+        own = (x[index] for x in found)
+        kernel("summaries")(
+            *block, groups, capacity, asked.change, limits, levels, y, asked.coverage, asked.entropy, *own
+        )
 
     _run(task, _blocks(parts, count))
     return found
@@ -336,37 +343,6 @@ def _load(parts: Sequence[Part], *names: str) -> None:
     for part in parts:
         if part.family is not None:
             part.family.address  # noqa: B018
-
-
-def _summarise(parts: Sequence[Part], index: Any, count: int, asked: Asked, found: Summaries) -> None:
-    block = _block(parts, index, count)
-    groups = np.zeros(0, dtype=np.int64) if asked.groups is None else asked.groups
-    levels, y = (np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y))
-    limits = asked.limits[index] if len(asked.limits) else asked.limits
-    is_exact = len(block.tables) > 0 or len(limits) > 0
-    own = Summaries(np.empty((count, 6)), np.empty(levels.shape), np.empty(y.shape), np.empty((count, 4)))
-    capacity = 2 * (rows.LONGEST if is_exact or asked.change.shape[1] else rows.SHORT)
-    if asked.coverage:  # which of two counts the shortest interval ends at is decided by their probabilities
-        capacity = _COUNTED
-    kernel("summaries")(*block, groups, capacity, asked.change, limits, levels, y, asked.coverage, asked.entropy, *own)
-    rest = np.flatnonzero(np.isnan(own.moments[:, 0]))
-    if len(rest) and not is_exact:
-        some = [np.ascontiguousarray(x[rest]) for x in (block.components, block.weights, levels, y)]
-        more = Summaries(*(np.empty((len(rest), x.shape[1])) for x in own))
-        kernel("long_summaries")(block.addresses, *some[:2], groups, *some[2:], asked.coverage, asked.entropy, *more)
-        for all_rows, those in zip(own, more, strict=True):
-            all_rows[rest] = those
-    elif len(rest):
-        part = [x[rest] for x in block[1:3]] + [np.ascontiguousarray(x[:, rest]) for x in block[3:]]
-        more = Summaries(*(np.empty((len(rest), x.shape[1])) for x in own))
-        kernel("summaries")(
-            block.addresses, *part, groups, 1 << 25, asked.change, limits[rest] if len(limits) else limits,
-            levels[rest], y[rest], asked.coverage, asked.entropy, *more,
-        )  # fmt: skip
-        for all_rows, those in zip(own, more, strict=True):
-            all_rows[rest] = those
-    for all_rows, those in zip(found, own, strict=True):
-        all_rows[index] = those
 
 
 def quantiles(parts: Sequence[Part], count: int, levels: np.ndarray) -> np.ndarray:

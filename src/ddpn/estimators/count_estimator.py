@@ -419,7 +419,7 @@ class CountEstimator(Estimator):
         background, background_exposure, background_upper : array-like or data frame, optional
             Rows to compare with, such as the training set. Default: X itself, which needs several rows.
         **options
-            `of` ("mean" or "spread"), `method`, `max_predictions` and `seed`, see
+            `of` ("mean" or "spread"), `max_predictions` and `seed`, see
             `ddpn.analysis.explanations.contributions`.
 
         Returns

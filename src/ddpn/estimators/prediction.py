@@ -143,7 +143,7 @@ class Prediction:
         return self._predictor.interval(self.distribution, coverage, labels=self._groups)
 
     def plot(self, rows: Sequence[int] | None = None) -> Any:
-        """Draw the distributions of some rows with their 90% intervals; needs `ddpn[plot]`.
+        """Draw the distributions of some rows with their 90% intervals.
 
         Parameters
         ----------
@@ -171,8 +171,7 @@ class Prediction:
     @torch.no_grad()
     def _bars(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Edges of bins that all rows share, the probability of each bin (bins, rows), and the ends of intervals."""
-        from ddpn.analysis.figure_data import bin_probabilities
-        from ddpn.analysis.report.chart import even_bins
+        from ddpn.analysis.figure_data import bin_probabilities, even_bins
 
         low, high = (end.numpy() for end in self.interval())
         tails = self.quantile([0.005, 0.995]).numpy()

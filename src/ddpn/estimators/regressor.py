@@ -14,8 +14,7 @@ from ddpn.members.member import Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Candidate, chosen_candidates, default_candidates
-from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.deadlines import Clock, parse_duration
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer, check_keys, is_number
 from ddpn.sample import Sample

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddpn.export.encoding import design_matrix, encoded, tree_matrix
+from ddpn.export.encoding import Table, design_matrix, encoded, tree_matrix
+from ddpn.export.families import HeadNodes, parts_of
 from ddpn.export.graph import Graph, Value
-from ddpn.export.links import HeadNodes, parts_of
-from ddpn.export.table import Table
 from ddpn.export.trees import Forest
 from ddpn.members.glm import GLM, Constant
 from ddpn.members.member import Member

@@ -1,7 +1,7 @@
-"""The Double Poisson for libraries of time series forecasting and of probabilistic programming.
+"""The Double Poisson for libraries of time series forecasting.
 
 One class per library, each with an extra of the same name: `DoublePoissonOutput` for GluonTS, `DoublePoissonLikelihood`
-for darts, `DoublePoissonDistributionLoss` for PyTorch Forecasting and `ddpn.forecasting.pyro.DoublePoisson` for Pyro.
+for darts and `DoublePoissonDistributionLoss` for PyTorch Forecasting.
 Importing this package imports none of these libraries.
 """
 

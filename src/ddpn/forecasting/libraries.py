@@ -11,15 +11,6 @@ def base_class(module: str, name: str, extra: str) -> Any:
 
     So modules with adapters can be imported for their documentation without the library.
 
-    Parameters
-    ----------
-    module, name : str
-        Where the class is.
-    extra : str
-        The extra of ddpn that installs the library.
-
-    Examples
-    --------
     >>> class Adapter(base_class("a_package_nobody_has", "Base", "gluonts")):
     ...     pass
     >>> Adapter()

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.registry import Registry
-from ddpn.runtime.validation import listed, suggestion
+from ddpn.runtime.validation import Registry, listed, suggestion
 
 if TYPE_CHECKING:
     from ddpn.members.member import Member

@@ -22,8 +22,7 @@ from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DDPNError
 from ddpn.runtime.progress import inner_bar
 from ddpn.sample import Sample
-from ddpn.tables.encoding.kinds import kind_of, read_as_fitted
-from ddpn.tables.encoding.table import Column, read_table
+from ddpn.tables.encoding.table import Column, kind_of, read_as_fitted, read_table
 
 if TYPE_CHECKING:
     from ddpn.networks.training import RowStream, Runtime

@@ -111,7 +111,7 @@ class NetworkOptions:
 
     def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
         """The settings of a training on so many rows and columns, validated; `score` is what "auto" means."""
-        from ddpn.networks.backbones.mlp import ACTIVATIONS
+        from ddpn.networks.backbones.members import ACTIVATIONS
         from ddpn.networks.training.config import TrainingConfig
 
         check_choice("activation", self.activation, ACTIVATIONS)

@@ -24,8 +24,8 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import BLOCK, Sample
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, content_folds, has_effects, without_effects
-from ddpn.tables.encoding.screening import screened
+from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects, without_effects
+from ddpn.tables.encoding.steps import screened
 from ddpn.tables.splits import FOLDS, fold_numbers
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"

@@ -108,13 +108,6 @@ class TrainingError(DDPNError, RuntimeError):
 def at_rows(labels: Sequence[object]) -> str:
     """Where bad values are, by the labels of their rows.
 
-    Parameters
-    ----------
-    labels : sequence
-        What users call the rows.
-
-    Examples
-    --------
     >>> at_rows([17]), at_rows([3, 8])
     ('at row 17', 'at rows 3, 8')
     """
@@ -124,15 +117,6 @@ def at_rows(labels: Sequence[object]) -> str:
 def listed(words: Sequence[object], shown: int = 8) -> str:
     """Words with commas between them; of a long list the first ones and how many more there are.
 
-    Parameters
-    ----------
-    words : sequence
-        All of them.
-    shown : int
-        How many are shown.
-
-    Examples
-    --------
     >>> listed([1, 2, 3, 4], shown=2)
     '1, 2 and 2 more'
     """
@@ -141,13 +125,7 @@ def listed(words: Sequence[object], shown: int = 8) -> str:
 
 
 def machine_error(error: OSError) -> str:
-    """The sentence for a disk or path error.
-
-    Parameters
-    ----------
-    error : OSError
-        What the operating system raised.
-    """
+    """The sentence for a disk or path error."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "The disk is full. Nothing was written."
     return f"{error.filename or 'A file'}: {error.strerror or error}."

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ddpn.runtime.durations import format_duration
+from ddpn.runtime.deadlines import format_duration
 
 if TYPE_CHECKING:
     from ddpn.runtime.deadlines import Clock
@@ -80,13 +80,5 @@ def _amounts(rich: Any, in_bytes: bool, total: int | None, clock: "Clock | None"
 
 
 def inner_bar(title: str, total: int) -> Any:
-    """A bar for a part of the work, which is shown if the work shows one itself.
-
-    Parameters
-    ----------
-    title : str
-        What the part is.
-    total : int
-        Its steps.
-    """
+    """A bar for a part of the work, which is shown if the work shows one itself."""
     return progress_bar(title, total, shown=_IS_SHOWN.get())

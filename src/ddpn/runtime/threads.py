@@ -34,13 +34,7 @@ def cores() -> int:
 
 
 def limit_threads(number: int) -> None:
-    """Limit the threads of this process, for good: for a worker process that has so many cores for itself.
-
-    Parameters
-    ----------
-    number : int
-        Threads of torch, OpenMP and BLAS.
-    """
+    """Limit the threads of this process, for good: for a worker process that has so many cores for itself."""
     os.environ |= {name: str(number) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     if "torch" in sys.modules:  # imported later, it reads the variables; jobs without it need not wait for it
         import torch

@@ -6,7 +6,7 @@ for _module in ("fastapi", "prometheus_client", "uvicorn"):
     import_extra(_module, "serve")
 
 from ddpn.serving.app import create_app  # noqa: E402
-from ddpn.serving.limits import Limits  # noqa: E402
+from ddpn.serving.middleware import Limits  # noqa: E402
 from ddpn.serving.server import serve  # noqa: E402
 
 __all__ = ["Limits", "create_app", "serve"]

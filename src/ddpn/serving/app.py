@@ -17,15 +17,12 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from ddpn.serving import schemas
-from ddpn.serving.about import about
 from ddpn.serving.batching import Batcher
 from ddpn.serving.catalogue import Catalogue
 from ddpn.serving.explaining import explain
-from ddpn.serving.limits import Limits
-from ddpn.serving.metrics import Metrics
-from ddpn.serving.middleware import Middleware
-from ddpn.serving.model import ServedModel
-from ddpn.serving.problems import REFUSALS, RequestError, busy, refusal
+from ddpn.serving.middleware import Limits, Metrics, Middleware
+from ddpn.serving.model import ServedModel, about
+from ddpn.serving.schemas import REFUSALS, RequestError, busy, refusal
 
 #: Rows from which on answers are written in a thread, as other requests would wait for them.
 _LARGE_ANSWER = 100
@@ -138,14 +135,9 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def api(service: Service, needs_token: bool) -> FastAPI:
-    """The routes of a server for the versions of its models that are loaded now, with their OpenAPI document.
+    """The routes for the versions of models that are loaded now, with their OpenAPI document.
 
-    Parameters
-    ----------
-    service : Service
-        The state of the server.
-    needs_token : bool
-        Whether requests must have a bearer token, which the document then says; `Middleware` checks it.
+    With `needs_token` the document says that requests must have a bearer token, which `Middleware` checks.
     """
     models = list(service.catalogue)
     known = (f"{m.name} (predicts {m.folder.roles.target or 'counts'}, version {m.version})" for m in models)

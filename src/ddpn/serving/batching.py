@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from ddpn.serving.limits import Limits
-from ddpn.serving.metrics import Metrics
+from ddpn.serving.middleware import Limits, Metrics
 from ddpn.serving.model import ServedModel
-from ddpn.serving.problems import busy
-from ddpn.serving.schemas import Row, Wanted
+from ddpn.serving.schemas import Row, Wanted, busy
 
 
 @dataclass(eq=False)
@@ -27,15 +25,7 @@ class WaitingRequest:
 
 
 class Batcher:
-    """Collect requests and predict them together; a full queue refuses more of them with status 429.
-
-    Parameters
-    ----------
-    limits : Limits
-        The length of the queue, the rows of a batch and the window.
-    metrics : Metrics
-        Counts batches, and shows the length of the queue.
-    """
+    """Collect requests and predict them together; a full queue refuses more of them with status 429."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
@@ -66,17 +56,7 @@ class Batcher:
         self._thread.shutdown(wait=True)
 
     async def submit(self, model: ServedModel, rows: Sequence[Row], wanted: Wanted) -> list[dict[str, Any]]:
-        """The answer to a request, once its batch is predicted.
-
-        Parameters
-        ----------
-        model : ServedModel
-            The model that the rows were read for.
-        rows : sequence of Row
-            The rows.
-        wanted : Wanted
-            What to predict.
-        """
+        """The answer to a request, once its batch is predicted."""
         if len(self._queue) >= self._limits.max_queue:
             raise busy(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
         job = WaitingRequest(model, rows, wanted, asyncio.get_running_loop().create_future())

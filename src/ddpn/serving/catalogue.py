@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.runtime.errors import ConfigError, DDPNError
-from ddpn.serving.metrics import Metrics
+from ddpn.serving.middleware import Metrics
 from ddpn.serving.model import ServedModel
 from ddpn.storage.model_files import MANIFEST
 
@@ -43,14 +43,7 @@ def named_paths(given: list[str]) -> dict[str, Path]:
 class Catalogue:
     """Loaded models by name; the first one is the default.
 
-    Parameters
-    ----------
-    paths : mapping of str to path
-        Model folders by name.
-    metrics : Metrics
-        Counts new versions.
-    **columns
-        Columns (exposure, upper) that models saved in Python do not know.
+    `columns` are those (exposure, upper) that models saved in Python do not know.
     """
 
     def __init__(self, paths: Mapping[str, str | PathLike[str]], metrics: Metrics, **columns: str | None) -> None:
@@ -70,13 +63,7 @@ class Catalogue:
         return iter(self._models.values())
 
     async def watch(self, every: float) -> None:
-        """Load new versions as they appear, until cancelled.
-
-        Parameters
-        ----------
-        every : float
-            Seconds between two checks.
-        """
+        """Load new versions as they appear, looking for them every so many seconds, until cancelled."""
         while True:
             await asyncio.sleep(every)
             for name, model in list(self._models.items()):

@@ -14,10 +14,9 @@ from ddpn.calibration.columns import ColumnProfile
 from ddpn.members.folds import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
-from ddpn.tables.cells import missing_numbers
-from ddpn.tables.dates import DAY, HOUR, MONTH, WEEKDAY
-from ddpn.tables.encoding.canonical import canonical_level, canonical_number
-from ddpn.tables.roles import Roles, TableColumn
+from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY, missing_numbers
+from ddpn.tables.kinds import TableColumn, canonical_level, canonical_number
+from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder
 
 #: ISO 8601, as JSON Schema's formats "date" and "date-time" have it; seconds and the zone may be left out.
@@ -67,13 +66,7 @@ class ServedColumn:
 
 
 def served_columns(folder: ModelFolder) -> list[ServedColumn]:
-    """The columns of requests to a model: those that it needs, and those of the fit that are ignored.
-
-    Parameters
-    ----------
-    folder : ModelFolder
-        The model.
-    """
+    """The columns of requests to a model: those that it needs, and those of the fit that are ignored."""
     roles, predictor = folder.roles, folder.model.predictor_
     inputs = [name for column in roles.used for name in column.inputs]
     levels = dict(zip(inputs, levels_of(predictor, len(inputs)), strict=True))
@@ -135,12 +128,7 @@ def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
 def row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
     """The pydantic model of a row: fields c0, c1, ..., whose aliases are the names of the columns.
 
-    Parameters
-    ----------
-    name : str
-        The name of the served model.
-    columns : iterable of ServedColumn
-        All columns. A column that is a feature and has a role, too, must satisfy the role, which is named later.
+    A column that is a feature and has a role, too, must satisfy the role, which is named later.
     """
     known = {column.name: column for column in columns}
     fields: dict[str, Any] = {}
@@ -159,7 +147,7 @@ def _float(cell: float | None, absent: frozenset[float] = frozenset()) -> float:
 
 
 def _group(cell: Any) -> str:
-    """The name of a group, as `ddpn.tables.encoding.canonical.group_labels` has it."""
+    """The name of a group, as `ddpn.tables.kinds.group_labels` has it."""
     return "missing" if cell is None else canonical_number(cell)
 
 
@@ -182,7 +170,7 @@ def _date(zone_name: str) -> Any:
 
 
 def _date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, ...]:
-    """The numbers that a model sees of a date, as `ddpn.tables.dates.date_parts` has them."""
+    """The numbers that a model sees of a date, as `ddpn.tables.cells.date_parts` has them."""
     if found is None:
         return tuple(_NAN for _ in parts)
     known = {
@@ -195,7 +183,7 @@ def _date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, 
 
 
 def _level_reader(level_kind: str, missing: Sequence[str]) -> Callable[[Any], str | None]:
-    """A reader of levels: their one name (`tables.encoding.canonical`), None for null and words that stand for it."""
+    """A reader of levels: their one name (`tables.kinds`), None for null and words that stand for it."""
     canonical = canonical_number if level_kind == "number" else canonical_level
     absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing} | {"nan"}
 

@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.inputs import Inputs, joined
 from ddpn.analysis.explanations.shapley import shapley_values
 from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.serving.columns import ServedColumn, levels_of
 from ddpn.serving.model import PredictorInputs, ServedModel
-from ddpn.serving.problems import Problem, RequestError
-from ddpn.serving.schemas import Row, Wanted
-from ddpn.tables.encoding.table import Column, PreparedTable
+from ddpn.serving.schemas import Problem, RequestError, Row, Wanted
+from ddpn.tables.encoding.table import Column
 
 #: Predictions per explained row, about; typical rows that it is compared with, at least and at most.
 _PREDICTIONS, _LEAST, _MOST = 4000, 4, 32
@@ -23,39 +22,10 @@ _PREDICTIONS, _LEAST, _MOST = 4000, 4, 32
 _CURVES = 30
 
 
-class PreparedInputs(Inputs):
-    """Explained rows and typical ones, as columns whose values can be exchanged without a data frame."""
-
-    def __init__(self, model: Any, columns: list[Column], extra: Mapping[str, np.ndarray]) -> None:
-        self.model = self.predictor = model
-        self.width, self.extra = len(columns), {name: len(columns) + i for i, name in enumerate(extra)}
-        self.columns = columns + [Column(name, "number", values) for name, values in extra.items()]
-        self.log, self.is_dense, self.X = True, True, None
-
-    def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray]) -> Any:
-        """What the model predicts for these rows if columns have the values of other rows."""
-        import torch
-
-        own = [column._replace(values=column.values[sources.get(j, rows)]) for j, column in enumerate(self.columns)]
-        known = {name: own[j].values for name, j in self.extra.items()}
-        with torch.no_grad():
-            table = PreparedTable(own[: self.width])
-            return self.predictor.distribution(table, known.get("exposure"), upper=known.get("upper"))
-
-
 def explain(model: ServedModel, rows: Sequence[Row], of: str, curves: bool) -> dict[str, Any]:
     """Contributions of the columns to each row, and curves of the first row if asked; ready for JSON.
 
-    Parameters
-    ----------
-    model : ServedModel
-        The model.
-    rows : sequence of Row
-        The rows.
-    of : {"mean", "spread"}
-        What to explain.
-    curves : bool
-        Whether to predict the first row with other values of each column, too.
+    `of` is "mean" or "spread"; with `curves` the first row is predicted with other values of each column, too.
     """
     (known,) = model.predict([(rows, Wanted(outputs=("mean", "stddev")))])
     if isinstance(known, Exception):
@@ -84,18 +54,17 @@ def _contributions(model: ServedModel, inputs: PredictorInputs, row: int, of: st
         for name, values in (("exposure", inputs.exposure), ("upper", inputs.upper))
         if values is not None
     }
-    hybrid, background = PreparedInputs(model.predictor, columns, extra), np.arange(1, 1 + starts)
+    hybrid, background = Inputs.of_columns(model.predictor, columns, extra), np.arange(1, 1 + starts)
     quantity = int(of == "spread")
     values, error = shapley_values(hybrid, np.zeros(1, dtype=np.int64), background, quantity, np.random.default_rng(0))
-    now = hybrid.moments(np.arange(1 + starts), variance=quantity == 1, recalibrated=True).quantities(hybrid.log)[
-        quantity, :, 0
-    ]
+    moments = hybrid.moments(np.arange(1 + starts), variance=quantity == 1, recalibrated=True)
+    now = moments.quantities[quantity, :, 0]
     if not np.isfinite([*values[0], *now]).all():
         words = f"rows[{row}] cannot be explained: predictions of rows between it and typical rows are too large."
         raise RequestError([Problem(words, row=row)])
     by_part = {name: (float(values[0, j]), float(error[0, j])) for j, name in enumerate(names)}
     return {
-        "scale": "log" if hybrid.log else "linear",
+        "scale": "log" if moments.log else "linear",
         "base": float(now[1:].mean()),
         "prediction": float(now[0]),
         "contributions": _by_column(model.columns, by_part),
@@ -150,16 +119,7 @@ def typical_rows(
 ) -> list[Column]:
     """Columns whose values are distributed as in the training, each drawn on its own.
 
-    Parameters
-    ----------
-    predictor : Predictor
-        The model, with a summary of its training rows.
-    names : sequence of str
-        The columns.
-    levels : sequence of sequences of str
-        The levels of each column that are known by name.
-    size : int
-        How many rows.
+    `levels` are those of each column that are known by name.
     """
     if predictor.profile is None:
         raise InputError("The model has no summary of its training rows to compare with, so that it explains no rows.")
@@ -188,13 +148,3 @@ def _drawn(name: str, profile: ColumnProfile, levels: tuple[str, ...], size: int
     else:
         values = np.interp(ndtri(ranks), profile.normal, profile.edges)
     return Column(name, profile.kind, np.where(missing, np.nan, values))
-
-
-def joined(first: Column, second: Column) -> Column:
-    """One column below another of the same kind."""
-    if first.kind != "category":
-        return Column(first.name, first.kind, np.concatenate([first.values, second.values.astype(np.float64)]))
-    index = {level: code for code, level in enumerate(first.levels)}
-    # The last entry serves code -1.
-    target = np.array([*(index.setdefault(level, len(index)) for level in second.levels), -1], dtype=np.int64)
-    return Column(first.name, "category", np.concatenate([first.values, target[second.values]]), tuple(index))

@@ -1,19 +1,116 @@
-"""What every request passes before and after the app: token, limits of body and time, logs, metrics, headers."""
+"""What every request passes before and after the app: limits, metrics, logs, the token, and headers."""
 
 import asyncio
 import hmac
+import json
 import logging
+import math
 import re
+import sys
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
+import prometheus_client as client
+
 from ddpn.runtime.errors import ConfigError
-from ddpn.serving.limits import Limits
-from ddpn.serving.metrics import Metrics
-from ddpn.serving.problems import RequestError, busy
+from ddpn.serving.schemas import RequestError, busy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of a server.
+
+    Parameters
+    ----------
+    max_rows : int
+        Rows per request.
+    max_bytes : int
+        Bytes of a request's body.
+    max_queue : int
+        Requests that wait; more are refused with status 429.
+    timeout : float
+        Seconds from the arrival of a request to its answer; later ones get status 503.
+    batch_rows : int
+        Rows that are predicted together.
+    batch_window : float
+        Seconds that the first request waits for others to be predicted with.
+    explain_rows : int
+        Rows per request to explain.
+    """
+
+    max_rows: int = 1000
+    max_bytes: int = 2_000_000
+    max_queue: int = 256
+    timeout: float = 30.0
+    batch_rows: int = 256
+    batch_window: float = 0.002
+    explain_rows: int = 20
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = 0 if name == "batch_window" else 1e-3 if name == "timeout" else 1
+            if not math.isfinite(value) or value < least:
+                raise ConfigError(argument=name, must=f"be at least {least:g}", got=f"{value:g}")
+
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Metrics:
+    """Counters of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = own = client.CollectorRegistry()
+        requests, seconds = "Requests that were answered.", "Time from a request to its answer."
+        self.requests = client.Counter("ddpn_requests", requests, ["path", "method", "status"], registry=own)
+        self.seconds = client.Histogram("ddpn_request_seconds", seconds, ["path"], buckets=_SECONDS, registry=own)
+        self.rows = client.Counter("ddpn_rows", "Rows that were predicted.", ["model"], registry=own)
+        self.ood = client.Counter("ddpn_ood_rows", "Rows flagged as out-of-distribution.", ["model"], registry=own)
+        self.batch = client.Histogram("ddpn_batch_rows", "Rows predicted together.", buckets=_ROWS, registry=own)
+        batch = "Time to predict a batch."
+        self.batch_seconds = client.Histogram("ddpn_batch_seconds", batch, buckets=_SECONDS, registry=own)
+        self.waiting = client.Gauge("ddpn_queue_requests", "Requests that wait to be predicted.", registry=own)
+        self.reloads = client.Counter("ddpn_reloads", "New versions of models.", ["model", "result"], registry=own)
+        self.model = client.Info("ddpn_model", "The version of each model.", ["model"], registry=own)
+
+    def text(self) -> tuple[bytes, str]:
+        """All metrics, and the type of the content."""
+        return client.generate_latest(self._registry), client.CONTENT_TYPE_LATEST
+
+
+class JsonLines(logging.Formatter):
+    """A record as JSON: time, level, event and the fields of the record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
+        line |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[0] is not None:
+            # Not the message, which may have values of rows: where it happened is in the frames.
+            line["error"] = record.exc_info[0].__name__
+            frames = traceback.extract_tb(record.exc_info[2])[-8:]
+            line["at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        return json.dumps(line)
+
+
+def configure_logs(level: str) -> None:
+    """Send the logs of the server and of uvicorn to standard error, from "debug", "info", "warning" or "error" on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.captureWarnings(True)
+    for name in ("ddpn.serving", "uvicorn", "py.warnings"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level.upper() if name != "uvicorn" else "WARNING")
+
 
 _LOG = logging.getLogger("ddpn.serving")
 #: What needs no token: probes, and the page itself, which has nothing of a model before it is given the token.
@@ -36,15 +133,7 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 def read_token(variable: str | None, file: Path | None) -> str | None:
-    """The bearer token of an environment variable or a file; None where neither is given.
-
-    Parameters
-    ----------
-    variable : str, optional
-        The value of the environment variable DDPN_TOKEN.
-    file : Path, optional
-        A file with the token alone.
-    """
+    """The bearer token of a file, or else of an environment variable; None where neither is given."""
     if file is None and variable is None:
         return None
     try:
@@ -60,16 +149,7 @@ def read_token(variable: str | None, file: Path | None) -> str | None:
 class Middleware:
     """An ASGI app around another one, which may be replaced between two requests.
 
-    Parameters
-    ----------
-    app : ASGI app
-        The inner app. It leaves `rows` and `model` of a request in the scope's `ddpn` for logs.
-    metrics : Metrics
-        Counts requests.
-    limits : Limits
-        The most bytes of a body, and the time of a request.
-    token : str, optional
-        What clients must send as a bearer token.
+    The inner app leaves `rows` and `model` of a request in the scope's `ddpn` for logs. Clients must send the token.
     """
 
     def __init__(self, app: App, metrics: Metrics, limits: Limits, token: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`ServedModel`: one version of a model folder, loaded, checked and ready to answer requests."""
+"""`ServedModel`: one version of a model folder; its answers to requests, and what it says about itself."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -6,16 +6,74 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from ddpn.serving.answers import answers
+from ddpn.distributions import discretized
+from ddpn.members import label_of
+from ddpn.runtime.threads import single_thread
 from ddpn.serving.columns import row_model, served_columns
-from ddpn.serving.problems import REFUSALS, refusal
-from ddpn.serving.schemas import Row, Wanted
+from ddpn.serving.schemas import REFUSALS, Row, Wanted, refusal
 from ddpn.storage.model_files import read_manifest, read_unchanged
-from ddpn.tables.encoding.kinds import WITH_NUMBERS
-from ddpn.tables.encoding.table import Column, PreparedTable
+from ddpn.tables.encoding.table import WITH_NUMBERS, Column, PreparedTable
 from ddpn.workflow.model_folder import describe, load
-from ddpn.workflow.prediction_table import predict_rows
+from ddpn.workflow.prediction import PredictedRows, predict_rows
+from ddpn.workflow.prediction_request import Request, quantile_name
+
+#: The mass of a distribution that is not shown, on either side, and the most counts that are.
+_UNSHOWN, _MOST_SHOWN = 5e-5, 400
+
+
+def answers(predicted: PredictedRows, wanted: Wanted) -> list[dict[str, Any]]:
+    """What a request asks for, row by row, ready for JSON."""
+    predictor, outputs = predicted.predictor, wanted.outputs
+    is_flagged = predictor.ood is not None and not {"ood_pvalue", "ood", "ood_reasons"}.isdisjoint(outputs)
+    request = Request(
+        coverage=wanted.coverage,
+        quantiles=wanted.quantiles,
+        pmf=wanted.pmf,
+        pvalue=is_flagged,
+        ood=predictor.ood.alpha if is_flagged and predictor.ood is not None else None,
+        reasons="ood_reasons" in outputs,
+    )
+    with torch.no_grad(), single_thread():
+        table = predicted.table(request)
+        names = [*outputs, *(quantile_name(level) for level in wanted.quantiles)]
+        found = {name: table[name].tolist() for name in names if name in table}
+        if "ood_reasons" in outputs:
+            # Without calibrated flags every unusual cell is named.
+            known = table.get("ood_reason")
+            found["ood_reasons"] = predictor.ood_reasons(predicted.X, days=predicted.days) if known is None else known
+        if wanted.pmf is not None:
+            found["pmf"] = np.stack([table[f"p{count}"] for count in range(wanted.pmf + 1)], axis=1).tolist()
+        if "distribution" in outputs:
+            found["distribution"] = _shown(predicted.counts)
+        if "members" in outputs:
+            found["members"] = _members(predicted)
+    return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+
+
+def _shown(counts: Any) -> list[dict[str, Any]]:
+    """Where nearly all mass is: probabilities of some counts, every `step`-th where there are many."""
+    levels = torch.tensor([_UNSHOWN, 1.0 - _UNSHOWN], dtype=torch.float64)
+    found = []
+    for row, (first, last) in enumerate(counts.summary(levels).quantiles.tolist()):
+        step = max(1, int((last - first) // _MOST_SHOWN) + 1)
+        every = torch.arange(first, last + 1, step, dtype=torch.float64).unsqueeze(1)
+        pmf = counts.rows(torch.tensor([row])).log_prob(every).exp().double().squeeze(1)
+        found.append({"first": int(first), "step": step, "pmf": pmf.tolist()})
+    return found
+
+
+def _members(predicted: PredictedRows) -> list[list[dict[str, Any]]]:
+    """What each member of the mixture predicts."""
+    predictor, columns = predicted.predictor, []
+    for name, member in predictor.mixed.items():
+        dist = predictor.distribution(predicted.X, predicted.exposure, of=name, upper=predicted.upper)
+        about = {"name": name, "label": label_of(name, member), "weight": predictor.weights[name]}
+        each = zip(dist.mean.double().tolist(), _shown(discretized(dist)), strict=True)
+        columns.append([{**about, "mean": mean, "distribution": shown} for mean, shown in each])
+    return [list(row) for row in zip(*columns, strict=True)]
+
 
 #: Changes of cells that make a row of typical values ordinary, at most, and cells of the rows that are tried for each.
 _CHANGES, _TRIED = 12, 50_000
@@ -33,21 +91,8 @@ class PredictorInputs(NamedTuple):
 class ServedModel:
     """A loaded model that predicts rows of JSON.
 
-    Parameters
-    ----------
-    name : str
-        What it is called in paths.
-    path : Path
-        The model folder.
-    **columns
-        Columns (exposure, upper) that a model saved in Python does not know.
-
-    Attributes
-    ----------
-    version : str
-        The first digits of the checksum of its files.
-    Row : type
-        The pydantic model of its rows.
+    `columns` are those (exposure, upper) that a model saved in Python does not know. `version` is the first digits of
+    the checksum of its files, and `Row` the pydantic model of its rows.
     """
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
@@ -99,13 +144,7 @@ class ServedModel:
             self.predict([([self.Row.model_validate(self.example)], Wanted())])
 
     def inputs(self, rows: Sequence[Row]) -> PredictorInputs:
-        """Rows as the predictor takes them.
-
-        Parameters
-        ----------
-        rows : sequence of Row
-            Validated rows.
-        """
+        """Rows as the predictor takes them."""
         parts: dict[str, tuple[Any, ...]] = {}
         for column in self.columns:
             if column.is_required:
@@ -118,13 +157,7 @@ class ServedModel:
         return PredictorInputs(table, exposure, upper, groups)
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
-        """Predict the rows of several requests together: an answer, or the error, of each.
-
-        Parameters
-        ----------
-        requests : sequence of tuple
-            The rows and what is wanted, of each request.
-        """
+        """Predict the rows of several requests together: an answer, or the error, of each."""
         try:
             return self._predicted(requests)
         except REFUSALS as error:
@@ -154,3 +187,76 @@ def _column(name: str, kind: str, values: Sequence[Any]) -> Column:
     index: dict[str, int] = {}
     codes = [-1 if value is None else index.setdefault(value, len(index)) for value in values]
     return Column(name, "category", np.array(codes, dtype=np.int64), tuple(index))
+
+
+#: Facts of the fit that are shown; paths and commands of the machine that fitted the model are not.
+_SPLIT = ("how", "rows")
+
+
+def about(served: ServedModel) -> dict[str, Any]:
+    """Facts about a model and its columns, ready for JSON."""
+    saved, predictor, roles = served.saved, served.predictor, served.folder.roles
+    task = saved["task"]
+    members = [
+        {"name": name, "weight": known["weight"], "facts": known["facts"]} for name, known in saved["members"].items()
+    ]
+    return {
+        "name": served.name,
+        "version": served.version,
+        "ddpn": saved["ddpn"],
+        "fitted": task.get("date"),
+        "target": roles.target,
+        "exposure": roles.exposure,
+        "rows": None if predictor.profile is None else predictor.profile.rows,
+        "split": {key: task["split"][key] for key in _SPLIT} if "split" in task else None,
+        "members": members,
+        "scores": task.get("test"),
+        "calibration": _calibration(served),
+        "limits": _limits(served),
+        "warnings": [*task["leaks"], *task["warnings"]],
+        "columns": [_about_column(column) for column in served.columns if column.is_required],
+        "example": served.example,
+    }
+
+
+def _about_column(column: Any) -> dict[str, Any]:
+    known = {"levels": list(column.levels)} | {name: getattr(column, name) for name in ("range", "days", "integers")}
+    about = {"name": column.name, "kind": column.kind, "typical": column.example}
+    return about | {name: value for name, value in known.items() if value}
+
+
+def _calibration(served: ServedModel) -> list[str]:
+    """Sentences about what is calibrated."""
+    predictor = served.predictor
+    levels = predictor.intervals.get("mixture")
+    found = []
+    if levels is None:
+        found.append("Intervals are not calibrated: they are those of the predicted distributions.")
+    else:
+        found.append(f"Intervals are calibrated on {int(levels.rows[0]):,} rows that were not trained on.")
+    if predictor.groups is not None:
+        by = predictor.groups.by or "ranges of the predicted mean"
+        found.append(f"Intervals are calibrated within groups: {by}.")
+    if predictor.is_recalibrated():
+        found.append("The predicted distributions are recalibrated.")
+    if predictor.ood is not None:
+        share = f"{100 * predictor.ood.alpha:.3g}%"
+        found.append(f"Out-of-distribution flags are set for {share} of rows like the training data.")
+    else:
+        found.append("Out-of-distribution flags are not calibrated.")
+    return found
+
+
+def _limits(served: ServedModel) -> list[str]:
+    """Sentences about where predictions do not hold."""
+    found = ["Predictions hold for rows like those of the training. Rows that are flagged may be wrong by any amount."]
+    ignored = () if served.predictor.profile is None else served.predictor.profile.ignored
+    if ignored:
+        found.append(f"The out-of-distribution flag ignores {', '.join(ignored)}, which follow time.")
+    counts = served.predictor.counts
+    if counts.is_bounded:
+        upper = "the upper bound of each row" if counts.upper_per_row else counts.upper
+        found.append(f"Counts lie between {counts.lower} and {'any number' if upper is None else upper}.")
+    if served.folder.roles.exposure is not None:
+        found.append(f"Counts are those of each row's exposure, {served.folder.roles.exposure!r}.")
+    return found

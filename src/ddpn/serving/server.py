@@ -13,21 +13,12 @@ import torch
 import uvicorn
 
 from ddpn.runtime.errors import ConfigError
-from ddpn.serving import logs
 from ddpn.serving.app import create_app
-from ddpn.serving.limits import Limits
+from ddpn.serving.middleware import Limits, configure_logs
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that accepts connections; port 0 lets the system choose one.
-
-    Parameters
-    ----------
-    host : str
-        The address or name to listen at.
-    port : int
-        The port, from 0 to 65535.
-    """
+    """A socket that accepts connections; port 0 lets the system choose one."""
     if not 0 <= port <= 65_535:
         raise ConfigError(argument="port", must="be a number from 0 to 65535", got=str(port))
     try:
@@ -70,7 +61,7 @@ def serve(
     **columns
         Columns (exposure, upper) that models saved in Python do not know.
     """
-    logs.configure(log_level)
+    configure_logs(log_level)
     limits = limits or Limits()
     # Small batches are predicted fastest by one thread, and other cores are for other processes of the server.
     torch.set_num_threads(1)

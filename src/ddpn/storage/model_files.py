@@ -112,12 +112,7 @@ def _check_size(path: Path, size: int, most: int) -> None:
 def read_unchanged(path: Path, read: Callable[[], Found]) -> Found:
     """What `read` returns, read again if the folder was replaced by a new version meanwhile.
 
-    Parameters
-    ----------
-    path : Path
-        The folder of a saved model.
-    read : callable
-        Reads files of the folder, and may read the manifest and then the files of different versions.
+    It may read the manifest and then the files of different versions.
     """
     for _ in range(_TRIES):
         before = _version(path)

@@ -96,18 +96,9 @@ class CountRange:
     ) -> Sample:
         """A sample with these bounds and limits; raises an `InputError` for counts outside them.
 
-        Parameters
-        ----------
-        sample : Sample
-            Validated counts.
-        upper : array-like, optional
-            The largest possible count per row.
-        censored : array-like of bool, optional
-            Rows whose count stands for that many or more.
-        suffix : str
-            What messages append to the names of arguments, such as "_val".
-        name : str or Argument, optional
-            What messages call the counts. Default: y with the suffix.
+        `upper` has the largest possible count per row, and `censored` flags rows whose count stands for that many or
+        more. Messages append `suffix`, such as "_val", to the names of arguments, and call the counts `name`, by
+        default y.
         """
         name = name or f"y{suffix}"
         low, high = self.bounds(len(sample), upper, sample.labels)

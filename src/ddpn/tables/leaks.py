@@ -63,17 +63,8 @@ def find_leaks(
 ) -> Leaks:
     """Columns that are made of the target, or of the target per exposure, or predict it nearly without error.
 
-    Parameters
-    ----------
-    X : polars DataFrame
-        The columns.
-    y : array
-        The counts.
-    dates : mapping, optional
-        For columns that are parts of a date, the name of the date. Alone these are not suspected, as a date is usually
-        known, but two dates may be as far apart as the target says.
-    exposure : array, optional
-        The known scale of each row.
+    `dates` has the name of the date for columns that are parts of one. Alone these are not suspected, as a date is
+    usually known, but two dates may be as far apart as the target says.
     """
     dates = dates or {}
     if not X.columns:
@@ -303,17 +294,8 @@ def _unit(values: np.ndarray) -> np.ndarray:
 def made_of_target(series: Any, y: np.ndarray, is_count: bool = True) -> str:
     """How a column is made of the target, as words that follow its name; "" where it may be a predictor.
 
-    Parameters
-    ----------
-    series : polars Series
-        The column.
-    y : array
-        The counts, or rates.
-    is_count : bool
-        Whether `y` are counts, of which a column may be a part or a flag.
+    `is_count` if `y` are counts, of which a column may be a part or a flag, and not rates.
 
-    Examples
-    --------
     >>> import polars
     >>> y = np.random.default_rng(0).poisson(3.0, 400)
     >>> made_of_target(polars.Series(2 * y + 1), y), made_of_target(polars.Series(y > 0), y)
@@ -374,15 +356,7 @@ def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def gaps_made_of_target(series: Any, y: np.ndarray) -> str:
-    """How the missing values of a column are made of the counts, as words that follow its name; "" if they are not.
-
-    Parameters
-    ----------
-    series : polars Series
-        The column.
-    y : array
-        The counts.
-    """
+    """How the missing values of a column are made of the counts, as words that follow its name; "" if they are not."""
     is_known = ~np.isnan(_values(series))
     if is_known.all() or not is_known.any():
         return ""

@@ -1,7 +1,7 @@
 """What every column of a table is for, and how its values reach the model: decided once, kept with the model."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,12 +10,20 @@ import numpy as np
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample, check_counts, check_vector, labels_of
-from ddpn.tables.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
-from ddpn.tables.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
+from ddpn.tables.cells import (
+    DAY,
+    MISSING,
+    NumberFormat,
+    cleaned,
+    date_parts,
+    examples,
+    is_text,
+    looks_missing,
+    polars,
+)
 from ddpn.tables.count_range import CountRange
-from ddpn.tables.dates import DAY, DateFormat, date_parts
-from ddpn.tables.numbers import NumberFormat
-from ddpn.tables.row_groups import group_labels_of
+from ddpn.tables.kinds import TableColumn, to_booleans, to_numbers
+from ddpn.tables.row_hashes import group_labels, group_labels_of
 
 #: What the cells of each kind are called.
 WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "text"}
@@ -23,51 +31,6 @@ WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category"
 _ARGUMENTS = {"upper": "upper_column"}
 #: Sentences about columns that are reported one by one.
 _SENTENCES = 20
-
-
-@dataclass(frozen=True)
-class TableColumn:
-    """A column of the table: its kind as the model sees it, how its cells are read, and what was found about it.
-
-    `kind` is "number", "category", "boolean" or "date"; a date has `parts`. `left_out` says why a column is not used.
-    `number` and `date` say how text is read; `level_kind` is what the levels of a category are ("text", "number" or
-    "boolean"). `notes` are sentences about how its cells were read.
-    """
-
-    name: str
-    kind: str
-    missing: int = 0
-    distinct: int = 0
-    parts: tuple[str, ...] = ()
-    left_out: str = ""
-    number: NumberFormat = field(default_factory=NumberFormat)
-    date: DateFormat = field(default_factory=DateFormat)
-    level_kind: str = "text"
-    notes: tuple[str, ...] = ()
-
-    @property
-    def inputs(self) -> list[str]:
-        """Columns that it becomes."""
-        return [f"{self.name} {part}" for part in self.parts] if self.kind == "date" else [self.name]
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "TableColumn":
-        """The inverse of `asdict`."""
-        read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
-        read["number"] = NumberFormat(**plain.get("number", {}))
-        read["date"] = DateFormat(**plain.get("date", {}))
-        return cls(**read)
-
-    def converted(self, series: Any, missing: Sequence[str]) -> Converted:
-        """The column of a later table as this kind: datetimes for a date, not its parts."""
-        what = f"column {self.name!r}"
-        if self.kind == "number":
-            return to_numbers(series, self.number, missing, what)
-        if self.kind == "boolean":
-            return to_booleans(series, missing, what)
-        if self.kind == "date":
-            return to_times(series, self.date, missing, what)
-        return to_levels(series, self.level_kind, missing, what)
 
 
 @dataclass(frozen=True)
@@ -159,28 +122,12 @@ class Roles:
         counts: CountRange | None = None,
         first: int | None = None,
     ) -> Sample:
-        """Features, counts, weights and exposures of the rows whose target is known.
+        """Features, counts, weights and exposures of the rows whose target is known, labelled by their numbers from 1.
 
-        A table without the weight column counts every row once, one without the column of censored counts has none,
-        and one without the columns of groups has no groups.
-
-        Parameters
-        ----------
-        frame : polars DataFrame
-            A table that has the target.
-        fractional : {"error", "round"}
-            What to do with counts that are not integers.
-        report : callable, optional
-            Takes a sentence about each column with cells that cannot be read. Default: a warning.
-        counts : CountRange, optional
-            The range of possible counts.
-        first : int, optional
-            For a block of a file, the number of rows before it. Default: the table is whole.
-
-        Returns
-        -------
-        Sample
-            With the numbers of the rows in the file, from 1, as labels.
+        A table without the weight column counts every row once, one without the column of censored counts has none, and
+        one without the columns of groups has no groups. `fractional` is what to do with counts that are not integers,
+        "error" or "round". `report` takes a sentence about each column with cells that cannot be read, by default a
+        warning. For a block of a file, `first` is the number of rows before it.
         """
         if self.target is None:
             raise InputError("The model was saved in Python and does not know its target. Name it with `target`.")
@@ -221,8 +168,6 @@ class Roles:
         """The name of each row's group; None where intervals are not calibrated by a column."""
         if self.groups is None:
             return None
-        from ddpn.tables.encoding.canonical import group_labels  # imports scikit-learn
-
         return group_labels(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
     def exposures(self, frame: Any, first: int = 0) -> np.ndarray | None:

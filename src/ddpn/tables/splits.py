@@ -9,29 +9,12 @@ FOLDS = 5
 
 
 def fold_numbers(rows: int, folds: int, seed: int, group: np.ndarray | None = None) -> np.ndarray:
-    """Divide rows at random into folds of about one size, each group in one fold.
+    """Divide rows at random into folds of about one size, each group (rows with equal labels) in one fold.
 
-    Without groups the sizes differ by at most one row. With groups, the larger ones are placed first, each into the
-    fold with the fewest rows so far.
+    Returns the number of each row's fold, from 0 on. Without groups the sizes differ by at most one row. With groups,
+    the larger ones are placed first, each into the fold with the fewest rows so far. There are fewer folds if there are
+    fewer rows or groups.
 
-    Parameters
-    ----------
-    rows : int
-        The number of rows.
-    folds : int
-        Folds at most; there are fewer if there are fewer rows or groups.
-    seed : int
-        Seed of the division.
-    group : array, shape (rows,), optional
-        A label per row; rows with equal labels stay together.
-
-    Returns
-    -------
-    array of int, shape (rows,)
-        The number of each row's fold, from 0 on.
-
-    Examples
-    --------
     >>> np.bincount(fold_numbers(7, 3, seed=0)).tolist()
     [3, 2, 2]
     >>> fold_numbers(4, 2, seed=0, group=np.array(["a", "b", "b", "a"])).tolist()
@@ -53,13 +36,6 @@ def fold_pairs(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The positions of the rows outside and inside each fold of `fold_numbers`: rows to fit, rows to predict.
 
-    Parameters
-    ----------
-    rows, folds, seed, group
-        As for `fold_numbers`.
-
-    Examples
-    --------
     >>> [outer.tolist() for _, outer in fold_pairs(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
     [[0, 3], [1, 2]]
     """
@@ -68,27 +44,11 @@ def fold_pairs(
 
 
 def random_parts(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:
-    """Divide rows at random into parts of given shares, each group in one part.
+    """The positions of rows in parts of given shares, which sum to 1: at random, each group in one part.
 
-    Parameters
-    ----------
-    rows : int
-        The number of rows.
-    shares : sequence of float
-        The share of each part; they sum to 1. A part with a share above 0 has at least one group, if there are enough.
-        A group with more than half of the rows is in the first part.
-    seed : int
-        Seed of the division.
-    group : array, shape (rows,), optional
-        A label per row; rows with equal labels stay together.
+    A part with a share above 0 has at least one group, if there are enough. A group with more than half of the rows is
+    in the first part.
 
-    Returns
-    -------
-    list of arrays of int
-        Positions of the rows of each part.
-
-    Examples
-    --------
     >>> [len(part) for part in random_parts(10, (0.7, 0.1, 0.2), seed=0)]
     [7, 1, 2]
     >>> [part.tolist() for part in random_parts(4, (0.5, 0.5), seed=0, group=np.array(["a", "b", "b", "a"]))]
@@ -109,26 +69,10 @@ def random_parts(rows: int, shares: Sequence[float], seed: int, group: np.ndarra
 
 
 def held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None = None) -> np.ndarray:
-    """Hold out a share of the rows at random: whole groups, until there are enough rows.
+    """A mask of rows that are held out, about a share of all: at random, whole groups until there are enough rows.
 
-    Parameters
-    ----------
-    rows : int
-        The number of rows.
-    share : float
-        The share of the rows, above 0 and below 1.
-    seed : int
-        Seed of the choice.
-    group : array, shape (rows,), optional
-        A label per row; rows with equal labels stay together.
+    At least one row or group is held out, and at least one is not, if there are two.
 
-    Returns
-    -------
-    array of bool, shape (rows,)
-        The rows that are held out. At least one row or group is, and at least one is not, if there are two.
-
-    Examples
-    --------
     >>> held_out_rows(10, 0.2, seed=0).sum()
     np.int64(2)
     """
@@ -144,12 +88,7 @@ def held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None =
 def group_codes(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """An integer per row that is the same within a group, and the number of rows of each group.
 
-    Parameters
-    ----------
-    rows : int
-        The number of rows.
-    group : array, shape (rows,), optional
-        A label per row. Default: each row is a group of its own.
+    Without labels, each row is a group of its own.
     """
     if group is None:
         return np.arange(rows), np.ones(rows, dtype=np.int64)

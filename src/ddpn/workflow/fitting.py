@@ -9,7 +9,9 @@ import json
 import os
 import platform
 import shutil
+import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +22,8 @@ from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,18 +37,16 @@ from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.predictor import Predictor
-from ddpn.runtime.deadlines import Clock, TimeLimitError, with_rows
-from ddpn.runtime.durations import format_duration
+from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration, with_rows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread
 from ddpn.storage.files import check_space, folder_lock
 from ddpn.storage.model_files import check_destination
-from ddpn.workflow.interrupts import Interrupts
+from ddpn.tables.row_hashes import SeenRows
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
-from ddpn.workflow.seen_rows import SeenRows
 
 #: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
 _FIXED_BYTES = 10_000_000
@@ -58,6 +59,59 @@ _FITS, _KEPT, _SHORTEST = 0.7, 2.5, 0.3
 _COMPARISON, _CALIBRATION, _SCORES = 0.15, 0.4, 0.6
 #: The share of the budget, and the seconds, that are not planned with: the end of the program takes them.
 _RESERVE, _END = 0.03, 0.6
+
+
+class Interrupts:
+    """A context in which, after `hold`, Ctrl-C ends steps only; what lies between them, such as saving, is completed.
+
+    Before `hold`, Ctrl-C raises a `KeyboardInterrupt` as usual. Signals reach the main thread only; in others, and
+    outside of the context, steps run as they are. Once it is `stopped` by Ctrl-C, no further step is begun.
+
+    >>> with Interrupts() as interrupts:
+    ...     interrupts.hold()
+    ...     interrupts.step(lambda: None), interrupts.step(lambda: signal.raise_signal(signal.SIGINT))
+    (True, False)
+    >>> interrupts.step(lambda: None)
+    False
+    """
+
+    def __init__(self) -> None:
+        self.stopped, self._holds, self._raises = False, False, True
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        is_main = threading.current_thread() is threading.main_thread()
+        # A program that was started to ignore Ctrl-C goes on ignoring it.
+        if is_main and callable(signal.getsignal(signal.SIGINT)):
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._raises:
+            self._raises = not self._holds  # raised once per step: a second Ctrl-C must not hit what follows
+            raise KeyboardInterrupt
+        self.stopped = True
+
+    def hold(self) -> None:
+        """From now on, Ctrl-C ends steps only."""
+        self._holds, self._raises = True, False
+
+    def step(self, work: Callable[[], object]) -> bool:
+        """Run a step, unless Ctrl-C was pressed before; returns whether the step was completed."""
+        if self.stopped:
+            return False
+        try:
+            self._raises = True
+            work()
+            self._raises = not self._holds
+        except KeyboardInterrupt:
+            self.stopped = True
+            return False
+        return True
 
 
 def _budget(seconds: float | None, started: float | None) -> Clock:

@@ -6,7 +6,7 @@ Imports no torch.
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +16,11 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.sample import Sample
 from ddpn.storage.files import sha256
 from ddpn.tables.cells import polars
-from ddpn.tables.reading import is_pattern, read
+from ddpn.tables.files import is_pattern, read
 from ddpn.tables.roles import Roles
-from ddpn.tables.row_groups import group_labels_of, is_by_inputs
-from ddpn.tables.streaming import fits_memory, free_memory, sampled_rows, shuffled_chunks
-from ddpn.tables.table import Table
+from ddpn.tables.row_hashes import group_labels_of, is_by_inputs
+from ddpn.tables.table import Table, fits_memory, free_memory, shuffled_chunks
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.preparing import Prepared, prepare
-from ddpn.workflow.profiling import check_columns
 from ddpn.workflow.splitting import parts_of_column, times_of
 
 #: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
@@ -32,34 +29,12 @@ _TRAINED_ROWS, _PASSES = 5_000_000, 5.0
 _EXPANSION = 10
 
 
-class FitSource(NamedTuple):
-    """What `ddpn fit` reads: rows in memory, or a table to stream; and a sentence on how, which may be empty."""
-
-    frame: Any
-    table: Table | None
-    note: str
-
-
 @dataclass(frozen=True)
 class TrainingRows:
-    """The training rows of many files, as `ddpn.networks.training.RowStream`.
+    """The training rows of many files, as `ddpn.networks.training.RowStream`; about `rows` of them.
 
-    Parameters
-    ----------
-    table : Table
-        The files.
-    roles : Roles
-        What each column is.
-    plan : Plan
-        What is fitted.
-    held_out : array of int
-        Numbers of the rows that validate and test, sorted.
-    rows : int
-        About how many training rows there are.
-    before : optional
-        The first time that is not trained on, where rows are split by time.
-    held_out_groups : array of uint64, optional
-        Labels of the groups that validate and test: none of their rows is trained on, sampled or not.
+    Not trained on are the rows with the numbers `held_out` (sorted), those from the time `before` on, where rows are
+    split by time, and all rows, sampled or not, of the groups whose labels are `held_out_groups`.
     """
 
     table: Table
@@ -99,9 +74,8 @@ class TrainingRows:
 
     def sample(self, chunk: Any) -> Sample:
         """A table as inputs and counts."""
-        fractional = str(self.plan.model.get("fractional", "error"))
         roles = replace(self.roles, groups=None, group=())
-        return roles.sample(chunk, fractional, report=lambda sentence: None, counts=self.plan.count_range)
+        return roles.sample(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _keep(self, frame: Any, numbers: np.ndarray) -> np.ndarray:
         """Which rows are training rows: not held out, of a known count and a weight, and of the part for training."""
@@ -122,32 +96,26 @@ class TrainingRows:
         return kept
 
 
-def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, verbose: bool = False) -> FitSource:
-    """The table of one file or several; it is streamed if asked for, or if it would not fit into memory.
+def open_table(
+    sources: Sequence[str], plan: Plan, stream: bool | None = None, verbose: bool = False
+) -> tuple[Any, str]:
+    """What `prepare` takes, of files, folders or patterns: rows in memory, or a `Table` that is streamed.
 
-    Parameters
-    ----------
-    sources : sequence of str
-        Files, folders or patterns.
-    plan : Plan
-        What to fit.
-    stream : bool, optional
-        Whether to stream. Default: where the rows would take more than half of the free memory.
-    verbose : bool
-        Show progress.
+    It is streamed if asked for, by default where its rows would take more than half of the free memory. The sentence
+    on how it is read may be empty.
     """
     is_alone = len(sources) == 1 and not os.path.isdir(sources[0]) and not is_pattern(sources[0])
     if is_alone and not stream and (stream is False or not _is_large(sources[0], plan)):
-        return FitSource(read(sources[0], plan.category), None, "")
+        return read(sources[0], plan.category), ""
     table = Table(sources, plan.category)
     is_small = table.rows * sum(plan.shares[:2]) <= SMALL_ROWS
     if is_small or not (stream or (stream is None and not fits_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
-        return FitSource(checked_rows(table, plan, np.arange(table.rows), verbose)[0], None, note)
+        return checked_rows(table, plan, np.arange(table.rows), verbose)[0], note
     why = "as requested" if stream else "because they would take more than half of the free memory"
     size = f"{table.rows:,} rows in {len(table.sources):,} files"
     size += f", about {table.rows * table.row_bytes() / 2**30:.2g} GiB"
-    return FitSource(None, table, f"{size}, are streamed, {why}.")
+    return table, f"{size}, are streamed, {why}."
 
 
 def _is_large(source: str, plan: Plan) -> bool:
@@ -162,7 +130,7 @@ def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = 
 
     Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
     """
-    check_columns(list(table.schema), plan)
+    plan.check_columns(list(table.schema))
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
     frames, used = [], 0
     with progress_bar("Checking rows", table.rows, verbose) as bar:
@@ -188,62 +156,10 @@ def _used_rows(frame: Any, plan: Plan, roles: Roles, start: int) -> int:
         times_of(frame, plan.time, labels, of_text=True)
     if not known.any():
         return 0
-    fractional = str(plan.model.get("fractional", "error"))
-    return int(roles.sample(frame, fractional, counts=plan.count_range, first=start).is_used.sum())
+    return int(roles.sample(frame, plan.fractional, counts=plan.count_range, first=start).is_used.sum())
 
 
-def prepare_stream(table: Table, plan: Plan, verbose: bool = False) -> Prepared:
-    """Check all rows, sample some of them, and prepare these as `prepare` does; the others are streamed.
-
-    Parameters
-    ----------
-    table : Table
-        The files.
-    plan : Plan
-        What to fit.
-    verbose : bool
-        Show progress.
-
-    Returns
-    -------
-    Prepared
-        With a `stream` of the training rows.
-    """
-    numbers = sampled_rows(table, plan.seed)
-    frame, used = checked_rows(table, plan, numbers, verbose)
-    prepared = prepare(frame, plan)
-    stream = _training_rows(table, frame, prepared, numbers, used)
-    seen = (
-        f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only the sampled ones, "
-        f"{prepared.counts['train']:,}, as training rows: score new rows, not these files."
-    )
-    notes = () if len(numbers) == table.rows else (seen,)
-    return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
-
-
-def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.ndarray, used: int) -> TrainingRows:
-    """The stream of all training rows; `numbers` are those of the rows of `frame`, of which `prepared` has most."""
-    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
-    if not len(rows.validation):
-        raise InputError("A streamed table must have validation rows, got a split without them.")
-    before = None
-    if plan.time is not None:
-        before = prepared.roles.times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
-    outside = np.concatenate([rows.validation, rows.test])
-    at_random = plan.time is None and plan.split_column is None and not plan.group
-    training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
-    group = prepared.sample.group
-    groups = None if group is None else np.unique(group[outside])
-    held_out = np.sort(numbers[places[outside]])
-    return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
-
-
-def stream_facts(prepared: Prepared) -> dict[str, Any]:
+def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
     """What is saved about a streamed fit."""
-    stream: TrainingRows = prepared.stream
-    return {
-        "files": len(stream.table.sources),
-        "rows": stream.table.rows,
-        "streamed": len(stream),
-        "sampled": len(prepared.sample),
-    }
+    files, rows = len(stream.table.sources), stream.table.rows
+    return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 from ddpn.storage.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
-from ddpn.tables.roles import Roles, TableColumn
+from ddpn.tables.kinds import TableColumn
+from ddpn.tables.roles import Roles
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
-    from ddpn.workflow.seen_rows import SeenRows
+    from ddpn.tables.row_hashes import SeenRows
 
 #: The version of task.json.
 FORMAT = 2
@@ -126,7 +127,7 @@ def _seen_rows(path: Path, manifest: dict[str, Any]) -> "SeenRows | None":
     digest = manifest["files"].get(SEEN_ROWS)
     if digest is None:
         return None
-    from ddpn.workflow.seen_rows import SeenRows
+    from ddpn.tables.row_hashes import SeenRows
 
     return SeenRows.from_bytes(read_files(path, {"files": {SEEN_ROWS: digest}})[SEEN_ROWS])
 

@@ -5,7 +5,7 @@ is read.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from typing import Any
 from ddpn.members import member_named, mixable
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, TOTALS, check_likelihood, make_head
-from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.validation import check_choice, check_keys, is_integer, is_number
+from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
 from ddpn.tables.count_range import CountRange
+from ddpn.tables.row_hashes import is_by_inputs
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -147,6 +148,11 @@ class Plan:
         return None if given is None else parse_duration(given, "time_budget")
 
     @property
+    def fractional(self) -> str:
+        """What to do with counts that are not integers: "error" or "round"."""
+        return str(self.model.get("fractional", "error"))
+
+    @property
     def count_range(self) -> CountRange:
         """The range of possible counts."""
         given = {name: self.model[name] for name in ("lower", "upper", "censored_above") if name in self.model}
@@ -155,6 +161,17 @@ class Plan:
         has_upper = self.upper_column is not None or given.get("upper") is not None
         is_total = self.model.get("likelihood") in TOTALS and has_upper
         return CountRange(**given, upper_per_row=self.upper_column is not None, upper_is_total=is_total)
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Raise an `InputError` for a column that the plan names and a table with these columns does not have."""
+        roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
+        given = {role: getattr(self, role) for role in roles}
+        named = [(role, name) for role, name in given.items() if isinstance(name, str)]
+        named += [(role, name) for role in ("drop", "use", "category") for name in getattr(self, role)]
+        if not is_by_inputs(self.group, columns):
+            named += [("group", name) for name in self.group]
+        for role, name in named:
+            check_column(name, columns, role, InputError)
 
     def _check_calibration(self) -> None:
         check_choice("recalibrate", self.recalibrate, RECALIBRATE)
@@ -232,23 +249,12 @@ _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 
 @dataclass(frozen=True)
 class PlanOption:
-    """One option of a `Plan`.
+    """One option of a `Plan`, by its key in a settings file.
 
-    Parameters
-    ----------
-    name : str
-        Its key in a settings file.
-    kind : str
-        How it is read: "column", "names" (a list, or text with commas), "member", "text", "integer", "number", "range"
-        (an integer or text), "table", or "list".
-    metavar, help, panel : str
-        Of the option; without a help, there is none.
-    commands : tuple of str
-        The commands with this option.
-    part : str
-        "plan" for a field of `Plan`, "model" for an argument of the estimator, "head" for an option of the likelihood.
-    option : str
-        The option, if that is not --name.
+    `kind` is how it is read: "column", "names" (a list, or text with commas), "member", "text", "integer", "number",
+    "range" (an integer or text), "table", or "list". Without a `help`, it is not an option of the `commands`. `part` is
+    "plan" for a field of `Plan`, "model" for an argument of the estimator, "head" for an option of the likelihood.
+    `option` is what commands call it, if that is not --name.
     """
 
     name: str

@@ -1,26 +1,186 @@
-"""Use a saved model on another table: predictions, scores, and what a report needs."""
+"""Predict the rows of a table with a saved model.
+
+The table of predictions is that of the command line, the server, the cluster and MLflow; ONNX files are compared with
+it. It has one row per predicted row, and these columns in this order:
+
+mean
+    The expected count, float64 like all columns that are not counts.
+median, mode
+    The smallest count with at least half of the mass below or at it; the most probable count.
+lower, upper
+    The interval that contains the count with probability `Request.coverage`, both ends included; calibrated if the
+    model has calibrated intervals.
+aleatoric, epistemic, stddev
+    The variance that remains if the members agree, the variance of their means, and the square root of their sum.
+q0.1, ...
+    Quantiles, counts, one column per level of `Request.quantiles`.
+p0, p1, ...
+    Probabilities of the counts 0 to `Request.pmf`.
+ood_pvalue
+    The share of rows like the training rows that are at least as unusual; only of models with calibrated
+    out-of-distribution scores.
+ood, ood_reason
+    Whether `ood_pvalue` is at most `Request.ood`, and a list of reasons, empty if not; only on request.
+"""
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.ood import TableSummary
-from ddpn.predictor import Predictor
-from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample, rows_named
-from ddpn.tables.reading import polars
+from ddpn.distributions import discretized
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.threads import single_thread
+from ddpn.sample import RowError, rows_named, take_rows
+from ddpn.tables.encoding.table import reading_once
+from ddpn.tables.files import polars
 from ddpn.workflow.model_folder import ModelFolder
-from ddpn.workflow.plan import plan_from
-from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.prediction_table import prediction_table
-from ddpn.workflow.preparing import fingerprint
-from ddpn.workflow.seen_rows import unseen_rows
-from ddpn.workflow.splitting import split_rows
+from ddpn.workflow.prediction_request import Request, quantile_name
 
-_NUMBERING = "Rows are numbered as in the file: the first below the header is 1."
+#: Columns that every table has, and those of them that are counts.
+NUMBERS, COUNTS = ("mean", "aleatoric", "epistemic", "stddev"), ("median", "mode", "lower", "upper")
+#: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
+_LARGEST = 2.0**52
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedRows:
+    """Rows with their predicted distributions, which tables for several requests can be made from.
+
+    `of` is "mixture" or the member that predicts, `dist` what it predicts, of batch shape (rows,). `score` is how
+    unusual the features of each row are, if that was measured before, and `days` are columns of days since 1970, which
+    reasons show as dates.
+    """
+
+    predictor: Predictor
+    X: Any
+    exposure: np.ndarray | None
+    upper: np.ndarray | None
+    groups: np.ndarray | None
+    of: str
+    dist: Any
+    score: np.ndarray | None
+    days: frozenset[str] = frozenset()
+
+    def rows(self, index: slice) -> Self:
+        """Some of the rows, by their positions."""
+        vectors: dict[str, Any] = {
+            name: None if (values := getattr(self, name)) is None else values[index]
+            for name in ("exposure", "upper", "groups", "score")
+        }
+        positions = torch.arange(self.dist.batch_shape[0])[index]
+        return replace(self, X=take_rows(self.X, index), dist=self.dist.rows(positions), **vectors)
+
+    @property
+    def counts(self) -> Any:
+        """The distributions of counts: what is predicted by a Normal is rounded."""
+        return discretized(self.dist)
+
+    def table(self, request: Request) -> dict[str, Any]:
+        """The columns by name, as above; raises a `RowError` for rows whose counts are too large."""
+        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+            found: dict[str, Any] = self._of_distributions(request)
+            ood = self.predictor.ood
+            if ood is not None and (request.pvalue or request.ood is not None):
+                known = self.score
+                found["ood_pvalue"] = self.predictor.ood_pvalue(self.X) if known is None else ood.pvalue(known)
+        if request.ood is not None:
+            flagged = self.predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
+            found |= {"ood": flagged} | ({"ood_reason": self._reasons(flagged)} if request.reasons else {})
+        return found
+
+    def _of_distributions(self, request: Request) -> dict[str, np.ndarray]:
+        known = self.predictor.described(self.dist, request.coverage, self.of, self.groups, request.quantiles)
+        variance = known.aleatoric + known.epistemic
+        _check_size(known.mean, variance)
+        _check_size(torch.stack([known.high, *known.quantiles.unbind(1)]).amax(0))
+        columns: dict[str, Tensor] = {"mean": known.mean}
+        integers = {"median": known.median, "mode": known.mode, "lower": known.low, "upper": known.high}
+        columns |= integers
+        columns |= {"aleatoric": known.aleatoric, "epistemic": known.epistemic, "stddev": variance.sqrt()}
+        quantiles = known.quantiles.unbind(1)
+        more = {quantile_name(at): values for at, values in zip(request.quantiles, quantiles, strict=True)}
+        columns |= more
+        if request.pmf is not None:
+            every = torch.arange(request.pmf + 1, dtype=torch.float64).unsqueeze(1)
+            columns |= {f"p{count}": values for count, values in enumerate(self.counts.log_prob(every).exp())}
+        kinds = dict.fromkeys([*integers, *more], np.int64)
+        return {name: own.double().numpy().astype(kinds.get(name, np.float64)) for name, own in columns.items()}
+
+    def _reasons(self, flagged: np.ndarray) -> list[list[str]]:
+        """Why each flagged row is unusual; nothing for the others."""
+        found: list[list[str]] = [[] for _ in flagged]
+        rows = np.flatnonzero(flagged)
+        if len(rows):
+            some = take_rows(self.X, rows)
+            reasons = self.predictor.ood_reasons(some, np.ones(len(rows), dtype=bool), self.days)
+            for row, own in zip(rows.tolist(), reasons, strict=True):
+                found[row] = own
+        return found
+
+
+def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
+    """Raise a `RowError` for rows whose counts are too large to have quantiles, or whose variance is not finite."""
+    bad = ~(counts.double() <= _LARGEST).numpy()
+    if variance is not None:
+        bad |= ~variance.isfinite().numpy()
+    if bad.any():
+        remedy = ". Check the units of the numbers, above all the exposure."
+        raise RowError("Predicted counts must be below 2^52, got a prediction that is too large", bad, remedy)
+
+
+def predict_rows(
+    predictor: Predictor,
+    X: Any,
+    exposure: np.ndarray | None = None,
+    upper: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    *,
+    of: str = MIXTURE,
+    summary: TableSummary | None = None,
+    days: frozenset[str] = frozenset(),
+) -> PredictedRows:
+    """Predict the distribution of every row; `summary` counts what is unusual about the rows."""
+    with reading_once():
+        measured = None if predictor.profile is None or summary is None else predictor.profile.measure(X)
+        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+            dist = predictor.distribution(X, exposure, of, upper)
+    if summary is not None and measured is not None:
+        summary.add(measured.states)
+    score = None if measured is None else measured.score
+    return PredictedRows(predictor, X, exposure, upper, groups, of, dist, score, days)
+
+
+def prediction_table(
+    predictor: Predictor,
+    X: Any,
+    request: Request,
+    exposure: np.ndarray | None = None,
+    upper: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The table of predictions, as columns by name.
+
+    Parameters
+    ----------
+    predictor, X, exposure, upper, groups
+        As for `PredictedRows`.
+    request : Request
+        What the table should have.
+    **options
+        `summary` and `days` of `predict_rows`.
+    """
+    of = request.member or MIXTURE
+    return predict_rows(predictor, X, exposure, upper, groups, of=of, **options).table(request)
+
+
+# Tables block by block ------------------------------------------------------------------------------------------------
 
 #: Rows that are predicted at a time: as fast as more (65,536 rows took 13.9 s; 14.4 s in one piece) in half the memory
 #: (0.5 GB; 1.1 GB), and Ctrl-C is answered within a second.
@@ -155,14 +315,14 @@ def predict_block(
         known = (None if values is None else values[rows] for values in (exposure, upper, groups))
         with rows_named(np.arange(first + start, first + frame.height) + 1):
             columns = prediction_table(predictor, X[rows], request, *known, summary=findings.summary, days=roles.days)
-        parts.append(_frame(columns))
+        parts.append(_predicted_frame(columns))
         done(parts[-1].height)
     predictions = polars().concat(parts)
     findings.add(predictions, groups)
     return _beside(frame, predictions) if request.keep else predictions
 
 
-def _frame(columns: dict[str, Any]) -> Any:
+def _predicted_frame(columns: dict[str, Any]) -> Any:
     """The columns as a data frame: reasons as text, null where there are none."""
     if "ood_reason" in columns:
         words = ["; ".join(own) or None for own in columns["ood_reason"]]
@@ -179,77 +339,3 @@ def _beside(frame: Any, predictions: Any) -> Any:
             new = f"predicted_{new}"
         names[name] = new
     return polars().concat([frame, predictions.rename(names)], how="horizontal")
-
-
-class Scored(NamedTuple):
-    """Rows to score a model on; `note` says which where these are not all rows, `meaning` what their scores mean."""
-
-    sample: Sample
-    note: str
-    meaning: str = ""
-
-
-def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
-    """The rows of a table that has the target, without those that the model was fitted to.
-
-    For the training table, these are the test rows.
-    """
-    sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
-    missing = " ".join(folder.roles.without_target(frame.height - len(sample)))
-    sample = sample.rows(sample.is_used)
-    frame = frame[sample.labels - 1]
-    if fingerprint(sample) != folder.task.get("fingerprint"):
-        sample, note = (sample, "") if folder.seen is None else unseen_rows(folder.seen, sample)
-        return Scored(sample, f"{missing} {note}".strip())
-    plan = plan_from(folder.task["plan"])
-    for name in (plan.split_column, plan.time):
-        if name is not None and name not in frame.columns:
-            raise InputError(
-                f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
-                "Add the column, or use other rows."
-            )
-    split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
-    test = sample.rows(split.rows.test)
-    note = f"{missing} The model was fitted to this table: only its {len(test):,} test rows are scored.".strip()
-    return Scored(test, note, split.meaning)
-
-
-def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
-    """The leaderboard on a table that has the target, ready for JSON.
-
-    Parameters
-    ----------
-    folder : ModelFolder
-        The model.
-    frame : polars DataFrame
-        The table. Rows that the model was fitted to are left out.
-    """
-    sample, note, meaning = rows_to_score(folder, frame)
-    found = leaderboard(folder.model.predictor_, sample, folder.task["leaks"], meaning)
-    return {"note": note, **found.to_dict(), "warnings": folder.task["leaks"] + folder.task["warnings"]}
-
-
-def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
-    """What a report is written from, as keyword arguments of `write_report`."""
-    (sample, note, meaning), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
-    shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
-    shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
-    shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
-    known = predictor.counts.arguments(sample)
-    name = folder.roles.identifier
-    return {
-        "model": folder.model,
-        "X": sample.X,
-        "y": sample.y,
-        **known,
-        "weight": sample.weight,
-        "groups": sample.group,
-        "interval_groups": sample.interval_groups,
-        "leak": " ".join(task["leaks"]),
-        "meaning": meaning,
-        "warnings": task["warnings"],
-        "labels": sample.labels,
-        # Labels are the rows of the file from 1.
-        "ids": (name, frame[name][sample.labels - 1].to_list()) if name in frame.columns else None,
-        "task": {key: value for key, value in shown.items() if value not in (None, "")},
-    }

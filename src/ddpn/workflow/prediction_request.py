@@ -10,7 +10,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a table of predictions should have; `ddpn.workflow.prediction_table` lists its columns.
+    """What a table of predictions should have; `ddpn.workflow.prediction` lists its columns.
 
     Parameters
     ----------
@@ -51,15 +51,7 @@ class Request:
             raise ConfigError(argument="pmf", must="be a count from 0 to 10000", got=str(self.pmf))
 
     def for_model(self, members: Iterable[str], has_ood: bool) -> Self:
-        """The request with the name of the member as a model has it; raises an error for what the model cannot do.
-
-        Parameters
-        ----------
-        members : iterable of str
-            The members of the model.
-        has_ood : bool
-            Whether it has out-of-distribution scores to flag rows by.
-        """
+        """The request with the name of the member as a model has it; raises an error for what the model cannot do."""
         if self.ood is not None and not has_ood:
             reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
             raise InputError(f"needs a model that was fitted with validation rows; {reason}", argument="ood")

@@ -1,8 +1,10 @@
-"""From a table and a plan to training, validation and test samples. Imports no torch."""
+"""From a table and a plan to roles of columns, and to training, validation and test samples. Imports no torch."""
 
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,16 @@ from ddpn.members.network_options import SMALL_ROWS
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
-from ddpn.tables.dates import DAY
+from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, PLAIN, WEEKDAY, cleaned, find_number_format, is_text
+from ddpn.tables.kinds import TableColumn, detect
 from ddpn.tables.leaks import Leaks, find_leaks
-from ddpn.tables.roles import Roles, TableColumn, report_all
-from ddpn.tables.row_groups import missing_sentences
+from ddpn.tables.roles import Roles, report_all
+from ddpn.tables.row_hashes import missing_sentences
 from ddpn.tables.splits import FOLDS, rows_words
+from ddpn.tables.table import Table, sampled_rows
+from ddpn.workflow.large_tables import TrainingRows, checked_rows
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.profiling import roles_of
 from ddpn.workflow.splitting import RowSplit, split_rows
 from ddpn.workflow.table_warnings import find_trend, repeated_rows, time_columns
 
@@ -77,29 +81,41 @@ class Prepared:
         return rows_words(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
-def prepare(frame: Any, plan: Plan) -> Prepared:
+def prepare(table: Any, plan: Plan, verbose: bool = False) -> Prepared:
     """Validate the table, and decide on every column and row.
 
     Parameters
     ----------
-    frame : polars DataFrame
-        The table.
+    table : polars DataFrame or Table
+        The rows, or files of rows that are larger than memory: all of these are checked, some of them are sampled and
+        prepared, and the training rows among the others are streamed.
     plan : Plan
         What to fit.
+    verbose : bool
+        Show the progress of checking files.
 
     Returns
     -------
     Prepared
         What `fit_into` takes.
     """
-    roles = roles_of(frame, plan)
-    # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
-    fractional = str(plan.model.get("fractional", "error"))
-    sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=plan.count_range)
-    warnings = roles.without_target(frame.height - len(sample))
-    report_all(
-        [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
+    if not isinstance(table, Table):
+        return _prepared(table, plan)
+    numbers = sampled_rows(table, plan.seed)
+    frame, used = checked_rows(table, plan, numbers, verbose)
+    prepared = _prepared(frame, plan)
+    stream = _training_rows(table, frame, prepared, numbers, used)
+    seen = (
+        f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only the sampled ones, "
+        f"{prepared.counts['train']:,}, as training rows: score new rows, not these files."
     )
+    notes = () if len(numbers) == table.rows else (seen,)
+    return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
+
+
+def _prepared(frame: Any, plan: Plan) -> Prepared:
+    """What is made of rows in memory."""
+    roles, sample, warnings = _read(frame, plan)
     kept = sample.is_used
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
@@ -117,7 +133,7 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     if not sample.y[split.rows.train].any():
         argument = Argument("target", plan.target)
         raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
-    leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
+    leaks = _leaks(sample, roles, plan)
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
     warnings += _split_warnings(sample, split, roles, plan, timed)
@@ -125,11 +141,57 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     return Prepared(plan, roles, sample, split, leaks.certain, sentences, tuple(following))
 
 
-def suspected_leaks(sample: Sample, columns: list[TableColumn]) -> Leaks:
-    """Target leaks, and questions about possible ones, in some of the columns."""
+def _read(frame: Any, plan: Plan) -> tuple[Roles, Sample, list[str]]:
+    """The roles of columns, the rows whose target is known, and sentences about cells and rows."""
+    roles = roles_of(frame, plan)
+    # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
+    sample = roles.sample(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
+    warnings = roles.without_target(frame.height - len(sample))
+    report_all(
+        [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
+    )
+    return roles, sample, warnings
+
+
+def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.ndarray, used: int) -> TrainingRows:
+    """The stream of all training rows; `numbers` are those of the rows of `frame`, of which `prepared` has most."""
+    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
+    if not len(rows.validation):
+        raise InputError("A streamed table must have validation rows, got a split without them.")
+    before = None
+    if plan.time is not None:
+        before = prepared.roles.times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
+    outside = np.concatenate([rows.validation, rows.test])
+    at_random = plan.time is None and plan.split_column is None and not plan.group
+    training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
+    group = prepared.sample.group
+    groups = None if group is None else np.unique(group[outside])
+    held_out = np.sort(numbers[places[outside]])
+    return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
+
+
+def _leaks(sample: Sample, roles: Roles, plan: Plan) -> Leaks:
+    """Target leaks, and questions about possible ones, in the columns that the user has not vouched for."""
+    columns = [column for column in roles.used if column.name not in plan.use]
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
     inputs = sample.X.select([name for column in columns for name in column.inputs])
     return find_leaks(inputs, sample.y, dates, sample.exposure)
+
+
+def diagnose_table(
+    frame: Any, plan: Plan, mean_model: str, max_rows: int, progress: Callable[[str], object] | None = None
+) -> Any:
+    """The `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first."""
+    roles, sample, notes = _read(frame, plan)
+    leaks = _leaks(sample, roles, plan)
+    columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
+    options = [f"{name} {column}" for name, column in columns.items() if column is not None]
+    notes += missing_sentences(frame, plan.group, roles.missing)
+    from ddpn.analysis.diagnosis import diagnose_sample  # imports torch: wrong tables are reported at once
+
+    known = (*plan.count_range.options, *options)
+    found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known)
+    return replace(found, notes=(*found.notes, *leaks.certain, *leaks.questions, *notes))
 
 
 def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, timed: Any) -> list[str]:
@@ -171,3 +233,110 @@ def checkpoint_of(path: Path, prepared: Prepared) -> Path:
     if not here.exists() and (path / CHECKPOINT).is_file() and read_task(path).get("identity") == known:
         here.write_bytes((path / CHECKPOINT).read_bytes())
     return here
+
+
+# What each column is, and which are useless ---------------------------------------------------------------------------
+
+#: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
+_ID_SHARE, _ID_ROWS = 0.9, 20
+#: Row numbers with gaps: rows at least, the mean step at most, the first number in mean steps at most, and the least
+#: correlation with the position (of a random choice of 50 rows it is about 0.98).
+_GAP_ROWS, _GAP, _BEGIN, _STRAIGHT = 50, 50.0, 10.0, 0.95
+_TIME_NAMES = re.compile(
+    r"(^|[^a-z])(t|times?|days?|dates?|weeks?|months?|quarters?|years?|hours?|minutes?|seconds?|periods?)([^a-z]|$)"
+)
+
+
+def roles_of(frame: Any, plan: Plan) -> Roles:
+    """What each column is for; `drop` and `use` override what is found."""
+    plan.check_columns(frame.columns)
+    missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
+    special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
+    columns = tuple(_profiled(frame[name], plan, missing) for name in frame.columns if name not in special)
+    formats = {
+        name: find_number_format(cleaned(frame[name], missing)) or PLAIN
+        for name in (plan.target, plan.exposure, plan.weight, plan.upper_column)
+        if name is not None and is_text(frame[name])
+    }
+    groups = plan.interval_groups if isinstance(plan.interval_groups, str) else None
+    known = groups, plan.upper_column, plan.censored, plan.group
+    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *known)
+    if not roles.used:
+        why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
+        raise InputError(f"No column is left to predict from ({why}). Keep some with `use`.")
+    return roles
+
+
+def _profiled(series: Any, plan: Plan, missing: tuple[str, ...]) -> TableColumn:
+    column = detect(series, missing, series.name in plan.category and series.name not in plan.drop)
+    if series.name in plan.drop or series.null_count() == len(series):
+        why = "dropped as asked" if series.name in plan.drop else "no values"
+        return TableColumn(series.name, column.kind or "unsupported", series.null_count(), left_out=why)
+    if not column.kind:
+        return replace(
+            column, kind=str(series.dtype), missing=series.null_count(), left_out=f"unsupported type {series.dtype}"
+        )
+    values, odd, _ = column.converted(series, missing)
+    notes = column.notes
+    if len(odd) and not is_text(series):
+        notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)
+    known = values.drop_nulls() if values.null_count() else values
+    distinct = known.n_unique()
+    why = _why_useless(values, column, distinct, plan)
+    if series.name in plan.use and distinct:
+        why = ""
+    return replace(
+        column,
+        number=replace(column.number, integers=column.kind == "number" and _are_whole(known.to_numpy())),
+        notes=notes,
+        missing=len(values) - len(known),
+        distinct=distinct,
+        left_out=why,
+        parts=_parts(known, series.name == plan.time and series.name not in plan.use) if column.kind == "date" else (),
+    )
+
+
+def _are_whole(values: np.ndarray) -> bool:
+    return bool(len(values)) and bool((values == np.floor(values)).all())
+
+
+def _parts(times: Any, is_time: bool) -> tuple[str, ...]:
+    """What a date becomes: later days have to be extrapolated, months and weekdays come again."""
+    has_hours = times.dt.hour().n_unique() > 1
+    return (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
+
+
+def _why_useless(values: Any, column: TableColumn, distinct: int, plan: Plan) -> str:
+    present = len(values) - values.null_count()
+    if distinct == 0:
+        return "no values"
+    if distinct == 1 and present == len(values):
+        return "the same value in every row"
+    if column.name in plan.group:
+        return f"it keeps rows together, and a model would memorise it; --use {column.name} keeps it as an input"
+    if column.name == plan.time and column.kind != "date":
+        return "used for the split by time"
+    if column.kind == "category" and present >= _ID_ROWS and distinct > _ID_SHARE * present:
+        return f"nearly every value is different ({distinct:,} of {present:,}), like names or ids"
+    if column.kind == "number" and distinct == len(values) and _are_whole(values.to_numpy()):
+        return _row_numbers(values.to_numpy(), column.name)
+    return ""
+
+
+def _row_numbers(numbers: np.ndarray, name: str) -> str:
+    """Words about distinct integers that number the rows: 1, 2, 3, ... in any order, or some of these in their order.
+
+    Rows that are left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a
+    straight line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period
+    of time may matter, so it is recognised by its name.
+    """
+    rows = len(numbers)
+    if rows >= _ID_ROWS and np.ptp(numbers) == rows - 1:
+        return "row numbers"
+    steps = np.diff(numbers)
+    if rows < _GAP_ROWS or steps.min() < 1 or _TIME_NAMES.search(name.lower()):
+        return ""
+    step = float(steps.mean())
+    is_dense = step <= _GAP and numbers[0] <= _BEGIN * step and 4.0 * (steps == 1).mean() * step >= 1.0
+    is_straight = np.corrcoef(numbers, np.arange(rows))[0, 1] >= _STRAIGHT
+    return "they increase from row to row, with gaps, like row numbers" if is_dense and is_straight else ""

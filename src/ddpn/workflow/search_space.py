@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ddpn.members import mixable
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.networks.heads import check_likelihood
-from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
 from ddpn.workflow.plan import Plan, read_toml
@@ -91,11 +91,8 @@ Space = dict[str, Range | Choices]
 def read_search(given: Any) -> dict[str, Any]:
     """What a user wants to search: True or values by name; every setting where nothing is given.
 
-    Parameters
-    ----------
-    given : str, path, sequence, mapping or None
-        Names (a list, or text with commas), a TOML file, or a mapping of names to values: true for the usual range,
-        [low, high] for lr, weight_decay and epochs, and a list of choices for the others.
+    `given` are names (a list, or text with commas), a TOML file, or a mapping of names to values: true for the usual
+    range, [low, high] for lr, weight_decay and epochs, and a list of choices for the others.
     """
     if given is None:
         return {}
@@ -239,15 +236,7 @@ class Limit(NamedTuple):
 def check_limits(
     plan: Plan, budget: str | float | None, trials: int | None, search: Any
 ) -> tuple[Limit, dict[str, Any]]:
-    """The limit, and the settings to search with what the user said about each; a `ConfigError` for a bad value.
-
-    Parameters
-    ----------
-    plan : Plan
-        What to fit.
-    budget, trials, search
-        As for `tune`.
-    """
+    """The limit, and the settings to search with what the user said about each; a `ConfigError` for a bad value."""
     number = None if trials is None else check_integer("trials", trials, 1)
     seconds = None if budget is None else parse_duration(budget, "budget")
     wanted = check_search(plan, read_search(search))

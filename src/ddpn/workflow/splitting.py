@@ -8,7 +8,7 @@ from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
 from ddpn.sample import labels_of
 from ddpn.tables.cells import polars
-from ddpn.tables.row_groups import group_words, meaning_of
+from ddpn.tables.row_hashes import group_words, meaning_of
 from ddpn.tables.splits import group_codes, random_parts
 from ddpn.workflow.plan import Plan
 

@@ -24,9 +24,8 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
 from ddpn.storage.model_files import MANIFEST
 from ddpn.tables import table as table_module
-from ddpn.tables.reading import BINARY, STDIN, TEXT, ending, polars
+from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, ending, polars, write
 from ddpn.tables.table import Place, Table
-from ddpn.tables.writing import check_output, write
 from ddpn.workflow.model_folder import ModelFolder, describe, load, roles_of_model
 from ddpn.workflow.prediction_request import Request
 
@@ -235,15 +234,8 @@ def _fill(parts: "PredictedParts", work: _Work, n_jobs: Where, done: Callable[[i
 class PredictedParts:
     """The parts of the file `target`, in a folder beside it that is removed when they are joined.
 
-    A `ddpn.runtime.jobs.Store`: each part is written whole, and then what is known of it. Parts of another identity are
-    not read.
-
-    Parameters
-    ----------
-    target : Path
-        The file.
-    identity : object
-        What is predicted by which model from which files, as values that JSON can hold.
+    A `ddpn.runtime.jobs.Store`: each part is written whole, and then what is known of it. Parts of another identity
+    (what is predicted by which model from which files, as values that JSON can hold) are not read.
     """
 
     def __init__(self, target: Path, identity: Any) -> None:
@@ -251,23 +243,11 @@ class PredictedParts:
         self._target, self._identity = target, json.dumps(identity, sort_keys=True)
 
     def path(self, place: Place) -> Path:
-        """The file of a part.
-
-        Parameters
-        ----------
-        place : Place
-            Where its rows come from.
-        """
+        """The file of the part with the rows of a place."""
         return self.folder / sha256(f"{self._identity} {list(place)}".encode())
 
     def read(self, place: Place) -> dict[str, bytes] | None:
-        """The facts about a part that is there; None if it is not, or damaged.
-
-        Parameters
-        ----------
-        place : Place
-            Where its rows come from.
-        """
+        """The facts about a part that is there; None if it is not, or damaged."""
         path = self.path(place)
         try:
             known = json.loads(path.with_suffix(".json").read_bytes())
@@ -277,17 +257,7 @@ class PredictedParts:
         return {"facts": json.dumps(known["facts"]).encode()} if is_whole else None
 
     def write(self, place: Place, files: Mapping[str, bytes], name: str) -> None:
-        """Keep a part.
-
-        Parameters
-        ----------
-        place : Place
-            Where its rows come from.
-        files : mapping of str to bytes
-            Its content, and the facts about it.
-        name : str
-            What the job is called.
-        """
+        """Keep a part: its content, and the facts about it."""
         path = self.path(place)
         known = {"job": name, "facts": json.loads(files["facts"]), "sha256": sha256(files["content"])}
         write_bytes(path, files["content"], tidy=False)
@@ -296,12 +266,7 @@ class PredictedParts:
     def join(self, places: Sequence[Place], findings: "Findings") -> int:
         """Write the target, whole or not at all, and remove the parts; returns the number of rows.
 
-        Parameters
-        ----------
-        places : sequence of Place
-            All parts, in order.
-        findings : Findings
-            Gets what is unusual about the rows.
+        `places` are those of all parts, in order. `findings` gets what is unusual about the rows.
         """
         rows, columns = 0, list[str]()
         for place in places:

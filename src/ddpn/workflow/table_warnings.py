@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.sample import Sample
-from ddpn.tables.hashing import column_codes, hashed
-from ddpn.tables.roles import TableColumn
-from ddpn.tables.row_groups import EQUAL_INPUTS
+from ddpn.tables.kinds import TableColumn
+from ddpn.tables.row_hashes import EQUAL_INPUTS, column_codes, hashed
 from ddpn.tables.splits import fold_pairs, group_codes, held_out_rows
 
 #: Fewer rows show neither a difference nor a trend.
@@ -41,13 +40,7 @@ class Quick(NamedTuple):
 
 
 class QuickModel:
-    """Boosted trees of Poisson rates with few rows per leaf.
-
-    Parameters
-    ----------
-    sample : Sample
-        Rows to fit and to predict; `X` is a polars DataFrame.
-    """
+    """Boosted trees of Poisson rates with few rows per leaf."""
 
     def __init__(self, sample: Sample) -> None:
         from ddpn.members.member import TableReader  # scikit-learn is slow to import
@@ -118,17 +111,10 @@ _LEAST_SHARE, _P_VALUE = 0.03, 1e-4
 
 
 class Repeated(NamedTuple):
-    """Rows that seem to belong together.
+    """Rows that seem to belong together: `groups` different ones, by the columns of `option`.
 
-    Attributes
-    ----------
-    option : str
-        What `--group` should be.
-    groups, rows : int
-        The number of different groups, and of all rows.
-    seen, new : float
-        The share of the deviance of a constant mean that a quick model explains, if it has seen other rows of the group
-        and if it has not.
+    `seen` and `new` are the shares of the deviance of a constant mean that a quick model explains if it has seen other
+    rows of the group and if it has not.
     """
 
     option: str
@@ -160,19 +146,7 @@ class Repeated(NamedTuple):
 def repeated_rows(sample: Sample, columns: Sequence[TableColumn], seed: int = 0) -> Repeated | None:
     """The groups that a random split divides with the largest gain for a quick model, if it is clear.
 
-    Parameters
-    ----------
-    sample : Sample
-        All rows; `X` is a polars DataFrame.
-    columns : sequence of TableColumn
-        The columns that the model uses.
-    seed : int
-        Seed of the folds.
-
-    Returns
-    -------
-    Repeated or None
-        None if no rows seem to belong together, or if that does not matter.
+    `columns` are those that the model uses. None if no rows seem to belong together, or if that does not matter.
     """
     if len(sample) < _MIN_ROWS or not np.ptp(sample.y):
         return None
@@ -319,16 +293,7 @@ class Trend(NamedTuple):
 def find_trend(sample: Sample, times: Any, time: str, is_input: bool) -> Trend | None:
     """How far later counts are from what a quick model of earlier rows predicts, if that is clear.
 
-    Parameters
-    ----------
-    sample : Sample
-        The rows that are known, test rows left out.
-    times : polars Series
-        The time of each row.
-    time : str
-        The name of the column of times.
-    is_input : bool
-        Whether the model has the time as an input.
+    Test rows are not among the rows. `time` is the name of the column of `times`, and `is_input` if the model has it.
     """
     if len(sample) < _MIN_ROWS or not np.ptp(sample.y):
         return None

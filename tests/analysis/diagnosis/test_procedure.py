@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from ddpn.analysis.diagnosis import diagnose
+from ddpn.analysis.diagnosis import diagnose, diagnose_sample
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.sample import Sample
 
 SITUATIONS = {
     "Poisson": (lambda s: s.rng.poisson(s.mean), set(), "equi", "poisson"),
@@ -26,11 +27,11 @@ SITUATIONS = {
     ),
     "stars": (
         lambda s: 1 + s.rng.binomial(4, s.rng.beta(3 * (p := expit(1.5 + s.X[:, 0])), 3 * (1 - p))),
-        {"under-dispersed", "ceiling", "floor"},
+        {"under-dispersed", "piled up at the maximum"},
         "under",
-        "double_binomial",
+        "double_poisson",
     ),
-    "no zeros": (lambda s: 1 + s.rng.poisson(s.mean), {"under-dispersed", "floor"}, "under", "double_poisson"),
+    "no zeros": (lambda s: 1 + s.rng.poisson(s.mean), {"under-dispersed", "no zeros"}, "under", "double_poisson"),
     "marginally over-dispersed": (lambda s: s.rng.poisson(np.exp(1.2 + 1.2 * s.X[:, 0])), set(), "equi", "poisson"),
 }
 
@@ -56,9 +57,22 @@ def test_heaped_counts(simulated, unit):
 def test_censored_counts(simulated):
     y = np.minimum(10, simulated.rng.poisson(2 * simulated.mean * simulated.rng.gamma(4, 0.25, len(simulated.mean))))
     found = diagnose(simulated.X, y, mean_model="glm")
-    assert found.finding("ceiling").label == "censored"
-    assert "check how the column was recorded" in found.finding("ceiling").words
-    assert "10 or more" in found.recommendation.reason
+    assert found.finding("ceiling").found
+    assert "--censored-above 10; if larger counts are impossible, pass --upper 10" in found.recommendation.reason
+
+
+@pytest.mark.parametrize(
+    ("bounds", "likelihood"), [({"upper": 9}, "double_binomial"), ({"limit": 9}, "mixed"), ({"lower": 1}, "mixed")]
+)
+def test_counts_with_known_bounds_are_left_to_the_fit(simulated, bounds, likelihood):
+    """Compared with a Poisson they would look under-dispersed, or piled up."""
+    y = np.clip(simulated.rng.poisson(simulated.mean), 1, 9).astype(float)
+    known = {name: np.full(len(y), float(value)) for name, value in bounds.items()}
+    found = diagnose_sample(Sample(simulated.X, y, **known), "visits", options=("--given 9",))
+    assert found.headline == "visits: counts with known bounds or limits are not tested."
+    assert found.findings == ()
+    assert found.recommendation.arguments == f"--likelihood {likelihood} --given 9"
+    assert "takes bounds and limits from these options" in str(found)
 
 
 def test_a_heavy_tail(simulated):

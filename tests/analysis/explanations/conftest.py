@@ -17,8 +17,8 @@ from ddpn.tables.encoding.table import read_table
 class Formula(Member):
     """A Negative Binomial whose log mean and alpha are functions of the columns."""
 
-    def __init__(self, log_mean: Callable, alpha: Callable = lambda c: 1e-12, own: Callable | None = None) -> None:
-        self.log_mean, self.alpha, self.own = log_mean, alpha, own
+    def __init__(self, log_mean: Callable, alpha: Callable = lambda c: 1e-12) -> None:
+        self.log_mean, self.alpha = log_mean, alpha
 
     def distribution(self, X: Any, exposure: Any = None) -> Any:
         cells = columns(X)
@@ -26,9 +26,6 @@ class Formula(Member):
         mean = np.exp(np.broadcast_to(self.log_mean(cells), size)) * (1.0 if exposure is None else exposure)
         alpha = np.broadcast_to(self.alpha(cells), size).copy()
         return NegativeBinomial(*(torch.from_numpy(values).unsqueeze(1) for values in (mean, alpha)))
-
-    def contributions(self, X: Any, exposure: Any = None) -> Any:
-        return None if self.own is None else self.own(columns(X), exposure)
 
     def fit(self, train, validation, seed):
         raise NotImplementedError
@@ -52,8 +49,8 @@ def columns(X: Any) -> dict[str, np.ndarray]:
 def formula() -> Callable[..., Predictor]:
     """A predictor of members with the given log means, mixed equally."""
 
-    def make(*log_means: Callable, alpha: Callable = lambda c: 1e-12, own: Any = None, **options: Any) -> Predictor:
-        members = {f"m{i}": Formula(log_mean, alpha, own) for i, log_mean in enumerate(log_means)}
+    def make(*log_means: Callable, alpha: Callable = lambda c: 1e-12, **options: Any) -> Predictor:
+        members = {f"m{i}": Formula(log_mean, alpha) for i, log_mean in enumerate(log_means)}
         return Predictor(members, **options)
 
     return make

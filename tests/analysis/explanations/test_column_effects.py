@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 from ddpn import CountGLM, InputError
 from ddpn.analysis.explanations import Inputs, effects
-from ddpn.analysis.explanations.grid import grid_of
+from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.members.member import Member
 from ddpn.predictor import Predictor
 from ddpn.tables.count_range import CountRange

@@ -1,14 +1,10 @@
-"""Figures can be drawn for every kind of column, and their absence is explained."""
-
-import sys
+"""Figures can be drawn for every kind of column."""
 
 import numpy as np
 import pytest
 
-from ddpn import ConfigError, explain
+from ddpn import explain
 from ddpn.analysis.explanations import Inputs, contributions
-
-pytest.importorskip("matplotlib")
 
 
 def test_every_kind_of_figure_is_drawn(formula, frame, tmp_path):
@@ -29,9 +25,3 @@ def test_every_kind_of_figure_is_drawn(formula, frame, tmp_path):
     assert ends[-1] == pytest.approx(rows.prediction[1])
     found.effects.plot(["x"]).savefig(tmp_path / "effects.png")
     assert set(found.to_dict()) == {"rows", "effects", "importance"}
-
-
-def test_without_matplotlib_the_extra_is_named(formula, frame, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[plot\]'"):
-        explain(formula(lambda c: c["x"]), frame[["x"]][:30]).plot()

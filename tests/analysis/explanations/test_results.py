@@ -10,7 +10,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 @pytest.fixture
 def found() -> Importances:
     """Twelve columns, each worth more than the one before."""
-    each = [Importance(f"x{i}", *np.full((5, 3), i / 10.0)) for i in range(12)]
+    each = [Importance(f"x{i}", *np.full((3, 3), i / 10.0)) for i in range(12)]
     return Importances(each, 100, 12)
 
 
@@ -31,7 +31,7 @@ def test_columns_by_name_and_by_position(found):
 
 
 def test_columns_in_the_order_of_a_measure(found):
-    assert [one.name for one in found.by()] == [one.name for one in found.by("epistemic")]
+    assert [one.name for one in found.by()] == [one.name for one in found.by("spread")]
     assert found.by()[0].name == "x11"
     with pytest.raises(ConfigError, match="of must be one of"):
         found.by("variance")

@@ -131,7 +131,6 @@ def made() -> Callable[..., Evidence]:
             "weight": sample.weight_or_ones,
             "dist": dist,
             "mean": dist.mean.numpy(),
-            "variance": dist.variance.numpy(),
             "low": low.numpy(),
             "high": high.numpy(),
             "expected": mass_between(dist, low, high).numpy(),

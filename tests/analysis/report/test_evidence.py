@@ -1,6 +1,8 @@
-"""Predictions and scores of every row against scipy; which rows are evaluated."""
+"""Predictions and scores of every row against scipy, which rows are evaluated; sentences follow the numbers."""
 
 import copy
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +11,19 @@ from scipy import stats
 from torch.distributions import Exponential, Normal
 
 from ddpn import InputError, Poisson
+from ddpn.analysis.explanations import Importance, Importances
+from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.report import evidence as module
-from ddpn.analysis.report.evidence import gather, groups_by
+from ddpn.analysis.report.evidence import (
+    coverage_sentences,
+    dispersion_sentences,
+    error_sentences,
+    gather,
+    groups_by,
+    pit_sentence,
+    uncertainty_sentences,
+)
+from ddpn.analysis.report.sections import important_groups
 from ddpn.tables.encoding.table import Column
 
 
@@ -47,7 +60,6 @@ def test_both_parts_of_the_variance_are_those_of_the_model(fitted, data, evidenc
     parts = fitted.predict_uncertainty(data[0])
     assert evidence.aleatoric == pytest.approx(parts["aleatoric"])
     assert evidence.epistemic == pytest.approx(parts["epistemic"])
-    assert evidence.variance == pytest.approx(parts["total"])
     assert not evidence.weighted
 
 
@@ -124,3 +136,151 @@ def test_rare_levels_are_grouped_together(made):
     column = Column("c", "category", values, tuple(f"l{j:02}" for j in range(40)))
     found = groups_by([column], 0, made(Poisson(torch.ones(100).double()), np.ones(100), columns=[column]))
     assert {group.label: group.rows for group in found} == {**{f"l{j:02}": 4 for j in range(20)}, "others": 20}
+
+
+# Sentences ---
+
+RNG = np.random.default_rng(12)
+MU = RNG.uniform(3.0, 9.0, 400)
+Y = RNG.poisson(MU)
+
+
+def dist(mu):
+    return Poisson(torch.as_tensor(np.broadcast_to(mu, MU.shape).copy()).double())
+
+
+# Coverage and errors ---------------------------------------------------------------------------------------------
+
+
+def test_intervals_of_an_overconfident_distribution_are_too_narrow(made):
+    noisy = RNG.negative_binomial(1.0, 1.0 / (1.0 + MU))
+    low, high = stats.poisson.ppf([[0.05], [0.95]], MU)
+    inside = int(((low <= noisy) & (noisy <= high)).sum())
+    words = covered(made(dist(MU), noisy))
+    assert f"{inside} of 400 rows ({inside / 4:.1f}%, 95% interval" in words
+    assert "the intervals are too narrow" in words
+
+
+def covered(evidence):
+    return coverage_sentences(evidence, evidence.board.evaluation)
+
+
+def covering(made, share, expected, **more):
+    """Evidence of 1,000 rows of which a share is inside the interval, and as many as `expected` should be."""
+    evidence = made(Poisson(torch.ones(1000).double()), np.ones(1000), **more)
+    found = replace(evidence.board.evaluation, coverage=share, interior=0.0)
+    board = replace(evidence.board, evaluation=found)
+    return evidence._replace(expected=np.full(1000, expected), board=board)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected", "words"),
+    [
+        (0.85, 0.95, "too narrow"),
+        (0.91, 0.95, "slightly overconfident"),
+        (0.94, 0.95, "as expected"),
+        (0.98, 0.95, "wider than necessary"),
+    ],
+)
+def test_coverage_is_compared_with_the_level_and_with_what_is_expected(made, share, expected, words):
+    found = covered(covering(made, share, expected))
+    assert words in found
+    assert "intervals of integers cover more than 90%" in found or share == 0.85
+
+
+def test_calibrated_intervals_are_compared_with_their_level_alone(made):
+    found = covered(covering(made, 0.95, 0.95, calibrated=120))
+    assert "calibrated on 120 held-out rows" in found
+    assert "wider than necessary" in found
+    assert "as expected" in covered(covering(made, 0.95, 0.95))
+
+
+def test_the_typical_error_and_a_bias_are_reported(made):
+    biased = made(dist(1.3 * MU), Y)
+    words, error = error_sentences(biased, "visits"), np.abs(stats.poisson(1.3 * MU).median() - Y)
+    assert f"off by {np.quantile(error, 0.5, method='inverted_cdf'):.0f} or less" in words
+    assert f"mean absolute error is {error.mean():.2f}, and the mean of visits is {Y.mean():.2f}" in words
+    assert f"{100 * abs((1.3 * MU - Y).mean()) / Y.mean():.1f}% above the counts" in words
+    assert "bias" not in error_sentences(made(dist(MU), Y), "visits")
+
+
+# Calibration and dispersion --------------------------------------------------------------------------------------
+
+FLAT = np.ones(10)
+SHAPES = {
+    "no evidence against": FLAT + 0.05 * np.array([1, -1] * 5),
+    "too narrow": FLAT + np.array([0.8, 0, -0.2, -0.2, -0.3, -0.3, -0.2, -0.2, 0, 0.6]),
+    "too wide": FLAT - np.array([0.8, 0, -0.2, -0.2, -0.3, -0.3, -0.2, -0.2, 0, 0.6]),
+    "counts are larger": np.linspace(0.5, 1.5, 10),
+    "counts are smaller": np.linspace(1.5, 0.5, 10),
+    "without a slope, a U or a hump": FLAT + np.array([0, 0.3, -0.3, 0, 0, 0, -0.3, 0.3, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("fragment", SHAPES)
+def test_the_shape_of_a_pit_histogram_is_recognised(fragment):
+    assert fragment in pit_sentence(Pit(SHAPES[fragment], 0.12))
+
+
+M = RNG.uniform(2.0, 12.0, 1200)
+COUNTS = {
+    "equi-dispersed": RNG.poisson(M),
+    "over-dispersed": RNG.negative_binomial(2.0, 2.0 / (2.0 + M)),
+    "under-dispersed": RNG.binomial(np.ceil(2 * M).astype(int), M / np.ceil(2 * M)),
+}
+MEANING = {"equi-dispersed": "about as much", "over-dispersed": "too narrow", "under-dispersed": "cannot express that"}
+
+
+@pytest.mark.parametrize("finding", COUNTS)
+def test_the_dispersion_is_that_of_the_distribution_drawn_from(finding, made):
+    y = COUNTS[finding]
+    words = dispersion_sentences(made(Poisson(torch.from_numpy(M)), y))
+    value, low, high = map(float, re.search(r"is ([\d.]+) \(95% interval (.+) to (.+)\);", words).groups())
+    assert value == pytest.approx(np.mean((y - M) ** 2 / M), rel=5e-3)
+    assert low < value < high
+    assert f"the counts are {finding}:" in words
+    assert MEANING[finding] in words
+
+
+# Why the model is uncertain, and where its intervals are too narrow ---
+
+ROWS = 300
+IN_B = np.arange(ROWS) % 3 == 0
+WARD = Column("ward", "category", IN_B.astype(int), ("a", "b"))
+AGE = Column("age", "flag", (np.arange(ROWS) % 2).astype(float))
+
+
+@pytest.fixture(scope="module")
+def noisy(made):
+    mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
+    return made(Poisson(mu), RNG.poisson(4.0, ROWS), columns=[WARD, AGE], components=5)
+
+
+def sentences(evidence):
+    changes = [np.full((3, 3), value) for value in (0.5, 0.1)]
+    found = Importances([Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2)
+    groups = important_groups(found, evidence)
+    assert [each[0].column for each in groups] == ["ward", "age"]
+    return dict(uncertainty_sentences(evidence, [group for each in groups for group in each]))
+
+
+def test_disagreement_is_reported_where_it_is_largest(noisy):
+    words = sentences(noisy)["Reason"]
+    assert "5 components of the mixture agree: their disagreement is 0% of the variance" in words
+    epistemic = np.where(AGE.values == 1.0, 3.0, 0.3) * noisy.aleatoric
+    words = sentences(noisy._replace(epistemic=epistemic))["Reason"]
+    assert "most where age is yes (75.0%)" in words
+    share = epistemic.mean() / (epistemic + noisy.aleatoric).mean()
+    assert f"{100 * share:.1f}% is disagreement between the components" in words
+
+
+def test_a_single_network_has_no_epistemic_uncertainty(noisy):
+    assert "single network" in sentences(noisy._replace(components=1))["Reason"]
+
+
+def test_the_group_with_too_narrow_intervals_is_named(made, noisy):
+    mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
+    y = np.where(IN_B & (RNG.random(ROWS) < 0.5), 40, 4)
+    words = sentences(made(Poisson(mu), y, columns=[WARD, AGE]))["Narrow intervals"]
+    assert f"Where ward is b, the 90% interval covers only {100 * (y[IN_B] == 4).mean():.1f}% of 100 rows" in words
+    assert "Narrow intervals" not in sentences(noisy)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ddpn.analysis.report.chart import Figure
-from ddpn.analysis.report.page import TextTable, card, definitions, headline_html, page, pair, table_html
+from ddpn.analysis.plots import panel
+from ddpn.analysis.report.page import card, definitions, figure_html, headline_html, page, table_html
 
 BAD = "<script>\"'&"
 SAFE = "&lt;script&gt;&quot;&#x27;&amp;"
@@ -14,12 +14,12 @@ def test_text_is_escaped_everywhere():
         definitions([(BAD, BAD)]),
         definitions([(BAD, BAD)], "facts"),
         definitions([(BAD, BAD)], code=True),
-        table_html(TextTable((BAD,), [(BAD,)], frozenset({(0, 0)})), BAD),
-        pair(Figure("f", BAD, "<svg></svg>", BAD, (("bar", BAD),))),
+        table_html((BAD,), [(BAD,)], {(0, 0)}, BAD),
+        figure_html(panel(lambda ax: ax.set_xlabel(BAD)), "f", BAD, BAD, BAD),
         card(BAD, "<svg></svg>", [(BAD, BAD)], [(BAD, BAD)]),
         headline_html("better", BAD, [(BAD, BAD)]),
     ]
-    assert [part.count(SAFE) for part in parts] == [2, 2, 2, 5, 3, 5, 3]
+    assert [part.count(SAFE) for part in parts] == [2, 2, 2, 5, 4, 5, 3]
     assert not any("<script" in part for part in parts)
     whole = page(BAD, [BAD], {BAD: ""}, [BAD])
     assert "<script" not in whole
@@ -32,17 +32,11 @@ def test_the_colour_of_a_verdict_follows_its_level(level, kind):
 
 
 def test_the_best_cells_are_bold_and_text_columns_are_marked():
-    html = table_html(TextTable(("a", "b"), [("1", "2"), ("3", "4")], frozenset({(1, 0)})), "caption", words=True)
+    html = table_html(("a", "b"), [("1", "2"), ("3", "4")], {(1, 0)}, "caption", words=True)
     assert "<td>1</td><td>2</td>" in html
     assert "<td><strong>3</strong></td><td>4</td>" in html
     assert '<table class="words" aria-label="caption">' in html
     assert '<div class="scroll tall"' in html
-
-
-def test_a_legend_shows_the_mark_itself():
-    html = pair(Figure("f", "t", "<svg></svg>", "w", (("dot big", "seen"), ("ref", "nominal"))))
-    assert '<path d="M12 6h0" class="dot big"/>' in html
-    assert '<path d="M1 6H23" class="ref"/>' in html
 
 
 def test_sections_are_linked_and_warnings_are_optional():

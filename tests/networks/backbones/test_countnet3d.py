@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones.countnet3d import _AT_ONCE, CountNet3D
+from ddpn.networks.backbones.countnet3d import CountNet3D
 from ddpn.networks.backbones.members import generators
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 
 SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6), "embedding": 4}
 
@@ -90,19 +90,6 @@ def test_gradients_reach_every_parameter_and_are_finite_without_points():
     assert all((p.grad == 0).all() for p in net.points.parameters())
 
 
-def test_many_beams_without_gradients_go_in_parts(monkeypatch):
-    net, x = drawn(), beams(*[5] * 30)
-    monkeypatch.setattr("ddpn.networks.backbones.countnet3d._AT_ONCE", 16 * 3 * 22 * 7)
-    sizes = []
-    monkeypatch.setattr(net, "_cloud", lambda part, whole=net._cloud: sizes.append(len(part)) or whole(part))
-    with torch.no_grad():
-        parts = net(x)
-    assert sizes == [7, 7, 7, 7, 2]
-    torch.testing.assert_close(parts, net(x), rtol=1e-6, atol=1e-6)
-    assert sizes[-1] == 30
-    assert _AT_ONCE >= 1024 * 5 * 258, "an ensemble of the paper's widths fits"
-
-
 @pytest.mark.parametrize("grad", [True, False])
 def test_no_beams_and_no_points_at_all(grad):
     net = drawn()
@@ -129,11 +116,3 @@ def test_bad_beams(kind):
     for net in (drawn().train(), drawn().eval()):
         with pytest.raises(InputError, match=f"^x must .*{message}"):
             net(change(beams(20, 7)))
-
-
-@pytest.mark.parametrize(
-    "option", [{"n_classes": 0}, {"widths": (8, 0)}, {"widths": 8}, {"embedding": 0}, {"unit": 0.0}]
-)
-def test_bad_sizes(option):
-    with pytest.raises(ConfigError, match=f"^{next(iter(option))} must "):
-        CountNet3D(**(SMALL | option))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.networks.backbones import MLP, EfficientNet
+from ddpn.networks.backbones import MLP, CountNet3D, EfficientNet
 from ddpn.networks.backbones.members import Linear, Members, generators
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -66,6 +66,31 @@ def test_weights_are_uniform_within_the_bound_of_torch():
     assert abs(scaled.var() - 1 / 3) < 0.006
 
 
+TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
+
+
+@pytest.mark.parametrize("activation", TORCH_ACTIVATIONS)
+def test_each_member_is_a_torch_sequence(activation):
+    backbone = MLP(n_in=4, hidden=(6, 5), members=2, activation=activation)
+    backbone.reset(generators([3, 4]))
+    x = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    for member in range(2):
+        layers = []
+        for layer in backbone.layers:
+            layers += [alone(layer, member), TORCH_ACTIVATIONS[activation]()]
+        torch.testing.assert_close(backbone(x)[:, member], nn.Sequential(*layers)(x), rtol=1e-6, atol=1e-6)
+
+
+def test_without_layers_it_hands_its_input_on():
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    backbone = MLP(n_in=4, hidden=(), members=3)
+    assert backbone.output_dim == 4
+    for member in range(3):
+        assert torch.equal(backbone(x)[:, member], x)
+    own = torch.randn(5, 3, 4)
+    assert torch.equal(backbone(own), own)
+
+
 def test_networks_that_share_weights_are_refused():
     one = nn.Linear(3, 2)
     message = "make must build a new network at every call, got weights that members share"
@@ -98,6 +123,11 @@ BAD = {
     "a function": (lambda: MLP(n_in=4, activation="swish"), "activation"),
     "a pooling": (lambda: EfficientNet(pooling="max"), "pooling"),
     "a cut": (lambda: EfficientNet(frozen=3), "frozen"),
+    "no classes": (lambda: CountNet3D(n_classes=0), "n_classes"),
+    "a width of points": (lambda: CountNet3D(n_classes=3, widths=(8, 0)), "widths"),
+    "one width of points": (lambda: CountNet3D(n_classes=3, widths=8), "widths"),
+    "no embedding": (lambda: CountNet3D(n_classes=3, embedding=0), "embedding"),
+    "no unit": (lambda: CountNet3D(n_classes=3, unit=0.0), "unit"),
     "no seeds": (lambda: generators(5), "seeds"),
     "a fraction": (lambda: generators([2.5]), "seeds"),
     "a large seed": (lambda: generators([2**70]), "seeds"),

@@ -1,15 +1,13 @@
-"""Batches from tensors and from data sets."""
+"""Batches of rows in memory, of rows of each member's own, and of streams; and rows that are refused."""
 
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.training import Augmented, OwnRows, Sample, Streamed, TrainingConfig
-from ddpn.networks.training.batches import ALL, DatasetBatches, MemoryBatches, Share, pick
+from ddpn.networks.training.batches import MemoryBatches
+from ddpn.networks.training.runtime import ALL, Share
 from ddpn.runtime.errors import ConfigError, InputError
-
-CPU = torch.device("cpu")
 
 
 def numbered(n: int, **columns: bool) -> Sample:
@@ -17,16 +15,6 @@ def numbered(n: int, **columns: bool) -> Sample:
     number = torch.arange(float(n))
     given = {name: number.clone() if columns.get(name) else None for name in ("weight", "exposure")}
     return Sample(number.unsqueeze(1).repeat(1, 2), number, **given)
-
-
-def test_pick_gives_each_member_its_rows():
-    index = torch.tensor([[3, 1, 4], [0, 0, 2]])
-    picked = pick(numbered(5, weight=True), index)
-    assert picked.X.shape == (3, 2, 2)
-    assert torch.equal(picked.y, index.T.float())
-    assert torch.equal(picked.weight, picked.y)
-    assert torch.equal(picked.X[..., 1], picked.y)
-    assert picked.exposure is None
 
 
 def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
@@ -66,16 +54,12 @@ def test_an_epoch_has_whole_batches_and_no_row_twice(n):
         assert set(rows) <= set(range(n))
 
 
-@pytest.mark.parametrize("source", ["memory", "dataset"])
 @pytest.mark.parametrize("world", [2, 3, 8])
-def test_the_shares_of_all_processes_are_the_batch(source, world):
+def test_the_shares_of_all_processes_are_the_batch(world):
     data = numbered(16, weight=True)
 
     def epoch(share: Share) -> list[Sample]:
-        if source == "memory":
-            return list(MemoryBatches(data, 8, share=share).epoch(generators([1, 2])))
-        dataset = TensorDataset(data.X, data.y, data.weight)
-        return list(DatasetBatches(dataset, 8, CPU, share=share).epoch(generators([1, 2])))
+        return list(MemoryBatches(data, 8, share=share).epoch(generators([1, 2])))
 
     whole = epoch(ALL)
     shares = [epoch(Share(rank, world)) for rank in range(world)]
@@ -85,27 +69,20 @@ def test_the_shares_of_all_processes_are_the_batch(source, world):
             assert sorted(joined.tolist()) == sorted(batch.y[:, member].tolist())
 
 
-@pytest.mark.parametrize("source", ["memory", "dataset"])
-def test_in_order_is_every_row_once(source, monkeypatch):
+def test_in_order_is_every_row_once(monkeypatch):
     monkeypatch.setattr("ddpn.networks.training.batches._IN_ORDER", 4)
     data = numbered(11, weight=True)
-    dataset = TensorDataset(data.X, data.y, data.weight)
-    batches = MemoryBatches(data, 3) if source == "memory" else DatasetBatches(dataset, 3, CPU)
-    parts = list(batches.in_order())
+    parts = list(MemoryBatches(data, 3).in_order())
     assert [len(part) for part in parts] == [4, 4, 3]
     assert torch.equal(torch.cat([part.y for part in parts]), data.y.unsqueeze(1))
     assert torch.equal(torch.cat([part.weight for part in parts]), data.y.unsqueeze(1))
     assert torch.equal(torch.cat([part.X for part in parts]), data.X)
 
 
-@pytest.mark.parametrize("source", ["memory", "dataset"])
 @pytest.mark.parametrize("x", [torch.ones(11, 5, dtype=torch.int32), torch.ones(11, 5, 2)], ids=["texts", "clouds"])
-def test_texts_and_clouds_are_evaluated_in_as_many_rows_as_a_training_has_room_for(source, x):
+def test_texts_and_clouds_are_evaluated_in_as_many_rows_as_a_training_has_room_for(x):
     """Thousands at once, as of a table, would not fit the memory."""
-    if source == "memory":
-        batches = MemoryBatches(Sample(x, torch.ones(11)), 2, accumulate=2)
-    else:
-        batches = DatasetBatches(TensorDataset(x, torch.ones(11)), 2, CPU, accumulate=2)
+    batches = MemoryBatches(Sample(x, torch.ones(11)), 2, accumulate=2)
     assert [len(part) for part in batches.in_order()] == [4, 4, 3]
 
 
@@ -113,6 +90,10 @@ class Rows:
     """Twenty million rows that nobody reads."""
 
     identity, most_passes = "rows", 1.0
+
+    def chunks(self, rows: int, seed: int):
+        while True:
+            yield None
 
     def __len__(self) -> int:
         return 20_000_000
@@ -125,27 +106,58 @@ def test_epochs_of_a_long_stream_are_parts_of_a_pass():
     assert found.patience == round(2 * 77 / 5)
 
 
+# Rows of each member's own: every member leaves out its own fold -----------------------------------------------------
+
+MEMBERS = 4
+#: Folds of 14 and 29 rows.
+FOLD = torch.arange(43) % 3 // 2
+
+
+def folded(sample: Sample) -> OwnRows:
+    """Member m leaves out fold m modulo 2."""
+    left_out = [member % 2 == FOLD for member in range(MEMBERS)]
+    train, validation = ([rows.nonzero().flatten() for rows in part] for part in ([~m for m in left_out], left_out))
+    return OwnRows(sample, train, validation)
+
+
+def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time(rows):
+    own = folded(rows(43))
+    batches = MemoryBatches(own, 8, positions=own.train)
+    assert batches.steps == 14 // 8
+    streams = [torch.Generator().manual_seed(m) for m in range(MEMBERS)]
+    seen = torch.cat([index for _ in range(60) for index in batches.indices(streams)], dim=1)
+    for member in range(MEMBERS):
+        assert set(seen[member].tolist()) == set(own.train[member].tolist())
+
+
+def test_members_with_fewer_rows_repeat_them_in_validation(rows):
+    own = folded(rows(43))
+    (part,) = MemoryBatches(own, 8, positions=own.validation).in_order()
+    assert part.y.shape == (29, MEMBERS)
+    for member in range(MEMBERS):
+        assert set(part.y[:, member].tolist()) == set(own.sample.y[own.validation[member]].tolist())
+
+
+def test_a_member_never_sees_its_fold(train, rows):
+    sample = rows(43)
+    changed = sample.replace(y=torch.where(FOLD == 0, sample.y + 50.0, sample.y))
+    options = {"seeds": tuple(range(MEMBERS)), "epochs": 1, "batch_size": 8, "head": "poisson"}
+    weights = [train(folded(each), **options)[0] for each in (sample, changed)]
+    is_same = [torch.equal(weights[0][m], weights[1][m]) for m in range(MEMBERS)]
+    assert is_same == [True, False, True, False]
+
+
+def test_all_members_have_the_epoch_of_the_lowest_mean_score(train, rows):
+    options = {"seeds": tuple(range(MEMBERS)), "batch_size": 8, "head": "poisson"}
+    _, history = train(folded(rows(43)), epochs=30, lr=0.3, **options)
+    scores = torch.tensor([record["score"] for record in history.epochs])
+    assert history.best_epoch == [int(scores.mean(1).argmin()) + 1] * MEMBERS
+    assert len(set((scores.argmin(0) + 1).tolist())) > 1
+
+
 # What a training refuses before its first step -----------------------------------------------------------------------
 
 ROWS = 24
-
-
-class Items(Dataset):
-    """Items of anything."""
-
-    def __init__(self, item, number=ROWS):
-        self.item, self.number = item, number
-
-    def __len__(self):
-        return self.number
-
-    def __getitem__(self, index):
-        return self.item(index)
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        return iter([])
 
 
 def at(row, value):
@@ -162,45 +174,37 @@ def sample_with(**parts):
     return Sample(**{"X": X, "y": ones, "weight": ones, "exposure": ones} | parts)
 
 
-#: One bad part beside good ones, and the beginning of the message.
+#: One bad part beside good ones, the argument that the error is about, and the beginning of its condition.
 BAD_VALUES = {
-    "negative": (sample_with(y=at(3, -1.0)), "y must hold non-negative integers, got -1 at"),
-    "fractional": (sample_with(y=at(2, 0.5)), r"y must hold non-negative integers, got 0\.5 at"),
-    "nan": (sample_with(y=at(5, torch.nan)), "y must hold non-negative integers, got nan at"),
-    "weight": (sample_with(weight=at(4, -2.0)), "weight must be at least 0, got -2 at row 4"),
-    "weight nan": (sample_with(weight=at(4, torch.nan)), "weight must be finite, got nan at row 4"),
-    "exposure": (sample_with(exposure=at(7, 0.0)), "exposure must be finite and positive, got 0 at"),
+    "negative": (sample_with(y=at(3, -1.0)), "y", "hold non-negative integers"),
+    "fractional": (sample_with(y=at(2, 0.5)), "y", "hold non-negative integers"),
+    "nan": (sample_with(y=at(5, torch.nan)), "y", "hold non-negative integers"),
+    "weight": (sample_with(weight=at(4, -2.0)), "weight", "be finite and at least 0"),
+    "weight nan": (sample_with(weight=at(4, torch.nan)), "weight", "be finite and at least 0"),
+    "exposure": (sample_with(exposure=at(7, 0.0)), "exposure", "be finite and positive"),
+    "column": (sample_with(exposure=torch.ones(ROWS, 1)), "exposure", "have one number per row"),
 }
 BAD_SOURCES = {
-    "no weight": (sample_with(weight=torch.zeros(ROWS)), "weight must be above 0 in some row"),
-    "array": (sample_with(X=X.numpy()), "X must be a tensor, got ndarray"),
-    "lengths": (sample_with(y=torch.ones(5)), "X, y, weight and exposure must have the same number of rows"),
-    "column": (sample_with(exposure=torch.ones(ROWS, 1)), "exposure must have one number per row"),
-    "empty": (Sample(torch.ones(0, 3), torch.ones(0)), "data must hold at least one row"),
-    "no data set": (Items(lambda index: None, 0), "data must hold at least one row"),
-    "tuple": ((torch.ones(4, 3), torch.ones(4)), "train must be a Sample"),
-    "nothing": (None, "train must be a Sample"),
-    "stream": (Stream(), "train must be a Sample"),
-    "ragged": (Items(lambda i: (torch.ones(2 + i % 2), 1.0)), "items of the data set must be tensors"),
-    "no count": (Items(lambda i: (torch.ones(3), None)), "items of the data set must be tensors"),
-    "an item alone": (Items(lambda i: torch.zeros(2)), r"items of the data set must be \(x, y\["),
-    "an item by names": (Items(lambda i: {"x": 1.0, "y": 2}), r"items of the data set must be \(x, y\["),
-    "an item of five": (Items(lambda i: (1.0, 2, 3, 4, 5)), r"items of the data set must be \(x, y\["),
-    "two numbers": (Items(lambda i: (torch.ones(3), torch.ones(2))), "y must have one number per row"),
+    "no weight": (sample_with(weight=torch.zeros(ROWS)), "weight", "be above 0 in some row"),
+    "array": (sample_with(X=X.numpy()), "X", "be a tensor"),
+    "lengths": (sample_with(y=torch.ones(5)), "y", "have as many rows as X, 24"),
+    "empty": (Sample(torch.ones(0, 3), torch.ones(0)), "data", "hold at least one row"),
+    "tuple": ((torch.ones(4, 3), torch.ones(4)), "train", "be a Sample"),
+    "nothing": (None, "train", "be a Sample"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_VALUES | BAD_SOURCES)
 def test_rows_that_no_distribution_can_learn_from(train, rows, name):
-    data, message = (BAD_VALUES | BAD_SOURCES)[name]
-    with pytest.raises(InputError, match=f"^{message}"):
-        train(data)
+    data, argument, must = (BAD_VALUES | BAD_SOURCES)[name]
+    trainings = {"train": (data,)}
     if name in BAD_VALUES:
-        for source in (TensorDataset(*data.parts.values()), Augmented(data, lambda x: x)):
-            with pytest.raises(InputError, match=f"^{message}"):
-                train(source, batch_size=ROWS)
-        with pytest.raises(InputError, match=f"^{message}"):
-            train(rows(ROWS, exposure=True), data)
+        stream = Streamed(Rows(), lambda chunk: data, rows=ROWS, chunks=1)
+        augmented = Augmented(data, lambda x: x)
+        trainings |= {"validation": (rows(ROWS, exposure=True), data), "stream": (stream,), "augmented": (augmented,)}
+    for given in trainings.values():
+        with pytest.raises(InputError, match=f"^{argument} must {must}"):
+            train(*given, batch_size=ROWS)
 
 
 def test_trainings_that_cannot_begin(train, rows, fresh):
@@ -224,14 +228,3 @@ def test_a_continuous_distribution_takes_any_number(train):
     train(Sample(X, at(3, -1.5)), head="gaussian", epochs=1)
     with pytest.raises(InputError, match="y must be finite, got nan at row 3"):
         train(Sample(X, at(3, torch.nan)), head="gaussian", epochs=1)
-
-
-def unreadable(index):
-    raise InputError("a.jpg must be an image.")
-
-
-@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # on a machine of one core
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_item_that_cannot_be_read_raises_its_own_error(train, workers):
-    with pytest.raises(InputError, match=r"^a\.jpg must be an image\.$"):
-        train(Items(unreadable), fit_options={"workers": workers})

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ddpn.networks.backbones import Members
-from ddpn.networks.backbones.fine_tuning import Frozen
+from ddpn.networks.backbones.members import Frozen
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, Sample, TrainingConfig

@@ -39,39 +39,14 @@ def test_every_setting_has_a_bad_value_here():
     assert set(BAD) == set(TrainingConfig().as_dict())
 
 
-def test_it_survives_json():
+def test_it_is_made_of_plain_values():
     config = TrainingConfig(epochs=np.int64(7), lr=0.1 + 0.2, clip=None, patience=3, score="crps", seeds=(4, 2**31 - 2))
-    assert TrainingConfig.from_dict(json.loads(json.dumps(config.as_dict()))) == config
+    known = json.loads(json.dumps(config.as_dict()))
+    assert TrainingConfig(**known | {"seeds": tuple(known["seeds"])}) == config
 
 
-def test_a_dict_may_leave_settings_out_but_has_no_others():
-    assert TrainingConfig.from_dict({"lr": 0.1}) == TrainingConfig(lr=0.1)
-    with pytest.raises(ConfigError, match=r"Unknown key 'epoch' in the training settings\. Did you mean 'epochs'"):
-        TrainingConfig.from_dict({"lr": 0.1, "epoch": 9})
-    with pytest.raises(ConfigError, match=r"^seeds must "):
-        TrainingConfig.from_dict({"seeds": 3})
-
-
-def test_warm_up_rises_evenly_to_lr():
-    config = TrainingConfig(lr=1.0, warmup=0.1, schedule="constant")
-    rates = [config.lr_at(step, 40) for step in range(40)]
-    assert rates[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert rates[4:] == [1.0] * 36
-
-
-def test_the_cosine_falls_from_lr_to_nearly_nothing():
-    config = TrainingConfig(lr=2.0, warmup=0.0)
-    assert config.lr_at(0, 100) == 2.0
-    assert config.lr_at(25, 100) == pytest.approx(1.0 + math.sqrt(0.5))
-    assert config.lr_at(50, 100) == pytest.approx(1.0)
-    # 1 + cos(pi - e) is e^2 / 2.
-    assert config.lr_at(99, 100) == pytest.approx((math.pi / 100) ** 2 / 2, rel=1e-3)
-
-
-def test_the_cosine_begins_where_warm_up_ends():
-    config = TrainingConfig(lr=1.0, warmup=0.2)
-    rates = [config.lr_at(step, 50) for step in range(50)]
-    assert rates[10] == max(rates) == 1.0
-    assert rates[:11] == sorted(rates[:11])
-    assert rates[10:] == sorted(rates[10:], reverse=True)
-    assert rates[30] == pytest.approx(0.5)
+def test_the_rate_rises_evenly_and_falls_along_a_cosine_to_nearly_nothing():
+    steady, falling = (TrainingConfig(lr=1.0, warmup=0.2, schedule=schedule) for schedule in ("constant", "cosine"))
+    constant, cosine = ([config.lr_at(step, 50) for step in range(50)] for config in (steady, falling))
+    assert constant == pytest.approx([step / 11 for step in range(1, 11)] + [1.0] * 40)
+    assert cosine == pytest.approx(constant[:10] + [0.5 * (1 + math.cos(math.pi * step / 40)) for step in range(40)])

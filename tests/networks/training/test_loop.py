@@ -1,14 +1,18 @@
 """The loop: members as if each were alone, and the same as plain torch."""
 
 import math
+from contextlib import AbstractContextManager, contextmanager
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, TensorDataset
 
+from ddpn import CountGLM
+from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import make_head
-from ddpn.networks.training import Sample, TrainingConfig, loop
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import Sample, TrainingConfig, fit, loop
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 
 SEEDS = (5, 11, 2)
@@ -22,20 +26,6 @@ RECIPES = {
     "plain": {"ema": 0.0, "clip": None, "weight_decay": 0.0},
     "all of it": {"ema": 0.9, "clip": 0.5, "weight_decay": 0.3, "accumulate": 3},
 }
-
-
-class Recorded(Dataset):
-    """Rows one at a time; remembers which were asked for."""
-
-    def __init__(self, data: Sample) -> None:
-        self.data, self.asked = data, []
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
-        self.asked.append(index)
-        return tuple(t[index] for t in self.data.parts.values())
 
 
 # Members ---------------------------------------------------------------------------------------------------------
@@ -110,10 +100,13 @@ def plain_training(start: Tensor, data: Sample, order: Tensor, config: TrainingC
 def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
     data = rows(64)
     config = TrainingConfig(epochs=4, batch_size=16, lr=0.01, warmup=0.1, seeds=(4,), **RECIPES[recipe])
-    recorded, start = Recorded(data), flat(fresh((4,)))[0]
-    got, _ = train(recorded, **config.as_dict() | {"seeds": (4,)})
-    order = torch.tensor(recorded.asked)
-    assert len(order) == 4 * 64
+    model, start, seen = fresh((4,)), flat(fresh((4,)))[0], []
+    compute = model.raw
+    model.raw = lambda x: seen.append(x[:, 0]) or compute(x)
+    got, _ = train(data, model=model, **config.as_dict() | {"seeds": (4,)})
+    # Every row is known by its inputs.
+    order = torch.cdist(torch.cat(seen), data.X).argmin(1)
+    assert sorted(order.tolist()) == sorted(4 * list(range(64)))
     expected = plain_training(start, data, order, config)
     assert (expected - start).abs().max() > 0.01, "nothing was learned, so nothing was compared"
     torch.testing.assert_close(got[0], expected, rtol=0, atol=1e-5)
@@ -150,18 +143,6 @@ def test_a_fit_with_exposure_is_that_of_the_shifted_intercept(train, rows, fresh
     assert exposed_history.best_score == pytest.approx(history.best_score, rel=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # on a machine of one core
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_data_set_gives_the_same_bits_as_tensors(train, rows, workers):
-    data, validation = rows(50, weight=True, exposure=True), rows(30, seed=9, weight=True, exposure=True)
-    settings = {"seeds": (1, 2), "epochs": 2, "ema": 0.5}
-    in_memory, history = train(data, validation, **settings)
-    sets = (TensorDataset(*each.parts.values()) for each in (data, validation))
-    loaded, loaded_history = train(*sets, fit_options={"workers": workers}, **settings)
-    assert torch.equal(in_memory, loaded)
-    assert history.best_score == loaded_history.best_score
-
-
 def test_bf16_stays_close(train, rows):
     data, validation = rows(256), rows(128, seed=4)
     settings = {"epochs": 5, "batch_size": 32, "lr": 0.03, "ema": 0.0}
@@ -173,9 +154,6 @@ def test_bf16_stays_close(train, rows):
     assert last < first - 0.05, "nothing was learned"
     # bfloat16 has three digits.
     assert last == pytest.approx(history.best_score[0], abs=0.02)
-
-
-# Threads ---------------------------------------------------------------------------------------------------------
 
 
 # Progress, and the ends of a training ---------------------------------------------------------------------------------
@@ -229,16 +207,6 @@ def test_without_validation_the_last_complete_epoch_is_kept(interrupted, train, 
     assert not whole.interrupted
 
 
-def test_the_callback_may_interrupt(train, rows):
-    def stop(text):
-        assert text.startswith("epoch 1 of 3, loss ")
-        raise KeyboardInterrupt
-
-    _, history = train(rows(48), fit_options={"on_epoch": stop})
-    assert history.interrupted
-    assert len(history.epochs) == 1
-
-
 def test_a_second_one_while_the_first_is_handled_is_raised(interrupted, rows, monkeypatch, tmp_path):
     def again(self, snapshot):
         raise KeyboardInterrupt
@@ -256,3 +224,48 @@ def test_a_training_ends_with_its_time(train, rows):
     assert history.epochs[-1]["lr"] < 0.2 * 1e-2
     with pytest.raises(TimeLimitError):
         train(rows(43), fit_options={"clock": Clock(0.0)})
+
+
+# Settings of torch by the user: gradient mode, inference mode, dtype ------------------------------------------------
+
+
+@contextmanager
+def float64_by_default():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+SETTINGS = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode, "float64": float64_by_default}
+
+
+@pytest.fixture(params=SETTINGS.values(), ids=SETTINGS.keys())
+def setting(request) -> AbstractContextManager[None]:
+    return request.param()
+
+
+def trained() -> CountModel:
+    x = torch.linspace(-1.0, 1.0, 24, dtype=torch.float32).reshape(12, 2)
+    model = CountModel(MLP(n_in=2, hidden=(4,), members=2), make_head("double_poisson", gamma="shared"), 2)
+    model.reset(seeds=(0, 1))
+    fit(model, Sample(x, torch.arange(12)), Sample(x, torch.arange(12)), TrainingConfig(epochs=2, seeds=(0, 1)))
+    return model
+
+
+def test_a_model_that_was_built_under_the_setting_is_trained_in_float32(setting):
+    with setting:
+        found = trained().state_dict()
+    for name, expected in trained().state_dict().items():
+        assert found[name].dtype == torch.float32
+        assert torch.equal(found[name], expected), name
+
+
+def test_a_glm_is_the_same(setting, counts):
+    expected = CountGLM(alpha=1e-3).fit(*counts).coef_
+    with setting:
+        found = CountGLM(alpha=1e-3).fit(*counts)
+    np.testing.assert_array_equal(found.coef_, expected)
+    assert np.isfinite(found.predict(counts[0])).all()

@@ -13,9 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ddpn.networks.training import Runtime, TrainingConfig, fit, runtime
-from ddpn.networks.training.batches import Share
 from ddpn.networks.training.loop import Training
-from ddpn.networks.training.runtime import pick_device
+from ddpn.networks.training.runtime import Share, pick_device
 from ddpn.runtime.errors import ConfigError
 
 PROGRAM = runpy.run_path(str(Path(__file__).with_name("one_training.py")))

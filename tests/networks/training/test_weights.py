@@ -9,40 +9,13 @@ from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, Runtime, TrainingConfig, fit
 from ddpn.networks.training.loop import Training
-from ddpn.networks.training.weights import Buffers, FlatWeights
+from ddpn.networks.training.weights import FlatWeights
 from ddpn.runtime.errors import ConfigError
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
 
 
 # One tensor of which all parameters are views ------------------------------------------------------------------------
-
-
-def test_parameters_are_views_of_it_and_biases_do_not_decay(fresh, flat):
-    model = fresh((0, 1))
-    before = flat(model)
-    kept = FlatWeights(model, members=2)
-    assert torch.equal(kept.values, before)
-    kept.values[1] += 1.0
-    assert torch.equal(flat(model)[0], before[0])
-    assert torch.equal(flat(model)[1], before[1] + 1.0)
-    decayed = [torch.full((p[0].numel(),), float("weight" in name)) for name, p in model.named_parameters()]
-    assert torch.equal(kept.decayed, torch.cat(decayed))
-
-
-def test_gradients_replace_or_add(fresh, rows):
-    model, x = fresh((0, 1)), rows(5).X
-    kept = FlatWeights(model, 2)
-    loss = lambda: model.raw(x).square().sum()
-    model.zero_grad()
-    loss().backward()
-    expected = torch.cat([p.grad.reshape(2, -1) for p in model.parameters()], dim=1)
-    kept.grad.fill_(7.0)
-    kept.add_gradient_of(loss(), fresh=True)
-    torch.testing.assert_close(kept.grad, expected)
-    kept.add_gradient_of(loss(), fresh=False)
-    torch.testing.assert_close(kept.grad, 2.0 * expected)
-    torch.testing.assert_close(kept.norms(), 2.0 * expected.square().sum(1).sqrt())
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (3, 2)], ids=["of other lengths", "as long by chance"])
@@ -135,27 +108,3 @@ def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
         training.state.recover(torch.tensor([True, False]), lambda member: [])
     assert statistics[0].isnan().all()
     assert torch.equal(statistics[1], torch.zeros(3))
-
-
-class Stacked(nn.Module):
-    """A user's module whose members' statistics are one buffer, beside a constant that all share."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("means", torch.tensor([[1.0], [2.0]]))
-        self.register_buffer("constant", torch.tensor([1.0, 2.0, 3.0]))
-        self.register_buffer("passing", torch.zeros(2), persistent=False)
-
-
-def test_each_member_has_its_own_and_constants_are_shared():
-    model = Stacked()
-    buffers = Buffers(model, members=2)
-    before = buffers.copied()
-    assert sorted(before) == ["constant", "means"]
-    model.means.fill_(9.0)
-    buffers.load(before, member=1)
-    assert model.means.flatten().tolist() == [9.0, 2.0]
-    buffers.copy_member(before, member=0)
-    model.means.zero_()
-    buffers.load(before)
-    assert model.means.flatten().tolist() == [9.0, 2.0]

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+#: The folder of real data.
+REAL = Path(os.environ.get("DDPN_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
+
 
 class Server(ThreadingHTTPServer):
     """Sends `body` from any address, except for what `script` (one entry per request, then none) orders.
@@ -23,7 +26,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.body = b""
         self.script: list[int | str] = []
-        self.requests = 0
+        self.requests, self.broke = 0, False
 
     @property
     def url(self) -> str:
@@ -37,6 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
         server = self.server
         server.requests += 1
         order = server.script.pop(0) if server.script else None
+        server.broke |= order is not None
         if isinstance(order, str):
             self.send_error(int(order.removeprefix("status ")))
             return
@@ -49,31 +53,44 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server on this machine; retries do not wait."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+@pytest.fixture(scope="session")
+def running() -> Iterator[Server]:
+    """A server on this machine."""
     with Server() as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield running
         running.shutdown()
         thread.join()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # pooch leaves connections to be closed that broke off
-        gc.collect()
 
 
-@pytest.fixture(scope="session")
-def real_data() -> Callable[[str], Path]:
-    """The folder of real data, if it has the file; else the test is skipped."""
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("DDPN_DATA", beside))
+@pytest.fixture
+def server(running: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """The server as it was at first; retries do not wait."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+    running.body, running.script, running.requests, running.broke = b"", [], 0, False
+    yield running
+    if running.broke:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # pooch leaves connections to be closed that broke off
+            gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data sets are in the folder of the test."""
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+
+
+@pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Data sets are in the folder of real data, if it has the file; else the test is skipped."""
 
     def folder_with(path: str) -> Path:
-        if not (folder / path).is_file():
-            pytest.skip(f"needs {folder / path}")
-        return folder
+        if not (REAL / path).is_file():
+            pytest.skip(f"needs {REAL / path}")
+        monkeypatch.setenv("DDPN_DATA", str(REAL))
+        return REAL
 
     return folder_with

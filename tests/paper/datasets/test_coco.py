@@ -35,7 +35,6 @@ def write(folder, content, names=(), where="train2017"):
     path.parent.mkdir(parents=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     empty_files(folder / "coco_people" / where, names)
-    return folder
 
 
 def empty_files(folder, names):
@@ -45,7 +44,8 @@ def empty_files(folder, names):
 
 
 def test_a_crowd_is_one_as_in_the_paper(tmp_path):
-    data = coco_people(write(tmp_path, annotations(SHOWN), [f"{image:012}.jpg" for image in SHOWN]))
+    write(tmp_path, annotations(SHOWN), [f"{image:012}.jpg" for image in SHOWN])
+    data = coco_people()
     assert data.X["file"].to_list() == [f"{n:012}.jpg" for n in (4, 9, 11, 12)]
     assert data.y.tolist() == [1, 2, 3, 1]
     assert data.root == tmp_path / "coco_people" / "train2017"
@@ -57,13 +57,13 @@ def test_a_crowd_is_one_as_in_the_paper(tmp_path):
 def csv_home(tmp_path, rows, names):
     empty_files(tmp_path / "coco_people" / "images", names)
     pd.DataFrame(rows, columns=["image_id", "person_count"]).to_csv(tmp_path / coco.SOURCE.files[-1], index=False)
-    return tmp_path
 
 
 def test_a_csv_of_counts(tmp_path):
     rows = [("0036", 3), ("0049.jpg", 1), ("shop.png", 0), *((f"1{i:03}", 2) for i in range(17))]
     names = ["0036.jpg", "0036.txt", "0049.jpg", "shop.png", *(f"1{i:03}.jpg" for i in range(17))]
-    data = coco_people(csv_home(tmp_path, rows, names))
+    csv_home(tmp_path, rows, names)
+    data = coco_people()
     assert data.X["file"][:3].to_list() == ["0036.jpg", "0049.jpg", "shop.png"]
     assert data.y[:4].tolist() == [3, 1, 0, 2]
     assert data.root == tmp_path / "coco_people" / "images"
@@ -80,16 +80,17 @@ def test_a_csv_of_counts(tmp_path):
     ],
 )
 def test_an_invalid_table(tmp_path, rows, words):
+    csv_home(tmp_path, rows, ["1.jpg", "4.txt"])
     with pytest.raises(InputError, match=words):
-        coco_people(csv_home(tmp_path, rows, ["1.jpg", "4.txt"]))
+        coco_people()
 
 
 def test_nothing_there(tmp_path):
     with pytest.raises(InputError, match=r"^No annotations found: .*coco_people has neither .* Unpack http://images"):
-        coco_people(tmp_path)
+        coco_people()
     write(tmp_path, annotations(SHOWN), where="other")
     with pytest.raises(InputError, match=r"^Folder of images not found: .*train2017"):
-        coco_people(tmp_path)
+        coco_people()
 
 
 PEOPLE = [{"id": 1, "name": "person"}]
@@ -110,12 +111,14 @@ PEOPLE = [{"id": 1, "name": "person"}]
     ],
 )
 def test_invalid_annotations(tmp_path, content, words):
+    write(tmp_path, content)
     with pytest.raises(InputError, match=words):
-        coco_people(write(tmp_path, content))
+        coco_people()
 
 
 def test_the_real_images(real_data):
-    data = coco_people(real_data("coco_people/person_counts.csv"))
+    real_data("coco_people/person_counts.csv")
+    data = coco_people()
     assert data.X.shape == (5_446, 1)
     assert (data.y.min(), data.y.max()) == (1, 15)
     assert data.y.mean() == pytest.approx(4.09, abs=0.005)

@@ -1,9 +1,22 @@
+"""Data sets and their splits; downloads, which may fail in many ways; and loading by name."""
+
+import errno
+import io
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from hashlib import sha256
+from zipfile import ZipFile
+
 import numpy as np
 import polars as pl
 import pytest
+import requests
 
-from ddpn.paper.datasets.dataset import Dataset, as_counts, read_columns, split
-from ddpn.runtime.errors import InputError
+from ddpn.paper.datasets import dataset_status, download, load, tabular
+from ddpn.paper.datasets.dataset import SOURCES, Dataset, Source, data_folder, fetch, read_columns, split
+from ddpn.runtime.errors import ConfigError, InputError
 
 
 def dataset(n=20, shift=0.0, **options):
@@ -45,21 +58,6 @@ def test_invalid_arguments():
         dataset().files("train")
 
 
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        (-1.0, "non-negative integers, got -1 at row 3"),
-        (0.5, "non-negative integers, got 0.5 at row 3"),
-        (np.inf, "visits must be finite, got inf at row 3"),
-        (1e300, r"visits must be at most 2\^53, got 1e\+300 at row 3"),
-        (2.0**53 + 2, r"must be at most 2\^53, got .* at row 3"),
-    ],
-)
-def test_invalid_counts(bad, words):
-    with pytest.raises(InputError, match=words):
-        as_counts(np.array([2.0**53, 0.0, bad]), "visits")
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 99, 101, 1000, 17379, 20000, 100_000])
 def test_the_published_recipe(n):
     order = np.random.default_rng(1998).permutation(n)
@@ -67,11 +65,6 @@ def test_the_published_recipe(n):
     np.testing.assert_array_equal(train, order[: int(0.8 * n)])
     np.testing.assert_array_equal(validation, order[int(0.8 * n) : int(0.9 * n)])
     np.testing.assert_array_equal(test, order[int(0.9 * n) :])
-
-
-def test_empty_parts():
-    parts = split(5, shares=(1.0, 0.0, 0.0))
-    assert [len(part) for part in parts] == [5, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -112,3 +105,213 @@ def test_invalid_files(tmp_path, content, words):
     (tmp_path / "file.csv").write_text(content)
     with pytest.raises(InputError, match=words):
         read_columns(tmp_path / "file.csv", numbers=["a", "b"], texts=["t"])
+
+
+# Downloads ------------------------------------------------------------------------------------------------------------
+
+
+BODY = np.random.default_rng(0).bytes(300_000)
+
+
+@pytest.fixture
+def source(server):
+    server.body = BODY
+    return Source("none", server.url, "none", "nobody", ("set/file.csv",), len(BODY), sha256(BODY).hexdigest())
+
+
+def zipped(source):
+    packed = io.BytesIO()
+    with ZipFile(packed, "w") as archive:
+        archive.writestr("Readme.txt", b"read me")
+        archive.writestr("file.csv", BODY)
+    return replace(source, archive=sha256(packed.getvalue()).hexdigest()), packed.getvalue()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+
+
+def test_a_file_is_downloaded_once_even_if_many_want_it(source, server, tmp_path):
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(fetch(source))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [tmp_path / "set" / "file.csv"] * 4
+    assert found[0].read_bytes() == BODY
+    assert fetch(source) == found[0]
+    assert server.requests == 1
+    assert names(tmp_path) == ["file.csv"]
+
+
+def test_a_file_from_an_archive(source, server, tmp_path):
+    source, server.body = zipped(source)
+    assert fetch(source).read_bytes() == BODY
+    assert names(tmp_path) == ["file.csv"]
+
+
+@pytest.mark.parametrize("script", [["status 503"], [100_000, 0]])
+def test_a_download_that_fails_is_tried_again(source, server, tmp_path, script):
+    server.script = list(script)
+    assert fetch(source).read_bytes() == BODY
+    assert server.requests == 1 + len(script)
+    assert names(tmp_path) == ["file.csv"]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"), [(["status 404"] * 9, "status 404 Not Found"), ([70_000] * 9, "no connection")]
+)
+def test_a_download_that_keeps_failing_describes_what_to_do(source, server, tmp_path, script, words):
+    server.script = script
+    with pytest.raises(InputError, match=f"^Cannot download {source.url}: {words}") as error:
+        fetch(source)
+    for needed in (str(source.size), source.sha256, str(tmp_path / "set"), "DDPN_DATA"):
+        assert needed in str(error.value)
+    assert names(tmp_path) == []
+    assert server.requests == 3
+
+
+def test_a_wrong_checksum(source, server, tmp_path):
+    server.body = BODY[:-1] + b"x"
+    with pytest.raises(InputError, match=rf"sent a file with a wrong checksum, expected SHA-256 {source.sha256}"):
+        fetch(source)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENOSPC, r"^The disk is full: .*set needs 300,000 bytes"), (errno.EACCES, r"^Cannot write to .*set: ")],
+)
+def test_a_disk_that_cannot_be_written_to(source, tmp_path, monkeypatch, number, words):
+    def fail(path, *arguments):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr("pooch.core.shutil.move", fail)
+    with pytest.raises(InputError, match=words):
+        fetch(source)
+    assert names(tmp_path) == []
+
+
+def test_a_damaged_file_is_neither_used_nor_replaced(source, server, tmp_path):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "file.csv").write_bytes(BODY[:100])
+    with pytest.raises(InputError, match=rf"file\.csv must have the SHA-256 {source.sha256}, got .* Delete the file"):
+        fetch(source)
+    assert server.requests == 0
+    assert len((tmp_path / "set" / "file.csv").read_bytes()) == 100
+
+
+def test_the_folder_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DDPN_DATA", "~/mine")
+    assert data_folder() == tmp_path / "mine"
+
+
+# Loading ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty data folder and no network."""
+
+    def refuse(*arguments):
+        raise requests.ConnectionError("no network")
+
+    monkeypatch.setattr("ddpn.paper.datasets.dataset._download", refuse)
+    return tmp_path
+
+
+def status(name):
+    return next(found for found in dataset_status() if found.name == name)
+
+
+def put(folder, path, content):
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(content)
+    return folder / path
+
+
+def test_an_unknown_name():
+    for function in (load, download):
+        with pytest.raises(
+            ConfigError, match=r"one of rand_health, .*, got 'bike_share'\. Did you mean 'bike_sharing'"
+        ):
+            function("bike_share")
+
+
+def test_torch_is_not_imported():
+    code = """
+import sys
+import ddpn.cli.data
+from ddpn.paper.datasets import DATASETS, dataset_status, split
+loaders = dict(DATASETS)
+assert "torch" not in sys.modules
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_empty_folder(folder):
+    assert {found.name: (found.state, found.rows) for found in dataset_status()} == {
+        "rand_health": ("available", 20_190),
+        "length_of_stay": ("missing", None),
+        "bike_sharing": ("missing", None),
+        "reviews": ("missing", None),
+        "coco_people": ("missing", None),
+    }
+    assert status("bike_sharing").license == "CC BY 4.0"
+    assert status("length_of_stay").address == SOURCES["length_of_stay"].url
+    assert list(folder.iterdir()) == []
+
+
+def test_available_files_have_their_own_rows_and_license(folder):
+    put(folder, "reviews/womens_clothing.csv.gz", "Title,Review Text,Rating\n,x,1\n,,2\n,y,3\n")
+    found = status("reviews")
+    assert (found.state, found.rows, found.sample, found.license) == ("available", 2, False, "CC0")
+    assert download("reviews") == f"reviews: 2 rows, {folder}"
+    put(folder, "coco_people/person_counts.csv", "image_id,person_count\n01,4\n")
+    put(folder, "coco_people/images/01.jpg", "")
+    found = status("coco_people")
+    assert (found.state, found.rows, found.sample) == ("available", 1, True)
+    assert download("coco_people") == f"coco_people: 1 (sample) rows, {folder}"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "content", "words"),
+    [
+        ("bike_sharing", "bike_sharing/hour.csv", "instant\n1\n", "must have the SHA-256"),
+        ("length_of_stay", "length_of_stay/LengthOfStay.csv", "eid\n1\n", "must have the SHA-256"),
+        ("length_of_stay", "length_of_stay/los_20k.csv", "eid\n1\n", "got no asthma"),
+        ("reviews", "reviews/womens_clothing.csv.gz", "Rating", "must be a CSV file with the columns"),
+        ("coco_people", "coco_people/person_counts.csv", "image_id,person_count\n01,4\n", "Folder of images not found"),
+    ],
+)
+def test_a_damaged_file(folder, name, path, content, words):
+    put(folder, path, content)
+    found = status(name)
+    assert found.state.startswith("damaged: ")
+    assert words in found.state
+    assert found.rows is None
+    with pytest.raises(InputError):
+        download(name)
+
+
+def test_a_download(tmp_path, server, monkeypatch):
+    header = ["instant", "dteday", *tabular._RENTAL, "casual", "registered", "cnt"]
+    server.body = (",".join(header) + "\n" + ",".join("1" for _ in header) + "\n").encode()
+    digest = sha256(server.body).hexdigest()
+    small = replace(SOURCES["bike_sharing"], url=server.url, archive=None, sha256=digest)
+    monkeypatch.setitem(SOURCES, "bike_sharing", small)
+    assert download("bike_sharing") == f"bike_sharing: 1 rows, {data_folder() / small.files[0]}"
+    assert status("bike_sharing").state == "available"
+    assert server.requests == 1
+
+
+def test_errors_describe_what_to_put_where(folder):
+    with pytest.raises(InputError, match=r"^Cannot download https://archive.*: no connection\. Download it on"):
+        download("bike_sharing")
+    with pytest.raises(InputError, match=r"Download https://datarepo.* into that folder, or set DDPN_DATA"):
+        download("reviews")
+    with pytest.raises(InputError, match=r"Unpack http://images\.cocodataset\.org/annotations/.* there"):
+        download("coco_people")
+    assert download("rand_health") == "rand_health: 20,190 rows, inside statsmodels"

@@ -1,25 +1,171 @@
-"""Simulated shelves: products stand on their shelf, the camera sees their surfaces, and counts are hard to infer."""
+"""Folders of beams are read; rays meet solids; simulated products stand on their shelf, and the camera sees them."""
 
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from ddpn.paper.datasets.dataset import split
-from ddpn.paper.datasets.depth_camera import Camera
 from ddpn.paper.datasets.shelves import (
     CLEARANCE,
     GEOMETRIES,
     MOST,
     SHELF,
+    Camera,
+    Rays,
+    Solids,
     draw_scenes,
+    entrance,
+    inventory,
     measure,
     render,
     simulate_shelves,
+    through,
 )
-from ddpn.paper.inputs.point_clouds import unpack
+from ddpn.paper.inputs import unpack
 from ddpn.runtime.errors import InputError
+
+# Folders of beams -----------------------------------------------------------------------------------------------------
+
+
+def cloud(n, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def beams(tmp_path):
+    """Ten beams, of 0, 10, 20 .. points, cans and boxes."""
+    (tmp_path / "points").mkdir()
+    for i in range(10):
+        np.save(tmp_path / "points" / f"slot.{i}.npy", cloud(10 * i, i))
+    kinds = ["can" if i % 3 else "box" for i in range(10)]
+    table = pd.DataFrame({"shop": 12, "count": range(10), "class": kinds, "beam": [f"slot.{i}" for i in range(10)]})
+    table.to_csv(tmp_path / "beams.csv", index=False)
+    return tmp_path
+
+
+def test_a_folder_is_read(beams):
+    data = inventory(beams, max_points=40, seed=5)
+    assert data.X.shape == (10, 42, 4)
+    assert data.classes == ("box", "can")
+    assert data.y.tolist() == list(range(10))
+    for i, row in enumerate(data.X):
+        beam = unpack(row)
+        assert data.classes[beam.geometry] == ("can" if i % 3 else "box")
+        assert len(beam.points) == min(10 * i, 40)
+        if 0 < i <= 4:
+            np.testing.assert_array_equal(beam.points, cloud(10 * i, i))
+    assert data.note == "1 of 10 beams have no point"
+    expected = split(10, 5, (0.7, 0.1, 0.2))
+    for part in ("train", "validation", "test"):
+        rows = getattr(expected, part)
+        x, y = data.part(part)
+        np.testing.assert_array_equal(y, rows)
+        assert torch.equal(x, data.X[torch.from_numpy(rows)])
+
+
+def test_a_class_keeps_its_number_in_another_folder(beams):
+    data = inventory(beams, classes=["can", "jar", "box"])
+    assert data.classes == ("can", "jar", "box")
+    assert data.X[:4, 0, 0].tolist() == [2, 0, 0, 2]
+    with pytest.raises(InputError, match=r"must be one of can, got 'box' at row 1\. Add a new class to `classes`"):
+        inventory(beams, classes=["can"])
+
+
+@pytest.mark.parametrize("classes", ["can", [], ["can", "can"], ["can", ""], [1, 2], 3])
+def test_invalid_classes(beams, classes):
+    with pytest.raises(InputError) as found:
+        inventory(beams, classes=classes)
+    assert found.value.argument == "classes"
+
+
+FAULTS: dict[str | None, str] = {
+    None: "^File not found: .*/beams.csv. Pass a folder of beams",
+    "beam,class\n0,can\n": "got no count",
+    "": "is an empty file",
+    "beam,class,count\n": "is an empty table",
+    "beam,class,count\nslot.1,can,-1\n": "got -1 at row 1",
+    "beam,class,count\nslot.1,can,many\n": "got 'many' at row 1",
+    "beam,class,count\nslot.1,,1\n": "got none at row 1",
+    "beam,class,count\nslot.1,can,1\nlost,can,1\n": "File not found: .*lost.npy",
+    "beam,class,count\nslot.1,can,1\nslot.2,can,1\nslot.1,can,1\n": "counted once, got slot.1 2 times",
+}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_an_invalid_table_of_beams(beams, text):
+    (beams / "beams.csv").unlink() if text is None else (beams / "beams.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=FAULTS[text]):
+        inventory(beams)
+
+
+def test_an_invalid_point_is_reported_with_its_file(beams):
+    np.save(beams / "points" / "slot.4.npy", np.array([[1, 2, 3], [1, np.nan, 3]]))
+    with pytest.raises(InputError, match=r"slot\.4\.npy must .*, got \[1.0, nan, 3.0\] at point 2"):
+        inventory(beams)
+
+
+# The camera -----------------------------------------------------------------------------------------------------------
+
+
+def solids(n: int, rng: np.random.Generator) -> Solids:
+    is_round = np.arange(n) % 2 == 0
+    width, depth = rng.uniform(0.2, 0.6, (2, n))
+    x, z, low = rng.uniform(-0.2, 0.2, n), rng.uniform(0.3, 0.6, n), rng.uniform(-0.1, 0.1, n)
+    return Solids(is_round, x, z, width, np.where(is_round, width, depth), low, low + rng.uniform(0.2, 0.5, n))
+
+
+def is_inside(points: np.ndarray, these: Solids) -> np.ndarray:
+    """Points (B, R, T, 3) by the solids' definition."""
+    x, y, z = np.moveaxis(points, -1, 0)
+    column = [value[:, None, None] for value in these]
+    is_round, ax, az, width, depth, low, high = column
+    disc = (x - ax) ** 2 + (z - az) ** 2 <= (width / 2) ** 2
+    rectangle = (abs(x - ax) <= width / 2) & (abs(z - az) <= depth / 2)
+    return np.where(is_round, disc, rectangle) & (low <= y) & (y <= high)
+
+
+def test_the_entrance_is_where_a_walk_along_the_ray_first_stands_inside():
+    rng = np.random.default_rng(0)
+    these = solids(12, rng)
+    eye = rng.uniform([-0.5, -0.3, -1.5], [0.5, 0.8, -1.0], (12, 3))
+    rays = through(eye, np.full(12, 0.6), np.full(12, 0.5), Camera(rows=6, columns=7))
+    t = entrance(rays, these)
+    steps = np.linspace(0.5, 2.5, 2001)
+    walk = rays.origin[:, :, None, :] + steps[:, None] * rays.direction[:, :, None, :]
+    inside = is_inside(walk, these)
+    first = np.where(inside.any(-1), steps[inside.argmax(-1)], np.inf)
+    meets = np.isfinite(first)
+    assert 0.2 < meets.mean() < 0.8
+    # A ray that grazes may be inside for less than a step.
+    assert (np.isfinite(t) != meets).mean() < 0.01
+    both = meets & np.isfinite(t)
+    assert np.all(np.abs(t[both] - first[both]) <= steps[1] - steps[0])
+
+
+def test_solids_behind_the_camera_are_missed():
+    these = Solids(np.array([False]), *np.array([[0], [-3.0], [1], [1], [-1], [1]], float))
+    rays = Rays(np.zeros((1, 1, 3)), np.array([[[0.1, 0.1, 1.0]]]))
+    assert np.isinf(entrance(rays, these)).all()
+
+
+def test_a_ray_in_the_plane_of_a_face_misses():
+    these = Solids(np.array([False]), *np.array([[0], [0.5], [0.2], [0.2], [0], [1]], float))
+    rays = Rays(np.array([[[0.1, 0.5, -1.0]]]), np.array([[[0.0, 0.0, 1.0]]]))
+    assert np.isinf(entrance(rays, these)).all()
+
+
+def test_rays_go_through_the_middles_of_pixels():
+    rays = through(np.array([[0.1, 0.5, -2.0]]), np.array([0.4]), np.array([0.6]), Camera(rows=3, columns=2))
+    at = (rays.origin + rays.direction)[0]
+    expected = [(x, y, 0.0) for y in (0.1, 0.3, 0.5) for x in (-0.1, 0.1)]
+    np.testing.assert_allclose(at, expected, atol=1e-7)
+
+
+# Shelves --------------------------------------------------------------------------------------------------------------
+
 
 PERFECT = Camera(noise=0.0, dropout=(0.0, 0.0))
 
@@ -43,28 +189,6 @@ def test_products_stand_behind_one_another_on_their_shelf(scenes):
     assert back[there].max() <= SHELF[1] + 1e-6
     assert np.all(np.abs(scenes.x) + scenes.width[:, None] / 2 <= scenes.slot[:, None] / 2 + 1e-6)
     assert np.all(scenes.opening - scenes.height >= CLEARANCE[0] - 1e-6)
-
-
-def test_products_have_the_sizes_of_their_class(scenes):
-    assert list(GEOMETRIES) == sorted(GEOMETRIES), "classes are numbered in the order of their names"
-    for number, kind in enumerate(GEOMETRIES.values()):
-        chosen = scenes.geometry == number
-        assert 0.2 < chosen.mean() < 0.3
-        for sizes, ends in (
-            (scenes.width, kind.width),
-            (scenes.height, kind.height),
-            (scenes.depth / scenes.width, kind.depth),
-        ):
-            assert sizes[chosen].min() >= ends[0] - 1e-6
-            assert sizes[chosen].max() <= ends[1] + 1e-6
-        if kind.is_round:
-            np.testing.assert_array_equal(scenes.depth[chosen], scenes.width[chosen])
-
-
-def test_counts_vary_from_one_to_a_dozen(scenes):
-    assert scenes.count.min() == 1
-    assert scenes.count.max() == MOST
-    assert np.all(scenes.count <= np.maximum(1, SHELF[1] // scenes.depth))
 
 
 def test_what_is_seen_lies_on_the_surface_of_the_product_that_is_seen(few):
@@ -119,16 +243,6 @@ def test_noise_grows_with_the_square_of_the_distance(few):
     assert abs(error.std() / 0.002 - 1) < 0.01
 
 
-def test_lost_pixels():
-    scenes = draw_scenes(50, PERFECT, np.random.default_rng(1))
-    rng = np.random.default_rng
-    full = [len(points) for points in measure(scenes, PERFECT, rng(3))]
-    half = [len(points) for points in measure(scenes, replace(PERFECT, dropout=(0.5, 0.5)), rng(3))]
-    none = [len(points) for points in measure(scenes, replace(PERFECT, dropout=(1.0, 1.0)), rng(3))]
-    assert abs(sum(half) / sum(full) - 0.5) < 0.01
-    assert sum(none) == 0
-
-
 def test_a_seed_is_a_simulation():
     first, again, other = (simulate_shelves(30, seed=seed, max_points=32) for seed in (1, 1, 2))
     assert torch.equal(first.X, again.X)
@@ -136,15 +250,6 @@ def test_a_seed_is_a_simulation():
     assert first.classes == tuple(GEOMETRIES)
     for rows, expected in zip(first.split, split(30, 1, (0.7, 0.1, 0.2)), strict=True):
         np.testing.assert_array_equal(rows, expected)
-
-
-def test_the_box_is_that_of_what_is_seen_and_no_more():
-    data = simulate_shelves(40, seed=1, max_points=2000)
-    for row in data.X:
-        beam = unpack(row)
-        np.testing.assert_array_equal(beam.extent, beam.points.max(0) - beam.points.min(0))
-        np.testing.assert_array_equal(beam.center, (beam.points.max(0) + beam.points.min(0)) / 2)
-    assert data.note == ""
 
 
 def test_counts_given_class_and_depth_are_under_dispersed():

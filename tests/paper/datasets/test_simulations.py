@@ -7,7 +7,6 @@ from scipy import stats
 from scipy.special import softmax
 
 from ddpn.distributions import Poisson
-from ddpn.metrics import crps
 from ddpn.paper.datasets.simulations import SIMULATIONS, Reflected, simulate
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -101,13 +100,6 @@ def test_the_isolated_points():
     np.testing.assert_allclose(dist.gamma, [5.97, 5.25, 3.0])
 
 
-def test_added_points_stay_in_training():
-    data = simulate("isolated", n=100, shares=(0.5, 0.25, 0.25))
-    assert [len(part) for part in data.split] == [52, 25, 25]
-    assert {100, 101} <= set(data.split.train)
-    assert sorted(np.concatenate(list(data.split))) == list(range(102))
-
-
 def test_a_name_that_is_not_there():
     with pytest.raises(ConfigError, match="name must be one of wave, poisson, negative_binomial, isolated, got 'sine'"):
         simulate("sine")
@@ -137,24 +129,6 @@ def test_probabilities(both):
     np.testing.assert_allclose(dist.log_prob(y).exp().T, p, rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(dist.cdf(y).T, p.cumsum(1), rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(dist.survival(y).T[:, :-1], p[:, ::-1].cumsum(1)[:, ::-1][:, 1:], rtol=1e-9, atol=1e-15)
-
-
-def test_moments(both):
-    dist, p = both
-    y = np.arange(TOP + 1)
-    mean = p @ y
-    np.testing.assert_allclose(dist.mean, mean, rtol=1e-12)
-    np.testing.assert_allclose(dist.variance[1:], ((y - mean[:, None]) ** 2 * p).sum(1)[1:], rtol=1e-9)
-    np.testing.assert_array_equal(dist.mode, p.argmax(1))
-    np.testing.assert_allclose(dist.entropy(), stats.entropy(p, axis=1), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("y", [0, 12, 26, 30])
-def test_scores(both, y):
-    dist, p = both
-    step = np.arange(TOP + 1) >= y
-    expected = ((p.cumsum(1) - step) ** 2).sum(1)
-    np.testing.assert_allclose(crps(dist, torch.tensor(y)), expected, rtol=1e-9, atol=1e-15)
 
 
 def test_above_the_top():

@@ -1,6 +1,5 @@
 """The loaders, on made-up files in the form of the public ones, and on the real ones where they are."""
 
-import sys
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -12,8 +11,8 @@ import pytest
 from statsmodels.datasets import randhie
 
 from ddpn.paper.datasets import tabular
-from ddpn.paper.datasets.sources import SOURCES
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.paper.datasets.dataset import SOURCES
+from ddpn.runtime.errors import InputError
 
 STAYS = SOURCES["length_of_stay"]
 STAY_COLUMNS = [
@@ -65,7 +64,7 @@ def full_file(tmp_path, monkeypatch):
 
 def test_the_sample(tmp_path):
     frame = sample_file(tmp_path)
-    data = tabular.length_of_stay(tmp_path)
+    data = tabular.length_of_stay()
     assert data.sample
     assert data.note == "a random sample of 300 of the 100,000 rows of the paper's file"
     assert data.X.columns == [*STAY_COLUMNS, "facid", "vdate_weekday"]
@@ -81,7 +80,7 @@ def test_the_sample(tmp_path):
 
 def test_the_full_file_comes_first_and_leaks_nothing(full_file):
     sample_file(full_file)
-    data = tabular.length_of_stay(full_file)
+    data = tabular.length_of_stay()
     assert not data.sample
     assert data.note == ""
     assert set(data.X.columns) == {*STAY_COLUMNS, "facid", "vdate_weekday"}
@@ -95,7 +94,7 @@ def test_an_invalid_date():
 
 def test_standard_stays(tmp_path):
     frame = sample_file(tmp_path)
-    data = tabular.length_of_stay(tmp_path)
+    data = tabular.length_of_stay()
     train = data.split.train
     expected = pd.get_dummies(frame[["rcount", "gender", "facid"]], dtype=float).join(frame[CONDITIONS].astype(float))
     scaled = frame[[*LABS, "secondarydiagnosisnonicd9"]].assign(number_of_issues=frame[CONDITIONS].sum(axis=1))
@@ -109,7 +108,8 @@ def test_standard_stays(tmp_path):
 
 def test_the_real_sample(real_data):
     """Figures of the data's own description."""
-    data = tabular.length_of_stay(real_data(STAYS.files[1]))
+    real_data(STAYS.files[1])
+    data = tabular.length_of_stay()
     assert data.X.shape == (20_000, 25)
     assert [len(part) for part in data.split] == [16_000, 2_000, 2_000]
     assert (data.y.min(), data.y.max()) == (1, 17)
@@ -124,7 +124,7 @@ def test_the_real_sample(real_data):
 
 def test_the_real_bikes(real_data):
     folder = real_data(SOURCES["bike_sharing"].files[0])
-    data = tabular.bike_sharing(folder)
+    data = tabular.bike_sharing()
     assert data.X.shape == (17_379, 12)
     assert not {"casual", "registered", "instant", "dteday", "cnt"} & set(data.X.columns)
     assert (data.y.min(), data.y.max()) == (1, 977)
@@ -153,22 +153,12 @@ def test_rand_health_is_that_of_statsmodels():
     assert data.split.n == 20_190
 
 
-def test_without_statsmodels(monkeypatch):
-    monkeypatch.setitem(sys.modules, "statsmodels.datasets.randhie", None)
-    with pytest.raises(ConfigError, match=r"ddpn\[data\] is not installed"):
-        tabular.rand_health()
-
-
 TABLE = pl.DataFrame({"n": [3.0, -1.0, 8.0, 8.0, 2.5], "same": [2.0] * 5, "letter": ["b", "a", "b", "b", "a"]})
 
 
 def test_an_unknown_level():
     with pytest.raises(InputError, match="letter must be one of a, got b at rows 1, 3, 4"):
         tabular.one_hot(TABLE, "letter", ("a",))
-
-
-def test_a_constant_column_becomes_zero():
-    assert tabular.standardized(tabular.unchanged(TABLE, ["same"]))["same"].tolist() == [0.0] * 5
 
 
 def test_a_cyclic_encoding_joins_the_ends():

@@ -41,7 +41,8 @@ def patio(rows):
 
 
 def test_reviews_of_clothing(tmp_path):
-    data = text.reviews(put(tmp_path, CLOTHING, clothing(ROWS)))
+    put(tmp_path, CLOTHING, clothing(ROWS))
+    data = text.reviews()
     kept = [row for row in ROWS if row[1].strip()]
     assert data.X.columns == ["title", "text"]
     assert data.X.rows() == [row[:2] for row in kept]
@@ -51,12 +52,11 @@ def test_reviews_of_clothing(tmp_path):
     # The rows that have text, numbered from 0: 70, 10 and 20 of 100.
     np.testing.assert_array_equal(np.concatenate(list(data.split)), np.random.default_rng(1998).permutation(29))
     assert [len(part) for part in data.split] == [20, 3, 6]
-    assert (text.reviews(tmp_path, seed=3).split.train != data.split.train).any()
 
 
 def test_the_papers_file_comes_first_and_without_markup(tmp_path):
     put(put(tmp_path, CLOTHING, clothing(ROWS[:1])), PAPER, patio(ROWS))
-    data = text.reviews(tmp_path)
+    data = text.reviews()
     kept = [row for row in ROWS if row[1].strip() and "<" not in row[1]]
     assert data.X.rows() == [row[:2] for row in kept]
     assert data.y.tolist() == [row[2] for row in kept]
@@ -66,14 +66,15 @@ def test_the_papers_file_comes_first_and_without_markup(tmp_path):
 
 def test_half_a_surrogate_and_null_are_no_text(tmp_path):
     lines = ['{"reviewText": "so \\ud83d", "overall": 5}', '{"summary": null, "reviewText": null, "overall": 4.0}']
-    data = text.reviews(put(tmp_path, PAPER, "\n".join(lines)))
+    put(tmp_path, PAPER, "\n".join(lines))
+    data = text.reviews()
     assert (data.X.rows(), data.y.tolist()) == ([("", "so ?")], [5])
 
 
 def test_no_file(tmp_path):
     words = r"^No reviews found: .*neither Patio_Lawn_and_Garden_5\.json\.gz .*Download https://datarepo.*_5\.json\.gz"
     with pytest.raises(InputError, match=words):
-        text.reviews(tmp_path)
+        text.reviews()
 
 
 @pytest.mark.parametrize(
@@ -92,8 +93,9 @@ def test_no_file(tmp_path):
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path, name, content, sentence):
+    put(tmp_path, name, content)
     with pytest.raises(InputError, match=sentence):
-        text.reviews(put(tmp_path, name, content))
+        text.reviews()
 
 
 def test_a_file_that_ends_too_soon(tmp_path):
@@ -101,19 +103,19 @@ def test_a_file_that_ends_too_soon(tmp_path):
         path = put(tmp_path, name, content) / name
         path.write_bytes(path.read_bytes()[:-12])
         with pytest.raises(InputError, match=f"{path.name} must be a "):
-            text.reviews(tmp_path)
+            text.reviews()
 
 
 def test_verses(tmp_path):
     with pytest.raises(InputError, match=r"^File not found: .*kjv_verses\.txt\.gz"):
-        text.bible(tmp_path)
+        text.bible()
     put(tmp_path, text.BIBLE, "In the beginning\nAnd the earth\n\n")
-    assert text.bible(tmp_path) == ["In the beginning", "And the earth"]
+    assert text.bible() == ["In the beginning", "And the earth"]
 
 
 def test_the_real_reviews(real_data):
     folder = real_data(CLOTHING)
-    data = text.reviews(folder)
+    data = text.reviews()
     with gzip.open(folder / CLOTHING, "rt", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     columns = [header.index(name) for name in ("Title", "Review Text", "Rating")]
@@ -126,6 +128,7 @@ def test_the_real_reviews(real_data):
 
 
 def test_the_real_verses(real_data):
-    verses = text.bible(real_data(text.BIBLE))
+    real_data(text.BIBLE)
+    verses = text.bible()
     assert len(verses) == 31_102
     assert verses[0].startswith("In the beginning God created the heaven and the earth")

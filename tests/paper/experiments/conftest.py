@@ -9,7 +9,7 @@ import torch
 from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
 from ddpn.paper.experiments.catalogue import parse
-from ddpn.paper.experiments.results import DONE, PREDICTIONS, RESULT, WEIGHTS
+from ddpn.paper.experiments.runs import DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.storage.tensor_files import write
 
 TRAINING = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "members": 2}

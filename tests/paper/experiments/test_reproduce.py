@@ -3,12 +3,14 @@
 import importlib.util
 import io
 import json
+import multiprocessing
 import os
 import re
 import signal
 import socket
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -16,12 +18,12 @@ import pytest
 import torch
 from rich.console import Console
 
+from ddpn.networks.training import runtime
 from ddpn.paper.experiments import reproduce as module
 from ddpn.paper.experiments.catalogue import experiment, parse, select
 from ddpn.paper.experiments.reproduce import Status, execute_all, processes, reproduce
-from ddpn.paper.experiments.results import folder_of, state_of
 from ddpn.paper.experiments.rows import rows_of
-from ddpn.paper.experiments.runner import execute
+from ddpn.paper.experiments.runs import execute, folder_of, state_of
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.storage.files import lock
 from ddpn.storage.tensor_files import read
@@ -40,13 +42,9 @@ def run(names, out, console, **options):
     return succeeded, console.file.getvalue()
 
 
-def test_one_job_per_core_is_the_default(monkeypatch):
+def test_one_job_per_core_is_the_default_and_one_under_torchrun(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
-    assert processes(None, "cpu") == 3
-    assert processes(2, "cpu") == 2
-
-
-def test_processes_of_torchrun_do_not_start_others(monkeypatch):
+    assert (processes(None, "cpu"), processes(2, "cpu")) == (3, 2)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert processes(None, "cpu") == 1
     with pytest.raises(ConfigError, match=r"^jobs must be 1 under torchrun, .*got 2"):
@@ -70,14 +68,6 @@ def test_two_programs_do_not_run_the_same_experiment(tmp_path, console):
     assert not succeeded
     assert output.startswith("wave: Another program is running this experiment")
     assert "--out" in output
-
-
-def test_an_unusable_folder_is_reported(tmp_path, console):
-    (tmp_path / "file").touch()
-    succeeded, output = run(["wave"], tmp_path / "file" / "below", console)
-    assert not succeeded
-    assert output.startswith("wave: ")
-    assert "Not a directory" in output
 
 
 @pytest.fixture
@@ -110,19 +100,6 @@ def test_data_that_is_newer_than_finished_runs_is_read_again(finished_bikes, tmp
     os.utime(finished_bikes, (3000.0, 3000.0))
     _, output = run(["bikes"], tmp_path, console, **options)
     assert "poisson was done, but its settings or rows have changed; it is run again" in output
-
-
-def test_ood_data_may_be_newer_too(tmp_path, monkeypatch):
-    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    runs = experiment("reviews").runs()[:1]
-    for path in (tmp_path / "bible" / "verses", tmp_path / "out" / "reviews" / "poisson" / "DONE"):
-        path.parent.mkdir(parents=True)
-        path.touch()
-    for when, is_newer in ((1000.0, False), (3000.0, True)):
-        for path in (tmp_path / "bible", tmp_path / "bible" / "verses"):
-            os.utime(path, (when, when))
-        os.utime(tmp_path / "out" / "reviews" / "poisson" / "DONE", (2000.0, 2000.0))
-        assert module._may_be_stale(experiment("reviews"), runs, tmp_path / "out") == is_newer
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -204,6 +181,7 @@ def workers_of_this_process():
     return [child for child in found if "popen_loky_posix" in " ".join(child.cmdline())]
 
 
+@pytest.mark.slow
 def test_processes_do_what_this_one_does_survive_each_other_and_end_with_an_interrupt(tmp_path):
     tiny = parse("tiny", TINY | {"grid": {"epochs": [2, LONG]}})
     short, long = ([run for run in tiny.runs() if run.training.epochs == epochs] for epochs in (2, LONG))
@@ -248,21 +226,36 @@ def test_runs_are_done_one_after_the_other_and_go_on_if_one_fails(tmp_path, monk
     assert reports.states[3][2] == {"method": "gaussian"}
 
 
+def shared(rank: int, port: int, out: Path) -> None:
+    """What torchrun would start as process `rank` of two."""
+    torch.set_num_threads(1)  # threads of the parent are not there in a fork
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in place.items()} | {"LOCAL_WORLD_SIZE": "2"}
+    with (out / f"{rank}.txt").open("w") as file:
+        reproduce(select(["misspecified-poisson"], max_steps=5), out, Console(file=file), ["poisson"], "cpu", 1)
+    runtime._leave()
+
+
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
-def test_two_processes_of_torchrun_write_what_one_does(tmp_path, program):
+def test_two_processes_of_torchrun_write_what_one_does(tmp_path, monkeypatch):
+    import accelerate  # noqa: F401  (once, and not in every process)
+
+    monkeypatch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 200)
     with socket.socket() as free:
-        free.bind(("localhost", 0))
+        free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = ["reproduce", "misspecified-poisson", "--max-steps", "5", "--only", "poisson", "--device", "cpu"]
-    command += ["--jobs", "1", "--out", str(tmp_path / "two")]
-    shared = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
-    shared |= {"MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": "2"}
-    processes = [program(*command, **shared, RANK=rank, LOCAL_RANK=rank) for rank in ("0", "1")]
-    assert [process.wait(300.0) for process in processes] == [0, 0], [each.err.read_text() for each in processes]
-    assert [process.out.read_text().count("Tables and figures:") for process in processes] == [1, 0]
+    fork = multiprocessing.get_context("fork")
+    both = [fork.Process(target=shared, args=(rank, port, tmp_path)) for rank in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(120)
+    assert [process.exitcode for process in both] == [0, 0]
+    printed = [(tmp_path / f"{rank}.txt").read_text() for rank in range(2)]
+    assert [text.count("Tables and figures:") for text in printed] == [1, 0]
     (found,) = select(["misspecified-poisson"], max_steps=5)
     run = next(run for run in found.runs() if run.method.name == "poisson")
     one = execute(run, rows_of(found), folder_of(run, tmp_path / "one"), "cpu")
-    two = json.loads((folder_of(run, tmp_path / "two") / "run.json").read_text())
+    two = json.loads((folder_of(run, tmp_path) / "run.json").read_text())
     crps = [result["scores"]["ours"]["ensemble"]["crps"] for result in (one, two)]
     assert crps[1] == pytest.approx(crps[0], rel=1e-4)

@@ -1,13 +1,16 @@
-"""Scores against sums over the support and closed forms of scipy, never against ddpn's own."""
+"""Scores against sums over the support and closed forms of scipy, and detection against scikit-learn and numpy."""
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from sklearn.metrics import auc, average_precision_score, roc_auc_score, roc_curve
 from torch.distributions import Normal
 
 from ddpn.distributions import DoublePoisson, Poisson
-from ddpn.paper.experiments.scoring import score
+from ddpn.metrics import auroc
+from ddpn.paper.experiments.scoring import detection, matched, score
+from ddpn.runtime.errors import InputError
 
 K = np.arange(400)
 Y = torch.tensor([3.0, 0.0, 7.0])
@@ -63,13 +66,6 @@ def test_poissons_by_the_paper_and_by_one_rule(y):
     assert ours["ensemble"]["mae"] == pytest.approx([np.abs(median_of(mixture.cumsum(1)) - y).mean()])
     assert ours["ensemble"]["nll"] == pytest.approx([-np.log(mixture[range(3), Y.long()]).mean()])
     assert ours["single"]["nll"] == pytest.approx(-stats.poisson.logpmf(y[:, None], RATES).mean(0))
-
-
-def test_modes_and_medians_are_different():
-    """Poisson(1.7) has mode 1 and median 2."""
-    found = score(Poisson(torch.tensor([[1.7]], dtype=torch.float64)), torch.tensor([1.0]).double())
-    assert found["paper"]["single"]["mae"] == [0.0]
-    assert found["ours"]["single"]["mae"] == [1.0]
 
 
 def test_double_poissons_have_two_precisions(y):
@@ -134,3 +130,95 @@ def test_a_simulation_is_compared_with_its_truth(y):
     assert found["aleatoric_relative_error"] == pytest.approx(np.median(np.abs(RATES.mean(1) - truth) / truth))
     assert found["epistemic"] == pytest.approx(np.median(RATES.var(1)))
     assert found["mae"] == pytest.approx(np.abs(stats.poisson.ppf(0.5, truth) - y).mean())
+
+
+# Detection ------------------------------------------------------------------------------------------------------------
+
+
+def scores(n_in=400, n_out=150, digits=None):
+    rng = np.random.default_rng(3)
+    pair = rng.gamma(2.0, 1.0, n_in), rng.gamma(3.0, 1.3, n_out)
+    return pair if digits is None else tuple(x.round(digits) for x in pair)
+
+
+def draws(n, held):
+    """Held-out rows and the others of every resampling."""
+    random = torch.Generator().manual_seed(0)
+    orders = [torch.randperm(n, generator=random).numpy() for _ in range(10)]
+    return [(order[:held], order[held:]) for order in orders]
+
+
+def of_every_threshold(kept, outside):
+    label, both = np.r_[np.zeros(len(kept)), np.ones(len(outside))], np.r_[kept, outside]
+    fpr, tpr, _ = roc_curve(label, both, drop_intermediate=False)
+    return roc_auc_score(label, both), average_precision_score(label, both), fpr[tpr >= 0.8 - 1e-12].min()
+
+
+def of_the_script(held, kept, outside):
+    """AUROC, AUPR and FPR80 of points at thresholds, joined by straight lines."""
+    tau = np.quantile(held, 1 - np.linspace(1e-3, 1, 100))
+    hits, alarms = ((x[:, None] > tau).sum(0) for x in (outside, kept))
+    tpr, fpr = hits / len(outside), alarms / len(kept)
+    precision = np.where(hits + alarms == 0, 1.0, hits / np.maximum(hits + alarms, 1))
+    return auc(fpr, tpr), auc(tpr, precision), fpr[np.abs(tpr - 0.8).argmin()]
+
+
+def check(ours, wanted, sizes):
+    for name, values in zip(("auroc", "aupr", "fpr80"), np.array(wanted).T, strict=True):
+        assert getattr(ours, name) == pytest.approx((values.mean(), values.std(ddof=1)), rel=1e-10)
+    assert (ours.n_in, ours.n_out) == sizes
+
+
+@pytest.mark.parametrize("digits", [None, 0])
+def test_areas_are_those_of_every_threshold(digits):
+    inside, outside = scores(digits=digits)
+    wanted = [of_every_threshold(inside[others], outside) for _, others in draws(400, 80)]
+    check(detection(inside, outside), wanted, (320, 150))
+
+
+def test_areas_of_the_papers_script():
+    inside, outside = scores()
+    wanted = [of_the_script(inside[rows], inside[~rows], outside) for rows, _ in draws(400, 80)]
+    check(detection(inside, outside, as_paper=True), wanted, (80, 150))
+
+
+def test_too_few_scores_for_a_hold_out_are_refused():
+    with pytest.raises(InputError) as found:
+        detection(range(4), [1.0])
+    assert found.value.argument == "score_in"
+
+
+# Matched subsets ------------------------------------------------------------------------------------------------
+
+
+def lengths(seed=0):
+    """Words of long and of short texts."""
+    rng = np.random.default_rng(seed)
+    return rng.negative_binomial(2, 0.02, 6000) + 5, rng.negative_binomial(4, 0.12, 3000) + 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_length_separates_nothing_any_more(seed):
+    inside, outside = lengths(seed)
+    assert auroc(-inside, -outside) > 0.8
+    rows_in, rows_out = matched(inside, outside)
+    assert len(rows_in) == len(rows_out) > 1000
+    assert auroc(-inside[rows_in], -outside[rows_out]) == pytest.approx(0.5, abs=0.01)
+    levels = np.linspace(0.05, 0.95, 19)
+    ours, theirs = np.quantile(inside[rows_in], levels), np.quantile(outside[rows_out], levels)
+    assert ours == pytest.approx(theirs, rel=0.05, abs=1.0)
+
+
+def test_rows_are_rows_of_either_side_each_once_drawn_at_random():
+    inside, outside = lengths()
+    for rows, n in zip(matched(inside, outside), (len(inside), len(outside)), strict=True):
+        assert (rows.diff() > 0).all()
+        assert rows[0] >= 0
+        assert rows[-1] < n
+    assert max(matched([1.0] * 1000, [1.0] * 10)[0].tolist()) > 500
+
+
+@pytest.mark.parametrize(("sides", "message"), [(([1, 2], [7, 8]), "must overlap"), (([1, 2], []), "at least one")])
+def test_bad_matching_is_refused(sides, message):
+    with pytest.raises(InputError, match=message):
+        matched(*sides)

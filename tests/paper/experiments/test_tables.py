@@ -7,10 +7,47 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from ddpn.paper.experiments.formats import markdown
-from ddpn.paper.experiments.results import finished_runs
-from ddpn.paper.experiments.tables import accuracy, detection_tables, scored, simulation, write_tables
+from ddpn.paper.experiments.runs import finished_runs
+from ddpn.paper.experiments.tables import (
+    Cell,
+    Table,
+    accuracy,
+    detection_tables,
+    markdown,
+    ranked,
+    scored,
+    simulation,
+    write_tables,
+)
 from ddpn.runtime.errors import InputError
+
+# A table as Markdown --------------------------------------------------------------------------------------------------
+
+
+TABLE = Table(
+    "50% more",
+    ("MAE & more", "CRPS"),
+    {"β-DDPN, a_b": [Cell(0.5, 0.1, 0.6, 1), Cell(12.3456)], 'say "x"': [Cell(0.7, None, None, 2), Cell(None)]},
+    ("100% true",),
+)
+
+
+def test_markdown_marks_ours_alone():
+    lines = markdown(TABLE).splitlines()
+    assert lines[4] == "| β-DDPN, a_b | **0.500 (0.100)** · paper 0.600 | 12.35 |"
+    assert lines[5] == '| say "x" | <u>0.700</u> |  |'
+    assert len({line.count("|") for line in lines[2:6]}) == 1
+    assert lines[-1] == "- 100% true"
+
+
+def test_the_best_of_a_column_is_the_lowest_or_the_highest():
+    rows = {"a": [Cell(1.0), Cell(1.0), Cell(1.0)], "b": [Cell(2.0), Cell(2.0), Cell(2.0)]}
+    marked = ranked(rows, low=(0,), high=(1,))
+    assert [[cell.rank for cell in cells] for cells in marked.values()] == [[1, 2, None], [2, 1, None]]
+
+
+# Which numbers --------------------------------------------------------------------------------------------------------
+
 
 METHODS = ["ddpn", "poisson", "gaussian"]
 
@@ -106,9 +143,9 @@ def test_the_table_of_a_simulation_has_the_truth(whole, tmp_path):
     assert "CRPS of the true distribution: 0.5000." in found.notes
 
 
-def test_all_tables_are_written_in_two_formats(whole, tmp_path):
+def test_all_tables_are_written(whole, tmp_path):
     names = {path.name for path in write_tables(whole, tmp_path)}
-    assert names == {f"table_{t}.{end}" for t in ("paper", "ours", "simulation") for end in ("md", "csv")}
+    assert names == {"table_paper.md", "table_ours.md", "table_simulation.md"}
     assert (tmp_path / "tiny" / "table_ours.md").read_text().startswith("**A test (by one rule for all methods)**")
 
 
@@ -182,8 +219,7 @@ def test_length_detects_nothing_among_texts_of_equal_length(by_name):
 
 def test_all_are_written(experiment, out):
     written = {path.name for path in write_tables(experiment, out)}
-    names = ("table_ood", "table_ood_paper", "table_ood_matched")
-    assert {f"{name}.{ending}" for name in names for ending in ("md", "csv")} <= written
+    assert {"table_ood.md", "table_ood_paper.md", "table_ood_matched.md"} <= written
 
 
 def test_lengths_without_overlap_are_reported(experiment, wrote, tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.tables.encoding.categorical import Targets, credible_effects, targets_of
-from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, content_folds, has_effects
+from ddpn.tables.encoding.columns import Targets, credible_effects, targets_of
+from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects
 
 LEVELS, ROWS = 300, 1800
 

@@ -1,4 +1,4 @@
-"""Reading tables of every sort, and what is said about those that cannot be read."""
+"""Reading tables of every sort, also of types that differ from those of fit, and what is said about other things."""
 
 import re
 import warnings
@@ -10,12 +10,15 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from ddpn.members.reader import TableReader
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from ddpn import CountGLM
 from ddpn.runtime.errors import InputError
-from ddpn.tables.encoding import table
-from ddpn.tables.encoding.table import Column, read_table
+from ddpn.sample import Sample
+from ddpn.tables.encoding import FeatureEncoder, table
+from ddpn.tables.encoding.table import Column, PreparedTable, read_table
 
 ROWS = {"n": [1.5, None, -2.0], "b": [True, False, None], "t": ["x", None, "y"]}
 KINDS = {"n": "number", "b": "flag", "t": "category"}
@@ -241,3 +244,121 @@ def test_few_rows_are_read_like_many():
             assert named[0] == named[1]
     with pytest.raises(InputError, match=r"finite numbers or missing values, got inf in column 'number'"):
         read_table(reader, frame.with_columns(number=pl.lit(np.inf)), reset=False)
+
+
+# Types that change between fit and prediction -------------------------------------------------------------------------
+
+CODES = [1, 2, 3, 1, 2, 1]
+
+
+def inputs_of_levels(values) -> np.ndarray:
+    """The inputs of later values by an encoder that was fitted to a category of integers."""
+    encoder = FeatureEncoder().fit(pd.DataFrame({"c": pd.Series(CODES, dtype="category")}))
+    return encoder.transform(values if isinstance(values, pl.DataFrame | pa.Table) else pd.DataFrame({"c": values}))
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        CODES,
+        [float(code) for code in CODES],
+        [str(code) for code in CODES],
+        [f"{code}.0" for code in CODES],
+        [f"0{code}" for code in CODES],
+        pd.Series(CODES, dtype="Int64"),
+        pd.Series(CODES, dtype=object),
+        pd.Series([str(code) for code in CODES], dtype="category"),
+        pl.DataFrame({"c": CODES}),
+        pl.DataFrame({"c": [float(code) for code in CODES]}),
+        pa.table({"c": [str(code) for code in CODES]}),
+    ],
+    ids=str,
+)
+def test_categories_of_numbers_by_any_type(later):
+    expected = np.eye(3)[[code - 1 for code in CODES]]
+    assert inputs_of_levels(later).tolist() == expected.tolist()
+
+
+def test_a_missing_value_that_turns_integers_into_floats():
+    later = pd.Series([1, None, 2])
+    assert later.dtype == np.float64
+    assert inputs_of_levels(later).tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0]]
+
+
+def test_booleans_by_any_type():
+    flags = [True, False, None]
+    encoder = FeatureEncoder().fit(pd.DataFrame({"f": pd.Series([True, False, True], dtype="boolean")}))
+    expected = encoder.transform(pd.DataFrame({"f": pd.Series(flags, dtype="boolean")})).tolist()
+    for later in ([1.0, 0.0, None], ["True", "false", None], ["1", "0", None], pd.Series(flags, dtype=object)):
+        assert encoder.transform(pd.DataFrame({"f": later})).tolist() == expected
+    with pytest.raises(InputError, match="'f' must hold booleans as in fit, got 'maybe' at row 1"):
+        encoder.transform(pd.DataFrame({"f": ["true", "maybe"]}))
+
+
+def test_numbers_by_any_type():
+    encoder = FeatureEncoder().fit(pd.DataFrame({"n": [1.0, 2.5, 4.0]}))
+    expected = encoder.transform(pd.DataFrame({"n": [1.0, None, 4.0]})).tolist()
+    for later in (["1", None, "4.0"], [" 1", None, "4e0"], pd.Series(["1", None, "4"], dtype="category")):
+        assert encoder.transform(pd.DataFrame({"n": later})).tolist() == expected
+    with pytest.raises(InputError, match="'n' must hold numbers as in fit, got 'n/a' at rows 1, 2"):
+        encoder.transform(pd.DataFrame({"n": ["1", "n/a", "n/a"]}))
+
+
+@pytest.mark.parametrize("known", [["a", "b"], ["007", "12"]])
+def test_text_is_not_guessed_from_numbers(known):
+    encoder = FeatureEncoder().fit(pd.DataFrame({"c": known}))
+    with pytest.raises(InputError, match="'c' must hold text as in fit, got numbers"):
+        encoder.transform(pd.DataFrame({"c": [7, 12]}))
+    with pytest.raises(InputError, match="'c' must hold text as in fit, got booleans"):
+        encoder.transform(pd.DataFrame({"c": [True, False]}))
+
+
+# A table that is read already -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def frame() -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    age = [None if rng.random() < 0.1 else float(v) for v in rng.normal(50, 9, 90)]
+    columns = {"age": age, "ward": rng.choice(["A", "B"], 90), "urgent": rng.random(90) < 0.5}
+    return pl.DataFrame(columns)
+
+
+def test_predictions_are_those_of_the_data_frame(frame):
+    frame = frame.with_columns(age=pl.col("age").fill_null(50.0))
+    model = CountGLM(likelihood="poisson")
+    model.fit(frame, np.random.default_rng(1).poisson(np.where(frame["ward"] == "A", 9.0, 2.0)))
+    prepared = PreparedTable(read_table(model, frame, reset=False))
+    assert prepared.shape == (90, 3)
+    found, expected = (model.predictor_.distribution(X).mean for X in (prepared, frame))
+    assert found.tolist() == expected.tolist()
+    some = prepared.rows(np.array([3, 1]))
+    assert model.predictor_.distribution(some).mean.tolist() == pytest.approx(expected[[3, 1]].tolist())
+
+
+def test_parts_are_fitted_as_if_they_had_been_read_alone(frame):
+    frame = frame.with_columns(ward=pl.Series(["A", "B", "C"] * 30))
+    rows = np.flatnonzero(frame["ward"].to_numpy() != "B")
+    part = PreparedTable.of_all(frame)[0].rows(rows)
+    alone, prepared = TableReader(), TableReader()
+    expected, found = alone.fit(frame[rows]), prepared.fit(part)
+    assert prepared.as_dict() == alone.as_dict()
+    for column, same in zip(found, expected, strict=True):
+        assert (column.name, column.kind, set(column.levels)) == (same.name, same.kind, set(same.levels))
+    levels = [[None if code < 0 else c.levels[code] for code in c.values] for c in (found[1], expected[1])]
+    assert levels[0] == levels[1]
+    assert "B" not in levels[0]
+
+
+def test_other_tables_have_the_columns_of_the_first(frame):
+    first, second = PreparedTable.of_all(frame, frame.select(reversed(frame.columns)))
+    assert [column.name for column in second.columns] == [column.name for column in first.columns]
+    with pytest.raises(InputError, match="no 'age'"):
+        PreparedTable.of_all(frame, frame.drop("age"))
+
+
+def test_samples_of_equal_tables_have_equal_digests(frame):
+    y = np.arange(90.0)
+    digests = [Sample(PreparedTable.of_all(frame)[0], y).digest() for _ in range(2)]
+    assert digests[0] == digests[1]
+    assert digests[0] != Sample(PreparedTable.of_all(frame.with_columns(age=pl.lit(1.0)))[0], y).digest()

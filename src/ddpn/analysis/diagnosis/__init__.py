@@ -1,4 +1,4 @@
-"""Diagnosis of a count target: dispersion, zeros, bounds, heaping and tail, given the features."""
+"""Diagnosis of a count target: dispersion, zeros, the largest count, heaping and tail, given the features."""
 
 from ddpn.analysis.diagnosis.procedure import diagnose, diagnose_sample
 from ddpn.analysis.diagnosis.result import Diagnosis, Dispersion, Finding, Recommendation, Summary

@@ -1,26 +1,36 @@
-"""`diagnose`: all checks of a target in their order."""
+"""`diagnose`: all checks of a target in their order, and from findings to a likelihood and options of `ddpn fit`."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
+from scipy.optimize import minimize
+from scipy.special import expit
 
-from ddpn.analysis.diagnosis.dispersion import conditional_dispersion, dispersion_finding
-from ddpn.analysis.diagnosis.means import MEAN_MODELS, Means, out_of_fold_means
-from ddpn.analysis.diagnosis.moments import ProbabilityTable, tabulate
-from ddpn.analysis.diagnosis.recommendation import recommend
-from ddpn.analysis.diagnosis.reference import Reference, fit_families, smoothest
+from ddpn.analysis.diagnosis.checks import (
+    FittedFamily,
+    ceiling_finding,
+    conditional_dispersion,
+    dispersion_finding,
+    fit_families,
+    heaping_finding,
+    tabulate,
+    tail_finding,
+    zero_finding,
+)
+from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, Means, out_of_fold_means
 from ddpn.analysis.diagnosis.result import Diagnosis, Finding, Recommendation, Summary
-from ddpn.analysis.diagnosis.shape import ceiling_finding, floor_finding, heaping_finding, tail_finding, zero_finding
 from ddpn.analysis.gains import holm
-from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import check_choice, check_integer, is_integer
+from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import Sample, checked_sample
-from ddpn.tables.count_range import CountRange
-from ddpn.tables.encoding.canonical import group_labels
+from ddpn.tables.row_hashes import group_labels
 
 #: Rows, and counts above 0, below which nothing is tested: an interval of the dispersion would be wider than +-0.4.
 MIN_ROWS, MIN_POSITIVE = 50, 10
+_WORDS = {"poisson": "Poisson", "double_poisson": "Double Poisson", "negative_binomial": "Negative Binomial"}
+#: Rows that the models of zeros are fitted to.
+_ROWS = 5000
 
 
 def diagnose(
@@ -29,10 +39,6 @@ def diagnose(
     *,
     exposure: Any = None,
     sample_weight: Any = None,
-    lower: int = 0,
-    upper: Any = None,
-    censored_above: int | None = None,
-    censored: Any = None,
     groups: Any = None,
     target: str = "y",
     mean_model: str = "auto",
@@ -43,8 +49,11 @@ def diagnose(
     """Diagnose a count target given the features, and recommend a likelihood.
 
     The conditional mean is estimated out of fold, so that a flexible model does not hide variance. Dispersion is tested
-    first; then zeros, bounds, heaping and the upper tail are compared with a smooth distribution of the same mean and
-    dispersion. All p-values are adjusted by Holm's method: of clean Poisson targets about 5% have a finding.
+    first; then zeros, the largest count, heaping and the upper tail are compared with a smooth distribution of the same
+    mean and dispersion. All p-values are adjusted by Holm's method: of clean Poisson targets about 5% have a finding.
+
+    Counts with a known bound or recording limit are not diagnosed: `CountRegressor` and `ddpn fit` take `lower`,
+    `upper`, `censored_above` and `censored`, and fit distributions that have the same limits.
 
     Parameters
     ----------
@@ -54,15 +63,6 @@ def diagnose(
         Counts.
     exposure, sample_weight : array, optional
         The known scale and the weight of each row.
-    lower : int
-        The smallest possible count.
-    upper : int or array, optional
-        The largest possible count, of all rows or of each row. The counts are then compared with a Binomial of so many
-        trials instead of a Poisson.
-    censored_above : int, optional
-        Counts of this size or more are recorded as this one.
-    censored : array of bool, optional
-        Rows whose count stands for that many or more.
     groups : array, optional
         What each row belongs to, such as a person: means are predicted for groups that the mean model was not fitted
         to, and the p-values of dispersion, zeros and heaping allow for dependent rows within a group.
@@ -94,12 +94,10 @@ def diagnose(
     check_choice("mean_model", mean_model, MEAN_MODELS)
     check_integer("max_rows", max_rows, MIN_ROWS)
     check_integer("random_state", random_state, 0)
-    per_row = upper is not None and not is_integer(upper)
-    known = CountRange(lower, None if per_row else upper, censored_above, upper_per_row=per_row)
-    sample = known.of(checked_sample(X, y, sample_weight, exposure), upper if per_row else None, censored)
+    sample = checked_sample(X, y, sample_weight, exposure)
     if groups is not None:
         sample = sample.replace(group=group_labels(groups, len(sample)))
-    return diagnose_sample(sample, target, mean_model, max_rows, random_state, progress, known.options)
+    return diagnose_sample(sample, target, mean_model, max_rows, random_state, progress)
 
 
 def diagnose_sample(
@@ -112,27 +110,27 @@ def diagnose_sample(
     options: tuple[str, ...] = (),
 ) -> Diagnosis:
     """`diagnose` for rows that are validated already; `options` of `ddpn fit` describe their bounds and limits."""
-    CountRange().check_known(sample)
     sample, step = sample.rows(sample.is_used), progress or (lambda words: None)
-    if sample.upper is not None and sample.exposure is not None:
-        raise ConfigError(
-            "Give either `exposure` or an upper bound, not both: counts with an upper bound are compared with a "
-            "Binomial, whose scale is the bound."
-        )
-    total, notes = len(sample), []
+    total, notes = len(sample), list[str]()
     if total > max_rows:
         sample = sample.rows(np.sort(np.random.default_rng(seed).choice(total, max_rows, replace=False)))
         notes.append(f"A random sample of {max_rows:,} of {total:,} rows was used.")
-    summary = _summary(sample, total)
+    summary, advice = _summary(sample, total), Recommendation(None, "No recommendation is possible.")
     hopeless = _hopeless(sample.y)
+    if not hopeless and not sample.is_plain:
+        hopeless, advice = "counts with known bounds or limits are not tested.", _of_bounds(sample, options)
     if hopeless:
-        return Diagnosis(
-            target, summary, Recommendation(None, "No recommendation is possible."), notes=(hopeless, *notes)
-        )
-    reference = Reference.of(sample, options)
-    means = out_of_fold_means(reference, mean_model, seed, step)
-    step("Checking dispersion, zeros, bounds, heaping and the tail")
-    return _checked(reference.without_features(), target, summary, means, notes)
+        return Diagnosis(target, summary, advice, notes=(hopeless, *notes))
+    means = out_of_fold_means(sample, mean_model, seed, step)
+    step("Checking dispersion, zeros, the largest count, heaping and the tail")
+    return _checked(sample.replace(X=None), target, summary, means, notes)
+
+
+def _of_bounds(sample: Sample, options: tuple[str, ...]) -> Recommendation:
+    """The advice for counts whose bounds or limits are known."""
+    likelihood = "mixed" if sample.upper is None else "double_binomial"
+    reason = "ddpn fit takes bounds and limits from these options, and fits distributions that have them."
+    return Recommendation(likelihood, reason, options)
 
 
 def _summary(sample: Sample, total: int) -> Summary:
@@ -156,43 +154,113 @@ def _hopeless(y: np.ndarray) -> str:
     return ""
 
 
-def _checked(reference: Reference, target: str, summary: Summary, means: Means, notes: list[str]) -> Diagnosis:
-    dispersion, label = conditional_dispersion(reference, means), means.label(reference)
-    families, ceiling = fit_families(reference, means.mean), ""
-    findings = [dispersion_finding(dispersion, label, reference)]
-    table = tabulate(smoothest(families), reference, means.mean)
+def _checked(sample: Sample, target: str, summary: Summary, means: Means, notes: list[str]) -> Diagnosis:
+    dispersion, families = conditional_dispersion(sample, means), fit_families(sample, means.mean)
+    findings = [dispersion_finding(dispersion, means.name)]
+    table = tabulate(max(families.values(), key=lambda family: family.loglik), sample, means.mean)
     if table is None:
-        notes = [*notes, "The counts are too large: zeros, bounds, heaping and the tail were not tested."]
+        notes = [*notes, "The counts are too large: zeros, the largest count, heaping and the tail were not tested."]
     else:
-        if len(table.y) < len(means.mean):
-            notes = [*notes, f"Zeros, heaping and the tail were tested on {len(table.y):,} random rows."]
-        shape, ceiling = _shape_findings(table, means.mean, reference)
-        findings += shape
+        findings += [check(table) for check in (zero_finding, ceiling_finding, heaping_finding, tail_finding)]
     adjusted = holm([each.p_value for each in findings])
     findings = _consistent([each.adjust(p) for each, p in zip(findings, adjusted, strict=True)])
-    by_name = {each.name: each for each in findings}
     direction = dispersion.direction if findings[0].found else "equi"
-    advice = recommend(by_name, direction, families, ceiling, reference, means.mean)
-    return Diagnosis(
-        target, summary, advice, tuple(findings), dispersion, label, means.explained, tuple(notes), reference.name
-    )
-
-
-def _shape_findings(table: ProbabilityTable, mean: np.ndarray, reference: Reference) -> tuple[list[Finding], str]:
-    """Zeros or floor, ceiling, heaping and tail, and the kind of ceiling; a bound that is known is not looked for."""
-    findings, kind = [], ""
-    if not reference.is_truncated:
-        findings.append(zero_finding(table) if table.y.min() == 0 else floor_finding(table))
-    if not reference.is_bounded and reference.sample.limit is None:
-        limit, kind = ceiling_finding(table, mean)
-        findings.append(limit)
-    return [*findings, heaping_finding(table), tail_finding(table)], kind
+    advice = recommend({each.name: each for each in findings if each.found}, direction, families, sample.y, means.mean)
+    label = LABELS[means.name]
+    return Diagnosis(target, summary, advice, tuple(findings), dispersion, label, means.explained, tuple(notes))
 
 
 def _consistent(findings: list[Finding]) -> list[Finding]:
-    """Leave out findings that others explain: all checks share one dispersion, which bounds and tails distort."""
+    """Leave out findings that others explain: all checks share one dispersion, which a limit and a tail distort."""
     labels = {each.label for each in findings if each.found}
-    bounded = any(each.found for each in findings if each.name in ("floor", "ceiling"))
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()
-    explained |= {"heavy-tailed", "too few zeros"} if bounded else set()
+    explained |= {"heavy-tailed", "too few zeros"} if {"piled up at the maximum", "no zeros"} & labels else set()
     return [each.explained() if each.found and each.label in explained else each for each in findings]
+
+
+# Recommendation ------------------------------------------------------------------------------------------------------
+
+
+def recommend(
+    found: Mapping[str, Finding],
+    direction: str,
+    families: Mapping[str, FittedFamily],
+    y: np.ndarray,
+    mean: np.ndarray,
+) -> Recommendation:
+    """The likelihood for what was found, by the name of the check."""
+    likelihood, reason = _base(direction, families)
+    options, zeros = list[str](), found["zeros"].label if "zeros" in found else ""
+    if zeros == "zero-inflated":
+        inflation = zero_inflation(y, mean)
+        likelihood = f"zero_inflated_{inflation.base}"
+        words = f"a zero-inflated {_WORDS[inflation.base]} fits them"
+        reason = f"About {inflation.share:.0%} of the rows are extra zeros: {words}."
+    elif zeros == "too few zeros":
+        likelihood = f"hurdle_{likelihood}"
+        reason = "Zeros are rarer than a smooth distribution has them, so they need a probability of their own."
+    elif "tail" in found and direction == "over":
+        likelihood, reason = "mixed", "The tail is heavier than that of one distribution: a mixture per row follows it."
+    reasons = [reason]
+    if "tail" in found:
+        reasons.append("Extreme counts also occur where the dispersion differs between rows, which ddpn fit predicts.")
+    if zeros == "no zeros":
+        options.append("--lower 1")
+        reasons.append("The option is for zeros that cannot occur.")
+    if "ceiling" in found:
+        top = f"{y.max():.0f}"
+        reasons.append(
+            f"Check how the column was recorded: if {top} means '{top} or more', pass --censored-above {top}; if "
+            f"larger counts are impossible, pass --upper {top}."
+        )
+    if "heaping" in found:
+        reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")
+    return Recommendation(likelihood, " ".join(reasons), tuple(options))
+
+
+def _base(direction: str, families: Mapping[str, FittedFamily]) -> tuple[str, str]:
+    if direction == "under":
+        return "double_poisson", "The Double Poisson can have a variance below the mean; the Negative Binomial cannot."
+    if direction == "equi":
+        reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
+        return "poisson", reason
+    double, negative = families["double_poisson"], families["negative_binomial"]
+    best, other = (double, negative) if double.loglik > negative.loglik else (negative, double)
+    gain = best.loglik - other.loglik
+    return best.name, (
+        f"With one dispersion for all rows the {_WORDS[best.name]} fits the over-dispersed counts better than the "
+        f"{_WORDS[other.name]} (by {gain:.2g} in log-likelihood per row)."
+    )
+
+
+class ZeroInflation(NamedTuple):
+    """The likelier base distribution of a zero-inflated model, and its share of extra zeros."""
+
+    base: str
+    share: float
+
+
+def zero_inflation(y: np.ndarray, mean: np.ndarray) -> ZeroInflation:
+    """Choose between a zero-inflated Poisson and Negative Binomial by BIC, with means (1 - share) * location."""
+    if len(y) > _ROWS:
+        rows = np.random.default_rng(0).choice(len(y), _ROWS, replace=False)
+        y, mean = y[rows], mean[rows]
+
+    def share_of(x: float) -> float:
+        return float(0.98 * expit(x))
+
+    def loss(share: float, alpha: float) -> float:
+        mu = mean / (1.0 - share)
+        r = 1.0 / max(alpha, 1e-6)
+        log_pmf = stats.nbinom.logpmf(y, r, r / (r + mu)) if alpha > 1e-6 else stats.poisson.logpmf(y, mu)
+        mixed = np.where(y == 0, np.log(share + (1 - share) * np.exp(log_pmf)), np.log1p(-share) + log_pmf)
+        return -float(mixed.sum())
+
+    poisson = minimize(lambda at: loss(share_of(at[0]), 0.0), [0.0], method="Nelder-Mead")
+    start = [float(poisson.x[0]), -1.0]
+    wide = minimize(
+        lambda at: loss(share_of(at[0]), float(np.exp(np.clip(at[1], -12, 4)))), start, method="Nelder-Mead"
+    )
+    if 2 * (poisson.fun - wide.fun) > np.log(len(y)):
+        return ZeroInflation("negative_binomial", share_of(wide.x[0]))
+    return ZeroInflation("poisson", share_of(poisson.x[0]))

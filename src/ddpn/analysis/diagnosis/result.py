@@ -203,8 +203,6 @@ class Diagnosis:
         The share of the Poisson deviance that the mean model explains out of fold.
     notes : tuple of str
         Sentences about rows that were not used and checks that were not made.
-    reference : str
-        What the counts are compared with: "Poisson", or "Binomial" where they have an upper bound.
     """
 
     target: str
@@ -215,10 +213,9 @@ class Diagnosis:
     mean_model: str | None = None
     explained: float = 0.0
     notes: tuple[str, ...] = ()
-    reference: str = "Poisson"
 
     def finding(self, name: str) -> Finding:
-        """The check of this name: "dispersion", "zeros", "floor", "ceiling", "heaping" or "tail"."""
+        """The check of this name: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
         return next(each for each in self.findings if each.name == name)
 
     @property
@@ -232,7 +229,7 @@ class Diagnosis:
         if self.dispersion is None:
             return f"{self.target}: {self.notes[0]}"
         if not self.labels:
-            return f"{self.target}: no finding; given the features, the counts are consistent with a {self.reference}."
+            return f"{self.target}: no finding; given the features, the counts are consistent with a Poisson."
         return f"{self.target}: {', '.join(self.labels)}, given the features."
 
     def to_dict(self) -> dict[str, Any]:
@@ -244,7 +241,6 @@ class Diagnosis:
             "headline": self.headline,
             "summary": {name: None if value != value else value for name, value in summary.items()},
             "mean_model": self.mean_model,
-            "reference": self.reference,
             "deviance_explained": self.explained,
             "dispersion": None if known is None else {**asdict(known), "direction": self.direction},
             "findings": [each.to_dict() for each in self.findings],
@@ -254,7 +250,7 @@ class Diagnosis:
 
     @property
     def direction(self) -> str | None:
-        """The side of 1, "over", "under" or "equi" (consistent with the reference); None where it is unknown."""
+        """The side of 1, "over", "under" or "equi" (consistent with a Poisson); None where it is unknown."""
         if self.dispersion is None:
             return None
         return self.dispersion.direction if self.finding("dispersion").found else "equi"

@@ -8,7 +8,7 @@ methods; the functions take `Inputs`, a model with rows.
 from ddpn.analysis.explanations.column_effects import Curve, Effect, Effects, effects
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
-from ddpn.analysis.explanations.rows import Contributions, contributions
+from ddpn.analysis.explanations.shapley import Contributions, contributions
 from ddpn.analysis.explanations.summary import Explanation, explain
 
 __all__ = [

@@ -1,25 +1,35 @@
-"""Effects of every column on the mean and on the spread of the predicted distributions."""
+"""Accumulated local effects (ALE) of every column on the mean and on the spread of the predicted distributions.
+
+A partial dependence curve averages predictions for rows that do not exist, such as a child of 80 kg. Accumulated local
+effects (Apley and Zhu, 2020) move each row only to the nearest points of the grid, average these differences bin by
+bin, and add them up.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations.curves import curves, measure
-from ddpn.analysis.explanations.grid import grid_of
-from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.inputs import Inputs, PredictedMoments
 from ddpn.analysis.explanations.results import ByColumn
 from ddpn.runtime.display import html_table
 from ddpn.runtime.validation import check_integer
-from ddpn.tables.encoding.canonical import number_of
+from ddpn.tables.encoding.table import Column
+from ddpn.tables.kinds import number_of
 
 #: Half the width of a 90% band in standard errors.
 _Z = 1.6449
 #: What a missing value is called among the points.
 MISSING = "missing"
+#: Levels of a category that are measured, the most frequent ones.
+_LEVELS = 20
 #: Values of a number that figures show as bars, and bars that they have at most.
-_BARS, _LEVELS = 6, 12
+_BARS, _SHOWN = 6, 12
+#: Bootstrap samples of the rows.
+_SAMPLES = 100
+#: Rows without a value that are measured, and predictions of them at most.
+_MISSING_ROWS, _MISSING_WORK = 200, 200
 #: Quantities that are explained, on the log scale and not.
 QUANTITIES = {True: ("mean", "variance / mean"), False: ("mean", "standard deviation")}
 
@@ -124,7 +134,7 @@ class Effect:
     @property
     def frequent(self) -> list[int]:
         """The positions of the most frequent points, in their order, as many as a figure has bars for."""
-        return np.sort(np.argsort(-self.share, kind="stable")[:_LEVELS]).tolist()
+        return np.sort(np.argsort(-self.share, kind="stable")[:_SHOWN]).tolist()
 
 
 def scale_of(curves: list[Curve]) -> tuple[float, float]:
@@ -186,7 +196,7 @@ class Effects(ByColumn[Effect]):
         return f"{table}<p>{legend}</p>"
 
     def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> Any:
-        """Draw the effects on the mean and on the spread, side by side; needs `ddpn[plot]`.
+        """Draw the effects on the mean and on the spread, side by side.
 
         Parameters
         ----------
@@ -248,18 +258,16 @@ def effects(
     rng = np.random.default_rng(seed)
     inputs = inputs.rows(inputs.draw(max_rows, rng))
     positions = inputs.chosen(columns, rng)
-    moments = inputs.moments(np.arange(len(inputs)))
-    now, found = moments.quantities(inputs.log), []
+    moments, found = inputs.moments(np.arange(len(inputs))), []
     for place, position in enumerate(positions, 1):
         if progress is not None:
             progress(f"Effects of columns: {place} of {len(positions)}")
-        found.append(_effect(inputs, position, bins, now, moments.weights, rng))
+        found.append(_effect(inputs, position, bins, moments, rng))
     return Effects(found, len(inputs))
 
 
-def _effect(
-    inputs: Inputs, position: int, bins: int, now: np.ndarray, weights: np.ndarray, rng: np.random.Generator
-) -> Effect:
+def _effect(inputs: Inputs, position: int, bins: int, moments: PredictedMoments, rng: np.random.Generator) -> Effect:
+    now, weights, log = moments.quantities, moments.weights, moments.log
     column, grid = inputs.columns[position], grid_of(inputs.columns, position, bins)
     effect, by_rows, by_components = curves(grid, measure(inputs, position, grid, now, rng), weights, rng)
     points, share = list(grid.points), grid.shares
@@ -272,7 +280,209 @@ def _effect(
         points, share = [*points, MISSING], np.append(share, grid.missing.mean())
     error = np.hypot(by_rows, by_components)
     mean, spread = (
-        Curve(name, effect[i], error[i], float(now[i, :, 0].mean()), inputs.log)
-        for i, name in enumerate(QUANTITIES[inputs.log])
+        Curve(name, effect[i], error[i], float(now[i, :, 0].mean()), log) for i, name in enumerate(QUANTITIES[log])
     )
     return Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, bool(grid.missing.any()))
+
+
+# The points of a column, and how rows lie among them ------------------------------------------------------------------
+
+
+class EffectGrid(NamedTuple):
+    """Points in their order, and for each of them a row that has this value.
+
+    `code` says for every row which point it has (`discrete`), or at which point the bin ends that it is in; -1 where
+    its value is missing or not among the points.
+    """
+
+    points: list[Any]
+    source: np.ndarray
+    code: np.ndarray
+    missing: np.ndarray
+    discrete: bool
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The share of rows that each point stands for; the two ends of a bin share its rows."""
+        size, used = len(self.points), self.code[self.code >= 0]
+        here = np.bincount(used, minlength=size).astype(float)
+        if not self.discrete:
+            here = (here + np.append(here[1:], 0.0)) / 2.0
+        return here / len(self.code)
+
+
+def is_missing(column: Column) -> np.ndarray:
+    """Mask of the rows without a value."""
+    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
+
+
+def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
+    """The grid of a column: quantiles of numbers, all values where there are few, and the levels of a category."""
+    column = columns[position]
+    missing = is_missing(column)
+    if column.kind == "category":
+        order = _ordered_levels(columns, position)
+        lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
+        lookup[order] = np.arange(len(order))
+        code = lookup[column.values.astype(int)]
+        return EffectGrid([column.levels[level] for level in order], _first_rows(code, len(order)), code, missing, True)
+    known = np.unique(column.values[~missing])
+    discrete = len(known) <= bins * 3 // 2 + 1  # hours and months are better shown one by one
+    edges = known if discrete else _edges(column.values[~missing], bins)
+    code = np.where(missing, -1, np.minimum(np.searchsorted(edges, column.values), len(edges) - 1))
+    if not discrete:
+        code = np.where(missing, -1, np.maximum(code, 1))
+    source = np.array([int(np.argmax(column.values == edge)) for edge in edges], dtype=int)
+    points = [bool(edge) for edge in edges] if column.kind == "flag" else edges.tolist()
+    return EffectGrid(points, source, code, missing, discrete)
+
+
+def _edges(values: np.ndarray, bins: int) -> np.ndarray:
+    """The smallest value and quantiles, all of which occur; equal ones once."""
+    return np.unique(np.quantile(values, np.arange(bins + 1) / bins, method="inverted_cdf"))
+
+
+def _first_rows(code: np.ndarray, size: int) -> np.ndarray:
+    return np.array([int(np.argmax(code == point)) for point in range(size)], dtype=int)
+
+
+def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
+    """The most frequent levels: numbers by size, others so that neighbours are alike in the other columns.
+
+    Effects are accumulated from each level to the next one. Rows of neighbours then are rows for which both levels are
+    plausible (Apley and Zhu, 2020). The order is that of the first principal component of what the rows of each level
+    have in the other columns: mean ranks of numbers, shares of levels.
+    """
+    column = columns[position]
+    number = np.bincount(column.values[column.values >= 0].astype(int), minlength=len(column.levels))
+    # The number of rows decides, then the name: the order of rows does not matter.
+    ranked = sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
+    found = np.array(ranked[:_LEVELS], dtype=int)
+    if len(found) < 3:
+        return found
+    numbers = [number_of(column.levels[level]) for level in found]
+    if None not in numbers:
+        return found[np.argsort(np.array(numbers, dtype=float), kind="stable")]
+    others = [_profile(column, found, other) for j, other in enumerate(columns) if j != position]
+    if not others:
+        return found
+    profile = np.hstack(others)
+    first = np.linalg.svd(profile - profile.mean(0), full_matrices=False)[0][:, 0]
+    return found[np.argsort(first * np.sign(first[np.abs(first).argmax()]), kind="stable")]
+
+
+def _profile(column: Column, levels: np.ndarray, other: Column) -> np.ndarray:
+    """What the rows of each level have in another column. Shape: (levels, features)."""
+    if other.kind == "category":
+        values = np.eye(len(other.levels) + 1)[other.values.astype(int)]
+    else:
+        values = (np.unique(other.values, return_inverse=True)[1] / len(other.values))[:, None]
+    return np.stack([values[column.values == level].mean(0) for level in levels])
+
+
+# Curves and their uncertainty -----------------------------------------------------------------------------------------
+
+
+class Steps(NamedTuple):
+    """Differences of predictions: `delta` is that of `row` over `step`, from one point of the grid to the next.
+
+    Shape: row and step (n,), delta (quantities, n, 1 + components). `own` are the rows without a value, `gap` how much
+    their prediction exceeds that with the value of the grid's point `at`.
+    """
+
+    row: np.ndarray
+    step: np.ndarray
+    delta: np.ndarray
+    own: np.ndarray
+    at: np.ndarray
+    gap: np.ndarray
+
+
+def measure(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rng: np.random.Generator) -> Steps:
+    """Predict the rows at the neighbouring points; `now` are the quantities of the rows as they are."""
+    last = len(grid.points) - 1
+    if grid.discrete:
+        down, up = np.flatnonzero(grid.code >= 1), np.flatnonzero((grid.code >= 0) & (grid.code < last))
+        rows = np.concatenate([down, up])
+        target = np.concatenate([grid.code[down] - 1, grid.code[up] + 1])
+    else:
+        down = up = np.flatnonzero(grid.code >= 0)
+        rows, target = np.concatenate([down, up]), np.concatenate([grid.code[down] - 1, grid.code[up]])
+    absent = _absent(grid, rng)
+    points = rng.choice(last + 1, len(absent), p=grid.shares / grid.shares.sum()) if len(absent) else absent
+    asked = np.concatenate([rows, absent])
+    if not len(asked):
+        nothing = np.zeros((len(now), 0, now.shape[-1]))
+        return Steps(rows, rows, nothing, absent, points, nothing)
+    there = inputs.moments(asked, {position: grid.source[np.concatenate([target, points]).astype(int)]}).quantities
+    gap = now[:, absent] - there[:, len(rows) :]
+    if grid.discrete:
+        lower, upper = now[:, down] - there[:, : len(down)], there[:, len(down) : len(rows)] - now[:, up]
+        delta, step = np.concatenate([lower, upper], 1), np.concatenate([grid.code[down], grid.code[up] + 1])
+        return Steps(rows, step, delta, absent, points, gap)
+    delta = there[:, len(down) : len(rows)] - there[:, : len(down)]
+    return Steps(down, grid.code[down], delta, absent, points, gap)
+
+
+def _absent(grid: EffectGrid, rng: np.random.Generator) -> np.ndarray:
+    """Rows without a value, each as often as a value is drawn for it; none where there is no value at all."""
+    rows = np.flatnonzero(grid.missing)
+    if not len(rows) or not len(grid.points):
+        return rows[:0]
+    kept = rows if len(rows) <= _MISSING_ROWS else np.sort(rng.choice(rows, _MISSING_ROWS, replace=False))
+    return np.repeat(kept, max(1, min(10, _MISSING_WORK // len(kept))))
+
+
+def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Effects at every point, and of a missing value where there is one, centred to a mean of 0 over the rows.
+
+    Shape: delta (n,) and gap (m,) for one quantity, weight of the rows (samples, rows) -> (samples, points [+ 1]).
+    """
+    size = len(grid.points)
+    in_step = (steps.step[:, None] == np.arange(1, size)).astype(float)
+    share = weight[:, steps.row]
+    total, rows = (share * delta) @ in_step, share @ in_step
+    # A bootstrap sample without rows in a step has the mean difference of all rows there.
+    usual = (delta @ in_step) / np.maximum(in_step.sum(0), 1.0)
+    mean = np.where(rows > 0, total / np.maximum(rows, 1e-300), usual)
+    curve = np.concatenate([np.zeros((len(weight), min(size, 1))), mean.cumsum(1)], 1)
+    used = grid.code >= 0
+    at_rows = curve[:, grid.code[used]]
+    if not grid.discrete:
+        at_rows = (at_rows + curve[:, grid.code[used] - 1]) / 2.0
+    inside = weight[:, used].sum(1)
+    curve = curve - _mean(at_rows, weight[:, used])[:, None]
+    if not len(steps.own):
+        return np.append(curve, np.zeros((len(weight), 1)), 1) if grid.missing.any() else curve
+    missing = _mean(gap + curve[:, steps.at], weight[:, steps.own])
+    outside = weight[:, grid.missing].sum(1)
+    shift = outside * missing / np.maximum(outside + inside, 1e-300)
+    return np.concatenate([curve, missing[:, None]], 1) - shift[:, None]
+
+
+def _mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Weighted means of the last axis; plain ones where all weights are 0."""
+    if not values.shape[-1]:
+        return np.zeros(len(weight))
+    total = weight.sum(1)
+    return np.where(total > 0, (values * weight).sum(1) / np.maximum(total, 1e-300), values.mean(1))
+
+
+def curves(
+    grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Effects, and their standard errors by the rows and by the components. Shape: (quantities, points) each.
+
+    The rows: the effect of a bootstrap sample varies. The components: a network, or another member, alone has another
+    effect than the mixture.
+    """
+    n = len(grid.code)
+    once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_SAMPLES).astype(float)
+    found = []
+    for delta, gap in zip(steps.delta, steps.gap, strict=True):
+        effect, *each = (accumulate(grid, steps, delta[:, k], gap[:, k], once)[0] for k in range(delta.shape[-1]))
+        rows = accumulate(grid, steps, delta[:, 0], gap[:, 0], drawn).std(0)
+        apart = np.stack(each) - weights @ np.stack(each)
+        found.append((effect, rows, np.sqrt(weights @ apart**2)))
+    effect, by_rows, by_components = (np.stack(parts) for parts in zip(*found, strict=True))
+    return effect, by_rows, by_components

@@ -26,7 +26,7 @@ _MIN_SCORED, _SCORED_WORK, _WIDE, _MOST = 80, 8_000, 4.0, 8.0
 _MAX_SCREENED = 1000
 _TINY = np.finfo(float).tiny
 #: What is measured, in the order of the fields of `Importance`.
-MEASURES = ("crps", "mean", "spread", "aleatoric", "epistemic")
+MEASURES = ("crps", "mean", "spread")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,6 @@ class Importance:
     spread : array, shape (repeats,)
         Mean absolute change of variance / mean (for a Gaussian likelihood, of the standard deviation), relative to its
         average. A column that moves the mean of a Poisson alone has none.
-    aleatoric, epistemic : array, shape (repeats,)
-        Mean absolute relative change of the standard deviation of noise, and of that of the components' disagreement.
     position : int
         Where the column is among those of the inputs.
     """
@@ -56,8 +54,6 @@ class Importance:
     crps: np.ndarray
     mean: np.ndarray
     spread: np.ndarray
-    aleatoric: np.ndarray
-    epistemic: np.ndarray
     position: int = -1
 
     def strength(self, of: str = "crps") -> float:
@@ -65,7 +61,7 @@ class Importance:
 
         Parameters
         ----------
-        of : {"crps", "mean", "spread", "aleatoric", "epistemic"}
+        of : {"crps", "mean", "spread"}
             The change of what.
         """
         return float(getattr(self, of).mean())
@@ -107,7 +103,7 @@ class Importances(ByColumn[Importance]):
         return f"{html_table(('column', 'CRPS', 'mean', 'spread'), rows)}<p>{legend}</p>"
 
     def plot(self, most: int = 12) -> Any:
-        """Draw the importance for the CRPS, the mean and the spread; needs `ddpn[plot]`.
+        """Draw the importance for the CRPS, the mean and the spread.
 
         Parameters
         ----------
@@ -182,19 +178,17 @@ def importance(
 
 
 class _State(NamedTuple):
-    """The mean CRPS of some rows, and mean, spread, aleatoric and epistemic variance of every row."""
+    """The mean CRPS of some rows, and mean, spread and standard deviation of every row."""
 
     crps: float
     mean: np.ndarray
     spread: np.ndarray
-    aleatoric: np.ndarray
-    epistemic: np.ndarray
+    deviation: np.ndarray
 
 
 def _scored_rows(plain: _State, rows: int, repeats: int, columns: int, rng: np.random.Generator) -> list[np.ndarray]:
     """The rows whose CRPS each repeat computes: different ones, as far as there are enough."""
-    deviation = float(np.median(np.sqrt(plain.aleatoric + plain.epistemic)))
-    work = _SCORED_WORK / float(np.clip(deviation / _WIDE, 1.0, _MOST))
+    work = _SCORED_WORK / float(np.clip(np.median(plain.deviation) / _WIDE, 1.0, _MOST))
     size = min(rows, max(_MIN_SCORED, int(work / (repeats * columns))))
     order = rng.permutation(rows)
     return [np.sort(np.take(order, np.arange(r * size, (r + 1) * size), mode="wrap")) for r in range(repeats)]
@@ -205,11 +199,10 @@ def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with torch.no_grad(), single_thread():
         dist: Any = discretized(plain)
-        aleatoric, epistemic, mean = (part.double().numpy() for part in (dist.aleatoric, dist.epistemic, plain.mean))
+        variance, mean = (part.double().numpy() for part in (dist.variance, plain.mean))
         score = _mean_crps(dist.rows(torch.from_numpy(scored)), inputs.observed.rows(scored)) if len(scored) else np.nan
-    total = aleatoric + epistemic
-    spread = total / np.maximum(mean, _TINY) if dist is plain else np.sqrt(total)
-    return _State(score, mean, spread, aleatoric, epistemic)
+    spread = variance / np.maximum(mean, _TINY) if dist is plain else np.sqrt(variance)
+    return _State(score, mean, spread, np.sqrt(variance))
 
 
 def _mean_crps(dist: Any, known: Sample) -> float:
@@ -223,8 +216,6 @@ def _changes(before: _State, after: _State, weight: np.ndarray) -> tuple[float, 
         (after.crps - before.crps) / max(before.crps, _TINY),
         _relative_change(before.mean, after.mean, weight),
         _relative_change(before.spread, after.spread, weight),
-        _deviation_change(before.aleatoric, after.aleatoric, weight),
-        _deviation_change(before.epistemic, after.epistemic, weight),
     )
 
 
@@ -232,11 +223,3 @@ def _relative_change(before: np.ndarray, after: np.ndarray, weight: np.ndarray) 
     """Mean absolute change, relative to the mean absolute value."""
     usual = float(np.average(np.abs(before), weights=weight))
     return float(np.average(np.abs(after - before), weights=weight)) / max(usual, _TINY)
-
-
-def _deviation_change(before: np.ndarray, after: np.ndarray, weight: np.ndarray) -> float:
-    """Mean absolute relative change of the standard deviation, over the rows that have one."""
-    usable = before > 0
-    if not usable.any():
-        return 0.0
-    return float(np.average(np.abs(np.sqrt(after[usable] / before[usable]) - 1.0), weights=weight[usable]))

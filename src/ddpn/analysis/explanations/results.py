@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ddpn.analysis.numbers import value_text
 from ddpn.runtime.display import html_columns
@@ -22,7 +22,7 @@ class ExplanationResult(ABC):
 
     @abstractmethod
     def plot(self, *args: Any, **options: Any) -> Any:
-        """Draw the result as a matplotlib Figure; needs `ddpn[plot]`."""
+        """Draw the result as a matplotlib Figure."""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON: the `table`, if there is nothing else."""
@@ -46,18 +46,7 @@ def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-class OfColumn(Protocol):
-    """What was measured of one column."""
-
-    @property
-    def name(self) -> str:
-        """The column."""
-
-    def strength(self, of: str) -> float:
-        """How strong a column is, by which results are ordered."""
-
-
-One = TypeVar("One", bound=OfColumn)
+One = TypeVar("One")
 
 
 class ByColumn(ExplanationResult, Generic[One]):
@@ -66,7 +55,7 @@ class ByColumn(ExplanationResult, Generic[One]):
     `measures` are what they can be ordered by, the default first.
     """
 
-    each: list[One]
+    each: list[Any]
     measures: ClassVar[tuple[str, ...]]
 
     def __iter__(self) -> Iterator[One]:

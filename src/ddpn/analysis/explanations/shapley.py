@@ -1,28 +1,199 @@
-"""Shapley values by sampling: a row is reached from a background row, one column at a time, in random orders."""
+"""Contributions of the columns to the prediction of single rows: Shapley values, by sampling.
 
-from typing import NamedTuple
+A row is reached from a background row, one column at a time, in random orders.
+"""
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ddpn.analysis.explanations.column_effects import MISSING, QUANTITIES, is_missing
 from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.results import ExplanationResult
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.tables.encoding.table import Column
 
-#: Cells of the table of hybrid rows that are built at a time.
-_CELLS = 2_000_000
+#: Predictions at most, background rows among which starts are chosen, and starts per row.
+_PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
 
 
-class Walks(NamedTuple):
-    """Ways from background rows to explained rows.
+@dataclass(frozen=True, eq=False, repr=False)
+class Contributions(ExplanationResult):
+    """What each column adds to the prediction of each row: `base` + the sum of a row's `values` = `prediction`.
 
-    Shape: start and end (walks,) are rows of the inputs, order (walks, columns) says in which order columns change.
+    Attributes
+    ----------
+    columns : list of str
+        The columns, and "exposure" and "upper" where the model has them.
+    values : array, shape (rows, columns)
+        The contributions. With `log` they are to the natural logarithm: 0.69 doubles the prediction.
+    error : array, shape (rows, columns)
+        Their standard errors, from the sampling.
+    base : float
+        The mean of the background's predictions (with `log`, of their logarithms).
+    prediction : array, shape (rows,)
+        The prediction of every row (with `log`, its logarithm).
+    cells : list of list
+        The values of the columns, per row.
+    quantity : str
+        "mean", "variance / mean" or, for a Gaussian likelihood, "standard deviation".
+    log : bool
+        Whether contributions are on the log scale, as they are for all likelihoods but the Gaussian.
     """
 
-    start: np.ndarray
-    end: np.ndarray
-    order: np.ndarray
+    columns: list[str]
+    values: np.ndarray
+    error: np.ndarray
+    base: float
+    prediction: np.ndarray
+    cells: list[list[Any]]
+    quantity: str
+    log: bool
 
-    def part(self, rows: slice) -> "Walks":
-        """Some of the walks."""
-        return Walks(*(each[rows] for each in self))
+    def __len__(self) -> int:
+        return len(self.prediction)
+
+    def top(self, row: int = 0, most: int = 10) -> list[tuple[str, Any, float]]:
+        """The largest contributions to one row: column, its value, and the contribution.
+
+        Parameters
+        ----------
+        row : int
+            The position of the row.
+        most : int
+            How many.
+        """
+        order = np.argsort(-np.abs(self.values[row]), kind="stable")[:most]
+        return [(self.columns[j], self.cells[row][j], float(self.values[row, j])) for j in order.tolist()]
+
+    def table(self) -> dict[str, list[Any]]:
+        """A long table by columns, one row per row and column; ready for a data frame or for JSON."""
+        rows, width = self.values.shape
+        return {
+            "row": np.repeat(np.arange(rows), width).tolist(),
+            "column": self.columns * rows,
+            "value": [cell for row in self.cells for cell in row],
+            "contribution": self.values.ravel().tolist(),
+            "error": self.error.ravel().tolist(),
+        }
+
+    def plot(self, row: int = 0, most: int = 10) -> Any:
+        """Draw the contributions to one row.
+
+        Parameters
+        ----------
+        row : int
+            The position of the row.
+        most : int
+            How many columns; the others are added up.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        from ddpn.analysis.plots import contributions_figure
+
+        return contributions_figure(self, row, most)
+
+
+def contributions(
+    inputs: Inputs,
+    background: Inputs | None = None,
+    of: str = "mean",
+    max_predictions: int = _PREDICTIONS,
+    seed: int = 0,
+) -> Contributions:
+    """Explain the predictions of single rows: what each column adds to the (log) mean, or to the spread.
+
+    Sampled Shapley values. Each row is reached from background rows, one column at a time in random orders; a column's
+    contribution is the mean change of the prediction when it changes. They add up exactly, in any number of samples;
+    `error` says how much they vary.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        A fitted model and the rows to explain.
+    background : Inputs, optional
+        Rows to compare with, such as the training set. Default: the explained rows, which then must be several.
+    of : {"mean", "spread"}
+        Explain the predicted mean, or the spread: variance / mean, for a Gaussian likelihood the standard deviation.
+    max_predictions : int
+        Bounds the work. The more predictions, the smaller the errors.
+    seed : int
+        Seed of the sampling.
+
+    Examples
+    --------
+    >>> from ddpn import CountGLM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(np.exp(1 + 0.5 * X[:, 0])))
+    >>> found = contributions(Inputs(model, [[2.0, 0.0]]), Inputs(model, X))
+    >>> bool(abs(np.exp(found.base + found.values[0].sum()) - model.predict([[2.0, 0.0]])[0]) < 1e-9)
+    True
+    """
+    check_choice("of", of, ("mean", "spread"))
+    check_integer("max_predictions", max_predictions, 1)
+    rows = np.arange(len(inputs))
+    others = rows
+    if background is not None:
+        others = np.arange(len(inputs), len(inputs) + len(background))
+        inputs = inputs.joined(background)
+    elif len(inputs) == 1:
+        raise InputError("background must be given to explain a single row: pass rows to compare it with.")
+    return _sampled(inputs, rows, others, int(of == "spread"), max_predictions, seed)
+
+
+def _sampled(
+    inputs: Inputs, rows: np.ndarray, others: np.ndarray, quantity: int, max_predictions: int, seed: int
+) -> Contributions:
+    rng = np.random.default_rng(seed)
+    each = len(rows) * max(1, 2 * (len(inputs.columns) - 1))
+    starts = min(max_predictions // each, _MOST, len(others))
+    if starts < min(_LEAST, len(others)):
+        most = max_predictions // (each // len(rows) * _LEAST)
+        raise InputError(
+            f"X must have at most {most:,} rows for max_predictions={max_predictions:,} and {len(inputs.columns):,} "
+            f"columns, got {len(rows):,}. Explain fewer rows, or raise max_predictions."
+        )
+    others = inputs.draw(_BACKGROUND, rng, others)
+    start = _spread_out(inputs, others, starts, quantity)
+    values, error = shapley_values(inputs, rows, start, quantity, rng)
+    both = np.concatenate([rows, start])
+    moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
+    now = moments.quantities[quantity, :, 0]
+    base = float(now[len(rows) :].mean())
+    return Contributions(
+        inputs.names, values, error, base, now[: len(rows)], _cells(inputs.columns, rows),
+        QUANTITIES[moments.log][quantity], moments.log,
+    )  # fmt: skip
+
+
+def _spread_out(inputs: Inputs, others: np.ndarray, size: int, quantity: int) -> np.ndarray:
+    """Background rows at evenly spaced ranks of their predictions, whose mean is close to that of all of them."""
+    now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
+    ranks = np.floor((np.arange(size) + 0.5) * len(others) / size).astype(int)
+    return others[np.argsort(now, kind="stable")[ranks]]
+
+
+def _cells(columns: list[Column], rows: np.ndarray) -> list[list[Any]]:
+    """The values of some rows as Python values; "missing" where there is none."""
+    by_column = []
+    for column in columns:
+        values = column.values[rows]
+        plain: list[Any] = values.tolist()
+        if column.kind == "category":
+            plain = [column.levels[int(code)] if code >= 0 else MISSING for code in plain]
+        elif column.kind == "flag":
+            plain = [bool(value) for value in plain]
+        absent = is_missing(column)[rows]
+        by_column.append([MISSING if none else value for value, none in zip(plain, absent.tolist(), strict=True)])
+    return [list(row) for row in zip(*by_column, strict=True)]
+
+
+# Sampled Shapley values -----------------------------------------------------------------------------------------------
 
 
 def shapley_values(
@@ -35,42 +206,41 @@ def shapley_values(
     background.
     """
     width, pairs = len(inputs.columns), len(background)
-    forth = np.stack([rng.permutation(width) for _ in range(len(rows) * pairs)])
-    order = np.stack([forth, forth[:, ::-1]], 1).reshape(-1, width)
-    walks = Walks(np.repeat(np.tile(background, len(rows)), 2), np.repeat(rows, 2 * pairs), order)
-    ends = _predicted(inputs, np.concatenate([background, rows]), {}, quantity)
-    known = dict(zip(np.concatenate([background, rows]).tolist(), ends.tolist(), strict=True))
-    size = max(1, _CELLS // width**2)
-    parts = [
-        _walk(inputs, walks.part(slice(first, first + size)), known, quantity)
-        for first in range(0, len(walks.start), size)
-    ]
-    each = np.concatenate(parts).reshape(len(rows), pairs, 2, width).mean(2)
-    error = each.std(1, ddof=1) / np.sqrt(pairs) if pairs > 1 else np.full(each.shape[::2], np.nan)
-    return each.mean(1), error
+    starts, found, errors = _predicted(inputs, background, {}, quantity), [], []
+    for row, end in zip(rows, _predicted(inputs, rows, {}, quantity), strict=True):
+        forth = np.stack([rng.permutation(width) for _ in range(pairs)])
+        order = np.stack([forth, forth[:, ::-1]], 1).reshape(-1, width)
+        changes = _walks(inputs, np.repeat(background, 2), int(row), order, (np.repeat(starts, 2), end), quantity)
+        each = changes.reshape(pairs, 2, width).mean(1)
+        found.append(each.mean(0))
+        errors.append(each.std(0, ddof=1) / np.sqrt(pairs) if pairs > 1 else np.full(width, np.nan))
+    return np.stack(found), np.stack(errors)
 
 
-def _walk(inputs: Inputs, walks: Walks, known: dict[int, float], quantity: int) -> np.ndarray:
-    """What each step of a walk changes, by column. Shape: (walks, columns)."""
+def _walks(
+    inputs: Inputs, start: np.ndarray, end: int, order: np.ndarray, known: tuple[np.ndarray, float], quantity: int
+) -> np.ndarray:
+    """What each step of walks from rows `start` to the row `end` changes, by column. Shape: (walks, columns).
+
+    `order` (walks, columns) says in which order columns change, `known` are the predictions of both ends.
+    """
     values = [column.values for column in inputs.columns]
-    differs = np.stack([~_same(each[walks.start], each[walks.end]) for each in values], 1)
-    steps = np.take_along_axis(differs, walks.order, 1)  # by step, not by column
+    differs = np.stack([~_same(each[start], each[end]) for each in values], 1)
+    steps = np.take_along_axis(differs, order, 1)  # by step, not by column
     # Steps between equal values change nothing, and the last step that changes anything reaches the explained row.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]
     walk, step = np.nonzero(steps & (left > 1))
-    rank = np.argsort(walks.order, 1)
-    done = rank[walk] <= step[:, None]
-    source = np.where(done, walks.end[walk, None], walks.start[walk, None])
-    first, last = (np.array([known[row] for row in ends.tolist()]) for ends in (walks.start, walks.end))
-    path = np.where((left == 0) | (steps & (left == 1)), last[:, None], np.nan)
+    path = np.where((left == 0) | (steps & (left == 1)), known[1], np.nan)
     if len(walk):
-        path[walk, step] = _predicted(inputs, source[:, 0], {j: source[:, j] for j in range(source.shape[1])}, quantity)
-    path = np.concatenate([first[:, None], path], 1)
+        done = np.argsort(order, 1)[walk] <= step[:, None]
+        source = np.where(done, end, start[walk, None])
+        path[walk, step] = _predicted(inputs, source[:, 0], dict(enumerate(source.T)), quantity)
+    path = np.concatenate([known[0][:, None], path], 1)
     # A walk between equal rows never leaves its start.
-    path[left[:, 0] == 0] = first[left[:, 0] == 0, None]
+    path[left[:, 0] == 0] = known[0][left[:, 0] == 0, None]
     changes = np.diff(_filled_forward(path), axis=1)
     found = np.zeros_like(changes)
-    np.put_along_axis(found, walks.order, changes, 1)
+    np.put_along_axis(found, order, changes, 1)
     return found
 
 
@@ -86,4 +256,4 @@ def _filled_forward(path: np.ndarray) -> np.ndarray:
 
 def _predicted(inputs: Inputs, rows: np.ndarray, sources: dict[int, np.ndarray], quantity: int) -> np.ndarray:
     moments = inputs.moments(rows, sources, variance=quantity == 1, recalibrated=True)
-    return moments.quantities(inputs.log)[quantity, :, 0]
+    return moments.quantities[quantity, :, 0]

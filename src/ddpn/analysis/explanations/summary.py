@@ -40,7 +40,7 @@ class Explanation(ExplanationResult):
         return "".join([*parts, f"<p>Effects</p>{self.effects._repr_html_()}"])
 
     def plot(self) -> Any:
-        """Draw the strongest effects; needs `ddpn[plot]`.
+        """Draw the strongest effects.
 
         Returns
         -------

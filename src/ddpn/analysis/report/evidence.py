@@ -1,4 +1,7 @@
-"""What a report is made of: the predicted distribution and the scores of every row, the leaderboard, groups of rows."""
+"""What a report is made of: predictions and scores of all rows, the leaderboard, groups of rows; sentences about them.
+
+The headline of a report comes from `ddpn.analysis.verdict`, which every command shares.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -9,13 +12,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.explanations.grid import grid_of
+from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.gains import effective_rows
+from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.gains import effective_rows, gain_of, wilson, z_of
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
-from ddpn.analysis.numbers import mean, value_text
+from ddpn.analysis.numbers import fmt, mean, percent, plural, quantile, value_text
 from ddpn.analysis.verdict import COVERAGE as LEVEL
-from ddpn.analysis.verdict import RowScores
+from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores
+from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Recalibrated, discretized
 from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import limited
@@ -29,6 +34,12 @@ MAX_ROWS = 100_000
 SEED = 0
 #: Ranges of a numeric column.
 _BINS = 5
+#: A bias that is worth a sentence, as a share of the mean count.
+_BIAS = 0.02
+#: A sentence is only about groups with so many rows, and such a share of all rows.
+_MIN_ROWS, _MIN_SHARE = 10, 0.02
+#: Below this share of the variance the members agree.
+_AGREED = 0.02
 
 
 class Evidence(NamedTuple):
@@ -49,7 +60,6 @@ class Evidence(NamedTuple):
     weight: np.ndarray
     dist: Any
     mean: np.ndarray
-    variance: np.ndarray
     low: np.ndarray
     high: np.ndarray
     expected: np.ndarray
@@ -106,7 +116,6 @@ def gather(
     sample = predictor.counts.of(sample, upper, censored)
     total = len(sample)
     sample = sample.replace(
-        X=Inputs(model, X, exposure, upper, names).X,  # which checks the columns
         group=check_groups(groups, total),
         interval_groups=None if predictor.groups is None else predictor.groups.labels(X, interval_groups),
     )
@@ -135,7 +144,6 @@ def gather(
             weight=used.weight_or_ones,
             dist=recorded,
             mean=means,
-            variance=_numbers(recorded.variance),
             low=_numbers(low),
             high=_numbers(high),
             expected=_numbers(mass_between(recorded, low, high)),
@@ -176,7 +184,6 @@ class RowGroup(NamedTuple):
     rows: int
     size: float
     observed: float
-    predicted: float
     aleatoric: float
     epistemic: float
     coverage: float
@@ -195,7 +202,7 @@ class RowGroup(NamedTuple):
 def group_of(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
     """The group of these rows, given by a mask or by positions."""
     scores, weight = evidence.scores, evidence.weight[rows]
-    values = (evidence.y, evidence.mean, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.mae)
+    values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.mae)
     return RowGroup(column, label, len(weight), effective_rows(weight), *(mean(each[rows], weight) for each in values))
 
 
@@ -211,3 +218,148 @@ def groups_by(columns: list[Column], position: int, evidence: Evidence) -> list[
     masks = {label: code == place for place, label in enumerate(labels)}
     masks |= {"others": (code < 0) & ~grid.missing, "missing": grid.missing}
     return [group_of(column.name, label, evidence, mask) for label, mask in masks.items() if mask.any()]
+
+
+# Sentences -----------------------------------------------------------------------------------------------------------
+
+
+def error_sentences(evidence: Evidence, target: str) -> str:
+    """The typical error of single predictions, and the bias if there is one."""
+    y, weight, error = evidence.y, evidence.weight, evidence.scores.mae
+    level = mean(y, weight)
+    half, most = (quantile(error, weight, q) for q in (0.5, 0.9))
+    middle = "exact" if half == 0 else f"off by {fmt(half)} or less"
+    words = (
+        f"Half of the predictions are {middle}, 90% are off by {fmt(most)} or less. The mean absolute error is "
+        f"{fmt(mean(error, weight))}, and the mean of {target} is {fmt(level)}."
+    )
+    bias = gain_of(evidence.mean - y, weight)
+    if len(y) >= MIN_ROWS and level > 0 and abs(bias.mean) > _BIAS * level and bias.is_clear:
+        side = "above" if bias.mean > 0 else "below"
+        words += (
+            f" There is a bias: on average predicted means are {percent(abs(bias.mean) / level)} {side} the counts."
+        )
+    return words
+
+
+def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
+    """The share of rows inside the interval, its uncertainty, and what it means.
+
+    Calibrated intervals should cover what they were calibrated to. Uncalibrated ones of integers cover more, and are
+    compared with what the predicted distributions expect.
+    """
+    level = percent(LEVEL, 0)
+    low, high = wilson(found.coverage, found.size)
+    share, interval = percent(found.coverage), f"95% interval {percent(low)} to {percent(high)}"
+    if evidence.weighted:
+        words = f"It covers {share} of the weighted rows ({interval}). "
+    else:
+        inside = round(found.coverage * found.rows)
+        words = f"It covers {inside:,} of {plural(found.rows, 'row')} ({share}, {interval}). "
+    if evidence.calibrated:
+        expected, reason = LEVEL, f"the calibration aimed at {level}"
+        words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
+    else:
+        expected = mean(evidence.expected, evidence.weight)
+        reason = f"the distributions expect {percent(expected)}; intervals of integers cover more than {level}"
+    if found.too_narrow:
+        return words + f"That is clearly less than {level}: the intervals are too narrow."
+    if found.too_wide:
+        return words + f"That is clearly more than {level}: the intervals are too wide."
+    if high < expected:
+        return words + f"That is a little less than expected ({reason}): the model is slightly overconfident."
+    if low > expected:
+        return words + f"That is more than expected ({reason}): the intervals are wider than necessary."
+    return words + f"That is as expected ({reason})."
+
+
+_SHAPES = {
+    "flat": "is flat up to chance: there is no evidence against the predicted distributions.",
+    "up": "is sloped: counts are larger than predicted more often than they should be.",
+    "down": "is sloped: counts are smaller than predicted more often than they should be.",
+    "U": "is U-shaped: too many counts are in the tails. The distributions are too narrow.",
+    "hump": "is hump-shaped: too few counts are in the tails. The distributions are too wide.",
+    "uneven": "has bars outside the range of chance, but without a slope, a U or a hump.",
+}
+
+
+def pit_sentence(pit: Pit) -> str:
+    """What the shape of the PIT histogram means, where it is more than chance."""
+    return f"The PIT histogram {_SHAPES[pit.shape]}"
+
+
+def recalibration_sentences(found: Recalibration | None) -> str:
+    """Whether the predicted distributions are recalibrated, and how much that gained on validation rows."""
+    if found is None:
+        return ""
+    gain = f"{fmt(found.gain)} ± {fmt(found.error)} (mean and standard error)"
+    rows = plural(found.rows, "held-out row")
+    if not found.is_used:
+        change = f"only {fmt(found.gain)} lower" if found.gain > 0 else f"{fmt(-found.gain)} higher"
+        error = f"(standard error {fmt(found.error)})"
+        return f"Recalibration was tried on {rows} and is not used: with it, their CRPS is {change} {error}."
+    return (
+        f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
+        f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "
+        "the mixture, scaled to the recalibrated variance."
+    )
+
+
+_DISPERSION = {
+    "over-dispersed": "Counts vary more than Poisson counts: intervals of a Poisson model would be too narrow.",
+    "under-dispersed": "Counts vary less than Poisson counts. A Poisson or negative binomial model cannot express "
+    "that: its intervals would be too wide.",
+    "equi-dispersed": "Counts vary about as much as Poisson counts.",
+}
+
+
+def dispersion_sentences(evidence: Evidence) -> str:
+    """Whether the counts are over-, under- or (if that may be chance) equi-dispersed around the predicted means.
+
+    The Pearson statistic is 1 for Poisson counts. Rows with a mean and a count of 0 count as 0.
+    """
+    y, m = evidence.y, evidence.mean
+    found = gain_of(np.square(y - m) / np.maximum(m, np.finfo(float).tiny), evidence.weight)
+    kind = "over-dispersed" if found.low > 1 else "under-dispersed" if found.high < 1 else "equi-dispersed"
+    statistic = f"{fmt(found.mean)} (95% interval {fmt(found.low)} to {fmt(found.high)})"
+    return (
+        f"Around the predicted means m the counts are {kind}: the Pearson statistic, mean (y - m)² / m, is "
+        f"{statistic}; it is 1 for Poisson counts. {_DISPERSION[kind]}"
+    )
+
+
+def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
+    """(topic, sentences) about why the model is uncertain, and where its intervals are too narrow."""
+    whole = group_of("", "all rows", evidence, np.arange(len(evidence.y)))
+    least = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
+    large = [group for group in groups if group.rows >= least]
+    found = [("Reason", reason)] if (reason := _reason(evidence, large, whole)) else []
+    # The group with the lowest coverage, if that is more than chance, which has as many attempts as there are groups.
+    highest = {group: wilson(group.coverage, group.size, z_of(len(large)))[1] for group in large}
+    weakest = min(large, key=highest.__getitem__, default=whole)
+    if highest.get(weakest, 1.0) < LEVEL:
+        words = (
+            f"Where {weakest.column} is {weakest.label}, the {percent(LEVEL, 0)} interval covers only "
+            f"{percent(weakest.coverage)} of {weakest.rows:,} rows. Do not rely on it there."
+        )
+        found.append(("Narrow intervals", words))
+    return found
+
+
+def _reason(evidence: Evidence, groups: list[RowGroup], whole: RowGroup) -> str:
+    """Which part of the variance matters, and where the epistemic one is largest."""
+    if evidence.components == 1:
+        return "A single network has no epistemic uncertainty: fit several members to measure it."
+    if whole.share < _AGREED:
+        return (
+            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
+            "of the variance. The rest is noise in the counts, which more training rows would not remove."
+        )
+    if not groups:
+        return ""
+    group = max(groups, key=lambda group: group.share)
+    return (
+        f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
+        f"disagreement between the components (epistemic). They disagree most where {group.column} is {group.label} "
+        f"({percent(group.share)}): more training rows of that kind would help."
+    )

@@ -1,16 +1,17 @@
 """write_monitoring: a comparison of new rows with the training as one HTML page."""
 
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ddpn.analysis import plots
 from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.monitoring import Check, Monitoring
 from ddpn.analysis.numbers import fmt, percent, plural
 from ddpn.analysis.report import page
-from ddpn.analysis.report.chart import Axis, Bar, Figure, bar_chart
 from ddpn.analysis.report.figures import pit_figure
 
 #: Checks that a figure shows.
@@ -18,27 +19,20 @@ _SHOWN = 30
 
 
 def write_monitoring(path: Path, found: Monitoring, about: dict[str, Any]) -> None:
-    """Write a page on a comparison.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    found : Monitoring
-        The result.
-    about : dict
-        What is known about the model: "model", "data", "fitted".
-    """
+    """Write a page on a comparison; `about` the model are known "model", "data" and "fitted"."""
     details = [
         ("False alarms", f"All checks together raise one with a probability of at most {percent(found.alpha)}."),
         ("Size", f"A difference counts from {percent(found.effect)} of the rows on, half of that for coverage."),
         ("Sensitivity", found.detectable),
     ]
     headings = ("check", "before", "now", "difference", "adjusted p", "decision")
-    checks = page.TextTable(headings, [check.cells for check in found.shown])
+    cells = [check.cells for check in found.shown]
+    checks = page.table_html(headings, cells, caption="All checks, those with drift first.")
     parts = {
         "Result": page.headline_html("worse" if found.drift else "better", found.headline, details),
-        "Checks": page.pair(_effects(found), page.table_html(checks, "All checks, those with drift first.")),
+        "Checks": page.pair(
+            _effects(found), page.table_html(headings, checks, caption="All checks, those with drift first.")
+        ),
         "Counts": _counts(found),
         "Unusual values": page.paragraphs(*found.findings),
         "Not compared": page.paragraphs(*found.not_compared),
@@ -50,14 +44,17 @@ def write_monitoring(path: Path, found: Monitoring, about: dict[str, Any]) -> No
     page.write_page(path, page.page(title, filter(None, under), shown, over="Monitoring of a count model"))
 
 
-def _effects(found: Monitoring) -> Figure:
+def _effects(found: Monitoring) -> str:
     """The size of the largest differences."""
     shown = sorted(found.shown, key=lambda check: -check.effect)[:_SHOWN]
-    high = max(0.2, 1.1 * max((check.effect for check in shown), default=0.0))
-    bars = [Bar(_name(check), (check.effect,), f"{check.effect:.2f}{' !' if check.drift else ''}") for check in shown]
-    chart = bar_chart(Axis("difference of shares", 0.0, high), bars, mark=found.effect)
+    names, sizes = [_name(check) for check in shown], np.array([check.effect for check in shown])
+    texts = [f"{check.effect:.2f}{' !' if check.drift else ''}" for check in shown]
+    labels = ("difference of shares", "difference", "what matters")
+    draw = partial(plots.draw_against, names=names, level=sizes, words=texts, labels=labels, mark=found.effect)
+    drawn = plots.panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
     words = "Bars beyond the line matter, if they are more than chance; ! marks drift."
-    return chart.figure("effects", "Size of the differences", "; ".join(f"{b.name}: {b.words}" for b in bars), words)
+    description = "; ".join(f"{name}: {text}" for name, text in zip(names, texts, strict=True))
+    return page.figure_html(drawn, "effects", "Size of the differences", description, words)
 
 
 def _name(check: Check) -> str:
@@ -74,12 +71,11 @@ def _counts(found: Monitoring) -> str:
     names = {"crps": "CRPS", "mae": "MAE", "nll": "NLL", "coverage": "coverage"}
     names |= {"mean_count": "mean count", "mean_prediction": "mean prediction"}
     rows = [(label, _number(test.get(name)), _number(known[name])) for name, label in names.items()]
-    table = page.TextTable(("score", "test rows in fit", "new rows"), rows)
+    headings = ("score", "test rows in fit", "new rows")
     pit = Pit.of_heights(np.array(known["pit"]), found.rows_with_counts)
     words = "A slope means bias, a valley too narrow distributions, a hill too wide ones."
-    return page.pair(
-        pit_figure(pit, words), page.table_html(table, f"{plural(found.rows_with_counts, 'row')} with counts")
-    )
+    caption = f"{plural(found.rows_with_counts, 'row')} with counts"
+    return page.pair(pit_figure(pit, words), page.table_html(headings, rows, caption=caption))
 
 
 def _number(value: float | None) -> str:

@@ -1,39 +1,20 @@
 """The report as HTML: every text is escaped here, and nothing is loaded from anywhere."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from string import Template
-from typing import NamedTuple
+from typing import Any
 
-from ddpn.analysis.report.chart import Figure
+from ddpn.analysis.plots import svg_of
 from ddpn.runtime.display import html_table
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
 
 #: CSS class and sign of each level of a verdict.
 _LEVELS = {"better": ("good", "✓"), "unclear": ("care", "!"), "worse": ("bad", "✕"), "unusable": ("bad", "✕")}
-_BOX = '<rect x="1" y="1" width="22" height="10" class="{}"/>'
-#: How a legend shows a mark.
-_SWATCHES = {
-    "bar": _BOX,
-    "bar-2": _BOX,
-    "band": _BOX,
-    "dot": '<path d="M12 6h0" class="{}"/>',
-    "cross": '<path d="M9 3l6 6m-6 0l6 -6" class="{}"/>',
-    "range": '<path d="M6 1V11M12 1V11M18 1V11" class="{}"/>',
-    "line": '<path d="M1 6H23" class="{}"/>',
-}
-
-
-class TextTable(NamedTuple):
-    """Headings, rows of text, and the cells (row, column) that are the best of their column."""
-
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    best: frozenset[tuple[int, int]] = frozenset()
 
 
 def page(
@@ -98,10 +79,16 @@ def definitions(facts: Iterable[tuple[str, str]], kind: str = "", code: bool = F
     return f'<dl class="{kind}">{"".join(f"<div>{row}</div>" for row in rows)}</dl>\n'
 
 
-def table_html(found: TextTable, caption: str, words: bool = False) -> str:
+def table_html(
+    headings: Iterable[Any],
+    rows: Iterable[Iterable[Any]],
+    best: Collection[tuple[int, int]] = frozenset(),
+    caption: str = "",
+    words: bool = False,
+) -> str:
     """A table in a box that scrolls where the page is narrow; `words` for a long table with columns of text."""
     tall, kind = (" tall", ' class="words"') if words else ("", "")
-    table = html_table(found.headings, found.rows, found.best, f'{kind} aria-label="{escape(caption)}"')
+    table = html_table(headings, rows, best, f'{kind} aria-label="{escape(caption)}"')
     return (
         # Above the box: a caption inside of it would be as wide as the table, and cut off on a phone.
         f'<p class="caption">{escape(caption)}</p>'
@@ -109,23 +96,16 @@ def table_html(found: TextTable, caption: str, words: bool = False) -> str:
     )
 
 
-def pair(*parts: Figure | str) -> str:
+def pair(*parts: str) -> str:
     """Figures or other parts, two side by side where there is room."""
-    boxes = (f"<div>{part if isinstance(part, str) else figure_html(part)}</div>" for part in parts)
-    return f'<div class="figures">{"".join(boxes)}</div>\n'
+    return f'<div class="figures">{"".join(f"<div>{part}</div>" for part in parts)}</div>\n'
 
 
-def figure_html(figure: Figure) -> str:
-    """A figure with its title, legend and caption."""
-    items = "".join(f"<li>{_swatch(kind)}{escape(words)}</li>" for kind, words in figure.legend)
-    legend = f'<ul class="legend">{items}</ul>' if items else ""
-    caption = f"<figcaption>{escape(figure.words)}</figcaption>" if figure.words else ""
-    return f'<figure id="fig-{figure.name}"><h3>{escape(figure.title)}</h3>{figure.svg}{legend}{caption}</figure>\n'
-
-
-def _swatch(kind: str) -> str:
-    shape = _SWATCHES.get(kind.split()[0], _SWATCHES["line"]).format(kind)
-    return f'<svg class="swatch" viewBox="0 0 24 12" aria-hidden="true">{shape}</svg>'
+def figure_html(drawn: Any, name: str, title: str, description: str, words: str) -> str:
+    """A matplotlib figure with its title and caption; `description` is for screen readers, `name` unique on a page."""
+    caption = f"<figcaption>{escape(words)}</figcaption>" if words else ""
+    image = svg_of(drawn, name, title, description)
+    return f'<figure id="fig-{name}"><h3>{escape(title)}</h3>{image}{caption}</figure>\n'
 
 
 def card(title: str, svg: str, *facts: Iterable[tuple[str, str]]) -> str:

@@ -1,32 +1,46 @@
-"""The sections of a report: what each of them shows, as HTML."""
+"""`write_report`: from a fitted model and a test set to one HTML file, section by section."""
 
 import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from functools import partial
 from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
+from torch.distributions import Distribution
 
 from ddpn.analysis.explanations import Effects, Explanation, Importance, Importances, effects, importance
-from ddpn.analysis.explanations.grid import is_missing
+from ddpn.analysis.explanations.column_effects import is_missing
 from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.leaderboard import Leaderboard
 from ddpn.analysis.numbers import fmt, mean, percent, plural, quantile, value_text
-from ddpn.analysis.report import figures, findings, page
+from ddpn.analysis.report import figures, page
 from ddpn.analysis.report.evidence import (
     LEVEL,
     MAX_ROWS,
     SEED,
     Evidence,
     RowGroup,
+    coverage_sentences,
+    dispersion_sentences,
+    error_sentences,
+    gather,
     group_of,
     groups_by,
+    pit_sentence,
+    recalibration_sentences,
+    uncertainty_sentences,
 )
 from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
+from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import rows_words
 
@@ -34,8 +48,10 @@ from ddpn.tables.splits import rows_words
 _COLUMNS, _LISTED, _CELLS = 40, 4, 12
 #: Columns whose effects are shown: the most important ones for the mean, some of them for the spread.
 _EFFECTS, _FOR_SPREAD = 6, 2
-#: Groups of rows by predicted mean, groups of calibrated intervals, and rows predicted best and worst.
-_FIFTHS, _GROUPS, _EXTREMES = 5, 12, 3
+#: Groups of rows by predicted mean, columns that rows are grouped by, and groups of calibrated intervals.
+_FIFTHS, _GROUPED, _GROUPS = 5, 2, 12
+#: Rows predicted best and worst.
+_EXTREMES = 3
 _PERCENT = percent(LEVEL, 0)
 _KINDS = {"number": ("number", "numbers"), "flag": ("yes/no", "yes/no"), "category": ("category", "categories")}
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
@@ -48,30 +64,140 @@ _SHOWN_ELSEWHERE = {"likelihood", "random_state", "validation", "verbose"}
 _decimal = partial(fmt, integers=False)
 
 
+def write_report(
+    path: str | PathLike[str],
+    *,
+    model: Any,
+    X: Any,
+    y: Any,
+    exposure: Any = None,
+    upper: Any = None,
+    censored: Any = None,
+    weight: Any = None,
+    baselines: Mapping[str, Distribution] | None = None,
+    task: Mapping[str, Any] | None = None,
+    warnings: Sequence[str] = (),
+    leak: str = "",
+    meaning: str = "",
+    labels: Sequence[Any] | None = None,
+    ids: tuple[str, Sequence[Any]] | None = None,
+    groups: Sequence[Any] | None = None,
+    interval_groups: Sequence[Any] | None = None,
+    progress: Callable[[str], object] | None = None,
+) -> Path:
+    """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
+
+    Parameters
+    ----------
+    path : path
+        The file to write, such as "report.html".
+    model : estimator
+        The fitted model.
+    X, y, exposure, upper, censored, weight : array-like
+        The test set, as for `fit`.
+    baselines : mapping of str to Distribution, optional
+        What other models predict for the same rows, by name; a Normal is rounded to counts.
+    task : mapping, optional
+        What is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it
+        is shown, none of it is required.
+    warnings : sequence of str
+        Sentences shown at the top.
+    leak : str
+        A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
+    meaning : str
+        A sentence about what the scores mean, such as that they are for new groups of rows.
+    labels : sequence, optional
+        What the rows are called. Default: the index of a data frame, or positions.
+    ids : tuple of str and sequence, optional
+        The name and the values of a column that identifies the rows.
+    groups : sequence, optional
+        What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
+    interval_groups : sequence, optional
+        The labels of the groups that intervals are calibrated by, if these are no column of X.
+    progress : callable, optional
+        Called with the name of each step.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from ddpn import DDPNRegressor
+    >>> X = np.random.default_rng(0).normal(size=(90, 1))
+    >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
+    >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_report(f"{folder}/report.html", model=model, X=X[60:], y=y[60:], task={"target": "visits"})
+    ...     path.name, "visits" in path.read_text(encoding="utf-8")
+    ('report.html', True)
+    """
+    check_is_fitted(model)
+    place = Path(path)
+    if place.is_dir():
+        raise InputError(f"path must name a file such as report.html, got the folder {place}.")
+    known, step = dict(task or {}), progress or (lambda stage: None)
+    target = str(known.get("target") or "y")
+    evidence = gather(
+        model,
+        X,
+        y,
+        exposure,
+        weight,
+        upper,
+        censored,
+        baselines=baselines,
+        leak=leak,
+        meaning=meaning,
+        labels=labels,
+        ids=ids,
+        groups=groups,
+        interval_groups=interval_groups,
+        names={role: str(known[role]) for role in ("exposure", "upper") if known.get(role)},
+        progress=step,
+    )
+    found = explanation_of(evidence, step)
+    step("Drawing figures")
+    parts = sections(model, evidence, found, target, known)
+    above = [*filter(None, [leak]), *warnings]
+    text = page.page(f"How well the model predicts {target}", _summary(model, evidence, known), parts, above)
+    return page.write_page(place, text)
+
+
+def _summary(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
+    """What the model is, what it was fitted to and evaluated on, and when."""
+    rows = fitted_rows(model)
+    when = f"on {str(task['fitted'])[:10]}" if task.get("fitted") else ""
+    fitted = [" ".join(filter(None, ["fitted", f"to {rows}" if rows else "", when]))] if rows or when else []
+    return [
+        members_text(model),
+        f"likelihood {likelihood_text(model)}",
+        *fitted,
+        f"evaluated on {plural(len(evidence.y), 'row')} on {date.today().isoformat()}",
+    ]
+
+
 def sections(
     model: Any, evidence: Evidence, explanation: Explanation, target: str, task: Mapping[str, Any]
 ) -> dict[str, str]:
     """The HTML of every section that has something to show, by its title."""
     pit, board = _pit(evidence, evidence.dist), evidence.board
-    found, shape = board.evaluation, findings.pit_sentence(pit)
+    found, shape = board.evaluation, pit_sentence(pit)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns))
-    drivers = [driving_groups(importances, evidence, part) for part in ("aleatoric", "epistemic")]
+    by_column = important_groups(importances, evidence)
     details = [
-        ("Typical error", findings.error_sentences(evidence, target)),
-        (f"{_PERCENT} interval", findings.coverage_sentences(evidence, found)),
+        ("Typical error", error_sentences(evidence, target)),
+        (f"{_PERCENT} interval", coverage_sentences(evidence, found)),
         ("Calibration", shape),
-        ("Alternatives", findings.comparison_sentences(found)),
-        *findings.uncertainty_sentences(evidence, *drivers),
+        *uncertainty_sentences(evidence, [group for each in by_column for group in each]),
         *(("Test rows", words) for words in found.warnings),
     ]
     parts = {
         "Verdict": page.headline_html(board.verdict.level, board.verdict.headline, details),
-        "Leaderboard" if found.others else "Scores": leaderboard_section(board.entries),
+        "Leaderboard" if found.others else "Scores": _leaderboard(board),
         "Data": _data(evidence, target),
         "Accuracy": page.paragraphs(str(task.get("note") or _UNSEEN))
         + page.pair(figures.scatter_figure(evidence, target), figures.sharpness_figure(evidence)),
         "Calibration": _calibration(model, evidence, pit, shape),
-        "Uncertainty": _uncertainty(evidence, drivers),
+        "Uncertainty": _uncertainty(evidence, by_column),
         "Importance": _importance(importances),
         "Effects": _effects(explanation.effects, target),
         "Best and worst rows": _rows(evidence, importances, str(task.get("numbering") or _NUMBERING)),
@@ -87,71 +213,41 @@ def _pit(evidence: Evidence, dist: Any) -> Pit:
 
 # Leaderboard ---------------------------------------------------------------------------------------------------------
 
-#: Scores in the order of their columns: the heading, the text of a value, and what it means.
-_SCORES: dict[str, tuple[str, Callable[[float], str], str]] = {
-    "weight": ("Weight", lambda share: percent(share, 0), "Share of a member in the mixture."),
-    "mae": ("MAE", _decimal, "Mean absolute error of the predicted median, in counts."),
-    "crps": (
-        "CRPS",
-        _decimal,
-        "Error of the whole predicted distribution, in counts: small if it is both narrow and right.",
-    ),
-    "nll": (
-        "NLL",
-        _decimal,
-        "Mean negative log-likelihood: large if counts occurred that the model considered unlikely.",
-    ),
-    "coverage": (f"{_PERCENT} coverage", percent, "Share of rows inside the interval."),
-    "width": (
-        f"{_PERCENT} width",
-        _decimal,
-        "Mean of upper minus lower end. A narrow interval is good only if its coverage is right.",
-    ),
-    "seconds": ("Seconds", _decimal, "Time to fit."),
-}
-_BOLD = "Smallest MAE, CRPS and NLL; coverage nearest to the nominal one."
+_SCORES = [
+    ("Weight", "Share of a member in the mixture."),
+    ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
+    ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
+    ("MAE", "Mean absolute error of the predicted median, in counts."),
+    ("Coverage", "Share of rows inside the interval."),
+    ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
+    ("Fit, s", "Seconds to fit."),
+]
 
 
-def leaderboard_section(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The scores of all candidates, by "label", and what the columns mean.
-
-    Scores that a candidate does not have are a dash. The smallest "mae", "crps" and "nll" is marked, and the "coverage"
-    nearest to the nominal one. A narrow interval alone is no merit, so widths have no best.
-    """
-    names = [name for name in _SCORES if any(row.get(name) is not None for row in rows)]
-    values = np.array([[row.get(name) for name in names] for row in rows], dtype=float)
-    losses = {name: values[:, j] for j, name in enumerate(names) if name in ("mae", "crps", "nll", "coverage")}
-    if "coverage" in names:
-        losses["coverage"] = np.abs(losses["coverage"] - LEVEL)
-    texts = [["–" if np.isnan(v) else _SCORES[n][1](v) for n, v in zip(names, each, strict=True)] for each in values]
-    best = {(int(i), 1 + names.index(n)) for n, loss in losses.items() for i in np.flatnonzero(loss == np.nanmin(loss))}
-    table = page.TextTable(
-        ("Model", *(_SCORES[name][0] for name in names)),
-        [(str(row["label"]), *cells) for row, cells in zip(rows, texts, strict=True)],
-        frozenset(best if len(rows) > 1 else ()),
-    )
-    titles = [_SCORES[name][0].removeprefix(f"{_PERCENT} ") for name in names]
-    notes = [(title[:1].upper() + title[1:], _SCORES[name][2]) for title, name in zip(titles, names, strict=True)]
+def _leaderboard(board: Leaderboard) -> str:
+    """The scores of all candidates, and what the columns mean."""
     caption = "The model (mixture), its members and what it is compared with, on the same rows"
-    return page.table_html(table, caption) + page.definitions([*notes, ("Bold", _BOLD)], "notes")
+    return page.table_html(*board.cells(), caption=caption) + page.definitions(_SCORES, "notes")
 
 
 # Data ----------------------------------------------------------------------------------------------------------------
 
 
 def _data(evidence: Evidence, target: str) -> str:
-    table, more = column_table(evidence.columns)
+    columns = evidence.columns[:_COLUMNS]
+    rows = [(c.name, _KINDS[c.kind][0], description(c), percent(is_missing(c).mean())) for c in columns]
+    left = len(evidence.columns) - len(columns)
     drawn = ""
     if len(evidence.y) < evidence.total:
         why = "the others have no weight" if len(evidence.y) < MAX_ROWS else "a random sample, which is enough"
         drawn = f"Of {plural(evidence.total, 'row')}, {len(evidence.y):,} are evaluated: {why}."
-    words = page.heading("Dispersion") + page.paragraphs(*findings.dispersion_sentences(evidence))
+    words = page.heading("Dispersion") + page.paragraphs(dispersion_sentences(evidence))
     return (
         page.definitions(data_facts(evidence, target), "facts")
         + page.paragraphs(drawn)
         + page.pair(words, figures.counts_figure(evidence, target))
-        + page.table_html(table, "Columns", words=True)
-        + page.paragraphs(more)
+        + page.table_html(("Column", "Kind", "Values", "Missing"), rows, caption="Columns", words=True)
+        + page.paragraphs(f"And {plural(left, 'more column')}." if left else "")
     )
 
 
@@ -174,14 +270,6 @@ def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     if evidence.weighted:
         facts.append(("Weights", f"{fmt(weight.min())} to {fmt(weight.max())}"))
     return facts
-
-
-def column_table(columns: list[Column]) -> tuple[page.TextTable, str]:
-    """Kind, values and missing values of every column; and a sentence where some are left out."""
-    rows = [(c.name, _KINDS[c.kind][0], description(c), percent(is_missing(c).mean())) for c in columns[:_COLUMNS]]
-    left = len(columns) - len(rows)
-    headings = ("Column", "Kind", "Values", "Missing")
-    return page.TextTable(headings, rows), f"And {plural(left, 'more column')}." if left else ""
 
 
 def description(column: Column) -> str:
@@ -211,11 +299,11 @@ def _calibration(model: Any, evidence: Evidence, pit: Pit, shape: str) -> str:
     more = []
     if evidence.base is not None:
         before = _pit(evidence, evidence.base)
-        words = findings.pit_sentence(before)
+        words = pit_sentence(before)
         more.append(figures.pit_figure(before, words, "pit-before", "PIT histogram before recalibration"))
     if groups := calibration_groups(evidence):
         more.append(figures.calibrated_coverage_figure(groups, model.predictor_.groups.rows))
-    words = page.paragraphs(findings.recalibration_sentences(model.predictor_.recalibration))
+    words = page.paragraphs(recalibration_sentences(model.predictor_.recalibration))
     return words + html + (page.pair(*more) if more else "")
 
 
@@ -228,17 +316,17 @@ def calibration_groups(evidence: Evidence) -> list[RowGroup]:
     return [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
 
 
-def _uncertainty(evidence: Evidence, drivers: list[list[RowGroup]]) -> str:
+def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
     groups = fifths(evidence)
     html = page.pair(figures.split_figure(groups), figures.group_coverage_figure(groups))
-    # The same column may drive both parts, and is shown once.
-    for name, found in {each[0].column: each for each in drivers if each}.items():
+    for found in by_column:
+        name = found[0].column
         headings = (name, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
         rows = []
         for g in found:
             means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
             rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), percent(g.coverage)))
-        html += page.table_html(page.TextTable(headings, rows), f"Uncertainty by {name}")
+        html += page.table_html(headings, rows, caption=f"Uncertainty by {name}")
     return html
 
 
@@ -249,12 +337,9 @@ def fifths(evidence: Evidence) -> list[RowGroup]:
     return [group_of("predicted mean", label, evidence, part) for label, part in zip(labels, parts, strict=True)]
 
 
-def driving_groups(found: Importances, evidence: Evidence, part: str) -> list[RowGroup]:
-    """The groups of the column whose shuffling changes this part of the variance most: "aleatoric" or "epistemic"."""
-    first = next(iter(found.by(part)), None)
-    if first is None or getattr(first, part).mean() <= 0:
-        return []
-    return groups_by(evidence.inputs.columns, first.position, evidence)
+def important_groups(found: Importances, evidence: Evidence) -> list[list[RowGroup]]:
+    """The groups by each of the columns that are most important for the predictions."""
+    return [groups_by(evidence.inputs.columns, one.position, evidence) for one in found.by("crps")[:_GROUPED]]
 
 
 # Explanations --------------------------------------------------------------------------------------------------------

@@ -139,7 +139,10 @@ class DoublePoisson(ParametricDistribution):
             return super().evaluated(name, columns)
         given = torch.stack([x.double() for x in columns]).numpy()
         results = np.empty_like(given)
-        normalizer_table.kernel()(cls.family.address, _table(), given, results)
+        normalizer_table.kernel()(_table(), given, results)
+        beyond = np.isnan(results[0])
+        if beyond.any():
+            results[:, beyond] = super().evaluated("log_prob", list(torch.from_numpy(given[:, beyond])))[:3]
         return results
 
     def log_normalizer(self) -> Tensor:

@@ -132,7 +132,8 @@ def walk(inputs, results, length):
     high = min(inputs[4], end)
     low = min(inputs[3], high)
     inner = min(max(np.floor(centre), low), high)
-    begin = max(low, inner - np.floor(BELOW * width))
+    # Weights that rise towards the end of a range would overflow on the way there: these are walked down from the end.
+    begin = inner if centre > high else max(low, inner - np.floor(BELOW * width))
     size = BLOCK * np.ceil((inner - begin + ABOVE * width) / BLOCK)
     if not size < inf:
         return -1

@@ -26,6 +26,8 @@ OPERATIONS = {
 }
 #: Rows of more counts than this take panels, unless their cdf is changed or they are cut off: these take all counts.
 SHORT, LONGEST = loops.USUAL // 2, 1 << 16
+#: The most counts of a row that cannot take panels.
+LARGEST = 1 << 25
 #: Components with a larger standard deviation are not summed count by count for a cdf.
 WALKED, WIDTH = 16.0, loops.FACTS + 1
 #: Rounding of a cdf.
@@ -147,19 +149,30 @@ def summaries(
 
     Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components, if there are
     such. `change` (2, knots) is a map of cdfs, `limits` (n,) where counts are cut off; both may be empty. Rows whose
-    components have more counts than `capacity` get a mean of NaN.
+    components have more counts than `capacity` take panels, unless there are tables or limits.
     """
     rows, size = weights.shape
-    is_exact = change.shape[1] > 0 or len(limits) > 0
+    is_counted = len(tables) > 0 or len(limits) > 0
+    known = np.zeros((size, 8))
     place, grouped = np.zeros((size, 6)), np.zeros((len(groups), 3))
     arena, mass, below, above = np.empty(2 * capacity), np.empty(1 << 10), np.empty(1 << 10), np.empty(1 << 10)
     for i in range(rows):
         limit = limits[i] if len(limits) > 0 else inf
-        arena, first, last, has_table = gathered(
-            addresses, components, weights, tables, firsts, counts, i, capacity, arena, place
-        )
-        if last == inf or (last - first > max(capacity, LONGEST) and not is_exact and not has_table):
-            moments[i, 0] = np.nan
+        arena, first, last = gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place)
+        if last == inf and is_counted:
+            arena, first, last = gathered(
+                addresses, components, weights, tables, firsts, counts, i, LARGEST, arena, place
+            )
+        if last == inf and is_counted:
+            moments[i, :], quantiles[i, :], scores[i, :], intervals[i, :] = np.nan, np.nan, np.nan, np.nan
+            continue
+        if last == inf or (last - first > max(capacity, LONGEST) and not is_counted and change.shape[1] == 0):
+            by_panels(
+                addresses, components[i], weights[i], known, levels[i], y[i], coverage, entropy, moments[i],
+                quantiles[i], scores[i], intervals[i],
+            )  # fmt: skip
+            if len(groups) > 0:
+                variance_parts(groups, weights, known[:, 1:3], 0.0, grouped, moments, i)
             continue
         n = int(last - first) + 1
         if n > len(mass):
@@ -172,7 +185,7 @@ def summaries(
             for j in range(m):
                 into[j] += share * own[j]
         if len(groups) > 0:
-            variance_parts(groups, weights, place, first, grouped, moments, i)
+            variance_parts(groups, weights, place[:, 4:6], first, grouped, moments, i)
         if change.shape[1] > 0 and n <= LONGEST:
             changed(mass, n, change)
         if limit < last:
@@ -188,12 +201,12 @@ def summaries(
 
 
 def gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place):
-    """Weights of all components of a row: the arena they are in, first and last count, and whether there are tables.
+    """Weights of all components of a row: the arena they are in, and first and last count.
 
     `place` gets the first count of each, the number of them, where they are, their factor, mean and variance. The last
-    count is infinite where a component has too many.
+    count is infinite where a component has too many, or no finite sum.
     """
-    used, first, last, has_table = 0, inf, -1.0, False
+    used, first, last = 0, inf, -1.0
     for k in range(len(addresses)):
         place[k, 1] = 0.0
         w = weights[i, k]
@@ -206,16 +219,16 @@ def gathered(addresses, components, weights, tables, firsts, counts, i, capacity
         if table < 0:
             given = components.ctypes.data + 40 * (i * len(addresses) + k)
             n = call(addresses[k], WALK, given, arena.ctypes.data + 8 * used, capacity)
-            if n < 0:
-                return arena, first, inf, has_table
+            if n < 0 or not arena[used + 2] < inf:
+                return arena, first, inf
         else:
-            has_table, n = True, counts[table, i]
+            n = counts[table, i]
             copied(tables, firsts, table, i, n, arena, used)
         place[k, 0], place[k, 1], place[k, 2] = arena[used], n, used + arena[used + 1]
         place[k, 3], place[k, 4], place[k, 5] = w / arena[used + 2], arena[used + 3], arena[used + 4]
         first, last = min(first, arena[used]), max(last, arena[used] + n - 1.0)
         used += int(arena[used + 1]) + n
-    return arena, first, last, has_table
+    return arena, first, last
 
 
 def copied(tables, firsts, table, i, n, arena, used):
@@ -230,31 +243,22 @@ def copied(tables, firsts, table, i, n, arena, used):
     arena[used + 3], arena[used + 4] = firsts[table, i] + mean, square
 
 
-def variance_parts(groups, weights, place, first, grouped, moments, i):
-    """Mean of the variances and variance of the means of groups of components; a group may be a mixture itself."""
-    mean = 0.0
+def variance_parts(groups, weights, each, first, grouped, moments, i):
+    """Variance within and between groups of components, from the mean and variance of each; by Chan's formula."""
+    mean, within, between = 0.0, 0.0, 0.0
     for g in range(len(groups)):
         grouped[g, 0], grouped[g, 1], grouped[g, 2] = 0.0, 0.0, 0.0
     for k in range(len(groups)):
-        if weights[i, k] > 0.0:
-            add_group(grouped, groups[k], weights[i, k], place[k, 4] - first, place[k, 5])
-            mean += weights[i, k] * (place[k, 4] - first)
-    finish_groups(grouped, mean, moments, i)
-
-
-def add_group(grouped, g, weight, mean, variance):
-    """A component more in a group: its weight, mean, and weight times variance, by Chan's formula."""
-    before, total = grouped[g, 0], grouped[g, 0] + weight
-    gap = mean - grouped[g, 1]
-    grouped[g, 0] = total
-    grouped[g, 1] += gap * weight / total
-    grouped[g, 2] += weight * variance + gap * gap * before * weight / total
-
-
-def finish_groups(grouped, mean, moments, i):
-    """The variance within and between groups."""
-    within, between = 0.0, 0.0
-    for g in range(len(grouped)):
+        weight = weights[i, k]
+        if weight > 0.0:
+            g, own = groups[k], each[k, 0] - first
+            before, total = grouped[g, 0], grouped[g, 0] + weight
+            gap = own - grouped[g, 1]
+            grouped[g, 0] = total
+            grouped[g, 1] += gap * weight / total
+            grouped[g, 2] += weight * each[k, 1] + gap * gap * before * weight / total
+            mean += weight * own
+    for g in range(len(groups)):
         if grouped[g, 0] > 0.0:
             within += grouped[g, 2]
             between += grouped[g, 0] * (grouped[g, 1] - mean) ** 2
@@ -267,32 +271,3 @@ def longer(array, used, size):
     for j in range(used):
         made[j] = array[j]
     return made
-
-
-def long_summaries(
-    addresses, components, weights, groups, levels, y, coverage, entropy, moments, quantiles, scores, intervals
-):
-    """As `summaries`, for rows of any number of counts, without tables and changes."""
-    known, grouped = np.zeros((len(addresses), 8)), np.zeros((len(groups), 3))
-    for i in range(len(weights)):
-        by_panels(
-            addresses,
-            components[i],
-            weights[i],
-            known,
-            levels[i],
-            y[i],
-            coverage,
-            entropy,
-            moments[i],
-            quantiles[i],
-            scores[i],
-            intervals[i],
-        )
-        if len(groups) > 0:
-            for g in range(len(groups)):
-                grouped[g, 0] = grouped[g, 1] = grouped[g, 2] = 0.0
-            for k in range(len(groups)):
-                if weights[i, k] > 0.0:
-                    add_group(grouped, groups[k], weights[i, k], known[k, 1], known[k, 2])
-            finish_groups(grouped, moments[i, 0], moments, i)

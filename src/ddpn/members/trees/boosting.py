@@ -16,7 +16,7 @@ from ddpn.networks.heads.head import fit as fit_constants
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
-from ddpn.tables.encoding.screening import screened
+from ddpn.tables.encoding.steps import screened
 from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not

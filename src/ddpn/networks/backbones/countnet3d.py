@@ -11,8 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import Linear, check_dtype, check_rows, check_widths
-from ddpn.networks.backbones.mlp import MLP
+from ddpn.networks.backbones.members import MLP, Linear, check_dtype, check_rows, check_widths
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_integer, check_number, is_number
 

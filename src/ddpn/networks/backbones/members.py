@@ -1,20 +1,28 @@
-"""Members side by side: M networks of one shape that share no parameter.
+"""Members side by side: M networks of one shape that share no parameter, `MLP` for tables among them.
 
 The shape contract: B rows, M members, P raw outputs. A network takes (B, F), the same rows for every member, or
 (B, M, F), rows of each member, and returns (B, M, P). A single network is M = 1. Every parameter has the member axis
 first, so the sum of the members' losses gives each of them exactly the gradient it would have alone.
 """
 
-import copy
 import math
 from collections.abc import Callable, Sequence, Sized
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.validation import check_integer, check_number, is_integer, is_number
+from ddpn.runtime.validation import check_choice, check_integer, is_integer
+
+#: In place if the derivative needs only the result: activations are most of the memory traffic of a step on a CPU.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu_,
+    "gelu": nn.functional.gelu,
+    "silu": nn.functional.silu,
+    "tanh": torch.tanh_,
+}
 
 
 def generators(seeds: Sequence[int]) -> list[torch.Generator]:
@@ -23,22 +31,6 @@ def generators(seeds: Sequence[int]) -> list[torch.Generator]:
         return [torch.Generator().manual_seed(seed) for seed in seeds]
     except (TypeError, ValueError, RuntimeError):
         raise ConfigError(f"seeds must be 64-bit integers, one per member, got {seeds!r:.40}.") from None
-
-
-class Copies:
-    """Builds copies of one network, such as a pretrained one; unlike a lambda it can be pickled.
-
-    The network it copies is never changed, so a copy of a model shares it.
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-
-    def __call__(self) -> nn.Module:
-        return copy.deepcopy(self._network)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
-        return self
 
 
 class Linear(nn.Module):
@@ -151,6 +143,76 @@ class Members(nn.ModuleList):
         return torch.stack([network(rows) for network, rows in zip(self, each, strict=True)], dim=1)
 
 
+class MLP(nn.Module):
+    """M perceptrons side by side (Appendix B). Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]), or F without layers.
+
+    Parameters
+    ----------
+    n_in : int
+        F, the number of inputs.
+    hidden : sequence of int
+        Widths of the layers; with () the inputs are the features, so that raw outputs are linear in them.
+    members : int
+        M, the number of perceptrons.
+    activation : {"relu", "gelu", "silu", "tanh"}
+        The function after each layer.
+
+    Examples
+    --------
+    >>> MLP(n_in=8, hidden=(128, 64), members=5)(torch.zeros(2, 8)).shape
+    torch.Size([2, 5, 64])
+    """
+
+    def __init__(
+        self, *, n_in: int, hidden: Sequence[int] = (128, 128, 128, 64), members: int = 1, activation: str = "relu"
+    ) -> None:
+        super().__init__()
+        check_choice("activation", activation, ACTIVATIONS)
+        widths = [n_in, *check_widths("hidden", hidden, least=0)]
+        self.members = check_integer("members", members, minimum=1)
+        self.layers = nn.ModuleList(Linear(a, b, members) for a, b in pairwise(widths))
+        self.output_dim = widths[-1]
+        self.activation = activation
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream per member."""
+        for layer in self.layers:
+            cast(Linear, layer).reset(streams)
+
+    def extra_repr(self) -> str:
+        return f"activation={self.activation}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        activation = ACTIVATIONS[self.activation]
+        check_rows(x, 1, members=self.members)
+        for layer in self.layers:
+            x = activation(layer(x))
+        return x.unsqueeze(1).expand(-1, self.members, -1) if x.dim() == 2 else x
+
+
+class Frozen(nn.Module):
+    """A network that is not trained: no gradients, and always in evaluation mode.
+
+    Rows have `row_axes` axes; with one more axis behind the batch's, each member has rows of its own.
+    """
+
+    def __init__(self, network: nn.Module, row_axes: int) -> None:
+        super().__init__()
+        self.network = network.requires_grad_(False).eval()
+        self.row_axes = row_axes
+
+    def train(self, mode: bool = True) -> "Frozen":
+        """Stays in evaluation mode."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        check_rows(x, self.row_axes, getattr(self.network, "takes", None))
+        if x.dim() == self.row_axes + 1:
+            return self.network(x)
+        return self.network(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+
+
 # Checks of networks' arguments ---------------------------------------------------------------------------------------
 # Inputs are checked by type, shape and dtype only, so that a GPU need not wait.
 
@@ -167,11 +229,6 @@ def check_widths(name: str, widths: Any, least: int = 1) -> tuple[int, ...]:
     if len(found) < least or not all(is_integer(width) and width >= 1 for width in found):
         raise ConfigError(f"{name} must list integers of at least 1, such as (128, 64), got {widths!r:.40}.")
     return tuple(int(width) for width in found)
-
-
-def check_rate(name: str, value: Any) -> None:
-    """Raise a `ConfigError` if `value` is no rate of dropout."""
-    check_number(name, value, "a number in [0, 1)", is_number(value) and 0.0 <= value < 1.0)
 
 
 def check_rows(x: Any, row_axes: int, takes: str | None = None, members: int | None = None) -> None:

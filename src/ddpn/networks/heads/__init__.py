@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.registry import Registry
-from ddpn.runtime.validation import check_choice, check_integer, listed, suggestion
+from ddpn.runtime.validation import Registry, check_choice, check_integer, listed, suggestion
 
 if TYPE_CHECKING:
     from ddpn.networks.heads.head import Head

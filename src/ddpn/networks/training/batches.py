@@ -1,19 +1,18 @@
-"""Where batches come from: tensors in memory, any torch Dataset, or a stream; and checks of these rows."""
+"""Where batches come from: tensors in memory or a stream; and checks of these rows."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.networks.heads import Head
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.runtime.errors import ConfigError, DDPNError, InputError
-from ddpn.runtime.validation import listed
+from ddpn.networks.training.runtime import ALL, Share
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
 #: Rows of a table that go through a network together where no gradients are kept.
@@ -75,10 +74,6 @@ class OwnRows:
         return len(self.sample)
 
 
-#: What a training takes its rows from.
-Source = Sample | Augmented | Dataset
-
-
 def pick(sample: Sample, index: Tensor) -> Sample:
     """Rows by position, for each member its own. Shape: index (M, B) gives (B, M, ...)."""
     flat = index.reshape(-1)
@@ -91,83 +86,17 @@ def parts_of(sample: Sample, size: int) -> Iterator[Sample]:
         yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
 
 
-def same_for_all(sample: Sample) -> Sample:
+def _same_for_all(sample: Sample) -> Sample:
     """The same rows for every member. Shape: X as it is, the others (N, 1)."""
     return sample.map(lambda t: t.unsqueeze(1)).replace(X=sample.X)
 
 
-class Share(NamedTuple):
-    """The part of every batch that this process computes: every `world`-th row from `rank` on."""
-
-    rank: int
-    world: int
-
-
-#: The share of a single process.
-ALL = Share(rank=0, world=1)
-
-
-def orders(sizes: Sequence[int], batch: int, streams: Sequence[torch.Generator]) -> list[Tensor]:
-    """Each member's order of its rows in one epoch, whole batches only, as many for all. Shape: (steps * batch,) each.
-
-    Where all rows of a member fit one batch, they stay as they are.
-    """
-    used = min(sizes) // batch * batch
-    both = zip(sizes, streams, strict=True)
-    return [torch.arange(n) if n == batch else torch.randperm(n, generator=stream)[:used] for n, stream in both]
-
-
-class Batches:
-    """What all sources of batches have in common: how many rows, batches and steps there are in an epoch.
-
-    `accumulate` is the number of parts that a batch is computed in; `check` validates rows that are loaded.
-    """
-
-    #: Whether members have rows of their own also in `in_order`.
-    own_rows = False
-
-    def __init__(
-        self,
-        rows: int,
-        batch_size: int,
-        device: torch.device,
-        share: Share = ALL,
-        accumulate: int = 1,
-        check: Callable[[Sample], object] = lambda sample: None,
-    ) -> None:
-        check_any_row(rows)
-        self.n, self.batch, self.device, self.share = rows, min(batch_size, rows), device, share
-        self._part, self._check = -(-batch_size // accumulate), check
-        # Rows left over after whole batches wait for another epoch: orders are drawn anew each time.
-        self.steps = self.n // self.batch
-
-    def begin(self, epoch: int) -> None:
-        """Prepare the rows of an epoch, counted from 0. Does nothing by default."""
-
-    def indices(self, streams: Sequence[torch.Generator]) -> Iterable[Tensor]:
-        """The row positions of each batch of one epoch, those of this process. Shape: (M, B)."""
-        return self.split(torch.stack(orders([self.n] * len(streams), self.batch, streams)))
-
-    def split(self, drawn: Tensor) -> Iterable[Tensor]:
-        """Batches of row positions (M, steps * batch), those of this process."""
-        batches = drawn.to(self.device).split(self.batch, dim=1)
-        return [index[:, self.share.rank :: self.share.world] for index in batches]
-
-    def loaded(self, sample: Sample) -> Sample:
-        """Rows that were loaded or encoded just now, checked and on the device."""
-        self._check(sample)
-        return sample.map(lambda t: t.to(self.device))
-
-    def _rows_at_once(self, X: Tensor) -> int:
-        """Rows that go through a network together: of texts, images and clouds as many as a training has room for."""
-        return _IN_ORDER if X.dim() == 2 and X.is_floating_point() else WITHOUT_GRADIENTS * self._part
-
-
-class MemoryBatches(Batches):
+class MemoryBatches:
     """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
 
     `positions` are those of each member's own rows, if it has any. All members take as many steps per epoch as the one
-    with the fewest rows; the rows that others leave over wait for another epoch, as orders are drawn anew each time.
+    with the fewest rows. Rows left over after whole batches wait for another epoch, as orders are drawn anew each time.
+    `accumulate` is the number of parts that a batch is computed in.
     """
 
     def __init__(
@@ -175,22 +104,19 @@ class MemoryBatches(Batches):
         source: Sample | Augmented | OwnRows,
         batch_size: int,
         positions: Sequence[Tensor] | None = None,
-        **shared: Any,
+        share: Share = ALL,
+        accumulate: int = 1,
     ) -> None:
         sample = source if isinstance(source, Sample) else source.sample
         rows = len(sample) if positions is None else min(map(len, positions))
-        super().__init__(rows, batch_size, sample.y.device, **shared)
-        self.source, self.own_rows = source, positions is not None
+        self.source, self.device, self.share = source, sample.y.device, share
+        self.batch = min(batch_size, rows)
+        self.steps = rows // self.batch
+        #: Whether members have rows of their own also in `in_order`.
+        self.own_rows = positions is not None
         self._positions = [each.to(self.device) for each in positions or ()]
+        self._part = -(-batch_size // accumulate)
         self.sample = sample.replace(X=sample.X.clone()) if isinstance(source, Augmented) else sample
-
-    def indices(self, streams: Sequence[torch.Generator]) -> Iterable[Tensor]:
-        """The row positions of each batch of one epoch, those of this process. Shape: (M, B)."""
-        if not self.own_rows:
-            return super().indices(streams)
-        drawn = orders([len(rows) for rows in self._positions], self.batch, streams)
-        both = zip(self._positions, drawn, strict=True)
-        return self.split(torch.stack([rows[order.to(rows.device)] for rows, order in both]))
 
     def begin(self, epoch: int) -> None:
         """Change augmented inputs at random; in place, because a captured step reads them where they are."""
@@ -201,8 +127,21 @@ class MemoryBatches(Batches):
                 changed = self.source.augment(self.source.sample.X)
             taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (X, changed))
             if got != taken:
-                raise InputError(f"augment must return inputs of {taken} as it takes them, got {got}.")
+                raise InputError(argument="augment", must=f"return inputs of {taken} as it takes them", got=got)
             X.copy_(changed)
+
+    def indices(self, streams: Sequence[torch.Generator]) -> list[Tensor]:
+        """The row positions of each batch of one epoch, those of this process. Shape: (M, B).
+
+        Where all rows of a member fit one batch, they stay as they are.
+        """
+        sizes = [len(rows) for rows in self._positions] or [len(self.sample)] * len(streams)
+        both, used = zip(sizes, streams, strict=True), self.steps * self.batch
+        drawn = [torch.arange(n) if n == self.batch else torch.randperm(n, generator=s)[:used] for n, s in both]
+        if self.own_rows:
+            drawn = [rows[order.to(self.device)] for rows, order in zip(self._positions, drawn, strict=True)]
+        batches = torch.stack(drawn).to(self.device).split(self.batch, dim=1)
+        return [index[:, self.share.rank :: self.share.world] for index in batches]
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
@@ -211,57 +150,14 @@ class MemoryBatches(Batches):
 
     def in_order(self) -> Iterator[Sample]:
         """Every row once, the same for all members; own rows of a member with fewer than others are repeated."""
-        size = self._rows_at_once(self.sample.X)
+        X = self.sample.X
+        # Of texts, images and clouds as many rows together as a training has room for.
+        size = _IN_ORDER if X.dim() == 2 and X.is_floating_point() else WITHOUT_GRADIENTS * self._part
         if not self.own_rows:
-            return (same_for_all(part) for part in parts_of(self.sample, size))
+            return (_same_for_all(part) for part in parts_of(self.sample, size))
         longest = torch.arange(max(map(len, self._positions)), device=self.device)
         index = torch.stack([rows[longest % len(rows)] for rows in self._positions])
         return (pick(self.sample, part) for part in index.split(size, dim=1))
-
-
-class DatasetBatches(Batches):
-    """Batches of a torch Dataset whose items are (x, y), (x, y, weight) or (x, y, weight, exposure).
-
-    Items are loaded once for every member that needs them, in `workers` processes.
-    """
-
-    def __init__(
-        self, dataset: Dataset, batch_size: int, device: torch.device, workers: int = 0, **shared: Any
-    ) -> None:
-        super().__init__(len(dataset), batch_size, device, **shared)  # type: ignore[arg-type]
-        self.source, self.workers = dataset, workers
-
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
-        """All batches of one epoch."""
-        for batch in self._loads([index.reshape(-1).tolist() for index in self.indices(streams)]):
-            yield pick(batch, torch.arange(len(batch), device=self.device).view(len(streams), -1))
-
-    def in_order(self) -> Iterator[Sample]:
-        """Every item once, the same for all members."""
-        rows, size = range(self.n), self._rows_at_once(as_sample([self.source[0]]).X)
-        return (same_for_all(part) for part in self._loads([rows[first : first + size] for first in rows[::size]]))
-
-    def _loads(self, positions: list[Sequence[int]]) -> Iterator[Sample]:
-        for found in DataLoader(_Loads(self.source, positions), batch_size=None, num_workers=self.workers):
-            if isinstance(found, DDPNError):
-                raise found
-            yield self.loaded(found)
-
-
-class _Loads(Dataset):
-    """Batches, or the error of reading one: raised in a worker process it comes with a traceback in its message."""
-
-    def __init__(self, dataset: Dataset, positions: list[Sequence[int]]) -> None:
-        self.dataset, self.positions = dataset, positions
-
-    def __getitem__(self, number: int) -> Sample | DDPNError:
-        try:
-            return as_sample([self.dataset[index] for index in self.positions[number]])
-        except DDPNError as error:
-            return error
-
-    def __len__(self) -> int:
-        return len(self.positions)
 
 
 class RowStream(Protocol):
@@ -346,15 +242,28 @@ class Streamed:
         return self.source.identity
 
 
-class StreamBatches(Batches):
-    """Batches of a stream. All members see the same chunks, and within each of them every member has its own order."""
+#: What a training takes its rows from.
+Source = Sample | Augmented | OwnRows | Streamed
 
-    def __init__(self, source: Streamed, batch_size: int, device: torch.device, seed: int, **shared: Any) -> None:
-        super().__init__(len(source), batch_size, device, **shared)
-        self.source, self._seed = source, seed
+
+class StreamBatches:
+    """Batches of a stream. All members see the same chunks, and within each of them every member has its own order.
+
+    `load` checks an encoded chunk and moves it to the device; `shared` are the options of `MemoryBatches`.
+    """
+
+    own_rows = False
+
+    def __init__(
+        self, source: Streamed, batch_size: int, seed: int, load: Callable[[Sample], Sample], **shared: Any
+    ) -> None:
+        self.source, self._seed, self._load = source, seed, load
+        self.batch = min(batch_size, source.rows)
+        self.steps = source.chunks * (source.rows // self.batch)
+        self._shared: dict[str, Any] = {"batch_size": batch_size, **shared}
         self._chunks: Iterator[Any] = iter(())
         self._next = -1
-        self._current: Sample | None = None
+        self._current: MemoryBatches | None = None
 
     def begin(self, epoch: int) -> None:
         """Go to the first chunk of an epoch; a resumed training reads over those before it."""
@@ -367,88 +276,57 @@ class StreamBatches(Batches):
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
         for _ in range(self.source.chunks):
-            self._current = self.loaded(self.source.encode(next(self._chunks)))
-            drawn = torch.stack(orders([len(self._current)] * len(streams), self.batch, streams))
-            for index in self.split(drawn):
-                yield pick(self._current, index)
+            self._current = MemoryBatches(self._load(self.source.encode(next(self._chunks))), **self._shared)
+            yield from self._current.epoch(streams)
 
     def in_order(self) -> Iterator[Sample]:
         """The rows of the current chunk, the same for all members: where a loss was not finite is found among them."""
         assert self._current is not None
-        yield same_for_all(self._current)
-
-
-def as_sample(items: list[Any]) -> Sample:
-    """Items of a Dataset as a batch."""
-    try:
-        collated = default_collate(items)
-    except (TypeError, RuntimeError) as error:
-        must, why = "must be tensors or numbers of one shape each", str(error).splitlines()[0]
-        remedy = "Pad what differs in length, and drop items without a count."
-        raise InputError(f"items of the data set {must}, got {why}. {remedy}") from None
-    if not isinstance(collated, list | tuple) or not 2 <= len(collated) <= 4:
-        must, got = "must be (x, y[, weight[, exposure]])", type(items[0]).__name__
-        raise InputError(f"items of the data set {must}, got {got}. Return a tuple from __getitem__.")
-    sample = Sample(*collated)
-    check_vectors(sample)
-    return sample
+        return self._current.in_order()
 
 
 # Checks of the rows a training is given, before its first step -------------------------------------------------------
 
 
-def check_any_row(rows: int) -> None:
-    """Raise an `InputError` if there is no row."""
-    if rows == 0:
-        raise InputError("data must hold at least one row, got 0.")
-
-
-def check_vectors(sample: Sample) -> None:
-    """Raise an `InputError` if counts, weights or exposures are not one number per row."""
-    for name, part in sample.parts.items():
-        if name != "X" and part.dim() != 1:
-            raise InputError(f"{name} must have one number per row, got shape {tuple(part.shape)}. Use reshape(-1).")
-
-
 def check_source(name: str, source: Any) -> None:
-    """Raise an `InputError` if `source` is no rows in memory and no map-style Dataset."""
-    is_dataset = hasattr(source, "__getitem__") and hasattr(source, "__len__")
-    if isinstance(source, Sample | Augmented | OwnRows):
-        return
-    if not is_dataset or isinstance(source, tuple | list | dict | str | Tensor):
-        kinds = "a Sample, Augmented or a Dataset with a length"
-        raise InputError(f"{name} must be {kinds}, got {type(source).__name__}. Use Sample(X, y).")
+    """Raise an `InputError` if `source` is nothing that a training takes its rows from."""
+    if not isinstance(source, Sample | Augmented | OwnRows | Streamed):
+        kinds, remedy = "be a Sample, Augmented, OwnRows or Streamed", "Use Sample(X, y)."
+        raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
 
 
 def check_sample(sample: Sample, head: Head) -> None:
     """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take."""
-    parts = sample.parts
-    for name, part in parts.items():
+    for name, part in sample.parts.items():
         if not isinstance(part, Tensor):
-            raise InputError(f"{name} must be a tensor, got {type(part).__name__}. Use torch.as_tensor.")
-    check_any_row(len(sample))
-    if len({len(part) for part in parts.values()}) > 1:
-        found = listed([f"{name} of {len(part)}" for name, part in parts.items()])
-        raise InputError(f"X, y, weight and exposure must have the same number of rows, got {found}.")
-    check_vectors(sample)
+            raise InputError(argument=name, must="be a tensor", got=type(part).__name__, remedy="Use torch.as_tensor.")
+        if len(part) != len(sample.X):
+            must = f"have as many rows as X, {len(sample.X)}"
+            raise InputError(argument=name, must=must, got=str(len(part)))
+    if len(sample) == 0:
+        raise InputError(argument="data", must="hold at least one row", got="0")
     check_values(sample, head)
     if sample.weight is not None and not sample.weight.any():
-        raise InputError("weight must be above 0 in some row, got 0 in all rows.")
+        raise InputError(argument="weight", must="be above 0 in some row", got="0 in all rows")
 
 
 def check_values(sample: Sample, head: Head) -> None:
     """Raise an `InputError` for counts outside the support, negative weights, and exposures that are not positive."""
+    for name, part in sample.parts.items():
+        if name != "X" and part.dim() != 1:
+            must, got = "have one number per row", f"shape {tuple(part.shape)}"
+            raise InputError(argument=name, must=must, got=got, remedy="Use reshape(-1).")
     if head.support.is_discrete:
         check_counts("y", sample.y)
-    _check("y", sample.y, sample.y.isfinite(), "finite")
+    _check("y", sample.y, sample.y.isfinite(), "be finite")
     if sample.exposure is not None:
         check_positive("exposure", sample.exposure, "Give the time or size that each count was counted over.")
     if head.exposure_is_total:
         exposure = None if sample.exposure is None else sample.exposure.cpu().numpy()
         head.check_targets(sample.y.cpu().numpy(), exposure)
     if sample.weight is not None:
-        _check("weight", sample.weight, sample.weight.isfinite(), "finite")
-        _check("weight", sample.weight, sample.weight >= 0, "at least 0")
+        good = sample.weight.isfinite() & (sample.weight >= 0)
+        _check("weight", sample.weight, good, "be finite and at least 0")
 
 
 def check_exposure_in_both(train: Any, validation: Any) -> None:
@@ -457,10 +335,11 @@ def check_exposure_in_both(train: Any, validation: Any) -> None:
     has = [sample.exposure is not None for sample in samples if isinstance(sample, Sample)]
     if len(set(has)) > 1:
         with_, without = ("train", "validation") if has[0] else ("validation", "train")
-        raise InputError(f"exposure must be in both or in none, got one in {with_}, none in {without}.")
+        got = f"one in {with_}, none in {without}"
+        raise InputError(argument="exposure", must="be in both or in none", got=got)
 
 
-def _check(name: str, values: Tensor, good: Tensor, condition: str) -> None:
+def _check(name: str, values: Tensor, good: Tensor, must: str) -> None:
     if not good.all():
         row = int((~good).nonzero()[0])
-        raise InputError(f"{name} must be {condition}, got {values[row]:g} at row {row}.")
+        raise InputError(argument=name, must=must, got=f"{values[row]:g}", rows=[row])

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.fine_tuning import Frozen
-from ddpn.networks.backbones.members import Members
+from ddpn.networks.backbones.members import Frozen, Members
 from ddpn.networks.training.batches import MemoryBatches, pick
 from ddpn.networks.training.runtime import Runtime
 from ddpn.networks.training.state import State

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import check_choice, check_integer, check_keys, check_number, is_number
+from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 
 #: What networks can be computed in.
 PRECISIONS = ("float32", "bf16")
@@ -95,13 +95,6 @@ class TrainingConfig:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a manifest."""
         return asdict(self) | {"seeds": list(self.seeds)}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The inverse of `as_dict`; what is left out has its default, and unknown keys raise a `ConfigError`."""
-        check_keys(values, [field.name for field in fields(cls)], "the training settings")
-        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**given)
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of a step.

@@ -5,20 +5,16 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from ddpn.distributions.limits import as_recorded
 from ddpn.metrics import crps
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import (
-    Augmented,
-    DatasetBatches,
     MemoryBatches,
     OwnRows,
     Source,
@@ -31,10 +27,9 @@ from ddpn.networks.training.batches import (
     parts_of,
 )
 from ddpn.networks.training.capture import CapturedSteps, can_capture
-from ddpn.networks.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.networks.training.config import TrainingConfig
 from ddpn.networks.training.runtime import Runtime
-from ddpn.networks.training.state import History, State
+from ddpn.networks.training.state import Checkpoint, History, State, model_identity, rows_identity
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.progress import progress_bar
@@ -43,14 +38,14 @@ from ddpn.sample import Sample
 from ddpn.storage.tensor_files import fingerprint
 
 #: Batches of rows from any source.
-AnyBatches = MemoryBatches | DatasetBatches | StreamBatches
+AnyBatches = MemoryBatches | StreamBatches
 
 
 @torch.inference_mode(False)  # whatever the caller's mode: gradients are needed
 def fit(
     model: CountModel,
-    train: Source | OwnRows | Streamed,
-    validation: Sample | Dataset | None = None,
+    train: Source,
+    validation: Sample | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
     runtime: Runtime | None = None,
@@ -58,7 +53,6 @@ def fit(
     save_seconds: float = 30.0,
     verbose: bool = False,
     title: str = "Training",
-    workers: int = 0,
     on_epoch: Callable[[str], object] | None = None,
     clock: Clock | None = None,
 ) -> History:
@@ -68,10 +62,11 @@ def fit(
     ----------
     model : CountModel
         With weights drawn by `reset`.
-    train, validation : Sample of tensors, Augmented or torch Dataset
-        Training rows, and rows that choose each member's best epoch. `validation` may be None, and is not augmented.
-        `OwnRows` have training and validation rows per member, and choose one epoch for all. Rows that are `Streamed`
-        are read while they are trained on.
+    train : Sample of tensors, Augmented, OwnRows or Streamed
+        Training rows. `OwnRows` have training and validation rows per member, and choose one epoch for all. Rows that
+        are `Streamed` are read while they are trained on.
+    validation : Sample of tensors, optional
+        Rows that choose each member's best epoch.
     config : TrainingConfig
         The settings.
     runtime : Runtime, optional
@@ -85,8 +80,6 @@ def fit(
         Show a progress bar.
     title : str
         Its name.
-    workers : int
-        Processes that load the items of a Dataset.
     on_epoch : callable, optional
         Called after every epoch with a line on the progress.
     clock : Clock, optional
@@ -104,7 +97,7 @@ def fit(
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:
         raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
-    training = Training(model.to(runtime.device), train, validation, config, runtime, workers, clock=clock)
+    training = Training(model.to(runtime.device), train, validation, config, runtime, clock=clock)
     state = training.state
     # Only one process writes; the others need not wait. They may be on other machines.
     file = None if checkpoint is None else Checkpoint(Path(checkpoint), training.identity())
@@ -146,15 +139,13 @@ class Training:
     def __init__(
         self,
         model: CountModel,
-        train: Source | OwnRows | Streamed,
-        validation: Sample | Dataset | None,
+        train: Source,
+        validation: Sample | None,
         config: TrainingConfig,
         runtime: Runtime,
-        workers: int = 0,
-        capture: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        self.model, self.config, self.runtime, self._workers = model, config, runtime, workers
+        self.model, self.config, self.runtime = model, config, runtime
         self._clock = clock if clock is not None and clock.has_limit else None
         if isinstance(train, OwnRows) and validation is not None:
             raise ConfigError("validation must be None where training rows are OwnRows, which contain it.")
@@ -175,7 +166,7 @@ class Training:
             raise ConfigError(f"batch_size must be at least {processes}, got batches of {self.batches.batch} rows.")
         self.steps = config.epochs * self.batches.steps
         self._captured: CapturedSteps | None = None
-        if capture and isinstance(self.batches, MemoryBatches) and can_capture(model, self.batches, runtime):
+        if isinstance(self.batches, MemoryBatches) and can_capture(model, self.batches, runtime):
             self._captured = CapturedSteps(self.train_step, self.state, self.batches)
 
     @property
@@ -183,28 +174,32 @@ class Training:
         """How many epochs are complete."""
         return self.state.epoch
 
-    def _batches(self, name: str, source: Source | OwnRows | Streamed) -> AnyBatches:
+    def _batches(self, name: str, source: Source) -> AnyBatches:
         """Batches of training or validation rows, which are checked first."""
-        size, device = self.config.batch_size, self.runtime.device
-        shared: dict[str, Any] = {"share": self.runtime.share, "accumulate": self.config.accumulate}
-        check = partial(check_values, head=self.model.head)
-        if isinstance(source, Streamed):
-            return StreamBatches(source, size, device, self.config.seeds[0], check=check, **shared)
         check_source(name, source)
-        if not isinstance(source, Sample | Augmented | OwnRows):
-            return DatasetBatches(source, size, device, self._workers, check=check, **shared)
+        shared: dict[str, Any] = {"share": self.runtime.share, "accumulate": self.config.accumulate}
+        if isinstance(source, Streamed):
+            return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._loaded, **shared)
         sample = source if isinstance(source, Sample) else source.sample
         check_sample(sample, self.model.head)
-        sample = sample.map(lambda t: t.to(device))
-        here = sample if isinstance(source, Sample) else replace(source, sample=sample)
-        return MemoryBatches(here, size, getattr(source, name, None) if isinstance(source, OwnRows) else None, **shared)
+        here = self._moved(sample) if isinstance(source, Sample) else replace(source, sample=self._moved(sample))
+        own = getattr(source, name) if isinstance(source, OwnRows) else None
+        return MemoryBatches(here, self.config.batch_size, own, **shared)
+
+    def _loaded(self, sample: Sample) -> Sample:
+        """A chunk of a stream, checked and on the device."""
+        check_values(sample, self.model.head)
+        return self._moved(sample)
+
+    def _moved(self, sample: Sample) -> Sample:
+        return sample.map(lambda t: t.to(self.runtime.device))
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes this training from others; to be called before its first step."""
-        validation = None if self.validation is None else self.validation.source
         return {
             "config": self.config.as_dict(),
-            **data_identity(self.batches.source, validation),
+            "training data": rows_identity(self.batches.source),
+            "validation data": None if self.validation is None else rows_identity(self.validation.source),
             **model_identity(self.model),
             "initial weights": fingerprint(self.state.flat.values),
         }

@@ -4,17 +4,27 @@ import atexit
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ddpn.networks.training.batches import ALL, Share
 from ddpn.networks.training.config import PRECISIONS
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice
 from ddpn.storage.files import write_bytes
+
+
+class Share(NamedTuple):
+    """The part of every batch that this process computes: every `world`-th row from `rank` on."""
+
+    rank: int
+    world: int
+
+
+#: The share of a single process.
+ALL = Share(rank=0, world=1)
 
 
 class Runtime:
@@ -71,23 +81,15 @@ class Runtime:
         """
         if self._accelerator is None:
             return
-        own = path.read_bytes() if path.exists() else b""
-        length = int(self._from_main(torch.tensor([len(own)]))[0])
-        content = torch.frombuffer(bytearray(own), dtype=torch.uint8) if own else torch.zeros(0, dtype=torch.uint8)
-        if not self.is_main:
-            content = torch.zeros(length, dtype=torch.uint8)
-        known = self._from_main(content).cpu().numpy().tobytes() if length else b""
-        if known != own and length:
-            write_bytes(path, known)
-        elif known != own:
+        known = [path.read_bytes() if self.is_main and path.exists() else None]
+        import_extra("accelerate.utils", "distributed").broadcast_object_list(known)
+        content = known[0]
+        if self.is_main:
+            return
+        if content is None:
             path.unlink(missing_ok=True)
-
-    def _from_main(self, values: Tensor) -> Tensor:
-        """The values of the main process; others give a tensor of the same shape."""
-        found: Tensor = import_extra("accelerate.utils", "distributed").broadcast(
-            values.to(self.device), from_process=0
-        )
-        return found
+        else:
+            write_bytes(path, content)
 
 
 def _accelerator(device: torch.device | str) -> Any:

@@ -1,11 +1,16 @@
-"""`State`: all that the next epochs of a training depend on, and what was best until now; `History`, how it went."""
+"""The state of a training, its `History`, and the `Checkpoint` from which an interrupted one resumes.
 
+`State` is all that the next epochs of a training depend on, and what was best until now.
+"""
+
+import json
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -13,11 +18,12 @@ from torch import Tensor
 
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.model import CountModel
+from ddpn.networks.training.batches import Augmented, OwnRows, Source, Streamed
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.optimizer import Optimizer
-from ddpn.networks.training.weights import Buffers, FlatWeights
-from ddpn.runtime.errors import TrainingError
-from ddpn.runtime.validation import at_rows
+from ddpn.networks.training.weights import Buffers, FlatWeights, Optimizer, frozen_fingerprint
+from ddpn.runtime.errors import InputError, TrainingError
+from ddpn.runtime.validation import at_rows, listed
+from ddpn.storage.tensor_files import fingerprint, read, write
 
 #: Batch orders come from another stream than initial weights.
 _ORDER_SEED = 2**31
@@ -245,3 +251,51 @@ class State:
             if now.dim() == 2:
                 now[member] = self.before.tensors[name][member]
         self.buffers.load(self.before.buffers, member)
+
+
+class Checkpoint:
+    """The file of one training, which is known by its `identity`: settings, data, network and initial weights."""
+
+    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
+        self._path, self._identity = path, identity
+
+    def read(self) -> Snapshot | None:
+        """What was saved; None where there is no file. That of another training is refused."""
+        if not self._path.exists():
+            return None
+        tensors, info = read(self._path)
+        found, expected = info.pop("identity", {}), self._identity
+        changed = [name for name, value in expected.items() if name != "config" and found.get(name) != value]
+        settings = found.get("config", {})
+        changed += [name for name, value in expected["config"].items() if settings.get(name) != value]
+        if changed:
+            remedy = "Delete it to train again, or use another path."
+            raise InputError(f"{self._path} comes from a training with another {listed(changed)}. {remedy}")
+        return Snapshot(tensors, info)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Write the beginning of the current epoch, which a resumed training repeats from its first batch."""
+        write(self._path, snapshot.tensors, snapshot.info | {"identity": self._identity})
+
+
+def model_identity(model: CountModel) -> dict[str, Any]:
+    """What distinguishes a model from those with another head, network or frozen weights."""
+    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
+    return {
+        # As it is read from a file, where a tuple is a list.
+        "head": json.loads(json.dumps({"name": model.head.name, "options": model.head.options})),
+        "network": {"layers": str(model.backbone), "shapes": shapes},
+        "frozen weights": frozen_fingerprint(model),
+    }
+
+
+def rows_identity(source: Source) -> dict[str, Any]:
+    """Checksums of rows in memory; of a stream the `identity` of its table."""
+    if isinstance(source, OwnRows):
+        return rows_identity(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
+    if isinstance(source, Augmented):
+        return rows_identity(source.sample) | {"augmented": True}
+    found: dict[str, Any] = {"rows": len(source)}
+    if isinstance(source, Streamed):
+        return found | {"identity": source.source.identity}
+    return found | {name: fingerprint(tensor) for name, tensor in source.parts.items()}

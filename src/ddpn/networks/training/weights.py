@@ -1,22 +1,29 @@
 """What a training changes: `FlatWeights`, all weights of an ensemble as one tensor, and `Buffers`, the rest.
 
 The weights are one (M, D) tensor, of which the modules' parameters are views. So clipping, averaging, keeping the best
-epoch and rolling a member back are one operation each, and the optimizer sees one tensor.
+epoch and rolling a member back are one operation each, and the `Optimizer` sees one tensor.
 """
 
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
-from ddpn.networks.backbones.fine_tuning import Frozen
-from ddpn.networks.backbones.members import Members
+from ddpn.networks.backbones.members import Frozen, Members
+from ddpn.networks.training.config import TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.tensor_files import fingerprint
 
 #: Containers of torch that may hold parameters with a member axis.
 _LISTS = (nn.ParameterList, nn.ParameterDict)
+#: Adam's usual constants; weights decay apart from it, as biases do not.
+_ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+_ADAM |= {"fused": True, "amsgrad": False, "maximize": False}
+#: As many tensors as torch's fused AdamW takes in one launch.
+_PIECES = 36
 
 
 class _Weight(NamedTuple):
@@ -136,48 +143,92 @@ def frozen_fingerprint(model: nn.Module) -> int:
 
 
 class Buffers:
-    """The buffers of a model that a training can change, each with the member axis first where members have their own.
+    """The buffers of a model that a training can change, by name and by the member whose own they are.
 
     Buffers that all members share, such as a table of constants, are included, so that a resumed training has them.
     """
 
     def __init__(self, model: nn.Module, members: int) -> None:
-        named = trained_buffers(model)
-        self._each = _looped_buffers(model, named)
-        looped = {id(b) for each in self._each.values() for b in each}
-        whole = {name: b for name, b in named.items() if id(b) not in looped}
-        self._shared = {name: b for name, b in whole.items() if b.dim() == 0 or len(b) != members}
-        self._each |= {name: [*b.unbind()] for name, b in whole.items() if name not in self._shared}
+        loops = [module for module in model.modules() if isinstance(module, Members)]
+        owners = {id(b): k for each in loops for k, network in enumerate(each) for b in network.buffers()}
+        self._owned: dict[str, tuple[Tensor, int | None]] = {}
+        for name, buffer in trained_buffers(model).items():
+            if id(buffer) in owners or buffer.dim() == 0 or len(buffer) != members:
+                self._owned[name] = buffer, owners.get(id(buffer))
+            else:
+                self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(members)}
 
     def copied(self) -> dict[str, Tensor]:
-        """A copy of the current values; one tensor (M, ...) for what every member has."""
-        stacked = {name: torch.stack(each) for name, each in self._each.items()}
-        return stacked | {name: buffer.clone() for name, buffer in self._shared.items()}
+        """A copy of the current values."""
+        return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
 
     def load(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
         """Take over what `copied` returned; with `member`, only what is that member's own."""
-        for name, each in self._each.items():
-            for number, buffer in enumerate(each):
-                if member in (None, number):
-                    buffer.copy_(tensors[name][number])
-        for name, buffer in self._shared.items() if member is None else ():
-            buffer.copy_(tensors[name])
+        for name, (buffer, owner) in self._owned.items():
+            if member in (None, owner):
+                buffer.copy_(tensors[name])
 
     def copy_member(self, tensors: dict[str, Tensor], member: int) -> None:
         """Write one member's current values, and what all share, into what `copied` returned."""
-        for name, each in self._each.items():
-            tensors[name][member] = each[member]
-        for name, buffer in self._shared.items():
-            tensors[name].copy_(buffer)
+        for name, (buffer, owner) in self._owned.items():
+            if owner in (None, member):
+                tensors[name].copy_(buffer)
 
 
-def _looped_buffers(model: nn.Module, named: dict[str, Tensor]) -> dict[str, list[Tensor]]:
-    """Buffers of networks in a `Members` list, by the name of the list and their name in each network."""
-    found = {}
-    for path, module in model.named_modules():
-        if isinstance(module, Members):
-            before = f"{path}." if path else ""
-            for name, _ in module[0].named_buffers():
-                if f"{before}0.{name}" in named:
-                    found[f"{before}{name}"] = [named[f"{before}{number}.{name}"] for number in range(len(module))]
-    return found
+class Optimizer:
+    """AdamW on one flat tensor (decoupled decay on weights, none on biases), with an exponential average of the result.
+
+    `healthy` (M,) shows whose loss and gradient were finite in the last step. The others learn nothing from it, and on
+    a CPU, where they are rolled back at once, their weights stay as they were.
+    """
+
+    def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:
+        self.flat, self.config = flat, config
+        self._on_host = flat.values.device.type == "cpu"
+        # Not in the default dtype: torch's fused kernel counts steps in float32.
+        number = partial(torch.tensor, dtype=torch.float32, device=flat.values.device)
+        # As tensors on a GPU, where a captured graph reads them at every replay.
+        self.lr, self.step, self._one = number(config.lr), number(0.0), number(1.0)
+        self.average = flat.values.clone() if config.ema else flat.values
+        self.healthy = flat.values.new_ones(len(flat.values), dtype=torch.bool)
+        self.exp_avg, self.exp_avg_sq = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
+        # A fused kernel gives each tensor few blocks: on a GPU one long tensor would leave most of the card idle.
+        pieces = 1 if self._on_host else _PIECES
+        self.adam_steps = number([0.0] * pieces)
+        states = (flat.values, flat.grad, self.exp_avg, self.exp_avg_sq)
+        self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a later `apply` depends on, except lr."""
+        named = {"values": self.flat.values, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
+        named |= {"step": self.step, "adam_steps": self.adam_steps}
+        return named | ({"average": self.average} if self.config.ema else {})
+
+    @torch.no_grad()
+    def apply(self, loss: Tensor) -> None:
+        """Update the weights by the gradient in `flat.grad`, which is that of `loss` (M,)."""
+        norms = self.flat.norms()
+        self.healthy = (norms + loss).abs() < torch.inf
+        before = self.flat.values.clone() if self._on_host else None
+        self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
+        if self.config.clip is not None:
+            self._clip(norms, self.config.clip)
+        self._move()
+        if before is not None:
+            self.flat.values[~self.healthy] = before[~self.healthy]
+
+    def _move(self) -> None:
+        if self.config.weight_decay:
+            self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
+        values, grads, averages, squares = self._pieces
+        steps, captured = list(self.adam_steps), not self._on_host
+        adamw(values, grads, averages, squares, [], steps, capturable=captured, lr=self.lr, **_ADAM)
+        self.step += 1.0
+        if self.config.ema:
+            # Early on the average is over fewer steps, otherwise the initial weights would remain in it.
+            keep = torch.clamp((1.0 + self.step) / (10.0 + self.step), max=self.config.ema)
+            self.average.lerp_(self.flat.values, 1.0 - keep)
+
+    def _clip(self, norms: Tensor, bound: float) -> None:
+        """Scale each member's gradient down to the bound; one without a norm stays."""
+        self.flat.grad.mul_((bound / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))

@@ -4,21 +4,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddpn.paper.datasets.coco import coco_people
-from ddpn.paper.datasets.dataset import Dataset, Split, split
-from ddpn.paper.datasets.sources import DATASETS, DatasetStatus, data_folder, dataset_status, download, load
+from ddpn.paper.datasets.dataset import (
+    DATASETS,
+    Dataset,
+    DatasetStatus,
+    Split,
+    data_folder,
+    dataset_status,
+    download,
+    load,
+    split,
+)
 from ddpn.paper.datasets.texts import bible, reviews
 
 if TYPE_CHECKING:
-    from ddpn.paper.datasets.beams import inventory
-    from ddpn.paper.datasets.shelves import simulate_shelves
+    from ddpn.paper.datasets.shelves import inventory, simulate_shelves
     from ddpn.paper.datasets.simulations import SIMULATIONS, Simulation, simulate
 
 #: Imported on first use, since they import torch.
-_LAZY = {
-    "beams": ("inventory",),
-    "shelves": ("simulate_shelves",),
-    "simulations": ("SIMULATIONS", "Simulation", "simulate"),
-}
+_MODULES = dict.fromkeys(("inventory", "simulate_shelves"), "shelves")
+_MODULES |= dict.fromkeys(("SIMULATIONS", "Simulation", "simulate"), "simulations")
 
 __all__ = [
     "DATASETS",
@@ -42,7 +47,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _LAZY.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

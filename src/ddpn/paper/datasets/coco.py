@@ -7,8 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED, Dataset, as_counts, read_columns, split
-from ddpn.paper.datasets.sources import SOURCES, data_folder
+from ddpn.paper.datasets.dataset import (
+    LARGE_SHARES,
+    SOURCES,
+    Dataset,
+    as_counts,
+    data_folder,
+    read_columns,
+    split,
+)
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["coco_people"]
@@ -19,7 +26,7 @@ ALL = 64_115
 _KEPT = {"images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "name"}
 
 
-def coco_people(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
+def coco_people() -> Dataset:
     """The number of people in an image: the column "file" names it, below the folder `root` of the data set.
 
     The folder `coco_people` has COCO's annotations/instances_train2017.json, else person_counts.csv with the columns
@@ -27,15 +34,8 @@ def coco_people(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
     image's count is the number of its annotations as a person; images without a person are left out. COCO draws one
     region around a crowd, beside the people that it draws singly: it counts as one, as in the paper, whose 64,115
     images are all that have such an annotation. Rows are in the order of the images' ids and split 70/10/20.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        The folder above `coco_people`. Default: `data_folder()`.
-    seed : int
-        Seed of the split.
     """
-    folder = data_folder() if folder is None else Path(folder)
+    folder = data_folder()
     path, home = _find(folder), folder / "coco_people"
     root = next((home / name for name in ("images", "train2017") if (home / name).is_dir()), None)
     if root is None:
@@ -55,7 +55,7 @@ def coco_people(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
     frame, is_sample = polars.DataFrame({"file": files}), len(y) < ALL
     note = f"{len(y):,} of the {ALL:,} images of the paper's data" if is_sample else ""
     terms = SOURCE.license, SOURCE.citation
-    parts = split(len(y), seed, LARGE_SHARES)
+    parts = split(len(y), shares=LARGE_SHARES)
     return Dataset("coco_people", frame, y, parts, *terms, note=note, sample=is_sample, root=root)
 
 

@@ -1,4 +1,4 @@
-"""Simulated retail shelves: rows of products that stand behind one another, and the part of them a depth camera sees.
+"""Beams of retail shelves as point clouds: simulated ones, and folders of your own.
 
 A beam is one slot of a shelf: `x` to the right, `y` up, `z` into the shelf, all in meters from the camera. The camera
 looks through the slot's opening, which the shelf above closes at the top, from the front, a little above and to a side.
@@ -7,20 +7,226 @@ size, there are gaps where some were taken, and the hidden part is unknown: the 
 the neighbors are cut away, as a detector of products would do.
 """
 
-from collections.abc import Iterator
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ddpn.paper.datasets.beams import packed_dataset
-from ddpn.paper.datasets.dataset import SEED, Dataset
-from ddpn.paper.datasets.depth_camera import Camera, Floats, Range, Rays, Solids, entrance, of_beams, through
-from ddpn.paper.inputs.point_clouds import MAX_POINTS, pack
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED, Dataset, as_counts, data_folder, read_columns, split
+from ddpn.paper.inputs import MAX_POINTS, pack, read_points
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.validation import check_integer
+from ddpn.runtime.validation import check_integer, listed
+
+# Folders of beams: a table, and one file of points per row ------------------------------------------------------------
+
+
+def packed_dataset(
+    name: str, X: Tensor, y: NDArray[np.int64], classes: tuple[str, ...], seed: int, license: str
+) -> Dataset:
+    """Packed beams as a data set, split 70/10/20, with a note on beams without a point."""
+    empty = int((X[:, 2:, 0].sum(1) == 0).sum())
+    note = f"{empty:,} of {len(y):,} beams have no point" if empty else ""
+    parts = split(len(y), seed, LARGE_SHARES)
+    return Dataset(name, X, y, parts, license, citation="none", note=note, classes=classes)
+
+
+def inventory(
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    max_points: int = MAX_POINTS,
+    seed: int = SEED,
+) -> Dataset:
+    """Products in the slots of shelves, from a folder of point clouds; split 70/10/20.
+
+    The folder holds
+    - `beams.csv` with the columns beam, class and count (others are left out),
+    - `points/` with an array (points, 3) per beam, BEAM.npy. Lengths are meters from the camera: x to the right, y up,
+      z away from it.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder. Default: `inventory` below the data folder.
+    classes : sequence of str, optional
+        The classes in the order of their numbers. Default: those of the table, sorted by name. A model knows classes by
+        their numbers, so read other folders with the classes that it was trained with.
+    max_points : int
+        Points of a beam at most; of more, a random subset is kept.
+    seed : int
+        Seed of the points that are kept and of the split.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> import polars as pl
+    >>> folder = Path(mkdtemp())
+    >>> (folder / "points").mkdir()
+    >>> for count in range(10):
+    ...     np.save(folder / "points" / f"slot{count}.npy", np.random.default_rng(count).random((40, 3)))
+    >>> table = pl.DataFrame({"beam": [f"slot{i}" for i in range(10)], "class": ["can"] * 10, "count": range(10)})
+    >>> table.write_csv(folder / "beams.csv")
+    >>> X, y = inventory(folder, max_points=32).part("train")
+    >>> X.shape, y
+    (torch.Size([7, 34, 4]), array([9, 8, 7, 4, 1, 0, 5]))
+    >>> inventory(folder, classes=["box", "can"]).X[0, 0, 0]
+    tensor(1.)
+    """
+    folder = data_folder() / "inventory" if folder is None else Path(folder)
+    path = folder / "beams.csv"
+    if not path.is_file():
+        raise InputError(f"File not found: {path}. Pass a folder of beams.")
+    table = read_columns(path, numbers=["count"], texts=["beam", "class"])
+    y = as_counts(table["count"], f"count of {path}")
+    names = tuple(sorted(set(table["class"]))) if classes is None else _check_classes(classes)
+    geometry = _numbers(path, table["class"].to_list(), names)
+    beam, times = Counter(table["beam"]).most_common(1)[0]
+    if times > 1:
+        raise InputError(f"Every beam of {path} must be counted once, got {beam} {times} times.")
+    X = pack(
+        [read_points(folder / "points" / f"{beam}.npy") for beam in table["beam"]],
+        geometry,
+        max_points=max_points,
+        seed=seed,
+    )
+    return packed_dataset("inventory", X, y, names, seed, "private")
+
+
+def _check_classes(classes: Any) -> tuple[str, ...]:
+    names = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, str | dict) else []
+    if not names or not all(isinstance(each, str) and each for each in names) or len(set(names)) < len(names):
+        raise InputError(argument="classes", must='be different names such as ["can", "box"]', got=f"{classes!r:.60}")
+    return tuple(map(str, names))
+
+
+def _numbers(path: Path, names: list[str], classes: tuple[str, ...]) -> NDArray[np.int64]:
+    number = {name: i for i, name in enumerate(classes)}
+    if row := next((row for row, name in enumerate(names, start=1) if name not in number), None):
+        raise InputError(
+            f"class of {path} must be one of {listed(classes, 40)}, got {names[row - 1]!r} at row {row}. "
+            f"Add a new class to `classes` and train again."
+        )
+    return np.array([number[name] for name in names])
+
+
+# A depth camera by ray casting: upright solids behind an opening, the nearest hides the rest --------------------------
+
+
+#: float32 in all simulations, for speed.
+Floats = NDArray[np.floating[Any]]
+Range = tuple[float, float]
+T = TypeVar("T", "Rays", "Solids")
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A depth camera: pixels over an opening, their errors, and its position; lengths in meters.
+
+    The standard deviation of a depth is `noise` times the square of the distance, as in triangulating cameras. Drawn
+    per beam from ranges: the share of pixels that is lost (`dropout`), and the distances of the camera from the middle
+    of the opening, to the right (`aside`), above the products' height and in front (`away`).
+    """
+
+    rows: int = 48
+    columns: int = 20
+    noise: float = 0.002
+    dropout: Range = (0.05, 0.4)
+    aside: Range = (-0.12, 0.12)
+    above: Range = (0.05, 0.35)
+    away: Range = (0.8, 1.4)
+
+
+class Rays(NamedTuple):
+    """Lines `origin + t direction`, which pass the opening at t = 1. Shape: (B, 1, 3) and (B, R, 3)."""
+
+    origin: Floats
+    direction: Floats
+
+
+class Solids(NamedTuple):
+    """One upright solid per beam, a cylinder where `is_round` and a box elsewhere. Shape: all (B,).
+
+    `x` and `z` are its axis, `width` (a cylinder's diameter) lies along x, `depth` along z, `low` and `high` along y.
+    """
+
+    is_round: NDArray[np.bool_]
+    x: Floats
+    z: Floats
+    width: Floats
+    depth: Floats
+    low: Floats
+    high: Floats
+
+
+def of_beams(parts: T, mask: NDArray[np.bool_]) -> T:
+    """The rays or solids of some of the beams."""
+    return type(parts)._make(column[mask] for column in parts)
+
+
+def through(eye: Floats, width: Floats, height: Floats, camera: Camera) -> Rays:
+    """Rays from `eye` (B, 3) through the middles of pixels that divide an opening evenly.
+
+    The opening is at z = 0, x from -width / 2 to width / 2, y from 0 to height: a pinhole camera that faces it.
+    """
+    across = (np.arange(camera.columns, dtype=np.float32) + 0.5) / camera.columns - 0.5
+    up = (np.arange(camera.rows, dtype=np.float32) + 0.5) / camera.rows
+    x = np.tile(across, camera.rows) * width[:, None]
+    y = np.repeat(up, camera.columns) * height[:, None]
+    at = np.stack([x, y, np.zeros_like(x)], axis=-1)
+    return Rays(eye[:, None, :], at - eye[:, None, :])
+
+
+def entrance(rays: Rays, solids: Solids) -> Floats:
+    """Where each ray enters its beam's solid; infinity if it misses. Shape: (B, R)."""
+    t = np.empty(rays.direction.shape[:2], dtype=np.float32)
+    for chosen, footprint in ((solids.is_round, _disc), (~solids.is_round, _rectangle)):
+        if chosen.any():
+            some, these = of_beams(rays, chosen), of_beams(solids, chosen)
+            inside, outside = footprint(some, these)
+            low, high = _slab(some, 1, these.low, these.high)
+            first, last = np.maximum(inside, low), np.minimum(outside, high)
+            t[chosen] = np.where((first <= last) & (first > 0), first, np.float32(np.inf))
+    return t
+
+
+def _slab(rays: Rays, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Where rays enter and leave the space between two planes."""
+    origin, direction = rays.origin[..., axis], rays.direction[..., axis]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a, b = (low[:, None] - origin) / direction, (high[:, None] - origin) / direction
+    # A ray in one of the planes gives 0 / 0; fmin and fmax take the other plane, infinitely far: the ray misses.
+    return np.fmin(a, b), np.fmax(a, b)
+
+
+def _rectangle(rays: Rays, solids: Solids) -> tuple[Floats, Floats]:
+    x = _slab(rays, 0, solids.x - solids.width / 2, solids.x + solids.width / 2)
+    z = _slab(rays, 2, solids.z - solids.depth / 2, solids.z + solids.depth / 2)
+    return np.maximum(x[0], z[0]), np.minimum(x[1], z[1])
+
+
+def _disc(rays: Rays, solids: Solids) -> tuple[Floats, Floats]:
+    """|origin + t direction - axis|^2 <= radius^2 in x and z: between the roots of a quadratic, or nowhere (NaN)."""
+    ox, oz = rays.origin[..., 0] - solids.x[:, None], rays.origin[..., 2] - solids.z[:, None]
+    dx, dz = rays.direction[..., 0], rays.direction[..., 2]
+    a, b = dx * dx + dz * dz, ox * dx + oz * dz
+    # The ray's distance from the axis, not b^2 - a c: far from the eye the difference of large squares loses digits.
+    radius = solids.width[:, None] / 2
+    square = a * radius * radius - (ox * dz - oz * dx) ** 2
+    with np.errstate(invalid="ignore"):
+        root = np.sqrt(square)
+    return (-b - root) / a, (-b + root) / a
+
+
+# Simulated shelves ----------------------------------------------------------------------------------------------------
+
 
 #: The largest number of products behind one another: thinner ones stand on shallower shelves.
 MOST = 12
@@ -147,7 +353,7 @@ def measure(scenes: Scenes, camera: Camera, rng: Generator) -> list[Floats]:
     return clouds
 
 
-def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS, progress: bool = True) -> Dataset:
+def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) -> Dataset:
     """Simulate slots of shelves; return their packed beams and counts, split 70/10/20.
 
     Parameters
@@ -158,8 +364,6 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS, 
         Seed of the scenes, of the points that are kept and of the split.
     max_points : int
         Points of a beam at most.
-    progress : bool
-        Show progress.
 
     Examples
     --------
@@ -167,20 +371,15 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS, 
     >>> data.X.shape, data.classes
     (torch.Size([20, 66, 4]), ('bottle', 'box', 'can', 'carton'))
     """
-    scenes, clouds = zip(*simulate_chunks(n, seed, progress), strict=True)
-    geometry = np.concatenate([some.geometry for some in scenes])
-    X = pack([points for some in clouds for points in some], geometry, max_points=max_points, seed=seed)
-    y = np.concatenate([some.count for some in scenes])
-    return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")
-
-
-def simulate_chunks(n: int, seed: int, progress: bool = False) -> Iterator[tuple[Scenes, list[Floats]]]:
-    """Simulate n slots, some at a time; yield the slots and the clouds of their points."""
     check_integer("n", n, 1, InputError)
     check_integer("seed", seed, 0, InputError)
-    with progress_bar("Shelves", n, progress) as bar:
+    scenes, clouds = [], []
+    with progress_bar("Shelves", n) as bar:
         for number, first in enumerate(range(0, n, _CHUNK)):
             rng = np.random.default_rng([seed, number])
-            scenes = draw_scenes(min(_CHUNK, n - first), CAMERA, rng)
-            yield scenes, measure(scenes, CAMERA, rng)
-            bar.advance(len(scenes.count))
+            scenes.append(draw_scenes(min(_CHUNK, n - first), CAMERA, rng))
+            clouds += measure(scenes[-1], CAMERA, rng)
+            bar.advance(len(scenes[-1].count))
+    X = pack(clouds, np.concatenate([some.geometry for some in scenes]), max_points=max_points, seed=seed)
+    y = np.concatenate([some.count for some in scenes])
+    return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")

@@ -3,7 +3,7 @@
 `Reflected` turns the long tail of a count distribution towards 0.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import pi
 from typing import Any
@@ -158,7 +158,7 @@ SIMULATIONS = {
 }
 
 
-def simulate(name: str, n: int | None = None, seed: int = SEED, shares: Sequence[float] | None = None) -> Simulation:
+def simulate(name: str, n: int | None = None, seed: int = SEED) -> Simulation:
     """Draw a simulation of the paper.
 
     Parameters
@@ -169,8 +169,6 @@ def simulate(name: str, n: int | None = None, seed: int = SEED, shares: Sequence
         The number of rows. Default: the paper's.
     seed : int
         Seed of the draws and of the split.
-    shares : sequence of float, optional
-        Shares of training, validation and test rows. Default: the paper's.
 
     Examples
     --------
@@ -182,7 +180,7 @@ def simulate(name: str, n: int | None = None, seed: int = SEED, shares: Sequence
     """
     process = SIMULATIONS[check_choice("name", name, SIMULATIONS)]
     n = process.n if n is None else n
-    train, validation, test = split(n, seed, process.shares if shares is None else shares)
+    train, validation, test = split(n, seed, process.shares)
     rng = np.random.default_rng(seed)
     x, u = rng.uniform(process.low, process.high, n), rng.random(n)
     # By inversion of the cdf: the same draws for every generator of torch.

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.paper.datasets.dataset import SEED, Dataset, as_counts, read_columns, split
-from ddpn.paper.datasets.sources import SOURCES, data_folder, fetch
+from ddpn.paper.datasets.dataset import SOURCES, Dataset, as_counts, data_folder, fetch, read_columns, split
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import at_rows, listed
@@ -36,15 +35,10 @@ _RENTAL = ("season", "yr", "mnth", "hr", "holiday", "weekday", "workingday", "we
 _FLAGS = ("yr", "holiday", "workingday")
 
 
-def rand_health(*, seed: int = SEED) -> Dataset:
+def rand_health() -> Dataset:
     """Outpatient visits to a doctor per year (0 to 77, mean 2.86), from insurance plan and health; 20,190 rows.
 
     The data is part of statsmodels, which the extra `data` installs.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the split.
 
     Examples
     --------
@@ -58,37 +52,29 @@ def rand_health(*, seed: int = SEED) -> Dataset:
     frame = randhie.load_pandas().data
     table = polars.DataFrame({str(name): frame[name].to_numpy(dtype=float) for name in frame.columns})
     note = "rows are person-years: the years of one person may fall into different parts of the split"
-    return _dataset("rand_health", table, "mdvis", seed, note=note)
+    return _dataset("rand_health", table, "mdvis", note=note)
 
 
-def _dataset(name: str, table: Any, target: str, seed: int, **more: Any) -> Dataset:
+def _dataset(name: str, table: Any, target: str, **more: Any) -> Dataset:
     """The data set of a table, one column of which is the target."""
     y, source = as_counts(table[target], target), SOURCES[name]
-    return Dataset(name, table.drop(target), y, split(len(y), seed), source.license, source.citation, **more)
+    return Dataset(name, table.drop(target), y, split(len(y)), source.license, source.citation, **more)
 
 
-def length_of_stay(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
+def length_of_stay() -> Dataset:
     """Days a patient stays in hospital (1 to 17), from tests and diagnoses on admission; 100,000 rows.
 
     The day of discharge, which gives the target away, and the row number are left out; of the day of admission the
     weekday is kept. Where the folder has a sample of 20,000 rows and not the file, it is read instead.
     Feature sets: "raw" (25 columns, some of them text), "standard" (35 inputs, statistics of the training rows).
-
-    Parameters
-    ----------
-    folder : Path, optional
-        The folder of the file. Default: `data_folder()`.
-    seed : int
-        Seed of the split.
     """
-    folder = data_folder() if folder is None else Path(folder)
     source = SOURCES["length_of_stay"]
-    full, sampled = (folder / file for file in source.files)
+    full, sampled = (data_folder() / file for file in source.files)
     sample = sampled.is_file() and not full.is_file()
-    table = _read_stays(sampled if sample else fetch(source, folder), sample)
+    table = _read_stays(sampled if sample else fetch(source), sample)
     note = f"a random sample of {len(table):,} of the 100,000 rows of the paper's file" if sample else ""
     encodings = {"standard": _standard_stays}
-    return _dataset("length_of_stay", table, "lengthofstay", seed, note=note, sample=sample, encodings=encodings)
+    return _dataset("length_of_stay", table, "lengthofstay", note=note, sample=sample, encodings=encodings)
 
 
 def _read_stays(path: Path, sample: bool) -> Any:
@@ -123,23 +109,15 @@ def _standard_stays(table: Any, train: NDArray[np.int64]) -> Columns:
     )
 
 
-def bike_sharing(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
+def bike_sharing() -> Dataset:
     """Bikes rented per hour (1 to 977) in Washington, D.C., from calendar and weather; 17,379 rows.
 
     Left out: casual and registered, which sum to the target, the row number and the date.
     Feature sets: "raw" (12 columns), "authors" (the 15 of the paper's code: statistics of all rows; hour 0 has the same
     point as hour 23, month 1 as month 12, season 1 as 4).
-
-    Parameters
-    ----------
-    folder : Path, optional
-        The folder of the file. Default: `data_folder()`.
-    seed : int
-        Seed of the split.
     """
-    path = fetch(SOURCES["bike_sharing"], folder)
-    table = read_columns(path, numbers=(*_RENTAL, "cnt"))
-    return _dataset("bike_sharing", table, "cnt", seed, encodings={"authors": _authors_rentals})
+    table = read_columns(fetch(SOURCES["bike_sharing"]), numbers=(*_RENTAL, "cnt"))
+    return _dataset("bike_sharing", table, "cnt", encodings={"authors": _authors_rentals})
 
 
 def _authors_rentals(table: Any, train: NDArray[np.int64]) -> Columns:

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED, Dataset, split
-from ddpn.paper.datasets.sources import SOURCES, data_folder
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SOURCES, Dataset, data_folder, split
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["reviews"]
@@ -20,22 +19,15 @@ BIBLE = "bible/kjv_verses.txt.gz"
 _PATIO, _CLOTHING = ("summary", "reviewText", "overall"), ("Title", "Review Text", "Rating")
 
 
-def reviews(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
+def reviews() -> Dataset:
     """Stars of a review (1 to 5) from its words: the columns "title" ("" if missing) and "text".
 
     The data are the paper's file of Amazon reviews of "Patio, Lawn and Garden" where the folder `reviews` has it,
     without rows with HTML tags, else women's clothing. Neither can be downloaded: put Patio_Lawn_and_Garden_5.json.gz
     there yourself. Rows without text are left out; `note` counts them. The remaining rows are numbered in the file's
     order and split 70/10/20.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        The folder above `reviews`. Default: `data_folder()`.
-    seed : int
-        Seed of the split.
     """
-    path = _find(data_folder() if folder is None else Path(folder))
+    path = _find(data_folder())
     if is_paper := path.name == Path(SOURCE.files[0]).name:
         terms = SOURCE.license, SOURCE.citation
     else:
@@ -51,18 +43,12 @@ def reviews(folder: Path | None = None, *, seed: int = SEED) -> Dataset:
 
     frame = polars.DataFrame({"title": [texts[0] for _, texts in kept], "text": [texts[1] for _, texts in kept]})
     stars = np.array([_stars(path, row, texts[2]) for row, texts in kept], dtype=np.int64)
-    return Dataset("reviews", frame, stars, split(len(stars), seed, LARGE_SHARES), *terms, note=note)
+    return Dataset("reviews", frame, stars, split(len(stars), shares=LARGE_SHARES), *terms, note=note)
 
 
-def bible(folder: Path | None = None) -> list[str]:
-    """The verses of the King James Bible in their order: out-of-distribution text for a model of reviews.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        The folder of the file. Default: `data_folder()`.
-    """
-    path = (data_folder() if folder is None else Path(folder)) / BIBLE
+def bible() -> list[str]:
+    """The verses of the King James Bible in their order: out-of-distribution text for a model of reviews."""
+    path = data_folder() / BIBLE
     if not path.is_file():
         raise InputError(
             f"File not found: {path}. Put the verses there, one per line (Debian's bible-kjv-text prints them; public "

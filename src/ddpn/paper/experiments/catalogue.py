@@ -1,4 +1,4 @@
-"""The experiments: TOML files in the folder `catalogue`, listed, selected and read. Imports no torch.
+"""What an experiment is, and the experiments: TOML files in the folder `catalogue`. Imports no torch.
 
 The numbers that the paper prints are in the folder `reference`.
 """
@@ -6,16 +6,186 @@ The numbers that the paper prints are in the folder `reference`.
 import csv
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.table import Table
 
-from ddpn.paper.experiments.experiment import Experiment, Method, Training
+from ddpn.networks.heads import HEADS, make_head
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import check_choice
+from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer
+
+if TYPE_CHECKING:
+    from ddpn.networks.heads import Head
+
+#: The last seed is the first one plus the number of members.
+_LARGEST_SEED = 2**31 - 1
+#: A quick run has a tenth of the steps and two members.
+_QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
+#: The settings that determine how long a training is.
+_LENGTHS = ("epochs", "steps")
+#: The settings that change how long a training takes but not its result.
+_IRRELEVANT = ("at_once",)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table: a head of `ddpn.networks.heads` with its options; `exact` is a GLM by maximum likelihood."""
+
+    name: str
+    label: str
+    head: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    exact: bool = False
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it predicts real numbers instead of counts."""
+        return not HEADS[self.head].is_count
+
+
+@dataclass(frozen=True)
+class Training:
+    """The paper's settings: AdamW and a cosine schedule, no warm-up, no weight averaging, no clipping, random start.
+
+    `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
+    and `at_once` members are in memory together (None: all of them). What the command line sets is validated here, the
+    rest by `ddpn.networks.training.TrainingConfig`.
+    """
+
+    batch_size: int
+    lr: float
+    weight_decay: float
+    epochs: int | None = None
+    steps: int | None = None
+    hidden: tuple[int, ...] = (128, 128, 128, 64)
+    members: int = 5
+    seed: int = 0
+    warmup: float = 0.0
+    precision: str = "float32"
+    accumulate: int = 1
+    at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("members", self.members, minimum=1)
+        seed_is_valid = is_integer(self.seed) and 0 <= self.seed <= _LARGEST_SEED
+        check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
+
+    def epochs_for(self, rows: int) -> int:
+        """The number of passes over `rows` training rows."""
+        per_epoch = max(1, rows // min(self.batch_size, rows))
+        return self.epochs or max(1, round((self.steps or 0) / per_epoch))
+
+
+#: The names of all settings of a training.
+TRAINING = [f.name for f in fields(Training)]
+_UNTRAINED = Training(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, members=1)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The content of one file of the catalogue.
+
+    `ood` names the out-of-distribution rows that its runs predict too. `in_all` is false for experiments that need data
+    or machines that few have: `all` leaves them out. With `dry_steps` it is a dry run: that many steps on a few rows,
+    with random weights in place of pretrained ones. Without methods it consists of figures only.
+    """
+
+    name: str
+    title: str
+    paper: str
+    minutes: float
+    methods: tuple[Method, ...] = ()
+    training: Training = _UNTRAINED
+    data: Mapping[str, Any] | None = None
+    simulation: Mapping[str, Any] | None = None
+    reference: Mapping[str, str] | None = None
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    figures: tuple[str, ...] = ()
+    backbone: Mapping[str, Any] | None = None
+    ood: str | None = None
+    in_all: bool = True
+    dry_steps: int | None = None
+
+    @property
+    def needs(self) -> str:
+        """Where its rows come from."""
+        if self.simulation:
+            return f"simulated ({self.simulation['name']})"
+        return f"data set {self.data['name']}" if self.data else "nothing"
+
+    def with_training(self, **changes: Any) -> Self:
+        """The experiment with other settings of the training."""
+        return replace(self, training=replace(self.training, **changes))
+
+    def quick(self) -> Self:
+        """A tenth of the training, under another name: it must not replace the results of a full run."""
+        shorter = {name: _shortened(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None}
+        grid = {k: tuple(map(_shortened, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
+        named = replace(self, name=f"{self.name}-quick", title=f"{self.title} (quick run)", grid=grid)
+        return named.with_training(members=min(self.training.members, _QUICK_MEMBERS), **shorter)
+
+    def dry(self, steps: int) -> Self:
+        """A few steps on a few rows with random weights, to see that everything works, under another name."""
+        check_integer("max_steps", steps, minimum=1)
+        grid = {key: values[:1] for key, values in self.grid.items() if key not in _LENGTHS}
+        named = replace(self, name=f"{self.name}-dry", title=f"{self.title} (dry run)", grid=grid, dry_steps=steps)
+        return named.with_training(epochs=1, steps=None, members=1)
+
+    def runs(self) -> list["Run"]:
+        """Every method at every point of the grid."""
+        points = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+        return [Run(self, method, point) for method in self.methods for point in points]
+
+
+def _shortened(length: int) -> int:
+    return max(1, round(_QUICK_SHARE * length))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training (or exact fit) of an experiment."""
+
+    experiment: Experiment
+    method: Method
+    point: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return "-".join([self.method.name, *(f"{key}={value}" for key, value in self.point.items())])
+
+    @property
+    def head(self) -> "Head":
+        """The head at this point of the grid."""
+        options = {key: value for key, value in self.point.items() if key not in TRAINING}
+        return make_head(self.method.head, **{**self.method.options, **options})
+
+    @property
+    def training(self) -> Training:
+        """The settings at this point of the grid."""
+        return replace(self.experiment.training, **{key: value for key, value in self.point.items() if key in TRAINING})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything that its results depend on except the rows."""
+        source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
+        common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
+        if self.experiment.dry_steps is not None:
+            common |= {"dry_steps": self.experiment.dry_steps}
+        if self.method.exact:
+            # The maximum of a likelihood does not depend on how a network would be trained.
+            return common
+        settings = {name: getattr(self.training, name) for name in TRAINING if name not in _IRRELEVANT}
+        if self.experiment.backbone is not None:
+            common |= {"backbone": dict(self.experiment.backbone)}
+        return common | settings | {"hidden": list(self.training.hidden)}
+
+
+# The files ------------------------------------------------------------------------------------------------------------
+
 
 #: Stands for every experiment with `in_all`.
 EVERY = "all"

@@ -12,11 +12,10 @@ from rich.progress import Progress, TimeElapsedColumn
 
 from ddpn.networks.training.runtime import pick_device
 from ddpn.paper.datasets import data_folder
-from ddpn.paper.experiments import results
-from ddpn.paper.experiments.experiment import Experiment, Run
+from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.figures import write_figures
 from ddpn.paper.experiments.rows import ExperimentRows, rows_of
-from ddpn.paper.experiments.runner import execute
+from ddpn.paper.experiments.runs import DONE, FEATURES, RESULT, execute, folder_of, state_of
 from ddpn.paper.experiments.tables import write_tables
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 from ddpn.runtime.jobs import Job
@@ -80,7 +79,7 @@ def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jo
     if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
         # Every worker holds the rows; this process does, and has them as bytes, too.
         copies = jobs + 2 if jobs > 1 else 1
-        parts = rows_of(experiment, device, out / results.FEATURES, copies)
+        parts = rows_of(experiment, device, out / FEATURES, copies)
         states = _states(runs, out, parts.identity)
     for name, state in states.items():
         if state in _AGAIN:
@@ -108,13 +107,13 @@ def execute_all(
     for result in run_jobs(by_job, parts, jobs if len(runs) > 1 else 1, on_start=lambda job: status.began(by_job[job])):
         run = by_job[result.job]
         if result.error is None:
-            status.ended(run, json.loads(result.get()[results.RESULT]))
+            status.ended(run, json.loads(result.get()[RESULT]))
         else:
             status.failed(run, result.trace or str(result.error).removeprefix(f"{run.name} failed: "))
 
 
 def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str, bytes]:
-    return {results.RESULT: json.dumps(execute(run, parts, results.folder_of(run, Path(out)), device)).encode()}
+    return {RESULT: json.dumps(execute(run, parts, folder_of(run, Path(out)), device)).encode()}
 
 
 class Status(Progress):
@@ -153,7 +152,7 @@ class Status(Progress):
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
     """Whether a file of the data is newer than a finished run; reading all rows to compare them takes much longer."""
     names = [name for name in ((experiment.data or {}).get("name"), experiment.ood) if name is not None]
-    ended = [(results.folder_of(run, out) / results.DONE).stat().st_mtime for run in runs]
+    ended = [(folder_of(run, out) / DONE).stat().st_mtime for run in runs]
     paths = [path for name in names for path in (data_folder() / name).rglob("*")]
     try:
         return bool(ended) and any(path.stat().st_mtime > min(ended) for path in paths)
@@ -162,7 +161,7 @@ def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> boo
 
 
 def _states(runs: Sequence[Run], out: Path, identity: list[int] | None = None) -> dict[str, str]:
-    return {run.name: results.state_of(results.folder_of(run, out), run, identity) for run in runs}
+    return {run.name: state_of(folder_of(run, out), run, identity) for run in runs}
 
 
 def _show(experiment: Experiment, out: Path, console: Console) -> bool:
@@ -172,8 +171,7 @@ def _show(experiment: Experiment, out: Path, console: Console) -> bool:
         return True
     try:
         for path in write_tables(experiment, out) if runs else []:
-            if path.suffix == ".md":
-                console.out(path.read_text(encoding="utf-8"), highlight=False)
+            console.out(path.read_text(encoding="utf-8"), highlight=False)
     except DDPNError as error:
         console.out(f"{experiment.name}: {error}", highlight=False)
         return False

@@ -1,7 +1,9 @@
-"""The rows of an experiment: tables, simulations, texts, images and point clouds, in three parts."""
+"""The rows of an experiment in three parts, its network, and the features that its frozen part computes once."""
 
+import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,17 +13,103 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.distributions import CountDistribution
-from ddpn.networks.backbones import Tuned
-from ddpn.networks.backbones.transformer import tokenizer_of
-from ddpn.networks.training import Augmented, Runtime
+from ddpn.networks.backbones import BACKBONES, MLP, Tuned
+from ddpn.networks.backbones.pretrained import tokenizer_of
+from ddpn.networks.training import Runtime
+from ddpn.networks.training.weights import frozen_fingerprint
 from ddpn.paper.datasets import Dataset, bible, inventory, load, simulate, simulate_shelves
-from ddpn.paper.experiments.experiment import Experiment
-from ddpn.paper.experiments.networks import features_of, network_of
+from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.inputs import auto_augment, decode_images, join_texts, tokenize
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.threads import cores
+from ddpn.runtime.progress import progress_bar
 from ddpn.sample import Sample
-from ddpn.storage.tensor_files import fingerprint
+from ddpn.storage.tensor_files import fingerprint, read, write
+
+#: The share of the memory that features may fill.
+_SHARE = 0.4
+
+
+def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
+    """The backbone that an experiment declares, or else an MLP with `width` inputs.
+
+    The declared `config`, if any, has random weights: it is used without `pretrained`, and instead of it in a dry run.
+    """
+    hidden = experiment.training.hidden
+    if experiment.backbone is None:
+        return MLP(n_in=width, hidden=hidden, members=members)
+    options = {key: value for key, value in experiment.backbone.items() if key not in ("name", "config")}
+    is_random = experiment.dry_steps or experiment.backbone.get("pretrained") is None
+    if is_random and "config" in experiment.backbone:
+        options |= {"pretrained": None, "config": dict(experiment.backbone["config"])}
+    if experiment.backbone["name"] == "countnet3d":
+        options["n_classes"] = classes
+    try:
+        return BACKBONES[experiment.backbone["name"]](**options, hidden=hidden, members=members)
+    except TypeError as error:
+        raise ConfigError(f"Invalid option in [backbone] of {experiment.name}: {error}.") from error
+
+
+def features_of(
+    trunk: nn.Module, inputs: Sequence[Tensor], runtime: Runtime, folder: Path | None, copies: int
+) -> list[Tensor] | None:
+    """The trunk's outputs for each of `inputs`, or None if `copies` processes cannot keep them in memory.
+
+    They are the same for every method, member and epoch. Pooled features are small and kept in files in `folder`.
+    """
+    trunk, device = trunk.to(runtime.device), runtime.device
+    one = _outputs(trunk, inputs[0][:1], runtime)
+    needed = one.numel() * one.element_size() * sum(map(len, inputs)) * copies
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
+    # Processes that share a training must all decide alike.
+    too_large = torch.full((1,), float(needed > _SHARE * memory), device=device)
+    runtime.add_up(too_large)
+    return None if too_large > 0 else [_kept(trunk, x, runtime, folder) for x in inputs]
+
+
+def through(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
+    """The features of all rows of `x`, on the CPU; texts of similar length go together, so that little is padding."""
+    order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
+    found = torch.empty(0)
+    # On a CPU as many rows at once as its cache holds.
+    with progress_bar("Features", len(x)) as bar:
+        for index in order.split(8 if runtime.device.type == "cpu" else 256):
+            outputs = _outputs(trunk, x[index], runtime).cpu()
+            found = found if len(found) else torch.zeros(len(x), *outputs.shape[1:], dtype=outputs.dtype)
+            found[index] = outputs
+            bar.advance(len(index))
+    return found
+
+
+def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
+    """On the trunk's device; hidden states have the precision that the rest of the network is trained in."""
+    with torch.no_grad(), runtime.autocast():
+        found = trunk(x.to(runtime.device))
+    return found.to(torch.bfloat16) if runtime.precision == "bf16" and found.dim() > 2 else found.float()
+
+
+def _kept(trunk: nn.Module, x: Tensor, runtime: Runtime, folder: Path | None) -> Tensor:
+    """The features from a file, whose name identifies rows, weights and precision, or else computed.
+
+    A file is used if it is complete and its first row is what the trunk computes here, up to rounding.
+    """
+    first = _outputs(trunk, x[:1], runtime).cpu()
+    if folder is None or first.dim() > 2:
+        return through(trunk, x, runtime)
+    rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
+    known = f"{fingerprint(x):08x}-{frozen_fingerprint(trunk):08x}-{first.shape[1]}{rounded}"
+    path = folder / f"features-{known}.safetensors"
+    with suppress(InputError):
+        features = read(path)[0]["features"]
+        if len(features) == len(x) and torch.allclose(features[:1], first, rtol=1e-2, atol=1e-3):
+            return features
+    features = through(trunk, x, runtime)
+    write(path, {"features": features}, {"rows": len(x)})
+    return features
+
+
+# Rows: tables, simulations, texts, images and point clouds ------------------------------------------------------------
+
 
 #: Test rows of a simulation: a hundred would change the score of the true distribution by 10%.
 TEST_ROWS = 10_000
@@ -37,15 +125,17 @@ class ExperimentRows(NamedTuple):
 
     Without validation rows a training keeps its last epoch: training rows would select one that ignores hard points.
     `ood` are out-of-distribution rows, without counts; `lengths` are the numbers of tokens of test and OOD rows.
-    `cached` means that x holds features of the network's frozen part, and `source` identifies the rows before it.
+    `augment` changes training inputs at random. `cached` means that x holds features of the network's frozen part, and
+    `source` identifies the rows before it.
     """
 
-    train: Sample | Augmented
+    train: Sample
     validation: Sample | None
     test: Sample
     note: str
     truth: CountDistribution | None = None
     ood: Tensor | None = None
+    augment: Callable[[Tensor], Tensor] | None = None
     cached: bool = False
     classes: int = 0
     lengths: tuple[Tensor, Tensor] | None = None
@@ -56,9 +146,9 @@ class ExperimentRows(NamedTuple):
         """Numbers that identify the rows, not their features, whose rounding depends on the machine."""
         if self.source is not None:
             return list(self.source)
-        train = self.train.sample if isinstance(self.train, Augmented) else self.train
-        found = [each for rows in (train, self.validation, self.test) if rows is not None for each in (rows.X, rows.y)]
-        return [fingerprint(tensor) for tensor in found + ([] if self.ood is None else [self.ood])]
+        samples = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
+        found = [each for rows in samples for each in (rows.X, rows.y)] + ([] if self.ood is None else [self.ood])
+        return [fingerprint(tensor) for tensor in found]
 
 
 def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> ExperimentRows:
@@ -70,7 +160,7 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
         parts = _simulated(experiment.simulation["name"])
     else:
         source: Any = experiment.data
-        parts = LOADERS.get(source["name"], _table)(experiment, _load(source))
+        parts = LOADERS.get(source["name"], _table)(experiment, load_data(source))
     if experiment.dry_steps:
         parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
     runtime = Runtime(device, experiment.training.precision)
@@ -82,39 +172,28 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
 def _with_features(
     parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, keep: Path | None, copies: int
 ) -> ExperimentRows:
-    """The features of the rows where these are in memory and the features fit there, too; else the rows."""
-    if not isinstance(parts.train, Sample) or not isinstance(parts.validation, Sample):
-        return parts
-    given = [parts.train.X, parts.validation.X, parts.test.X] + ([] if parts.ood is None else [parts.ood])
-    features = features_of(trunk, given, runtime, keep, copies)
+    """The features of the rows where inputs do not change and the features fit into memory; else the rows."""
+    samples = {name: getattr(parts, name) for name in PARTS if getattr(parts, name) is not None}
+    given = [rows.X for rows in samples.values()] + ([] if parts.ood is None else [parts.ood])
+    features = None if parts.augment else features_of(trunk, given, runtime, keep, copies)
     if features is None:
         return parts
-    return parts._replace(
-        train=Sample(features[0], parts.train.y),
-        validation=Sample(features[1], parts.validation.y),
-        test=Sample(features[2], parts.test.y),
-        ood=features[3] if len(features) > 3 else None,
-        cached=True,
-        source=tuple(parts.identity),
-    )
+    found = {name: rows.replace(X=x) for (name, rows), x in zip(samples.items(), features, strict=False)}
+    ood = None if parts.ood is None else features[-1]
+    return parts._replace(**found, ood=ood, cached=True, source=tuple(parts.identity))
 
 
 def _shortened(parts: ExperimentRows, rows: int) -> ExperimentRows:
     """The first `rows` training rows and a few of the others."""
+    few = slice(DRY_ROWS)
     return parts._replace(
-        train=_first(parts.train, rows),
-        validation=None if parts.validation is None else _first(parts.validation, DRY_ROWS),
+        train=parts.train.rows(slice(rows)),
+        validation=None if parts.validation is None else parts.validation.rows(few),
         # The true distribution of a simulation is that of all test rows.
-        test=_first(parts.test, DRY_ROWS) if parts.truth is None else parts.test,
-        ood=None if parts.ood is None else parts.ood[:DRY_ROWS],
-        lengths=None if parts.lengths is None else (parts.lengths[0][:DRY_ROWS], parts.lengths[1][:DRY_ROWS]),
+        test=parts.test.rows(few) if parts.truth is None else parts.test,
+        ood=None if parts.ood is None else parts.ood[few],
+        lengths=None if parts.lengths is None else (parts.lengths[0][few], parts.lengths[1][few]),
     )
-
-
-def _first(rows: Any, n: int) -> Any:
-    if isinstance(rows, Augmented):
-        return Augmented(_first(rows.sample, n), rows.augment)
-    return rows.rows(slice(n))
 
 
 def _simulated(name: str) -> ExperimentRows:
@@ -131,10 +210,10 @@ def _floats(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def _load(source: Mapping[str, Any]) -> Any:
+def load_data(source: Mapping[str, Any]) -> Any:
     """The data set, in which every part must have rows."""
     if source["name"] == "shelves":
-        data = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
+        data = simulate_shelves(source["beams"], max_points=source["points"])
     else:
         data = inventory(max_points=source["points"]) if source["name"] == "inventory" else load(source["name"])
     for name, rows in zip(PARTS, data.split, strict=True):
@@ -167,7 +246,7 @@ def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
                 f"pad_token_id of the tokenizer must be that of its model, {pad}, got {tokenizer.pad_token_id}. "
                 f"Set it in {backbone['pretrained']}/config.json."
             )
-        tokens = partial(tokenize, tokenizer=tokenizer, max_length=length, progress=True)
+        tokens = partial(tokenize, tokenizer=tokenizer, max_length=length)
     parts = _parts(data, lambda table: tokens(join_texts(table, source["text"])))
     if experiment.ood is None:
         return parts
@@ -186,14 +265,11 @@ def _hashed(texts: list[str], length: int, words: int) -> Tensor:
 
 def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
     """Decoded once into memory, and changed at random before every epoch where the experiment wants that."""
-    source: Any = experiment.data
-    workers, rows = min(experiment.training.workers, cores()), dict[str, Any]()
-    for name in PARTS:
-        pixels = decode_images(data.files(name), source["size"], workers, progress=True)
-        rows[name] = Sample(pixels, _floats(data.part(name)[1]))
-    if source["augment"]:
-        rows["train"] = Augmented(rows["train"], auto_augment)
-    return ExperimentRows(**rows, note=data.note)
+    source, root = dict(experiment.data or {}), Path(data.root or "")
+    augment = auto_augment if source["augment"] else None
+    return _parts(
+        data, lambda table: decode_images([root / name for name in table["file"]], source["size"]), augment=augment
+    )
 
 
 def _clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:

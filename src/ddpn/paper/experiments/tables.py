@@ -1,9 +1,10 @@
-"""Tables of finished runs as Markdown and CSV, with the paper's numbers beside ours. Trains nothing.
+"""Tables of finished runs as Markdown, with the paper's numbers beside ours. Trains nothing.
 
 Accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and detection of out-of-distribution (OOD) rows
 (Section 4.4).
 """
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +14,67 @@ from torch import Tensor
 
 from ddpn.distributions import Mixture
 from ddpn.metrics import ood_score
-from ddpn.paper.experiments.catalogue import reference
-from ddpn.paper.experiments.detection import detection, matched
-from ddpn.paper.experiments.experiment import Experiment
-from ddpn.paper.experiments.formats import FORMATS, Cell, Table, ranked
-from ddpn.paper.experiments.results import FinishedRun, finished_runs, predictions_of
+from ddpn.paper.experiments.catalogue import Experiment, reference
+from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of
+from ddpn.paper.experiments.scoring import detection, matched
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
+
+
+class Cell(NamedTuple):
+    """A number, its standard deviation over members, and the paper's number; `rank` is 1 for the best of a column."""
+
+    value: float | None
+    spread: float | None = None
+    paper: float | None = None
+    rank: int | None = None
+
+
+class Table(NamedTuple):
+    """Rows of cells under columns, with a title above and notes below."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: dict[str, list[Cell]]
+    notes: tuple[str, ...]
+
+
+def ranked(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
+    """Mark the best and second best, by the printed digits, of columns where low or where high values are good."""
+    for column in (*low, *high):
+        values = {label: cells[column].value for label, cells in rows.items()}
+        shown = {label: _shown(value) for label, value in values.items() if value is not None and math.isfinite(value)}
+        places = sorted(set(shown.values()), key=float, reverse=column in high)
+        for label, text in shown.items():
+            if (place := places.index(text)) < 2:
+                rows[label][column] = rows[label][column]._replace(rank=place + 1)
+    return rows
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
+
+
+def _text(cell: Cell, mark: str = "{}") -> str:
+    """Our number, marked, and beside it the paper's, which is not ranked."""
+    ours = _shown(cell.value) + (f" ({_shown(cell.spread)})" if cell.spread is not None else "")
+    return mark.format(ours) + (f" · paper {_shown(cell.paper)}" if cell.paper is not None else "")
+
+
+def markdown(table: Table) -> str:
+    """Best in bold, second best underlined."""
+    marks = {1: "**{}**", 2: "<u>{}</u>", None: "{}"}
+    lines = [f"**{table.title}**", ""]
+    lines += ["| | " + " | ".join(table.columns) + " |", "|---" * (len(table.columns) + 1) + "|"]
+    for label, cells in table.rows.items():
+        lines.append(f"| {label} | " + " | ".join(_text(cell, marks[cell.rank]) for cell in cells) + " |")
+    return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
+
+
+# Which numbers --------------------------------------------------------------------------------------------------------
+
 
 PROTOCOLS = {
     "paper": "Absolute error of the mode (counts) or mean (Gaussians); an ensemble of Gaussians as one Normal.",
@@ -143,9 +198,8 @@ def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Table
     rows, sizes = {}, {}
     for each in runs:
         found = detection(*each.variances, as_paper=as_paper)
-        areas = {name: getattr(found, name.lower()) for name in COLUMNS}
         numbers = [paper.get((each.run.run.method.name, name.lower())) for name in COLUMNS]
-        rows[each.run.label] = [Cell(s.mean, s.std, n) for s, n in zip(areas.values(), numbers, strict=True)]
+        rows[each.run.label] = [Cell(*area, n) for area, n in zip(found[:3], numbers, strict=True)]
         sizes[f"{found.n_in:,} test rows and {found.n_out:,} OOD rows are evaluated."] = True
     kept = "which give the thresholds" if as_paper else "which are not evaluated"
     first = f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {kept}."
@@ -155,7 +209,7 @@ def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Table
 def _areas(pairs: Iterable[Pair]) -> list[Cell]:
     """AUROC and FPR80 of each pair of scores."""
     found = [detection(*pair) for pair in pairs]
-    return [Cell(area.mean, area.std) for each in found for area in (each.auroc, each.fpr80)]
+    return [Cell(*area) for each in found for area in (each.auroc, each.fpr80)]
 
 
 def _by_length(title: str, runs: Sequence[ScoredRun]) -> Table:
@@ -173,7 +227,7 @@ def _by_length(title: str, runs: Sequence[ScoredRun]) -> Table:
 
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
-    """Write all tables of an experiment in two formats each, beside its runs."""
+    """Write all tables of an experiment beside its runs."""
     runs = finished_runs(experiment, out)
     tables = {f"table_{protocol}": accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
     if experiment.simulation is not None:
@@ -182,7 +236,6 @@ def write_tables(experiment: Experiment, out: Path) -> list[Path]:
         tables |= detection_tables(experiment, runs)
     written = []
     for name, table in tables.items():
-        for ending, form in FORMATS.items():
-            written.append(out / experiment.name / f"{name}.{ending}")
-            write_text(written[-1], form(table))
+        written.append(out / experiment.name / f"{name}.md")
+        write_text(written[-1], markdown(table))
     return written

@@ -14,29 +14,28 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer, is_number
 from ddpn.sample import check_vector, labels_at, row_count, row_labels
-from ddpn.tables.encoding.categorical import (
-    CategoricalColumn,
-    LevelEffects,
-    Targets,
-    fit_category,
-    fit_effects,
-    targets_of,
-)
-from ddpn.tables.encoding.column_plan import ColumnPlan, Encoded
-from ddpn.tables.encoding.cross_fitted import OutOfFoldEffects, has_effects
-from ddpn.tables.encoding.kinds import WITH_NUMBERS, kind_of, read_as_fitted
-from ddpn.tables.encoding.numeric import (
+from ddpn.tables.encoding.columns import (
     MAX_CODES,
+    CategoricalColumn,
+    ColumnPlan,
     Distinct,
+    Encoded,
+    LevelEffects,
     NumericColumn,
+    Targets,
     bin_edges,
     every_step,
+    fit_category,
+    fit_effects,
     fit_flag,
     fit_number,
     integer_codes,
+    refit_effects,
+    targets_of,
 )
 from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
-from ddpn.tables.encoding.table import Column, read_table
+from ddpn.tables.encoding.table import WITH_NUMBERS, Column, kind_of, read_as_fitted, read_table
+from ddpn.tables.row_hashes import MISSING_TEXT, hashed, number_codes, text_codes
 from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
@@ -417,3 +416,90 @@ def _column(kind: str, **fields: Any) -> Encoded:
         known = {level: float(value) for level, value in values.items()}
         effects = LevelEffects(known, float(missing), float(scale))
     return CategoricalColumn(levels, effects=effects, **{name: bool(value) for name, value in fields.items()})
+
+
+# Training rows, with level effects that were fitted to other rows -----------------------------------------------------
+
+#: Effects are of use if those of other folds vary at least by this share of what those of all rows do.
+_LEAST_SPREAD = 0.2
+
+
+def has_effects(encoder: Any) -> bool:
+    """Whether some column of a `FeatureEncoder` has level effects: training rows then need inputs of their own."""
+    return any(isinstance(own, CategoricalColumn) and own.effects is not None for own in encoder.columns_)
+
+
+class OutOfFoldEffects:
+    """Level effects per fold, each fitted to the rows of the other folds.
+
+    With effects that hold a row's own count, a network would learn to trust them more than those of new rows deserve.
+    The encoder was fitted to the rows; `fold` has the number of each row's fold, from 0 on.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        X: Any,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        exposure: np.ndarray | None,
+        fold: np.ndarray,
+    ) -> None:
+        self.encoder = encoder
+        table = read_as_fitted(encoder, X)
+        target = targets_of(y, np.ones(len(y)) if weight is None else weight, exposure)
+        ends = np.cumsum([column.width for column in encoder.columns_]).tolist()
+        self._effects: dict[int, tuple[int, list[LevelEffects]]] = {}
+        for j, (cells, column) in enumerate(zip(table, encoder.columns_, strict=True)):
+            if isinstance(column, CategoricalColumn) and column.effects is not None:
+                self._effects[j] = ends[j] - 1, _by_fold(cells, column.effects.scale, target, fold)
+        #: Positions of columns whose effects hardly vary where they were fitted to other rows.
+        self.useless = {
+            j for j, (_, effects) in self._effects.items() if np.std(self._of(table[j], effects, fold)) < _LEAST_SPREAD
+        }
+
+    def inputs(self, X: Any, fold: np.ndarray) -> np.ndarray:
+        """As `FeatureEncoder.transform`, with the effects that left out each row's fold. Shape: (rows, inputs)."""
+        out, table = self.encoder.encode(X), read_as_fitted(self.encoder, X)
+        for j, (place, effects) in self._effects.items():
+            out[:, place] = self._of(table[j], effects, fold)
+        return out
+
+    def inputs_by_content(self, X: Any) -> np.ndarray:
+        """The same, with the folds of `content_folds`."""
+        return self.inputs(X, content_folds(self.encoder, X))
+
+    @staticmethod
+    def _of(cells: Column, effects: list[LevelEffects], fold: np.ndarray) -> np.ndarray:
+        found = np.empty(len(fold), dtype=np.float32)
+        for number, own in enumerate(effects):
+            rows = fold == number
+            found[rows] = own.of(cells.values[rows], cells.levels)
+        return found
+
+
+def without_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
+    """The same encoding, without the level effects of the columns at these positions."""
+    return [
+        replace(column, effects=None) if j in positions and isinstance(column, CategoricalColumn) else column
+        for j, column in enumerate(columns)
+    ]
+
+
+def _by_fold(cells: Column, scale: float, target: Targets, fold: np.ndarray) -> list[LevelEffects]:
+    # Rows of a stream may be in a fold that has no rows here.
+    others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
+    return [refit_effects(cells.values[rows], cells.levels, target.rows(rows), scale) for rows in others]
+
+
+def content_folds(encoder: Any, X: Any) -> np.ndarray:
+    """Folds by the cells of each row, so that a row that is read again from a file has the fold of its first time."""
+    table = read_as_fitted(encoder, X)
+    return (hashed([_codes(cells) for cells in table], len(table[0].values)) % np.uint64(FOLDS)).astype(np.int64)
+
+
+def _codes(cells: Column) -> np.ndarray:
+    """An integer per cell that is the same for equal cells of any table."""
+    if cells.kind != "category":
+        return number_codes(cells.values)
+    return text_codes([*cells.levels, MISSING_TEXT])[cells.values]  # the last entry serves code -1

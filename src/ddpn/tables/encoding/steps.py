@@ -1,9 +1,13 @@
-"""Where a quick fit of boosted trees splits each column: thresholds at which the target changes."""
+"""Where trees split: thresholds at which the target changes, and the columns of a very wide table that explain it."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from ddpn.runtime.threads import tree_threads_for
-from ddpn.tables.encoding.numeric import Distinct, midpoints, quantiles
+from ddpn.tables.encoding.columns import Distinct, midpoints, quantiles
 
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254
@@ -41,9 +45,9 @@ def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
     codes, y, weights = distinct_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
     if y.min() < y.max():
-        for nodes in _trees(codes, y, weights):
-            inner = nodes[nodes["is_leaf"] == 0]
-            np.add.at(gains, (inner["feature_idx"], inner["num_threshold"].astype(int)), inner["gain"])
+        for node in chain.from_iterable(map(_splits, _trees(codes, y, weights))):
+            # Thresholds lie between two codes.
+            gains[node["split_feature"], int(node["threshold"])] += node["split_gain"]
     best = np.argsort(-gains, axis=1, kind="stable")[:, :count]
     return [np.sort(cuts[gain[cuts] > 0.0]) for cuts, gain in zip(best, gains, strict=True)]
 
@@ -63,20 +67,74 @@ def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tupl
     return codes[rows], y[rows], totals * (len(totals) / totals.sum())
 
 
-def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
-    from sklearn.ensemble import HistGradientBoostingRegressor  # not needed by most encoders, and slow to import
+def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[dict[str, Any]]:
+    """The root of each tree, as LightGBM writes it."""
+    import lightgbm  # not needed by most encoders, and slow to import
 
-    model = HistGradientBoostingRegressor(
-        loss="poisson" if y.min() >= 0 else "squared_error",
-        learning_rate=_RATE,
-        max_iter=_ROUNDS,
-        max_leaf_nodes=_LEAVES,
-        max_bins=max(2, min(255, int(codes.max()) + 1)),
-        min_samples_leaf=max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
-        early_stopping=False,
-        random_state=0,
-    )
+    settings = {
+        "objective": "poisson" if y.min() >= 0 else "regression", "learning_rate": _RATE, "num_leaves": _LEAVES,
+        "min_data_in_leaf": max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
+        "min_data_in_bin": 1, "bin_construct_sample_cnt": MAX_ROWS, "deterministic": True, "force_row_wise": True,
+        "seed": 0, "verbosity": -1,
+    }  # fmt: skip
     with tree_threads_for(codes.size):
-        model.fit(codes.astype(np.float32), y, sample_weight=weights)
-    # The nodes are not public; tests/tables/encoding/test_steps.py fails if they move.
-    return [tree.nodes for (tree,) in model._predictors]
+        rows = lightgbm.Dataset(codes, y, weight=weights, params=settings)
+        trees = lightgbm.train(settings, rows, _ROUNDS).dump_model()["tree_info"]
+    return [tree["tree_structure"] for tree in trees]
+
+
+def _splits(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All nodes of a tree that split."""
+    if "split_feature" in node:
+        yield node
+        yield from _splits(node["left_child"])
+        yield from _splits(node["right_child"])
+
+
+# Columns of a very wide table -----------------------------------------------------------------------------------------
+
+#: Columns that are kept of a wider table with few rows: as many as trees and networks are fitted to in seconds.
+MAX_COLUMNS = 500
+#: Rows that the choice is made from, at most, and the least share of them on either side of a split.
+_ROWS, _LEAST_SHARE = 10_000, 0.05
+#: Columns that are sorted at a time.
+_BLOCK = 64
+
+
+def screened(X: np.ndarray, y: np.ndarray, weight: np.ndarray, least: int = MAX_COLUMNS) -> np.ndarray | None:
+    """Positions of the columns with the largest `split_gains`, ascending: as many as rows, but `least` at least.
+
+    None if there are no more columns than that. Call it with the rows of one training only: chosen with others, columns
+    would look better on these than they are.
+    """
+    most = max(least, len(y))
+    if X.shape[1] <= most:
+        return None
+    return np.sort(np.argsort(-split_gains(X, y, weight), kind="stable")[:most])
+
+
+def split_gains(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """By how much the best split of each column in two reduces the weighted sum of squares of y: the gain of a tree.
+
+    Missing values sort above all others. Shape: (columns,).
+
+    >>> X = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 5.0], [4.0, 6.0]])
+    >>> split_gains(X, np.array([0.0, 0.0, 2.0, 2.0]), np.ones(4)).tolist()
+    [4.0, 0.0]
+    """
+    chosen = slice(None, None, -(-len(y) // _ROWS))
+    X, y, weight = X[chosen], y[chosen], weight[chosen]
+    rest = weight * (y - np.average(y, weights=weight))
+    total, least = weight.sum(), max(1, int(_LEAST_SHARE * len(y)))
+    gains = np.zeros(X.shape[1])
+    for start in range(0, X.shape[1], _BLOCK):
+        block = X[:, start : start + _BLOCK]
+        order = np.argsort(block, axis=0, kind="stable")
+        values = np.take_along_axis(block, order, axis=0)
+        below, above = values[:-1], values[1:]
+        can_split = (below != above) & ~np.isnan(below)
+        can_split[: least - 1] = can_split[len(y) - least :] = False
+        left, left_weight = np.cumsum(rest[order], axis=0)[:-1], np.cumsum(weight[order], axis=0)[:-1]
+        gain = np.square(left) * total / (left_weight * (total - left_weight))
+        gains[start : start + _BLOCK] = np.where(can_split, gain, 0.0).max(axis=0, initial=0.0)
+    return gains

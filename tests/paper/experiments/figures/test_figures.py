@@ -1,10 +1,39 @@
+"""Figures are written beside the runs, the same every time, and those that cannot be drawn leave the others."""
+
+import sys
 from dataclasses import replace
 
 import pytest
 
 from ddpn.paper.experiments import catalogue
 from ddpn.paper.experiments.figures import FIGURES, simulations, write_figures
+from ddpn.paper.experiments.figures.canvas import legend_below, panels, save, style
 from ddpn.runtime.errors import ConfigError, InputError
+
+matplotlib = pytest.importorskip("matplotlib")
+
+
+def drawn():
+    with style():
+        figure, axes = panels(1, 2, (3.0, 2.0))
+        for ax in axes[0]:
+            ax.plot([0, 1], [1, 0], label="falls")
+            ax.fill_between([0, 1], [0, 0], [1, 1], label="band")
+        legend_below(figure, axes[0], columns=2)
+    return figure
+
+
+def test_a_figure_is_written_twice_the_same(tmp_path):
+    first, second = (save(drawn(), tmp_path / folder / "beta.png").read_bytes() for folder in "ab")
+    assert first == second
+    assert first.startswith(b"\x89PNG")
+
+
+def test_a_missing_matplotlib_is_reported_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ConfigError, match=r"ddpn\[plot\] is not installed"):
+        panels(1, 1, (1.0, 1.0))
+
 
 pytest.importorskip("matplotlib")
 
@@ -17,7 +46,7 @@ def test_the_catalogue_asks_for_every_figure_and_for_no_other():
 def test_figures_without_runs_are_written_in_the_folder_of_the_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(simulations, "_NODES", 20)
     written = write_figures(catalogue.experiment("moments"), tmp_path)
-    assert [str(path.relative_to(tmp_path)) for path in written] == ["moments/epsilon.svg", "moments/epsilon.png"]
+    assert [str(path.relative_to(tmp_path)) for path in written] == ["moments/epsilon.png"]
     assert all(path.stat().st_size > 10_000 for path in written)
 
 
@@ -36,7 +65,7 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_others(declare, finish, tmp_pa
     with pytest.raises(InputError) as caught:
         write_figures(experiment, tmp_path)
     folder = tmp_path / "three"
-    assert sorted(path.name for path in folder.glob("*.*")) == ["wave.png", "wave.svg"], "beside the runs"
+    assert sorted(path.name for path in folder.glob("*.*")) == ["wave.png"], "beside the runs"
     assert str(caught.value).startswith("recovery: No finished run of ddpn")
     assert " beams: " in str(caught.value)
     assert "wave:" not in str(caught.value)

@@ -1,21 +1,21 @@
+"""Figures of predictions for single rows: what is drawn is what scipy computes from the raw outputs."""
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from ddpn.distributions import NegativeBinomial, Poisson
+from ddpn.distributions import Poisson
 from ddpn.paper.datasets import inventory, simulate_shelves, split
 from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
 from ddpn.paper.experiments.figures.canvas import panels
 from ddpn.paper.experiments.figures.predictions import (
-    at_quantiles,
     beams,
-    check_rows,
     draw_pmf,
     image_pmfs,
+    ood_pmfs,
     pathologies,
 )
-from ddpn.paper.experiments.results import finished_runs
 from ddpn.paper.inputs import unpack
 from ddpn.runtime.errors import InputError
 
@@ -24,52 +24,17 @@ image = pytest.importorskip("PIL.Image")
 STAYS = {"name": "length_of_stay", "features": "standard"}
 
 
-def test_rows_are_the_first_with_their_counts():
-    counts = torch.tensor([7.0, 2.0, 9.0, 2.0, 1.0, 1.0, 2.0, 3.0, 9.0, 3.0, 1.0])
-    # Sorted: 1 1 1 2 2 2 3 3 7 9 9, of which the 0.1, 0.5 and 0.95 quantiles are the places 1, 5 and 9.5 of 0 to 10.
-    assert at_quantiles(counts) == [4, 1, 2]
-
-
-def poissons(y):
-    return stats.poisson.pmf(y, [2.0, 5.0])
-
-
-def negative_binomials(y):
-    """Mean m and variance m + a m^2 is n = 1 / a, p = n / (n + m)."""
-    return stats.nbinom.pmf(y, [2.0, 4.0], [2.0 / 6.0, 4.0 / 8.0])
-
-
-@pytest.mark.parametrize(
-    ("members", "each"),
-    [
-        (Poisson(torch.tensor([2.0, 5.0])), poissons),
-        (NegativeBinomial(torch.tensor([4.0, 4.0]), torch.tensor([0.5, 0.25])), negative_binomials),
-    ],
-    ids=["poisson", "negative binomial"],
-)
-def test_members_ensemble_and_what_was_observed(members, each):
+def test_members_ensemble_and_what_was_observed():
     ax = panels(1, 1, (3.0, 2.0))[1][0, 0]
-    draw_pmf(ax, members, 60.0)
+    draw_pmf(ax, Poisson(torch.tensor([2.0, 5.0])), 60.0)
     y = np.array([bar.get_x() + bar.get_width() / 2 for bar in ax.patches]).round()
-    expected = each(y[:, None])
+    expected = stats.poisson.pmf(y[:, None], [2.0, 5.0])
     np.testing.assert_allclose([bar.get_height() for bar in ax.patches], expected.mean(1), atol=1e-6)
     for member, line in enumerate(ax.get_lines()[:2]):
         np.testing.assert_allclose(line.get_ydata(), expected[:, member], atol=1e-6)
     assert expected.mean(1).sum() > 0.998
     # What was observed is shown, however unlikely it was.
     assert ax.get_xlim()[1] >= 60.0
-
-
-def test_rows_must_be_those_of_the_run_or_begin_with_them(declare, finish, tmp_path):
-    experiment = declare("small", simulation={"name": "wave"}, methods=["poisson"])
-    finish(experiment.runs()[0], [[0.0]])
-    (found,) = finished_runs(experiment, tmp_path)
-    counts = torch.tensor([3.0, 1.0])
-    check_rows(found, counts, np.array([3, 1]))
-    check_rows(found, counts, np.array([3, 1, 4]))
-    for known in ([3], [1, 3], [3, 2, 4]):
-        with pytest.raises(InputError, match=r"The data has changed since .*small/poisson"):
-            check_rows(found, counts, np.array(known))
 
 
 def line_of(ax, label):
@@ -174,8 +139,7 @@ def test_other_images_than_those_of_the_run_are_reported(people, tmp_path):
 
 # Point clouds ---------------------------------------------------------------------------------------------------------
 
-#: More than one portion of what is simulated at a time, so that places in later ones are seen to be right.
-BEAMS, POINTS = 300, 32
+BEAMS, POINTS = 60, 32
 SHELVES = {"name": "shelves", "beams": BEAMS, "points": POINTS}
 STORED = {"name": "inventory", "points": POINTS}
 
@@ -213,9 +177,11 @@ def expected(cloud, sides):
 
 
 def test_points_class_and_count_are_those_of_the_test_rows(finished, tmp_path):
-    data = simulate_shelves(BEAMS, max_points=POINTS, progress=False)
+    data = simulate_shelves(BEAMS, max_points=POINTS)
     x, y = data.part("test")
     counts = []
+    with pytest.raises(InputError, match=r"The data has changed since .*ddpn"):
+        beams(finished(SHELVES, y + 1), tmp_path)
     for row, name, count, (front, side, pmf) in shown(beams(finished(SHELVES, y), tmp_path)):
         beam = unpack(x[row])
         assert (name, count) == (data.classes[beam.geometry], y[row])
@@ -225,18 +191,6 @@ def test_points_class_and_count_are_those_of_the_test_rows(finished, tmp_path):
         assert max(heights, key=heights.get) in (count - 1, count)
         counts.append(count)
     assert counts == [np.sort(y)[round(q * (len(y) - 1))] for q in (0.1, 0.5, 0.95)]
-
-
-def test_what_stands_there_is_as_many_and_where_the_points_are(finished, tmp_path):
-    y = simulate_shelves(BEAMS, max_points=POINTS, progress=False).part("test")[1]
-    for _, name, count, (_, side, _) in shown(beams(finished(SHELVES, y), tmp_path)):
-        # Bottles and cartons are a body and a top.
-        assert len(side.patches) == count * (2 if name in ("bottle", "carton") else 1)
-        ends = np.array([patch.get_bbox().get_points() for patch in side.patches])
-        low, high = ends[:, 0].min(0), ends[:, 1].max(0)
-        # The camera's noise at 2 m is 8 mm in a standard deviation.
-        assert (points(side) > low - 0.04).all()
-        assert (points(side) < high + 0.04).all()
 
 
 def write_beams(folder, clouds):
@@ -258,7 +212,6 @@ def test_a_folder_of_beams_is_read(finished, tmp_path, monkeypatch):
         beam = unpack(x[row])
         assert (name, count) == (data.classes[beam.geometry], y[row])
         np.testing.assert_allclose(points(side), expected(beam.points, [2, 1]))
-        assert not side.patches
 
 
 def test_a_beam_without_points_says_so(finished, tmp_path, monkeypatch):
@@ -269,7 +222,74 @@ def test_a_beam_without_points_says_so(finished, tmp_path, monkeypatch):
         assert [text.get_text() for ax in (front, side) for text in ax.texts] == ["no points", "no points"]
 
 
-def test_other_beams_than_those_of_the_run_are_refused(finished, tmp_path):
-    y = simulate_shelves(BEAMS, max_points=POINTS, progress=False).part("test")[1]
-    with pytest.raises(InputError, match=r"The data has changed since .*ddpn"):
-        beams(finished(SHELVES, y + 1), tmp_path)
+# Out-of-distribution rows ---------------------------------------------------------------------------------------------
+
+
+pytest.importorskip("matplotlib")
+DATA = {"name": "reviews", "text": ["text"], "max_length": 8}
+#: Test rows and OOD rows.
+TEXTS, VERSES = 1200, 1500
+
+
+@pytest.fixture(scope="module")
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def means(rng):
+    """Means, and so variances, of a Poisson network for test rows and OOD rows."""
+    return rng.gamma(9.0, 0.4, TEXTS), rng.gamma(9.0, 0.7, VERSES)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("texts")
+
+
+@pytest.fixture(scope="module")
+def texts(declare, finish_in, out, means):
+    """A Poisson network of two equal members and a Gaussian one with two means."""
+    experiment = declare("texts", data=DATA, ood="bible", methods=["poisson", "gaussian"])
+    poisson, gaussian = experiment.runs()
+    test, ood = (np.repeat(np.log(side)[:, None, None], 2, 1) for side in means)
+    finish_in(out, poisson, np.zeros((2, 1)), raw=test, y=np.ones(TEXTS), ood=ood)
+    test, ood = (np.stack([np.tile([1.0, 3.0], (len(side), 1)), np.log(side)[:, None] + [0, 0]], -1) for side in means)
+    finish_in(out, gaussian, np.zeros((2, 2)), raw=test, y=np.ones(TEXTS), ood=ood)
+    return experiment
+
+
+@pytest.fixture(scope="module")
+def pmfs(texts, out):
+    return ood_pmfs(texts, out).axes
+
+
+def test_runs_without_ood_rows_are_reported(declare, finish, tmp_path):
+    experiment = declare("texts", data=DATA, methods=["poisson"])
+    finish(experiment.runs()[0], [[0.0]])
+    with pytest.raises(InputError, match=r"No predictions of OOD rows in .*poisson"):
+        ood_pmfs(experiment, tmp_path)
+
+
+def test_distributions_are_those_of_the_median_rows(pmfs, means):
+    pmf, _, density, _ = pmfs
+    test, ood = (np.sort(side)[(len(side) - 1) // 2] for side in means)
+    y = np.array([bar.get_x() + bar.get_width() / 2 for bar in pmf.patches]).round()
+    np.testing.assert_allclose([b.get_height() for b in pmf.patches], stats.poisson.pmf(y, test), atol=1e-6)
+    x, drawn = pmf.get_lines()[0].get_data()
+    np.testing.assert_allclose(drawn, stats.poisson.pmf(x, ood), atol=1e-6)
+    x, drawn = density.get_lines()[0].get_data()
+    expected = stats.norm.pdf(x[:, None], [1.0, 3.0], np.sqrt(ood)).mean(1)
+    np.testing.assert_allclose(drawn, expected, atol=1e-6)
+    assert (pmf.get_ylabel(), density.get_ylabel()) == ("probability", "density")
+
+
+def test_every_row_is_in_the_histogram_of_its_kind(pmfs, means):
+    _, variance, _, wider = pmfs
+    for ax, more in ((variance, 0.0), (wider, 1.0)):
+        for patch, side in zip(ax.patches, means, strict=True):
+            shares, edges, _ = patch.get_data()
+            assert shares.sum() == pytest.approx(1.0)
+            # The members of the Gaussian are 2 apart, which adds 1 to the variance.
+            below = (side + more < edges[20]).mean()
+            assert shares[:20].sum() == pytest.approx(below, abs=0.01)

@@ -1,14 +1,13 @@
-"""Figures of finished runs as SVG and PNG, readable in black and white. Trains nothing."""
+"""Figures of finished runs as PNG, readable in black and white. Trains nothing."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ddpn.paper.experiments.experiment import Experiment
+from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.figures.canvas import save, style
-from ddpn.paper.experiments.figures.ood import ood_pmfs
-from ddpn.paper.experiments.figures.predictions import beams, image_pmfs, pathologies
+from ddpn.paper.experiments.figures.predictions import beams, image_pmfs, ood_pmfs, pathologies
 from ddpn.paper.experiments.figures.simulations import beta, epsilon, gamma, recovery, wave
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.validation import check_choice
@@ -19,7 +18,7 @@ FIGURES: dict[str, Callable[[Experiment, Path], Any]] = {draw.__name__: draw for
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:
-    """Write all figures of an experiment as SVG and PNG, beside its runs.
+    """Write all figures of an experiment beside its runs.
 
     Figures that cannot be drawn are reported in one error at the end, after the others have been written.
     """
@@ -30,7 +29,7 @@ def write_figures(experiment: Experiment, out: Path) -> list[Path]:
     with style() if experiment.figures else nullcontext():
         for name in experiment.figures:
             try:
-                written += save(FIGURES[name](experiment, out), out / experiment.name / name)
+                written.append(save(FIGURES[name](experiment, out), out / experiment.name / f"{name}.png"))
             except DDPNError as error:
                 reasons[name] = str(error)
     if reasons:

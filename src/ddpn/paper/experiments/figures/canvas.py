@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_extra
 
 #: One accent colour that prints as a medium grey; everything else is black, grey, dashed or hatched.
 ACCENT = "#2166ac"
@@ -13,30 +13,15 @@ BAND = "#b3cde3"
 GREY = "0.6"
 
 
-def _matplotlib() -> Any:
-    try:
-        import matplotlib.colors
-        import matplotlib.figure
-        import matplotlib.style
-    except ImportError:
-        raise ConfigError("ddpn[plot] is not installed: pip install 'ddpn[plot]'") from None
-    return matplotlib
-
-
 def style() -> AbstractContextManager[None]:
     """A context in which matplotlib has the style of all figures."""
-    return _matplotlib().style.context(str(files(__package__) / "paper.mplstyle"))
+    return import_extra("matplotlib.style", "plot").context(str(files(__package__) / "paper.mplstyle"))
 
 
 def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
     """A figure and its axes (rows, columns); `size` in inches. Without pyplot: no window and no global state."""
-    figure = _matplotlib().figure.Figure(figsize=size, layout="constrained")
+    figure = import_extra("matplotlib.figure", "plot").Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
-
-
-def bands(levels: tuple[float, ...]) -> dict[str, Any]:
-    """Options of `pcolormesh`: one grey per interval between levels, white below and black above them."""
-    return {"cmap": "Greys", "norm": _matplotlib().colors.BoundaryNorm(levels, 256, extend="both")}
 
 
 def legend_below(figure: Any, axes: Any, columns: int) -> None:
@@ -48,12 +33,9 @@ def legend_below(figure: Any, axes: Any, columns: int) -> None:
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False)
 
 
-def save(figure: Any, path: Path) -> list[Path]:
-    """Write `path`.svg and `path`.png, without the date, so that drawing a figure again gives the same files."""
+def save(figure: Any, path: Path) -> Path:
+    """Write a PNG file without the program's version, so that drawing a figure again gives the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    written = []
-    for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-        written.append(path.with_name(f"{path.name}.{ending}"))
-        with style():
-            figure.savefig(written[-1], metadata=metadata)
-    return written
+    with style():
+        figure.savefig(path, metadata={"Software": None})
+    return path

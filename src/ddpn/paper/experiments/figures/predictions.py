@@ -1,6 +1,6 @@
-"""Figures of predictions for single test rows: of patients, of images, and of shelf beams as point clouds."""
+"""Figures of predictions for single test rows: of patients, images, shelf beams and out-of-distribution rows."""
 
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +9,21 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import Mixture
-from ddpn.paper.datasets import inventory, load, split
-from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
-from ddpn.paper.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
-from ddpn.paper.experiments.experiment import Experiment
+from ddpn.paper.datasets import load
+from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
-from ddpn.paper.experiments.results import FinishedRun, predictions_of, runs_of
-from ddpn.paper.inputs import Beam, pack, unpack
-from ddpn.paper.inputs.images import read_image
+from ddpn.paper.experiments.rows import load_data
+from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of, runs_of
+from ddpn.paper.experiments.tables import ScoredRun, scored
+from ddpn.paper.inputs import Beam, read_image, unpack
 from ddpn.runtime.errors import InputError
 
-#: A beam, the name of its class, and its products if it is simulated, as z, y, depth and height.
-Example = tuple[Beam, str, list[tuple[float, ...]]]
 #: A row with a low, one with a medium and one with a high count.
 QUANTILES = (0.1, 0.5, 0.95)
 #: The first of these that is finished is shown, for images and for beams.
 PREFERRED = ("beta_ddpn_0.5", "ddpn")
 #: The paper's choice for its Figure 5.
 _CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")
-_PRODUCT = {"facecolor": BAND, "edgecolor": ACCENT, "lw": 0.6, "zorder": 0, "label": "products, visible or not"}
 _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 
 
@@ -117,15 +113,16 @@ def beams(experiment: Experiment, out: Path) -> Any:
     """Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
     run, *_ = runs_of(experiment, out, PREFERRED)
     raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
-    source = experiment.data or {}
-    found = (_stored if source["name"] == "inventory" else _simulated)(source, run, counts)
-    figure, axes = panels(len(found), 3, (9.0, 1.0 + 2.3 * len(found)), width_ratios=[1.0, 2.4, 1.6])
-    for (front, side, pmf), (row, (beam, name, solids)) in zip(axes, found.items(), strict=True):
+    data = load_data(experiment.data or {})
+    x, known = data.part("test")
+    check_rows(run, counts, known)
+    rows = at_quantiles(counts)
+    figure, axes = panels(len(rows), 3, (9.0, 1.0 + 2.3 * len(rows)), width_ratios=[1.0, 2.4, 1.6])
+    for (front, side, pmf), row in zip(axes, rows, strict=True):
+        beam, count = unpack(x[row]), int(counts[row])
         _points(front, beam, (0, 1))
-        for z, y, depth, height in solids:
-            side.bar(z, height, depth, y, align="edge", **_PRODUCT)
         _points(side, beam, (2, 1))
-        count = int(counts[row])
+        name = data.classes[beam.geometry]
         front.set_title(f"test row {row}: {name}, {count} product{'s' * (count != 1)}", loc="left")
         side.set_title("from the side", loc="right")
         draw_pmf(pmf, run.distribution(raw[row]), count)
@@ -133,50 +130,8 @@ def beams(experiment: Experiment, out: Path) -> Any:
     for ax, label in zip(axes[-1], (_AXES[0], _AXES[2], "products"), strict=True):
         ax.set_xlabel(label)
     figure.suptitle(f"{run.label}; lighter points are farther from the camera", fontsize=10)
-    legend_below(figure, axes[:, 1:].flat, columns=4)
+    legend_below(figure, axes[:, 2], columns=3)
     return figure
-
-
-def _stored(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
-    clouds = inventory(max_points=source["points"])
-    x, y = clouds.part("test")
-    check_rows(run, counts, y)
-    found = {row: unpack(x[row]) for row in at_quantiles(counts)}
-    return {row: (beam, clouds.classes[beam.geometry], []) for row, beam in found.items()}
-
-
-def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
-    """Of the suitable rows those that are simulated first: simulating all beams takes much longer."""
-    test = split(source["beams"], SEED, LARGE_SHARES).test[: len(counts)]
-    order = np.argsort(test)
-    rows = order[at_quantiles(counts[torch.from_numpy(order)])]
-    places: list[tuple[Scenes, int]] = []
-    clouds: list[Any] = []
-    for scenes, points in simulate_chunks(source["beams"], SEED):
-        places += [(scenes, place) for place in range(len(points))]
-        clouds += points
-        if len(clouds) > test[rows].max():
-            break
-    known = np.array([scenes.count[place] for scenes, place in places])
-    geometry = np.array([scenes.geometry[place] for scenes, place in places])
-    there = test < len(known)
-    check_rows(run, counts[torch.from_numpy(there)], known[test[there]])
-    # Packed as by `simulate_shelves`.
-    packed = pack(clouds, geometry, max_points=source["points"], seed=SEED)
-    found = {int(row): (unpack(packed[test[row]]), places[test[row]]) for row in rows}
-    return {row: (beam, tuple(GEOMETRIES)[beam.geometry], _solids(*at)) for row, (beam, at) in found.items()}
-
-
-def _solids(scenes: Scenes, place: int) -> list[tuple[float, ...]]:
-    """Bodies and tops of the products on one beam from the side, relative to the camera."""
-    _, up, away = (float(length) for length in scenes.eye[place])
-    found: list[tuple[float, ...]] = []
-    for item in range(int(scenes.count[place])):
-        for there, solid in scenes.solids(item):
-            if there[place]:
-                z, depth, low, high = (float(side[place]) for side in (solid.z, solid.depth, solid.low, solid.high))
-                found.append((z - depth / 2 - away, low - up, depth, high - low))
-    return found
 
 
 def _points(ax: Any, beam: Beam, sides: tuple[int, int]) -> None:
@@ -194,3 +149,81 @@ def _points(ax: Any, beam: Beam, sides: tuple[int, int]) -> None:
     ax.set_aspect("equal", adjustable="datalim")
     ax.set_ylabel(_AXES[sides[1]])
     ax.xaxis.get_major_locator().set_params(nbins=3 if sides[0] == 0 else 6)
+
+
+# Out-of-distribution rows ---------------------------------------------------------------------------------------------
+
+
+_FILLED = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
+
+
+def ood_pmfs(experiment: Experiment, out: Path) -> Any:
+    """Figures 30 and 31: the ensembles' distributions for a test row and an OOD row, and all total variances."""
+    runs = scored(finished_runs(experiment, out, glms=False))
+    both = ([each for each in runs if each.run.run.method.is_continuous is kind] for kind in (False, True))
+    kinds = [kind for kind in both if kind]
+    widest = max(map(len, kinds))
+    size = (0.8 + 2.2 * max(widest, 2), 0.8 + 4.0 * len(kinds))
+    figure, axes = panels(2 * len(kinds), widest, size, height_ratios=[1.2, 1.0] * len(kinds))
+    for number, kind in enumerate(kinds):
+        above, below = axes[2 * number : 2 * number + 2]
+        for ax in above[1:]:
+            ax.sharex(above[0])
+            ax.sharey(above[0])
+            ax.tick_params(labelleft=False)
+        for dist, variance, one in zip(above, below, kind, strict=False):
+            _distributions(dist, one)
+            _variances(variance, *one.variances)
+            dist.set_title(one.run.label)
+        for empty in [*above[len(kind) :], *below[len(kind) :]]:
+            empty.remove()
+        above[0].set_ylabel("density" if kind[0].run.run.method.is_continuous else "probability")
+        # Only after all are drawn: a limit that is set holds for all panels that share it.
+        above[0].set_ylim(bottom=0)
+        below[0].set_ylabel("share of rows")
+    legend_below(figure, [axes[0, 0], axes[1, 0]], columns=2)
+    return figure
+
+
+def _distributions(ax: Any, one: ScoredRun) -> None:
+    """For the rows with the median total variance."""
+    is_continuous, tensors = one.run.run.method.is_continuous, predictions_of(one.run.folder)
+    rows = [int(scores.argsort(stable=True)[(len(scores) - 1) // 2]) for scores in one.variances]
+    raws = (tensors["raw"][rows[0]], tensors["ood"][rows[1]])
+    mixtures: list[Any] = [Mixture(one.run.distribution(raw)) for raw in raws]
+    ends = torch.cat([torch.stack(dist.interval(0.99)) for dist in mixtures])
+    low, high = float(ends.min()), float(ends.max())
+    x = np.linspace(low, high, 400) if is_continuous else np.arange(0.0, high + 2)
+    test, ood = (dist.log_prob(torch.from_numpy(x)).exp().numpy() for dist in mixtures)
+    fill = ax.fill_between if is_continuous else partial(ax.bar, width=0.8)
+    fill(x, test, **_FILLED, label="a test row with the median variance")
+    marker = {} if is_continuous else {"marker": "o", "ms": 3}
+    ax.plot(x, ood, color="black", lw=1.4, **marker, label="an OOD row with the median variance")
+    ax.set_xlabel("count")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _variances(ax: Any, *both: Tensor) -> None:
+    """Histograms of test rows and OOD rows, with bins of equal width on a logarithmic scale."""
+    limits = torch.finfo(both[0].dtype)
+    scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]
+    ends = np.quantile(np.concatenate(scores), [0.001, 0.999])
+    edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, 41)
+    test, ood = (np.histogram(side.clip(*ends), edges)[0] / len(side) for side in scores)
+    ax.stairs(test, 10**edges, fill=True, **_FILLED, label="all test rows; 0.1% of either end in the end bins")
+    ax.stairs(ood, 10**edges, color="black", lw=1.4, label="all OOD rows")
+    ax.set(xscale="log", xlabel="total variance")
+    _few_ticks(ax, *ends)
+
+
+def _few_ticks(ax: Any, low: float, high: float) -> None:
+    """At most four ticks at round numbers."""
+    decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [step * 10.0**decade for decade in decades for step in steps]
+        ticks = [tick for tick in ticks if low <= np.log10(tick) <= high]
+        if len(ticks) <= 4:
+            break
+    ticks = ticks[:: -(-len(ticks) // 4)] if ticks else [10**low, 10**high]
+    ax.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
+    ax.minorticks_off()

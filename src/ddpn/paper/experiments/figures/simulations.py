@@ -8,9 +8,10 @@ import torch
 
 from ddpn.distributions import Mixture, mean_deviation, variance_deviation
 from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
-from ddpn.paper.experiments.experiment import Experiment
-from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, bands, legend_below, panels
-from ddpn.paper.experiments.results import FinishedRun, finished_runs, runs_of
+from ddpn.paper.experiments.catalogue import Experiment
+from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
+from ddpn.paper.experiments.runs import FinishedRun, finished_runs, runs_of
+from ddpn.runtime.extras import import_extra
 
 _COVERAGE = 0.95
 _MEAN = {"color": "black", "lw": 1.5}
@@ -146,9 +147,11 @@ def epsilon(experiment: Experiment, out: Path) -> Any:
         "ε₂: |Var[Z] − variance|": variance_deviation(mean, variance),
     }
     figure, axes = panels(1, 2, (8.0, 3.6), sharey=True)
+    # One grey per interval between levels, white below and black above them.
+    greys = import_extra("matplotlib.colors", "plot").BoundaryNorm(_LEVELS, 256, extend="both")
     at = nodes.numpy()
     for ax, (title, deviation) in zip(axes[0], shown.items(), strict=True):
-        image = ax.pcolormesh(at, at, deviation.numpy(), **bands(_LEVELS), rasterized=True)
+        image = ax.pcolormesh(at, at, deviation.numpy(), cmap="Greys", norm=greys, rasterized=True)
         ax.plot(at, at, color="tab:red", ls="--", lw=1.2, label="variance = mean (Poisson)")
         ax.set(xscale="log", yscale="log", title=title, xlabel="target mean")
     axes[0, 0].set_ylabel("target variance")

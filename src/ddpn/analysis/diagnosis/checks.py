@@ -1,0 +1,358 @@
+"""The checks of a diagnosis: dispersion, zeros, the largest count, heaping and the upper tail.
+
+The dispersion is tested against a Poisson, everything else against a smooth distribution with the same means and the
+dispersion that fits best.
+
+A statistic sum of s(y) depends on the means and on the dispersion, which are estimates. Both dependencies are removed
+to first order: s is replaced by its residual after regressions on y and on the score of the dispersion, under the
+fitted distribution. For the Double Poisson and the Negative Binomial, where y / variance is the score of the mean, the
+expectation of that residual does not change with small errors of either.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import stats
+from scipy.optimize import minimize_scalar
+
+from ddpn.analysis.diagnosis.means import LABELS, Means, emphasis
+from ddpn.analysis.diagnosis.result import LEVEL, Dispersion, Finding, percent, write_p
+from ddpn.analysis.gains import gain_of
+from ddpn.distributions import DoublePoisson, NegativeBinomial
+from ddpn.sample import Sample
+from ddpn.tables.splits import group_codes
+
+#: The smooth distributions, and the range of the logarithm of their dispersion.
+_FAMILIES: dict[str, Any] = {"double_poisson": DoublePoisson, "negative_binomial": NegativeBinomial}
+_BOUNDS = {"double_poisson": (-5.0, 4.0), "negative_binomial": (-9.0, 4.0)}
+#: Rows that the dispersion is fitted to, at most.
+_ROWS = 10_000
+#: Means that probabilities are tabulated for, cells of the table, and the largest count.
+_MEANS, _CELLS, _MAX_COUNT = 256, 1_500_000, 20_000
+#: Half the relative step of the parameter in its score.
+_STEP = 1e-3
+#: The largest count must be at least this to see heaping: below, one or two multiples say nothing about rounding.
+_LARGEST = 12
+#: Rows that must be extreme: fewer may be errors of recording or of the mean.
+_EXTREME = 3
+#: Rows at the largest count without which nothing is reported, and their ratio to the expected ones.
+_FEWEST, _RATIO = 5, 1.5
+
+
+class SumNull:
+    """The distribution of a sum of independent terms with mean 0: Pearson's type III, which has its skewness.
+
+    For Poisson counts with large means the dispersion statistic is a chi-squared variable, and this is exact.
+
+    >>> chi = SumNull(variance=2 * 50, third=8 * 50)
+    >>> bool(abs(chi.above(10.0) - stats.chi2(50).sf(60.0)) < 1e-12)
+    True
+    """
+
+    def __init__(self, variance: float, third: float) -> None:
+        self.scale = float(np.sqrt(max(variance, 1e-300)))
+        skewness = float(np.clip(third / self.scale / self.scale / self.scale, -5.0, 5.0))
+        self.frozen = stats.pearson3(skewness, scale=self.scale)
+
+    def above(self, value: float) -> float:
+        """P(sum >= value)."""
+        return float(self.frozen.sf(value))
+
+    def below(self, value: float) -> float:
+        """P(sum <= value)."""
+        return float(self.frozen.cdf(value))
+
+    def quantile(self, level: float) -> float:
+        """The value with a probability of `level` below it."""
+        return float(self.frozen.ppf(level))
+
+
+def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
+    """The variance of a sum of terms, estimated from the sums of groups, over that of independent terms; at least 1.
+
+    >>> design_effect(np.array([1.0, 1.0, -1.0, -1.0]), np.array(["a", "a", "b", "b"]))
+    2.0
+    """
+    if group is None:
+        return 1.0
+    codes, _ = group_codes(len(terms), group)
+    return max(1.0, float(np.square(np.bincount(codes, terms)).sum() / max(np.square(terms).sum(), 1e-300)))
+
+
+# Dispersion ----------------------------------------------------------------------------------------------------------
+
+
+def conditional_dispersion(sample: Sample, means: Means) -> Dispersion:
+    """Variance / mean given the out-of-fold means.
+
+    Per row the term is ((y - mean)^2 - y) / mean, the score of the dispersion of a Poisson count: its expectation is 0,
+    its variance 2 and its third moment 8 + 4 / mean. An error of the mean changes it in second order only, by
+    error^2 / mean, which `Means.noise` measures.
+
+    With groups, such as repeated counts of one person, the variance of the mean of the terms is multiplied by its
+    design effect, and the interval is that of the means of groups.
+    """
+    mean, y, group = means.mean, sample.y, sample.group
+    share = emphasis(sample, mean)
+    share = share / share.sum()
+    terms = (np.square(y - mean) - y) / mean
+    raw = float(share @ terms)
+    effect = design_effect(share * (terms - raw), group)
+    third = float(share**3 @ (8.0 + 4.0 / mean))
+    null = SumNull(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
+    p_value = min(1.0, 2.0 * min(null.above(raw - means.most_noise), null.below(raw - means.noise)))
+    _, low, high = gain_of(terms, share, group=group)[:3]
+    # Towards 1 the interval is at least as wide as for a Poisson, so that it leaves 1 out only if the test rejects.
+    if raw > means.noise:
+        low = min(low, raw - null.quantile(1.0 - LEVEL / 2))
+    else:
+        high = max(high, raw - null.quantile(LEVEL / 2))
+    ends = (1.0 + low) / (1.0 + means.most_noise), (1.0 + high) / (1.0 + means.noise)
+    estimate = max((1.0 + raw) / (1.0 + means.noise), 0.0)
+    weight = sample.weight_or_ones
+    excess = float((weight * mean) @ terms) / float(weight @ mean**2)
+    spread = float(np.sqrt(max(excess, 0.0))) if estimate > 1.0 else 0.0
+    return Dispersion(estimate, max(ends[0], 0.0), max(ends[1], 0.0), p_value, spread)
+
+
+def dispersion_finding(found: Dispersion, mean_model: str) -> Finding:
+    """The finding about the dispersion."""
+    interval = f"95% interval {found.low:.2f} to {found.high:.2f}"
+    start = (
+        f"Given these features and this mean model ({LABELS[mean_model]}), the variance is {found.estimate:.2f} times "
+        f"the mean ({interval}, {write_p(found.p_value)})"
+    )
+    more = {
+        "over": ": over-dispersed. Features or interactions that the mean model lacks, worth about "
+        f"±{found.spread:.0%} of the mean, would have the same effect.",
+        "under": ": under-dispersed. Errors of the mean model can only hide under-dispersion, not cause it.",
+        "equi": "",
+    }[found.direction]
+    is_consistent = found.direction == "equi" and found.p_value >= LEVEL
+    why = "consistent with" if is_consistent else "not clearly different from"
+    clean = f"{start}: {why} a Poisson{'' if is_consistent else ', as several checks are made'}."
+    label = {"over": "over-dispersed", "under": "under-dispersed", "equi": ""}[found.direction]
+    effect = f"variance / mean {found.estimate:.2f} ({interval})"
+    return Finding("dispersion", label, effect, found.p_value, found.direction != "equi", start + more, clean)
+
+
+# Smooth distributions ------------------------------------------------------------------------------------------------
+
+
+class FittedFamily(NamedTuple):
+    """A likelihood of `HEADS` with one parameter for all rows, and its mean log-likelihood.
+
+    The parameter is gamma of a Double Poisson (variance about mean / gamma), or alpha of a Negative Binomial (variance
+    = mean + alpha mean^2).
+    """
+
+    name: str
+    parameter: float
+    loglik: float
+
+    def distribution(self, mean: np.ndarray, factor: float = 1.0) -> Any:
+        """The distribution of rows with these means, and the parameter times a factor."""
+        mu = torch.from_numpy(np.ascontiguousarray(mean))
+        return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)
+
+
+def fit_families(sample: Sample, mean: np.ndarray) -> dict[str, FittedFamily]:
+    """The Double Poisson and the Negative Binomial around these means, by maximum likelihood.
+
+    Each of them contains the Poisson (nearly).
+    """
+    if len(mean) > _ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(len(mean), _ROWS, replace=False))
+        sample, mean = sample.rows(rows), mean[rows]
+    counts, weight = torch.from_numpy(sample.y), sample.weight_or_ones
+    shares, found = torch.from_numpy(weight / weight.sum()), {}
+
+    def loss(name: str, log_parameter: float) -> float:
+        dist = FittedFamily(name, float(np.exp(log_parameter)), 0.0).distribution(mean)
+        return -float(shares @ dist.log_prob(counts))
+
+    for name, bounds in _BOUNDS.items():
+        best = minimize_scalar(
+            lambda at, name=name: loss(name, at), bounds=bounds, method="bounded", options={"xatol": 1e-3}
+        )
+        found[name] = FittedFamily(name, float(np.exp(best.x)), -float(best.fun))
+    return found
+
+
+class ProbabilityTable(NamedTuple):
+    """Probabilities of every count for a grid of means, and each row's place in it. Shape: pmf (means, counts)."""
+
+    counts: np.ndarray
+    mean: np.ndarray
+    pmf: np.ndarray
+    score: np.ndarray
+    place: np.ndarray
+    sample: Sample
+
+    @property
+    def y(self) -> np.ndarray:
+        """The counts of the rows as integers."""
+        return self.sample.y.astype(int)
+
+    def center(self, values: np.ndarray) -> np.ndarray:
+        """Values minus their expectation."""
+        return values - np.sum(self.pmf * values, axis=1, keepdims=True)
+
+    def residual(self, values: np.ndarray) -> np.ndarray:
+        """Values minus their regression on y, at each mean."""
+        y, s = self.center(self.counts[None]), self.center(values)
+        slope = np.sum(self.pmf * y * s, axis=1) / np.maximum(np.sum(self.pmf * y * y, axis=1), 1e-300)
+        return np.asarray(s - slope[:, None] * y)
+
+
+@torch.no_grad()
+def tabulate(family: FittedFamily, sample: Sample, mean: np.ndarray) -> ProbabilityTable | None:
+    """The table of a fitted distribution, with a line per mean of a grid; None where the counts are too large."""
+    # A count that is hardly ever exceeded.
+    largest = float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0])
+    if sample.y.max() > _MAX_COUNT:
+        return None
+    size = int(min(max(largest, sample.y.max()), _MAX_COUNT)) + 2
+    grid, counts = _grid(mean, int(np.clip(_CELLS // size, 16, _MEANS))), torch.arange(float(size), dtype=torch.float64)
+
+    def logs(factor: float) -> np.ndarray:
+        found = family.distribution(grid[:, None], factor).log_prob(counts).numpy()
+        return np.asarray(found - np.logaddexp.reduce(found, axis=1, keepdims=True))
+
+    pmf = np.exp(logs(1.0))
+    score = (logs(np.exp(_STEP)) - logs(np.exp(-_STEP))) / (2 * _STEP)
+    place = np.searchsorted(0.5 * (grid[1:] + grid[:-1]), mean)
+    return ProbabilityTable(counts.numpy(), pmf @ counts.numpy(), pmf, score, place, sample)
+
+
+def _grid(mean: np.ndarray, size: int) -> np.ndarray:
+    """All means where there are few, else quantiles of them and even steps of their logarithm."""
+    known = np.unique(mean)
+    if len(known) <= size:
+        return known
+    logs = np.log(known)
+    return np.unique(
+        np.exp(np.r_[np.quantile(logs, np.linspace(0, 1, size // 2)), np.linspace(logs[0], logs[-1], size // 2)])
+    )
+
+
+class MomentTest(NamedTuple):
+    """The weighted share of rows with a feature, observed and expected, and the p-values of more and of less."""
+
+    observed: float
+    expected: float
+    p_more: float
+    p_less: float
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided."""
+        return min(1.0, 2.0 * min(self.p_more, self.p_less))
+
+
+def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
+    """Test the mean of s(y), whose `values` are given per mean of the grid and count, or per count."""
+    s = np.broadcast_to(values, table.pmf.shape)
+    residual, score = table.residual(s), table.residual(table.score)
+    share = table.sample.weight_or_ones / table.sample.weight_or_ones.sum()
+    squares, cubes = (np.bincount(table.place, share**power, len(table.mean)) for power in (2, 3))
+    information = squares @ np.sum(table.pmf * score * score, axis=1)
+    if information > 0:
+        residual = residual - (squares @ np.sum(table.pmf * residual * score, axis=1)) / information * score
+    variance, third = (
+        float(sums @ np.sum(table.pmf * residual**power, axis=1)) for sums, power in ((squares, 2), (cubes, 3))
+    )
+    of_rows = share * residual[table.place, table.y]
+    excess, observed = float(of_rows.sum()), float(share @ s[table.place, table.y])
+    effect = design_effect(of_rows - share * excess, table.sample.group)
+    null = SumNull(effect * variance, effect**1.5 * third)
+    return MomentTest(observed, observed - excess, null.above(excess), null.below(excess))
+
+
+# Zeros, the largest count, heaping and the tail ----------------------------------------------------------------------
+
+
+def zero_finding(table: ProbabilityTable) -> Finding:
+    """The share of zeros against the expected share."""
+    test = moment_test(table, (table.counts == 0).astype(float)[None])
+    sign = "more" if test.observed > test.expected else "fewer"
+    label = "zero-inflated" if sign == "more" else "too few zeros" if test.observed else "no zeros"
+    # Few zeros more or less change no recommendation.
+    matters = abs(test.observed - test.expected) >= 0.01
+    effect = f"{percent(test.observed)} observed, {percent(test.expected)} expected"
+    sentence = (
+        f"{percent(test.observed)} of the counts are 0, {sign} than the {percent(test.expected)} that a smooth "
+        f"distribution with the same mean and dispersion has ({write_p(test.p_value)})."
+    )
+    clean = f"The number of zeros agrees with a smooth distribution of the same mean and dispersion ({effect})."
+    return Finding("zeros", label, effect, test.p_value, matters, sentence, clean)
+
+
+def ceiling_finding(table: ProbabilityTable) -> Finding:
+    """Rows at the largest count, against a smooth distribution up to it: possibly a limit, or "that many or more"."""
+    top, total = int(table.y.max()), len(table.y)
+    found, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
+    at = np.minimum(table.pmf[:, top] / inside, 1.0)
+    expected = float(np.bincount(table.place, minlength=len(at)) @ at)
+    pile = stats.binom(total, expected / total)
+    # Given that one row is there: the largest count is chosen by the rows.
+    p_value = min(1.0, float(pile.sf(found - 1) / max(pile.sf(0), 1e-300)))
+    effect = f"{percent(found / total)} at the maximum {top:,}, {percent(expected / total)} expected"
+    sentence = (
+        f"{found:,} rows ({percent(found / total)}) are at the maximum {top:,}, where a smooth distribution has "
+        f"{percent(expected / total)} ({write_p(p_value)}): larger counts may be impossible, or recorded as {top:,}."
+    )
+    matters = found >= _FEWEST and found >= _RATIO * expected
+    clean = f"No pile-up at the maximum ({effect})."
+    return Finding("ceiling", "piled up at the maximum", effect, p_value, matters, sentence, clean)
+
+
+def heaping_finding(table: ProbabilityTable) -> Finding:
+    """Multiples of 5 and of 10 against their neighbours, more than a smooth distribution explains."""
+    largest = table.y.max()
+    if largest < _LARGEST:
+        clean = f"Heaping cannot be seen in counts up to {largest}."
+        return Finding("heaping", "heaped", "not tested", 1.0, False, "", clean)
+    tests = {size: moment_test(table, _contrast(table, size, skip)[None]) for size, skip in ((10, 0), (5, 10))}
+    p_value = min(1.0, 2.0 * min(test.p_more for test in tests.values()))
+    # Only those that are not multiples of 10 show that 5 is the unit.
+    unit = 5 if tests[5].p_more <= 0.025 else 10
+    shown = moment_test(table, ((table.counts > 0) & (table.counts % unit == 0)).astype(float)[None])
+    matters = shown.observed - shown.expected >= 0.01
+    effect = f"{percent(shown.observed)} multiples of {unit}, {percent(shown.expected)} expected"
+    sentence = (
+        f"{percent(shown.observed)} of the counts are multiples of {unit}, where a smooth distribution has "
+        f"{percent(shown.expected)}: some counts are rounded ({write_p(p_value)})."
+    )
+    clean = f"No heaping at multiples of 5 or 10 ({effect})."
+    return Finding("heaping", "heaped", effect, p_value, matters, sentence, clean)
+
+
+def _contrast(table: ProbabilityTable, size: int, skip: int) -> np.ndarray:
+    """1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out."""
+    multiple = np.arange(size, min(int(table.y.max()) - 1, len(table.counts) - 1), size)
+    if skip:
+        multiple = multiple[multiple % skip != 0]
+    found = np.zeros(len(table.counts))
+    found[multiple], found[multiple - 1], found[multiple + 1] = 1.0, -0.5, -0.5
+    return found
+
+
+def tail_finding(table: ProbabilityTable) -> Finding:
+    """Counts beyond an upper quantile of their fitted distribution, and the third most extreme of all."""
+    level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
+    above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]
+    test = moment_test(table, (above <= level).astype(float))
+    of_rows = np.sort(above[table.place, table.y])
+    third = float(stats.binom.sf(_EXTREME - 1, len(of_rows), of_rows[_EXTREME - 1]))
+    p_value, rows = min(1.0, 2.0 * min(test.p_more, third)), int(np.sum(of_rows <= level))
+    matters = rows >= 5 and (test.observed >= 2.0 * test.expected or third < test.p_more)
+    effect = f"{percent(test.observed)} extreme counts, {percent(test.expected)} expected"
+    sentence = (
+        f"{rows:,} counts ({percent(test.observed)}) lie beyond the upper {percent(level)} quantile of their fitted "
+        f"distribution, where {percent(test.expected)} are expected; the third most extreme has a probability of "
+        f"{of_rows[_EXTREME - 1]:.1g} ({write_p(p_value)}): the tail is heavy."
+    )
+    clean = f"The upper tail is not heavier than that of the fitted distribution ({effect})."
+    return Finding("tail", "heavy-tailed", effect, p_value, matters, sentence, clean)

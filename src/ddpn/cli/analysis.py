@@ -1,0 +1,312 @@
+"""Commands that analyse: diagnose, likelihoods, explain, monitor. Arguments and printing only."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ddpn.cli import options as o
+from ddpn.cli.commands import command
+from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
+from ddpn.cli.options import option
+from ddpn.cli.tables import table_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MeanModel = Annotated[
+    str,
+    option(
+        "NAME",
+        "Model of the mean given the features: auto (the best out of fold), glm (fastest), boosting or constant.",
+    ),
+]
+MaxRows = Annotated[int, option("NUMBER", "If the table has more rows, this many are drawn at random.")]
+
+
+@command("diagnose")
+def diagnose(
+    data: o.Data,
+    *,
+    given: o.Given,
+    mean_model: MeanModel = "auto",
+    max_rows: MaxRows = 20_000,
+    as_json: o.Json = False,
+) -> None:
+    """Diagnose a count target and recommend a likelihood for `ddpn fit`.
+
+    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum,
+    heaped or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
+    the number of checks. Counts with known bounds or censoring, such as --upper, are not tested: fit handles them.
+
+    Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
+    """
+    from ddpn.runtime.validation import check_choice, check_integer
+    from ddpn.tables.files import read
+    from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.preparing import diagnose_table
+
+    check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
+    check_integer("max_rows", max_rows, 50)
+    plan = plan_of(given)
+    table = read(data, plan.category)
+    with output_to_stderr(), steps() as step:
+        found = diagnose_table(table, plan, mean_model, max_rows, step)
+    if as_json:
+        print_json({"data": data, **found.to_dict()})
+    else:
+        _show_diagnosis(found)
+
+
+def _show_diagnosis(found: Any) -> None:
+    summary = found.summary
+    typer.echo(found.headline)
+    typer.echo(
+        f"{summary.used:,} rows, mean {summary.mean:.4g}, from {summary.minimum:,.0f} to {summary.maximum:,.0f}. "
+        f"Without the features the variance is {summary.ratio:.3g} times the mean."
+    )
+    if found.findings:
+        explained = f"{found.explained:.0%} of the deviance explained out of fold"
+        typer.echo(f"Mean model: {found.mean_model}, {explained}.")
+        show(_check_table(found))
+        for each in found.findings:
+            if each.found:
+                typer.echo(f"- {each.sentence}")
+    typer.echo(f"Recommendation: {found.advice}")
+    show_warnings(found.notes[found.dispersion is None :])
+
+
+def _check_table(found: Any) -> "Table":
+    rows = []
+    for each in found.findings:
+        numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted))
+        rows.append(((each.name, each.outcome, each.effect, *numbers), each.found))
+    return table_of(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4))
+
+
+@command("likelihoods", "Nothing was changed.")
+def likelihoods(as_json: o.Json = False) -> None:
+    """List the distributions that --likelihood of `ddpn fit` accepts, and what each is for.
+
+    `ddpn diagnose` recommends one for a table.
+    """
+    from ddpn.networks.heads import DEFAULT_LIKELIHOOD, DESCRIPTIONS
+
+    if as_json:
+        print_json(DESCRIPTIONS)
+        return
+    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in DESCRIPTIONS}
+    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in DESCRIPTIONS.items()]))
+
+
+Rows = Annotated[
+    str | None,
+    option(
+        "NUMBERS",
+        "Explain the predictions of these rows, numbered from 1: 3, 1,5,7 or 1-10. Default: explain the whole model.",
+    ),
+]
+Of = Annotated[str, option("WHAT", "With --rows: explain the mean or the spread (variance / mean).")]
+Out = Annotated[
+    str | None,
+    option(
+        "OUT",
+        "Write effects, or contributions, as CSV, TSV, Parquet, Feather or JSON, or as an image (PNG, SVG, PDF), "
+        "depending on the ending.",
+        "-o",
+        "--out",
+    ),
+]
+Most = Annotated[int, option("NUMBER", "Number of columns to print.")]
+Seed = Annotated[int, option("NUMBER", "Seed of the random draws.")]
+
+
+@command("explain")
+def explain(
+    model: o.Model,
+    data: o.Data,
+    rows: Rows = None,
+    of: Of = "mean",
+    out: Out = None,
+    most: Most = 12,
+    *,
+    columns: o.Columns,
+    seed: Seed = 0,
+    overwrite: o.Overwrite = False,
+    as_json: o.Json = False,
+) -> None:
+    """Explain a model: which columns move the predicted mean and the predicted spread, and how.
+
+    Prints importance (if DATA has the target) and effects; with --rows, how much each column adds to the predictions
+    for these rows, compared with all rows of DATA.
+
+    Example: ddpn explain bikes.model bikes.csv -o effects.png
+    """
+    from ddpn.runtime.validation import check_choice
+    from ddpn.tables.files import read
+    from ddpn.workflow.model_folder import load, roles_of_model
+
+    check_choice("of", of, ("mean", "spread"))
+    roles = roles_of_model(model, **columns)
+    frame = read(data, roles.as_text)
+    roles.features(frame, report=lambda sentence: None)
+    # Only now, as it imports torch.
+    from ddpn.workflow import examining
+
+    numbers = None if rows is None else examining.parse_rows(rows)
+    if out is not None:
+        examining.check_explanation_file(out, overwrite, data)
+    folder, note = load(model, mixed_only=False, **columns), ""
+    found: Any
+    with output_to_stderr(), steps() as step:
+        if numbers is None:
+            found, note = examining.explain_table(folder, frame, seed, step)
+        else:
+            found = examining.explain_rows(folder, frame, numbers, of, seed)
+    if as_json:
+        print_json({"model": str(model), "data": data, **examining.plain(found, numbers)})
+    elif numbers is None:
+        _show_model(found, note, most)
+    else:
+        _show_rows(found, numbers, most)
+    if out is not None:
+        examining.write_explanation(found, out, numbers)
+        typer.echo(f"Explanation written to {out}", err=True)
+
+
+def _show_model(found: Any, note: str, most: int) -> None:
+    if note:
+        typer.echo(note)
+    show(_column_table(found, most))
+    typical = found.effects.each[0]
+    if found.importance is not None:
+        typer.echo(
+            "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
+            "column are shuffled; a higher CRPS is worse."
+        )
+    typer.echo(
+        f"effect: from the smallest to the largest level, with the value of the column in brackets, for a typical "
+        f"row with mean {typical.mean.typical:.3g} and {typical.spread.quantity} {typical.spread.typical:.3g}."
+    )
+
+
+def _column_table(found: Any, most: int) -> "Table":
+    """The most important columns: what shuffling them changes, if that is known, and the range of their effects."""
+    known, changed = {one.name: one for one in found.effects}, ("crps", "mean", "spread")
+    importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
+    shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
+    headings = ("column", *shuffled, "mean, effect", f"{found.effects.each[0].spread.quantity}, effect")
+    rows = []
+    for name in [name for name in importance or [one.name for one in found.effects.by()] if name in known][:most]:
+        one = known[name]
+        changes = [f"{getattr(importance[name], key).mean():+.1%}" for key in changed] if importance else []
+        rows.append(((name, *changes, _range(one, one.mean), _range(one, one.spread)), False))
+    return table_of(headings, rows, range(1, 1 + len(shuffled)))
+
+
+def _range(one: Any, curve: Any) -> str:
+    from ddpn.analysis.numbers import value_text
+
+    low, high = int(curve.level.argmin()), int(curve.level.argmax())
+    if low == high:
+        return f"{curve.level[low]:.3g}"
+    ends = (f"{curve.level[i]:.3g} ({value_text(one.points[i])})" for i in (low, high))
+    return " to ".join(ends)
+
+
+def _show_rows(found: Any, numbers: list[int], most: int) -> None:
+    from ddpn.analysis.numbers import value_text
+
+    value = math.exp if found.log else float
+    for place, number in enumerate(numbers):
+        typer.echo(
+            f"Row {number}: {found.quantity} {value(found.prediction[place]):.4g}; the baseline is "
+            f"{value(found.base):.4g}."
+        )
+        headings = ("column", "value", f"added to {'log ' if found.log else ''}{found.quantity}", "factor")
+        rows = []
+        for name, cell, added in found.top(place, most):
+            factor = f"× {math.exp(added):.3f}" if found.log else ""
+            rows.append(((name, value_text(cell), f"{added:+.3f}", factor), False))
+        show(table_of(headings, rows, right=(2, 3)))
+
+
+#: The exit code if rows differ.
+DRIFT = 3
+_CODES = (
+    "Exit codes: 0 no drift; 3 drift; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
+    "130 stopped by Ctrl-C."
+)
+#: Checks that are printed.
+_MOST = 20
+Page = Annotated[Path | None, option("HTML", "An HTML page to write.", "-o", "--out")]
+Alpha = Annotated[float, option("SHARE", "Probability of one or more false alarms.")]
+Effect = Annotated[
+    float, option("SHARE", "The smallest difference between shares that counts as drift; half of it for coverage.")
+]
+Ignore = Annotated[str, option("COLUMNS", "Columns that never count as drift, such as dates, separated by commas.")]
+
+
+@command("monitor", codes=_CODES)
+def monitor(
+    model: o.Model,
+    data: o.Data,
+    out: Page = None,
+    alpha: Alpha = 0.01,
+    effect: Effect = 0.1,
+    ignore: Ignore = "",
+    *,
+    columns: o.MonitoredColumns,
+    overwrite: o.Overwrite = False,
+    as_json: o.Json = False,
+) -> None:
+    """Compare new rows with the training rows of a model; the exit code is 3 if they differ.
+
+    Checks the values and missing values of every column and the share of out-of-distribution rows; if DATA has the
+    target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A difference
+    counts as drift if it is more than chance, allowing for the number of checks, and large enough to matter.
+
+    Example: ddpn monitor visits.model november.csv -o november.html
+    """
+    from ddpn.tables.files import check_free, read
+    from ddpn.workflow.model_folder import load, roles_of_model
+
+    if out is not None:
+        check_free(out, overwrite, data)
+    frame = read(data, roles_of_model(model, **columns).as_text)
+    folder = load(model, mixed_only=False, **columns)
+    from ddpn.workflow.examining import monitor as compared
+
+    with output_to_stderr(), steps() as step:
+        names = [name.strip() for name in ignore.split(",") if name.strip()]
+        found = compared(folder, frame, alpha, effect, names, step)
+    if as_json:
+        print_json({"model": str(model), "data": data, **found.as_dict()})
+    else:
+        _show_comparison(found)
+    if out is not None:
+        from ddpn.analysis.report.monitoring import write_monitoring
+
+        write_monitoring(out, found, {"model": model.name, "data": data, "fitted": folder.task.get("date")})
+        typer.echo(f"Page written to {out}", err=True)
+    if found.drift:
+        raise typer.Exit(DRIFT)
+
+
+def _show_comparison(found: Any) -> None:
+    typer.echo(found.headline)
+    show(_drift_table(found))
+    for sentence in found.findings:
+        typer.echo(f"- {sentence}")
+    for sentence in found.not_compared:
+        typer.echo(f"Not compared: {sentence}")
+    typer.echo(found.detectable)
+
+
+def _drift_table(found: Any) -> "Table":
+    rows = [(check.cells, check.drift) for check in found.shown[:_MOST]]
+    table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
+    if len(found.shown) > _MOST:
+        table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"
+    return table

@@ -1,0 +1,545 @@
+"""Pretrained networks in two parts: a frozen part that all members share, and a part that each member tunes.
+
+`Text` and `ViT` are transformer encoders, of which some first blocks are frozen (Appendix B).
+"""
+
+import copy
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar, cast
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from ddpn.networks.backbones.members import MLP, Frozen, Members
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.extras import import_extra, locate
+from ddpn.runtime.validation import check_number, is_integer, is_number
+
+#: Means and standard deviations of ImageNet's channels.
+_MEAN = (0.485, 0.456, 0.406)
+_STD = (0.229, 0.224, 0.225)
+#: What networks for images take.
+IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with images of each member"
+#: Names that libraries give to the norm behind the last block, and to the table of positions.
+_LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f")
+_POSITIONS = ("position_embeddings", "embed_positions", "wpe")
+#: What is wrong with a configuration, and with a name or folder; and errors of reading one.
+_UNBUILDABLE = "config must be one that transformers can build, got {}"
+_UNREADABLE = 'pretrained must name a model of the hub or a folder with one, got "{}"'
+_READING = (OSError, ValueError, SafetensorError)
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+class Tail(nn.Module):
+    """The part of each member: a network that `make` builds, if any, and a perceptron (Appendix B).
+
+    `width` is the number of features of that network, or of x without one; rows of x have `row_axes` axes.
+
+    Shape: (B, ...) or (B, M, ...) -> (B, M, hidden[-1]).
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], nn.Module] | None,
+        *,
+        width: int,
+        row_axes: int = 1,
+        hidden: Sequence[int] = (384, 256),
+        members: int = 1,
+    ) -> None:
+        super().__init__()
+        self.networks = None if make is None else Members(make, members, row_axes=row_axes)
+        self.perceptron = MLP(n_in=width, hidden=hidden, members=members)
+        self.output_dim = self.perceptron.output_dim
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream per member; pretrained ones are the same for all."""
+        if self.networks is not None:
+            self.networks.reset(streams)
+        self.perceptron.reset(streams)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.perceptron(x if self.networks is None else self.networks(x))
+
+
+class Tuned(nn.Module):
+    """A trunk that all members share, and a tail per member.
+
+    To train on the same rows many times, compute `trunk` once and train `tail` on its output.
+
+    Shape: (B, ...) or (B, M, ...) -> (B, M, output_dim).
+
+    Parameters
+    ----------
+    trunk : Frozen or None
+        The part with shared weights, which are not trained.
+    tail : Tail
+        The part of each member.
+    """
+
+    def __init__(self, trunk: Frozen | None, tail: Tail) -> None:
+        super().__init__()
+        self.trunk, self.tail = trunk, tail
+        self.output_dim = tail.output_dim
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream per member; the trunk keeps its own."""
+        self.tail.reset(streams)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.tail(x if self.trunk is None else self.trunk(x))
+
+
+class ImageNormalization(nn.Module):
+    """Bytes 0..255 -> normalised numbers, channel by channel. Shape: (..., 3, S, S) as given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # (x / 255 - mean) / std as one product and one sum.
+        mean, std = (255.0 * torch.tensor(each, dtype=torch.float32).view(3, 1, 1) for each in (_MEAN, _STD))
+        self.register_buffer("_scale", 1.0 / std, persistent=False)
+        self.register_buffer("_shift", -mean / std, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dtype != torch.uint8 or x.shape[-3] != 3:
+            raise InputError(f"x must be {IMAGES}, got {x.dtype} of shape {tuple(x.shape)}.")
+        scale = cast(Tensor, self._scale)
+        return torch.addcmul(cast(Tensor, self._shift), x.to(scale.dtype), scale)
+
+
+# Transformers in two parts --------------------------------------------------------------------------------------------
+
+
+class Encoder(nn.Module, ABC):
+    """A transformer, how it reads one kind of input, and how its hidden states become features. Shape: -> (B, H).
+
+    If it `is_cut`, it has the embeddings and first blocks alone, and gives hidden states (B, L, H), or (B, L, H + 1)
+    with the mask as the last channel.
+    """
+
+    takes: ClassVar[str]  # the inputs, in words
+    states: ClassVar[str]  # the hidden states, in words
+    capturable: bool = False
+    has_mask: ClassVar[bool] = False
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.is_cut = model, False
+
+    @abstractmethod
+    def read(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Hidden states (B, L, H), and which of them are tokens of the input, (B, L), if `has_mask`."""
+
+    @staticmethod
+    @abstractmethod
+    def pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+        """Hidden states -> features (B, H)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, keep = self.read(x)
+        if not self.is_cut:
+            return self.pool(hidden, keep)
+        if keep is None:
+            return hidden
+        with_mask = torch.cat([hidden, keep.unsqueeze(-1).to(hidden.dtype)], dim=-1)
+        return nn.functional.pad(with_mask, (0, 0, 0, x.shape[1] - hidden.shape[1]))
+
+    def cut(self, n: int) -> "Encoder":
+        """Keep the embeddings and the first `n` blocks only, without the norm behind the last."""
+        holder, name, blocks = blocks_of(self.model)
+        setattr(holder, name, nn.ModuleList(list(blocks)[:n]))
+        for norm in _LAST_NORMS:
+            if hasattr(self.model, norm):
+                setattr(self.model, norm, nn.Identity())
+        self.is_cut = True
+        return self
+
+
+class Last(nn.Module):
+    """The blocks from the `n`-th on, counted from 0, their norm and the average. Shape: states -> (B, H)."""
+
+    capturable = True
+
+    def __init__(self, model: nn.Module, n: int, kind: type[Encoder]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(list(blocks_of(model)[2])[n:])
+        norms = [getattr(model, name) for name in _LAST_NORMS if hasattr(model, name)]
+        self.norm = norms[0] if norms else nn.Identity()
+        self.kind, self.takes = kind, kind.states
+
+    def forward(self, states: Tensor) -> Tensor:
+        # States stored in half precision are computed with in the weights' precision, except under autocast.
+        hidden, keep = states.to(next(self.parameters()).dtype), None
+        mask: tuple[Tensor, ...] = ()
+        if self.kind.has_mask:
+            hidden, keep = hidden[..., :-1], hidden[..., -1]
+            mask = (keep[:, None, None, :].bool(),)
+        for block in self.blocks:
+            hidden = block(hidden, *mask)
+            # Older releases of transformers return a tuple.
+            hidden = hidden[0] if isinstance(hidden, tuple) else hidden
+        return self.kind.pool(self.norm(hidden), keep)
+
+
+class Transformer(Tuned):
+    """A transformer that `make` builds, in two parts. `encoder` makes the `Encoder` of one; `example` is a batch."""
+
+    def __init__(
+        self,
+        make: Callable[[], nn.Module],
+        encoder: Callable[[nn.Module], Encoder],
+        example: Tensor,
+        *,
+        frozen: int | str | None,
+        hidden: Sequence[int],
+        members: int,
+        dropout: float,
+    ) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # of the trunk, if it is not pretrained
+            model = make()
+        n, row_axes, whole = _frozen_blocks(frozen, model), example.dim() - 1, encoder(model)
+        features = _features(whole, example)
+        options: dict[str, Any] = {"width": features.shape[1], "hidden": hidden, "members": members}
+        if n is None:
+            super().__init__(None, Tail(partial(_encoder, make, encoder), row_axes=row_axes, **options))
+        elif n == len(blocks_of(model)[2]):
+            super().__init__(Frozen(whole, row_axes), Tail(None, **options))
+        else:
+            last = Last(model, n, type(whole))  # for the check alone; taken before the model is cut
+            trunk = Frozen(whole.cut(n), row_axes)
+            _check_split(features, trunk, last, example)
+            super().__init__(trunk, Tail(partial(_last, make, n, type(whole)), row_axes=2, **options))
+        for network in self.tail.networks or ():
+            network.capturable = network.capturable and dropout == 0.0  # type: ignore[assignment]
+
+
+def blocks_of(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
+    """The list of blocks, with the module that holds it and its name there."""
+    lists = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
+    if not lists:
+        raise ConfigError(f"the model must have a list of blocks, got none in {type(model).__name__}.")
+    path, blocks = max(lists, key=lambda pair: sum(p.numel() for p in pair[1].parameters()))
+    holder, _, name = path.rpartition(".")
+    return model.get_submodule(holder), name, blocks
+
+
+def _encoder(make: Callable[[], nn.Module], encoder: Callable[[nn.Module], Encoder]) -> nn.Module:
+    return encoder(make())
+
+
+def _last(make: Callable[[], nn.Module], n: int, kind: type[Encoder]) -> nn.Module:
+    return Last(make(), n, kind)
+
+
+@torch.no_grad()
+def _features(whole: Encoder, example: Tensor) -> Tensor:
+    """The features of an example; raises a `ConfigError` before any training if the model is no encoder for it."""
+    try:
+        return whole.eval()(example)
+    except Exception as error:
+        got = f"{type(error).__name__} from {type(whole.model).__name__} ({_first_line(error)})"
+        must, remedy = "return hidden states for its inputs alone", "Use an encoder such as bert, for images vit."
+        raise ConfigError(f"the model must {must}, got {got}. {remedy}") from error
+
+
+def _frozen_blocks(frozen: int | str | None, model: nn.Module) -> int | None:
+    """How many first blocks are frozen, with the embeddings; None if even those are trained."""
+    count = len(blocks_of(model)[2])
+    if frozen is None or frozen == "none":
+        return None
+    n = count if frozen == "all" else frozen
+    if not is_integer(n) or not -count <= n <= count:
+        numbers = f"a number of blocks up to {count} (-1: all but one)"
+        raise ConfigError(f"frozen must be 'all', 'none' or {numbers}, got {frozen!r}.")
+    return n + count if n < 0 else n
+
+
+@torch.no_grad()
+def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: Tensor) -> None:
+    """Raise a `ConfigError` if both parts give other features than the whole: not every model is a chain of blocks."""
+    try:
+        got = last.eval()(first.eval()(example))
+        worst = f"a difference of {float((expected - got).abs().max()):.2g}"
+        good = torch.allclose(expected, got, atol=1e-4, rtol=1e-4)
+    except Exception as error:  # blocks of other families have other arguments and results
+        good, worst = False, f"{type(error).__name__}: {_first_line(error)}"
+    if not good:
+        must, remedy = "give the same features as before", "Use frozen='none' or frozen='all' with this model."
+        raise ConfigError(f"a model that is split between blocks must {must}, got {worst}. {remedy}")
+
+
+# Encoders by name, path or configuration ------------------------------------------------------------------------------
+
+
+def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: float) -> Callable[[], nn.Module]:
+    """A function that builds the model: from `config` with random weights, else with pretrained ones, read once."""
+    transformers = _transformers()
+    check_number("dropout", dropout, "a number in [0, 1)", is_number(dropout) and 0.0 <= dropout < 1.0)
+    if config is not None:
+        plain = _configured(config)
+        _set_dropout(plain, dropout)
+        return partial(_drawn, plain)
+    where = _located(pretrained)
+    with _reported(_UNREADABLE.format(pretrained), *_READING):
+        settings = transformers.AutoConfig.from_pretrained(where)
+        _set_dropout(settings, dropout)
+        found = transformers.AutoModel.from_pretrained(where, config=settings)
+    # Whatever precision they were stored in: training in half precision keeps its weights in float32.
+    return partial(copy.deepcopy, _without_pooler(found).float())
+
+
+def tokenizer_of(pretrained: str) -> tuple[Any, int]:
+    """The tokenizer that comes with a model, and the id that the model takes for padding."""
+    transformers, where = _transformers(), _located(pretrained)
+    with _reported(_UNREADABLE.format(pretrained), *_READING):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(where)
+        return tokenizer, int(getattr(transformers.AutoConfig.from_pretrained(where), "pad_token_id", None) or 0)
+
+
+def _transformers() -> Any:
+    return import_extra("transformers", "text")
+
+
+def _located(pretrained: Any) -> str:
+    """A hub name or a path unchanged; the folder of "package:NAME/FOLDER"."""
+    if not isinstance(pretrained, str | os.PathLike):
+        raise ConfigError(f"pretrained must be a name of the hub, a folder or package:NAME/FOLDER, got {pretrained!r}.")
+    return locate(pretrained, "pretrained")
+
+
+def _drawn(config: Any) -> nn.Module:
+    """A model with random weights."""
+    with _reported(_UNBUILDABLE.format(config.model_type), Exception):
+        return _without_pooler(_transformers().AutoModel.from_config(config))
+
+
+def _configured(config: Any) -> Any:
+    """A copy of a transformers configuration: rates of dropout are written into it."""
+    transformers = _transformers()
+    if isinstance(config, transformers.PretrainedConfig):
+        return copy.deepcopy(config)
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if kind not in transformers.CONFIG_MAPPING:
+        known = "a configuration of transformers or a dict with a model_type that it knows"
+        raise ConfigError(f"config must be {known}, such as {{'model_type': 'bert'}}, got {config!r:.80}.")
+    with _reported(_UNBUILDABLE.format(kind), Exception):
+        return transformers.AutoConfig.for_model(**config)
+
+
+@contextmanager
+def _reported(message: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raise an error of another library as a `ConfigError`."""
+    try:
+        yield
+    except errors as error:
+        raise ConfigError(f"{message} ({_first_line(error)}).") from error
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of an error of another library."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".:") if lines else type(error).__name__
+
+
+def _set_dropout(config: Any, dropout: float) -> None:
+    """Set every dropout rate of the configuration, whatever its name."""
+    for name, value in vars(config).items():
+        is_rate = isinstance(value, float) or (value == 0 and not isinstance(value, bool))
+        if "dropout" in name and is_rate:
+            setattr(config, name, dropout)
+
+
+def _without_pooler(model: nn.Module) -> nn.Module:
+    """The model without its pooler: only hidden states are used."""
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None  # type: ignore[assignment]
+    return model
+
+
+# Texts and images -----------------------------------------------------------------------------------------------------
+
+
+class Text(Transformer):
+    """A pretrained transformer for texts: token ids -> features, for every member.
+
+    Hidden states are averaged over the tokens of the text, which are all but padding.
+
+    Shape: ids (B, L) or (B, M, L), padded with `pad` -> (B, M, hidden[-1]). The trunk gives hidden states with the mask
+    as their last channel, (B, L, H + 1); with frozen="all" their average, (B, H).
+
+    Parameters
+    ----------
+    pretrained : str or None
+        A name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package.
+    config : transformers configuration or dict, optional
+        Gives random weights instead; a dict has a `model_type`.
+    frozen : int, "all" or "none"
+        So many first blocks, with the embeddings, are shared and not trained. Default: all but the last one.
+    hidden : sequence of int
+        Widths of the perceptron of each member.
+    members : int
+        M, the number of members.
+    dropout : float
+        Dropout rate of the transformer.
+    pad : int, optional
+        The id that fills short texts. Default: that of the configuration. If a tokenizer pads with another id, use
+        pad=tokenizer.pad_token_id.
+    """
+
+    def __init__(
+        self,
+        *,
+        pretrained: str | None = "distilbert-base-cased",
+        config: Any = None,
+        frozen: int | str | None = -1,
+        hidden: Sequence[int] = (384, 256),
+        members: int = 1,
+        dropout: float = 0.0,
+        pad: int | None = None,
+    ) -> None:
+        make = loader(pretrained, config, dropout)
+        encoder = TokenEncoder(make(), pad)
+        self.pad = encoder.pad
+        example = torch.full((2, 6), self.pad)
+        example[0], example[1, :3] = (1 + self.pad) % encoder.words, (2 + self.pad) % encoder.words
+        options: dict[str, Any] = {"frozen": frozen, "hidden": hidden, "members": members, "dropout": dropout}
+        super().__init__(make, partial(TokenEncoder, pad=self.pad), example, **options)
+
+
+class TokenEncoder(Encoder):
+    """Reads token ids below `words`; `pad` is the id of padding, `positions` the largest number of tokens, if any."""
+
+    takes = "a tensor of token ids (B, L), or (B, M, L) with ids of each member"
+    states = "hidden states (B, L, H + 1), or (B, M, L, H + 1) with states of each member, as backbone.trunk(ids) gives"
+    has_mask = True
+
+    def __init__(self, model: Any, pad: int | None) -> None:
+        super().__init__(model)
+        try:
+            words = getattr(model.get_input_embeddings(), "num_embeddings", None)
+        except NotImplementedError:
+            words = None
+        if words is None:
+            raise ConfigError(f"the model must read token ids, got {type(model).__name__}. Use ViT for images.")
+        found = getattr(model.config, "pad_token_id", None) if pad is None else pad
+        if not is_integer(found) or not 0 <= found < words:
+            most = f"{words}, the model's number of tokens"
+            raise ConfigError(f"pad must be an id below {most}, got {found!r}. Use pad=tokenizer.pad_token_id.")
+        self.pad, self.words, self.positions = int(found), words, _positions(model)
+
+    def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states of the tokens, without the columns at the end that are padding in every row."""
+        ids = self._trimmed(x)
+        keep = ids != self.pad
+        return self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state, keep
+
+    @staticmethod
+    def pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+        """The mean over the tokens that are kept; zeros if there are none."""
+        assert keep is not None
+        weight = keep.to(hidden.dtype).unsqueeze(-1)
+        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1.0)
+
+    def _trimmed(self, ids: Tensor) -> Tensor:
+        """Without the columns at the end that are padding in every row; at least one is left."""
+        if ids.dtype not in _INTEGERS or 0 in ids.shape:
+            raise InputError(f"x must hold at least one integer token id, got {ids.dtype} of shape {tuple(ids.shape)}.")
+        columns = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+        last = ((ids != self.pad).any(0) * columns).max()
+        # All values that are read at once: a GPU's host waits only once.
+        longest, low, high = torch.stack([last, *(each.long() for each in ids.aminmax())]).tolist()
+        if low < 0 or high >= self.words:
+            must, got = f"hold token ids from 0 to {self.words - 1}", low if low < 0 else high
+            raise InputError(f"x must {must}, got {got}. Use the tokenizer of this model.")
+        if self.positions is not None and longest > self.positions:
+            most, remedy = f"at most {self.positions} tokens", f"Tokenise with max_length={self.positions}."
+            raise InputError(f"x must hold texts of {most}, got {longest}. {remedy}")
+        return ids[:, : max(1, longest)]
+
+
+def _positions(model: Any) -> int | None:
+    """How many tokens have a position of their own; None if the model uses relative positions."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
+            # If padding has a row of its own, positions begin behind it (RoBERTa).
+            taken = 0 if module.padding_idx is None else module.padding_idx + 1
+            return int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
+    return None
+
+
+class ViT(Transformer):
+    """A pretrained vision transformer: images -> features, for every member.
+
+    The class token is left out of the average over patches.
+
+    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) with S the model's image size -> (B, M, hidden[-1]). The trunk gives
+    hidden states (B, L, H); with frozen="all" the average of its patches, (B, H).
+
+    Parameters
+    ----------
+    pretrained, config, hidden, members, dropout
+        As for `ddpn.networks.backbones.Text`.
+    frozen : int, "all" or "none"
+        So many first blocks, with the embeddings, are shared and not trained. The default is "none", as the paper tunes
+        all of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        pretrained: str | None = "google/vit-base-patch16-224-in21k",
+        config: Any = None,
+        frozen: int | str | None = "none",
+        hidden: Sequence[int] = (384, 256),
+        members: int = 1,
+        dropout: float = 0.0,
+    ) -> None:
+        make = loader(pretrained, config, dropout)
+        self.size = ImageEncoder(make()).size
+        example = (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
+        options: dict[str, Any] = {"frozen": frozen, "hidden": hidden, "members": members, "dropout": dropout}
+        super().__init__(make, ImageEncoder, example, **options)
+
+
+class ImageEncoder(Encoder):
+    """Reads images of `size` x `size`."""
+
+    takes = IMAGES
+    states = "hidden states (B, L, H), or (B, M, L, H) with states of each member, as backbone.trunk(x) gives"
+    capturable = True
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        given = getattr(model.config, "image_size", None)
+        sides: list[Any] = list(given) if isinstance(given, list | tuple) else [given]  # some have height and width
+        if len(set(sides)) != 1 or not is_integer(sides[0]) or sides[0] < 1:
+            got, remedy = (
+                f"image_size {given} of {type(model).__name__}",
+                "Use a vision transformer, or Text for texts.",
+            )
+            raise ConfigError(f"the model must take square images, got {got}. {remedy}")
+        self.size, self.normalize = int(sides[0]), ImageNormalization()
+
+    def read(self, x: Tensor) -> tuple[Tensor, None]:
+        """Hidden states of the class token and the patches."""
+        pixels = self.normalize(x)
+        if len(x) == 0:
+            raise InputError(f"x must hold at least one image, got shape {tuple(x.shape)}.")
+        try:
+            return self.model(pixel_values=pixels).last_hidden_state, None
+        except (RuntimeError, ValueError) as error:
+            # Some families take other sizes too.
+            if x.shape[-2:] == (self.size, self.size):
+                raise
+            raise InputError(f"x must be images of {self.size} x {self.size}, got shape {tuple(x.shape)}.") from error
+
+    @staticmethod
+    def pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
+        """The mean of all tokens but the first, which stands for the class."""
+        return hidden[:, 1:].mean(1)

@@ -1,0 +1,278 @@
+"""Doing one run: train, predict, score, write its folder; and what the folder of a finished run holds."""
+
+import json
+import math
+import platform
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddpn.networks.backbones import MLP
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import Augmented, Runtime, TrainingConfig, fit
+from ddpn.networks.training.batches import WITHOUT_GRADIENTS
+from ddpn.networks.training.weights import load_trained_tensors, trained_tensors
+from ddpn.paper.experiments.catalogue import Experiment, Run
+from ddpn.paper.experiments.rows import PARTS, ExperimentRows, network_of
+from ddpn.paper.experiments.scoring import score
+from ddpn.runtime.errors import InputError
+from ddpn.storage.files import write_text
+from ddpn.storage.tensor_files import is_complete, read, write
+
+#: The files of a run. `CONFIG` is written first and `DONE` last; files of members exist while it trains.
+CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"
+PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
+#: The folder of features of frozen networks, beside those of experiments.
+FEATURES = "features"
+
+
+def folder_of(run: Run, out: Path) -> Path:
+    """The folder of a run, in the folder of all results."""
+    return out / run.experiment.name / run.name
+
+
+def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
+    """One of "missing", "done", "damaged", and "changed": done with other settings or (with `identity`) other rows."""
+    try:
+        result = result_of(folder)
+    except InputError:
+        return "damaged"
+    if result is None:
+        return "missing"
+    if not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
+        return "damaged"
+    if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
+        return "changed"
+    return "done"
+
+
+def result_of(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run; None if it is not finished."""
+    if not (folder / DONE).exists():
+        return None
+    try:
+        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        _ = [result[key] for key in ("settings", "rows", "seconds", "label")]
+        _ = result["scores"]["paper"], result["scores"]["ours"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{folder / RESULT} is damaged ({error!r}). Delete {folder} and run it again.") from None
+    return result
+
+
+def predictions_of(folder: Path) -> dict[str, Tensor]:
+    """Raw outputs "raw" (rows, M, P) and counts "y" of the test rows; inputs "x" of a table; raw outputs "ood"."""
+    return read(folder / PREDICTIONS)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedRun:
+    """A run and what it wrote."""
+
+    run: Run
+    folder: Path
+    result: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The name of its method in tables."""
+        return self.run.method.label
+
+    def distribution(self, raw: Tensor) -> Any:
+        """The members' distributions from their raw outputs. Shape: (..., M, P) -> (..., M)."""
+        return self.run.head(raw.double())
+
+    def at(self, x: np.ndarray) -> Any:
+        """The members' distributions at other inputs. Shape: (n,) -> (n, M)."""
+        weights, _ = read(self.folder / WEIGHTS)
+        hidden, members = self.result["settings"]["hidden"], len(weights["projection.bias"])
+        model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.run.head, members)
+        model.load_state_dict(weights)
+        with torch.no_grad():
+            return model.double()(torch.from_numpy(x.astype(np.float64))[:, None])
+
+
+def finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[FinishedRun]:
+    """The finished runs of an experiment in its order, at least one; without `glms` only those of networks."""
+    runs = [run for run in experiment.runs() if glms or not run.method.exact]
+    done = [(run, folder) for run in runs if state_of(folder := folder_of(run, out), run) == "done"]
+    if not done:
+        raise InputError(f"No finished runs in {out / experiment.name}. Run the experiment first.")
+    return [FinishedRun(run, folder, result_of(folder) or {}) for run, folder in done]
+
+
+def runs_of(experiment: Experiment, out: Path, methods: Sequence[str], needed: int = 1) -> list[FinishedRun]:
+    """The finished runs of these methods, in their order; at least the `needed` number of them."""
+    by_name = {one.run.method.name: one for one in finished_runs(experiment, out, glms=False)}
+    missing = [name for name in methods if name not in by_name]
+    if len(methods) - len(missing) < needed:
+        raise InputError(f"No finished run of {' or '.join(missing)} in {out / experiment.name}.")
+    return [by_name[name] for name in methods if name in by_name]
+
+
+# Doing a run ----------------------------------------------------------------------------------------------------------
+
+
+class Trained(NamedTuple):
+    """The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and its history.
+
+    If members were trained in groups, the names of weights begin with the number of their group.
+    """
+
+    outputs: dict[str, Tensor]
+    weights: dict[str, Tensor]
+    history: dict[str, Any]
+
+
+def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> dict[str, Any]:
+    """Do a run and return its result. If several processes share the training, one of them writes the files.
+
+    KeyboardInterrupt passes through; checkpoints of members stay in `folder`, and the next call resumes from them.
+    """
+    runtime = Runtime(device)
+    config = {"settings": run.as_dict(), "identity": parts.identity}
+    if runtime.is_main:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DONE).unlink(missing_ok=True)
+        content, path = json.dumps(config, indent=1), folder / CONFIG
+        # `fit` refuses checkpoints of other settings or rows.
+        if not path.exists() or path.read_text(encoding="utf-8") != content:
+            _forget_members(folder)
+            write_text(path, content)
+    runtime.wait()
+    started = time.perf_counter()
+    trained = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device)
+    used = "cpu" if run.method.exact else str(runtime.device)
+    result = config | {
+        "experiment": run.experiment.name,
+        "method": run.method.name,
+        "label": run.method.label,
+        "point": dict(run.point),
+        "note": parts.note,
+        "rows": {name: len(getattr(parts, name) or ()) for name in PARTS},
+        "scores": score(run.head(trained.outputs["raw"].double()), parts.test.y.double(), parts.truth),
+        "seconds": time.perf_counter() - started,
+        "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
+        "history": trained.history,
+    }
+    # No process may still read the files of members when they are deleted.
+    runtime.wait()
+    if runtime.is_main:
+        _write(folder, run, parts, trained, result)
+    return result
+
+
+def _write(folder: Path, run: Run, parts: ExperimentRows, trained: Trained, result: dict[str, Any]) -> None:
+    tensors = trained.outputs | {"y": parts.test.y}
+    tensors |= {"x": parts.test.X} if parts.test.X.dim() == 2 and not parts.cached else {}
+    tensors |= {} if parts.lengths is None else dict(zip(("length", "ood_length"), parts.lengths, strict=True))
+    write(folder / PREDICTIONS, tensors, {})
+    write(folder / WEIGHTS, trained.weights, {"head": run.head.name})
+    write_text(folder / RESULT, json.dumps(result, indent=1))
+    write_text(folder / DONE, "")
+    _forget_members(folder)
+
+
+def _forget_members(folder: Path) -> None:
+    """Delete the files of members: the run is finished, or starts again."""
+    for path in folder.glob("members-*"):
+        path.unlink()
+
+
+def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
+    """Fit a GLM by maximum likelihood, without members and seeds."""
+    from ddpn.estimators import CountGLM  # imports scikit-learn, which no worker needs to train networks
+
+    x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        glm = CountGLM(likelihood=run.method.head).fit(x, y)
+    known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
+    raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
+    history = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
+    warned = {"warnings": [str(each.message) for each in caught]}
+    return Trained({"raw": raw.unsqueeze(1).float()}, known, history | warned)
+
+
+def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
+    """Train every member, some at a time in memory; `folder` holds the finished ones until the run is done."""
+    settings = run.training
+    shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate")
+    config = TrainingConfig(
+        epochs=settings.epochs_for(len(parts.train)),
+        clip=None,
+        ema=0.0,
+        score="crps",
+        seeds=tuple(settings.seed + member for member in range(settings.members)),
+        **{name: getattr(settings, name) for name in shared},
+    )
+    runtime, at_once = Runtime(device, config.precision), settings.at_once or settings.members
+    given = {"raw": parts.test.X} | ({} if parts.ood is None else {"ood": parts.ood})
+    outputs: dict[str, list[Tensor]] = {name: [] for name in given}
+    weights: dict[str, Tensor] = {}
+    histories = []
+    # The memory that training needs is enough for so many rows.
+    batch = WITHOUT_GRADIENTS * -(-settings.batch_size // settings.accumulate)
+    for number, first in enumerate(range(0, settings.members, at_once)):
+        own = replace(config, seeds=config.seeds[first : first + at_once])
+        model, history = _train_group(run, parts, own, runtime, folder / f"members-{number}")
+        histories.append(history)
+        for name, x in given.items():
+            outputs[name].append(_predict(model, x, runtime, batch))
+        prefix = f"{number}/" if at_once < settings.members else ""
+        weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in trained_tensors(model).items()}
+    together = histories[0] if len(histories) == 1 else {"groups": histories}
+    return Trained({name: torch.cat(each, dim=1) for name, each in outputs.items()}, weights, together)
+
+
+def _train_group(
+    run: Run, parts: ExperimentRows, config: TrainingConfig, runtime: Runtime, path: Path
+) -> tuple[CountModel, dict[str, Any]]:
+    """Members that are trained together, or read from their file if they were, and their history.
+
+    An interrupted training has a checkpoint beside that file, from which it resumes.
+    """
+    network = network_of(run.experiment, parts.train.X.shape[1], config.members, classes=parts.classes)
+    model = CountModel(network.tail if parts.cached else network, run.head, config.members)
+    done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
+    if not done.exists():
+        model.reset(config.seeds)
+        _start_gamma(model)
+        train = parts.train if parts.augment is None else Augmented(parts.train, parts.augment)
+        history = fit(model, train, parts.validation, config, runtime=runtime, checkpoint=state)
+        if history.interrupted:
+            raise KeyboardInterrupt  # the finished members and the checkpoint stay
+        if runtime.is_main:
+            write(done, trained_tensors(model), {"history": history.as_dict()})
+            state.unlink(missing_ok=True)
+        runtime.wait()
+    tensors, about = read(done)
+    load_trained_tensors(model, tensors, done)
+    return model.cpu().eval(), about["history"]
+
+
+@torch.no_grad()
+def _predict(model: CountModel, x: Tensor, runtime: Runtime, batch: int) -> Tensor:
+    """Raw outputs (rows, M, P): for tables in float64 on the CPU, for other inputs as in training."""
+    if x.dim() == 2 and x.is_floating_point():
+        exact = model.cpu().double()
+        raw = torch.cat([exact.raw(part.double()) for part in x.split(16_384)]).float()
+        model.float()
+        return raw
+    model.to(runtime.device)
+    with runtime.autocast():
+        return torch.cat([model.raw(part.to(runtime.device)).float().cpu() for part in x.split(batch)])
+
+
+def _start_gamma(model: CountModel) -> None:
+    """Set the bias to gamma's initial value where an experiment studies it (Appendix A.4); else it starts randomly."""
+    gamma = getattr(model.head, "initial_gamma", None)
+    if gamma is not None:
+        with torch.no_grad():
+            model.projection.bias[..., 1] = math.log(gamma)

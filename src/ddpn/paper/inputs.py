@@ -1,0 +1,331 @@
+"""Raw inputs as tensors: tokens, images and point clouds, from files of your own.
+
+A beam is one slot of a shelf, seen by a depth camera; `ddpn.networks.backbones.countnet3d` describes packed beams.
+"""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import isnan
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ddpn.networks.backbones.pretrained import tokenizer_of
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.progress import progress_bar
+from ddpn.runtime.threads import cores
+from ddpn.runtime.validation import check_integer
+from ddpn.sample import check_counts
+
+# Texts ----------------------------------------------------------------------------------------------------------------
+
+
+#: Texts given to the tokenizer at once: it works on them in parallel, and memory holds only their lists of ids.
+_BLOCK = 1024
+_ONLY_IDS = {"return_attention_mask": False, "return_token_type_ids": False}
+
+
+def tokenize(texts: Any, tokenizer: Any, *, max_length: int = 128) -> Tensor:
+    """Turn texts into token ids, cut at `max_length` and padded on the right with the tokenizer's pad id.
+
+    An empty text has only the special tokens.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        A list, a tuple, an array or a column of a data frame.
+    tokenizer : tokenizer of transformers or str
+        Or the name or folder of one; "package:NAME/FOLDER" is a folder in an installed package.
+    max_length : int
+        Tokens of a text at most.
+
+    Returns
+    -------
+    Tensor of int32, shape (texts, tokens of the longest text)
+    """
+    texts = _check_texts(texts)
+    tokenizer = tokenizer if hasattr(tokenizer, "pad_token_id") else tokenizer_of(tokenizer)[0]
+    _check_length(tokenizer, max_length)
+    padded = np.full((len(texts), max_length), tokenizer.pad_token_id, dtype=np.int32)
+    # At least one column: without special tokens, texts that are all empty have no token.
+    width = 1
+    with progress_bar("Tokens", len(texts)) as bar:
+        for first in range(0, len(texts), _BLOCK):
+            # Tokenizers do not accept half a surrogate pair.
+            block = [text.encode(errors="replace").decode() for text in texts[first : first + _BLOCK]]
+            ids = tokenizer(block, truncation=True, max_length=max_length, **_ONLY_IDS)["input_ids"]
+            for row, known in enumerate(ids, start=first):
+                padded[row, : len(known)] = known
+                width = max(width, len(known))
+            bar.advance(len(block))
+    return torch.from_numpy(padded[:, :width].copy())
+
+
+def join_texts(table: Any, columns: str | Sequence[str] = ("title", "text")) -> list[str]:
+    """Join the texts of several columns of a data frame into one text per row, without empty and missing ones.
+
+    Parameters
+    ----------
+    table : data frame
+        The table.
+    columns : str or sequence of str
+        Columns to join.
+
+    Examples
+    --------
+    >>> join_texts({"title": ["Nice", ""], "text": ["It fits.", "Too small."]})
+    ['Nice It fits.', 'Too small.']
+    """
+    names = [columns] if isinstance(columns, str) else columns
+    found = [[_text(name, row, value) for row, value in enumerate(table[name])] for name in names]
+    return [" ".join(part for part in row if part) for row in zip(*found, strict=True)]
+
+
+def _text(column: str, row: int, value: Any) -> str:
+    """The text of a cell, "" if a data frame has None or NaN there."""
+    if value is None or (isinstance(value, float) and isnan(value)):
+        return ""
+    if not isinstance(value, str):
+        raise InputError(f"Column {column} must hold text, got {value!r:.40} at row {row}.")
+    return value
+
+
+def _check_texts(texts: Any) -> list[str]:
+    """Texts as a list; a data frame, whose items are columns, is an error."""
+    is_column = len(getattr(texts, "shape", ())) == 1
+    if isinstance(texts, str | bytes) or not (is_column or isinstance(texts, Sequence)) or not len(texts):
+        remedy = 'Use one column, X["text"], or join_texts(X).'
+        got = f"{texts!r:.40}" if isinstance(texts, Sequence) else type(texts).__name__
+        raise InputError(argument="texts", must="be a list of at least one text", got=got, remedy=remedy)
+    found = list(texts)
+    if bad := [row for row, text in enumerate(found) if not isinstance(text, str)]:
+        got = f"{found[bad[0]]!r:.40}"
+        raise InputError(argument="texts", must="be strings", got=got, rows=bad, remedy='Use "" for a missing text.')
+    return found
+
+
+def _check_length(tokenizer: Any, max_length: int) -> None:
+    name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
+    if tokenizer.pad_token_id is None:
+        remedy = "Set tokenizer.pad_token = tokenizer.eos_token."
+        raise ConfigError(argument="tokenizer", must="have a pad token", got=f"none in {name}", remedy=remedy)
+    check_integer("max_length", max_length, 1)
+    least, most = tokenizer.num_special_tokens_to_add() + 1, tokenizer.model_max_length
+    if not least <= max_length <= most:
+        must = f"be between {least} and {most} for {name}"
+        raise ConfigError(argument="max_length", must=must, got=str(max_length))
+
+
+# Images ---------------------------------------------------------------------------------------------------------------
+
+
+#: Images that AutoAugment changes in the same way; which ones they are is random.
+_GROUP = 8
+
+
+def decode_images(files: Sequence[str | Path], size: int = 224) -> Tensor:
+    """Decode image files into one tensor.
+
+    Pillow decodes them; gray, CMYK, palettes and alpha become RGB (alpha is dropped), a rotation in EXIF is ignored,
+    and a bilinear resize that does not keep the aspect makes them square. They are not normalized: a network knows the
+    statistics that it was trained with. A file that cannot be read is an error that names it.
+
+    Parameters
+    ----------
+    files : sequence of path
+        The files.
+    size : int
+        Height and width of the images in pixels.
+
+    Returns
+    -------
+    Tensor of uint8, shape (files, 3, size, size)
+    """
+    check_integer("size", size, 1)
+    if isinstance(files, str | Path) or not len(files):
+        raise InputError(argument="files", must="be a list of at least one file", got=f"{files!r:.40}")
+    import_extra("PIL.Image", "images")
+    pixels = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
+    # Pillow decodes and resizes without Python's lock.
+    with progress_bar("Images", len(files)) as bar, ThreadPoolExecutor(cores()) as pool:
+        for number, image in enumerate(pool.map(lambda file: read_image(Path(file), size), files)):
+            pixels[number] = image
+            bar.advance(1)
+    return pixels
+
+
+def read_image(path: Path, size: int) -> Tensor:
+    """Read one image; an error names its file. Shape: (3, size, size), uint8."""
+    pillow = import_extra("PIL.Image", "images")
+    try:
+        with pillow.open(path) as image:
+            if image.mode.startswith(("I", "F")):
+                raise InputError(f"{path} must have 8 bits per channel, got {image.mode}. Scale its values to 0..255.")
+            rgb = image.convert("RGB").resize((size, size), pillow.Resampling.BILINEAR)
+    except (InputError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"File not found: {path}") from error
+    except Exception as error:
+        # Each of Pillow's formats raises its own errors on damaged bytes, RuntimeError and CalledProcessError included.
+        raise InputError(f"{path} must be an image, got: {str(error) or type(error).__name__}.") from error
+    return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
+
+
+def auto_augment(images: Tensor) -> Tensor:
+    """Change images at random on their device, eight at a time by the same policy, as in the paper.
+
+    The policy is AutoAugment's for ImageNet (Cubuk et al., 2018) by kornia, drawn from torch's generator.
+
+    Parameters
+    ----------
+    images : Tensor of uint8, shape (N, 3, height, width)
+        The result has the same shape and dtype.
+    """
+    is_tensor = isinstance(images, Tensor)
+    if not is_tensor or images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        got = f"{images.dtype} of shape {tuple(images.shape)}" if is_tensor else type(images).__name__
+        must = "be a uint8 tensor (N, 3, height, width)"
+        raise InputError(argument="images", must=must, got=got, remedy="Use decode_images.")
+    change = import_extra("kornia.augmentation.auto", "images").AutoAugment(policy="imagenet")
+    changed = torch.empty_like(images)
+    for index in torch.randperm(len(images)).split(_GROUP):
+        index = index.to(images.device)
+        # kornia works on floats between 0 and 1.
+        found = change(images[index].to(torch.float32) / 255)
+        changed[index] = (found * 255).round().clamp(0, 255).to(torch.uint8)
+    return changed
+
+
+# Point clouds ---------------------------------------------------------------------------------------------------------
+
+
+Points = NDArray[np.float32]
+#: Points that are kept per beam.
+MAX_POINTS = 256
+#: What numpy raises where an array's header or body is damaged, or where the file begins like an archive.
+_DAMAGED = (ValueError, TypeError, EOFError, OSError, SyntaxError, TokenError, BadZipFile, MemoryError, OverflowError)
+
+
+class Beam(NamedTuple):
+    """One beam of a packed tensor.
+
+    Attributes
+    ----------
+    geometry : int
+        The number of its class.
+    center, extent : array, shape (3,)
+        The box around its points.
+    points : array, shape (n, 3)
+        The points that were kept.
+    """
+
+    geometry: int
+    center: Points
+    extent: Points
+    points: Points
+
+
+def pack(
+    clouds: Iterable[Any],
+    geometry: Sequence[int] | NDArray[np.int64] | Tensor,
+    *,
+    max_points: int = MAX_POINTS,
+    seed: int = 1998,
+) -> Tensor:
+    """Pack point clouds into one tensor. Shape: (B, 2 + max_points, 4).
+
+    A cloud without points has only padding.
+
+    Parameters
+    ----------
+    clouds : iterable of array-like, each (n, 3)
+        Points of each beam: arrays, tensors or lists.
+    geometry : sequence of int
+        The number of each cloud's geometry class.
+    max_points : int
+        Of more points a random subset is kept, which depends on the seed and on the place of the beam among the others.
+    seed : int
+        Seed of these subsets.
+
+    Examples
+    --------
+    >>> x = pack([np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 4.0]])], np.array([3]), max_points=3)
+    >>> x[0].tolist()
+    [[3.0, 1.0, 1.0, 3.0], [0.0, 2.0, 0.0, 2.0], [1.0, 0.0, 1.0, 2.0], [1.0, 2.0, 1.0, 4.0], [0.0, 0.0, 0.0, 0.0]]
+    """
+    check_integer("max_points", max_points, 1, InputError)
+    check_integer("seed", seed, 0, InputError)
+    if not isinstance(clouds, Iterable):
+        raise InputError(f"clouds must be a list of points (n, 3), got {type(clouds).__name__}.")
+    arrays = [as_points(points, f"cloud {i}") for i, points in enumerate(clouds)]
+    x = np.zeros((len(arrays), 2 + max_points, 4), dtype=np.float32)
+    if arrays:
+        x[:, 0, 0] = check_counts(_array(geometry), len(arrays), name="geometry")
+    for i, points in enumerate(arrays):
+        if len(points):
+            low, high = points.min(0), points.max(0)
+            x[i, 0, 1:], x[i, 1, 1:] = (low + high) / 2, high - low
+        if len(points) > max_points:
+            rng = np.random.default_rng([seed, i])
+            points = points[np.sort(rng.choice(len(points), max_points, replace=False))]
+        x[i, 2 : 2 + len(points), 0] = 1.0
+        x[i, 2 : 2 + len(points), 1:] = points
+    return torch.from_numpy(x)
+
+
+def as_points(points: Any, name: str) -> NDArray[Any]:
+    """An array of finite points (n, 3) from an array, a list or a tensor, which may be empty."""
+    array = _array(points)
+    if array.shape == (0,):
+        array = array.reshape(0, 3)
+    if array.dtype.kind not in "fiu" or array.shape[1:] != (3,):
+        found = f"{array.dtype} of shape {array.shape}" if array.dtype.kind != "O" else type(points).__name__
+        raise InputError(f"{name} must be points (n, 3), got {found}.")
+    with np.errstate(over="ignore"):
+        is_finite = np.isfinite(array.astype(np.float32)).all(1)
+    if len(bad := np.flatnonzero(~is_finite)):
+        raise InputError(f"{name} must hold finite coordinates, got {array[bad[0]].tolist()} at point {bad[0] + 1}.")
+    return array
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """An array; an array of objects if there is no other."""
+    if isinstance(values, Tensor):
+        return values.detach().cpu().numpy()
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.asarray(None)
+
+
+def unpack(x: Tensor) -> Beam:
+    """The parts of one packed beam, without padding.
+
+    Parameters
+    ----------
+    x : Tensor, shape (2 + N, 4)
+        The packed beam.
+    """
+    rows = _array(x)
+    if rows.ndim != 2 or rows.shape[1] != 4 or len(rows) < 2:
+        raise InputError(f"x must be one packed beam (2 + N, 4), got shape {rows.shape}. Take one: x[0].")
+    return Beam(int(rows[0, 0]), rows[0, 1:], rows[1, 1:], rows[2:][rows[2:, 0] == 1.0, 1:])
+
+
+def read_points(path: Path) -> Points:
+    """Read the points of one .npy file, which may have none. Shape: (n, 3)."""
+    if not path.is_file():
+        raise InputError(f"File not found: {path}")
+    try:
+        points = np.load(path, allow_pickle=False)
+    except _DAMAGED as error:
+        raise InputError(f"{path} must hold points (n, 3), got {type(error).__name__}.") from error
+    return as_points(points, str(path)).astype(np.float32)

@@ -1,0 +1,443 @@
+"""How one column becomes inputs of a network: numbers, text, and all columns at once.
+
+All statistics of numbers go through `distinct`: sorted values, each with its summed weight. So a row of weight 3 gives,
+bit for bit, what three such rows give, in any order.
+
+Text with many levels has one input more, the effect of the level on the target. It is target encoding by credibility:
+the mean of a level is shrunk towards that of all rows by the credibility of Bühlmann and Straub (1970), the more the
+fewer rows it has and the less levels differ. Unlike `sklearn.preprocessing.TargetEncoder` it knows weights and
+exposures, and is on the scale of the logarithm, as the likelihoods are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ddpn.tables.encoding.table import Column
+
+# Numbers: the standardised value, and optionally bins, steps and codes ------------------------------------------------
+
+#: Largest standardised value: its square still fits in float32.
+LARGEST = 1e18
+#: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
+MAX_CODES = 32
+
+
+#: The same array for all columns, so that a file holds it once.
+_EMPTY = np.empty(0)
+
+
+def _none() -> np.ndarray:
+    return _EMPTY
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """How one column of numbers is written: value, missing indicator, then bins, steps and codes if any."""
+
+    fill: float = 0.0
+    center: float = 0.0
+    scale: float = 1.0
+    has_missing: bool = False
+    edges: np.ndarray = field(default_factory=_none)
+    steps: np.ndarray = field(default_factory=_none)
+    codes: np.ndarray = field(default_factory=_none)
+
+    @property
+    def width(self) -> int:
+        return 1 + self.has_missing + max(len(self.edges) - 1, 0) + len(self.steps) + len(self.codes)
+
+    def names(self, name: str) -> list[str]:
+        edges = self.edges.tolist()
+        return [
+            name,
+            *([f"{name} is missing"] if self.has_missing else []),
+            *(f"{name} in {low:.12g}..{high:.12g}" for low, high in pairwise(edges)),
+            *(f"{name} > {step:.12g}" for step in self.steps.tolist()),
+            *(f"{name} = {code:.12g}" for code in self.codes.tolist()),
+        ]
+
+
+def bounded(z: np.ndarray, limit: float) -> np.ndarray:
+    """z up to the limit, logarithmic beyond it: an outlier cannot drive a network out of bounds.
+
+    >>> bounded(np.array([-3.0, 10.0, 1e12]), 10.0).round(2).tolist()
+    [-3.0, 10.0, 37.63]
+    """
+    z = np.clip(z, -LARGEST, LARGEST)
+    far = np.abs(z) > limit
+    if far.any():
+        z[far] = np.sign(z[far]) * (limit + np.log1p(np.abs(z[far]) - limit))
+    return z
+
+
+class Distinct(NamedTuple):
+    """The distinct values of a column in ascending order, each with its weight."""
+
+    values: np.ndarray
+    weights: np.ndarray
+
+
+def distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
+    """Distinct values of x, which has no NaN, and the weight of each."""
+    values, inverse = np.unique(x, return_inverse=True)
+    return Distinct(values, np.bincount(inverse, weights, minlength=len(values)))
+
+
+def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
+    """For each level the smallest value with at least that share of the weight at or below it: a value of the column.
+
+    >>> quantiles(Distinct(np.array([1.0, 5.0, 9.0]), np.array([1.0, 1.0, 8.0])), np.array([0.1, 0.5]))
+    array([1., 9.])
+    """
+    reached = np.cumsum(column.weights)
+    position = np.searchsorted(reached, levels * reached[-1])
+    return column.values[np.minimum(position, len(column.values) - 1)]
+
+
+def center_and_scale(column: Distinct) -> tuple[float, float]:
+    """Mean and standard deviation; the scale is inf if all values are equal, so that dividing gives zeros.
+
+    Deviations are halved, so that values of both signs near the largest float do not overflow, taken from a value of
+    the column, so that a large common offset does not cancel, and divided by the largest before they are squared.
+    """
+    values, weights = column
+    shift = quantiles(column, np.array([0.5]))[0]
+    deviation = 0.5 * values - 0.5 * shift
+    largest = np.abs(deviation).max()
+    if largest == 0.0:
+        return float(shift), np.inf
+    deviation = deviation / largest
+    share = weights / weights.sum()
+    mean = share @ deviation
+    spread = np.sqrt(share @ np.square(deviation - mean))
+    scale = float(2.0 * (largest * spread))
+    return float(shift + 2.0 * (largest * mean)), scale if scale > 0.0 else np.inf
+
+
+def midpoints(values: np.ndarray) -> np.ndarray:
+    """A threshold t between each two neighbours a < b: a <= t < b, so that `x > t` separates them.
+
+    >>> midpoints(np.array([0.0, 1.0, 4.0]))
+    array([0.5, 2.5])
+    """
+    below, above = values[:-1], values[1:]
+    middle = 0.5 * below + 0.5 * above
+    # Between neighbouring floats the middle rounds to one of them.
+    return np.where((middle >= below) & (middle < above), middle, below)
+
+
+def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumericColumn, Distinct]:
+    """Median, mean and scale of one column, and its different values."""
+    known = ~np.isnan(x)
+    if not known.any():
+        return NumericColumn(scale=np.inf), Distinct(np.zeros(1), np.ones(1))
+    column = distinct(x[known], weights[known])
+    fill = float(quantiles(column, np.array([0.5]))[0])
+    some_missing = not known.all()
+    filled = column
+    if some_missing:
+        more = np.where(column.values == fill, weights[~known].sum(), 0.0)
+        filled = Distinct(column.values, column.weights + more)
+    center, scale = center_and_scale(filled)
+    return NumericColumn(fill, center, scale, some_missing), column
+
+
+def fit_flag(x: np.ndarray, weights: np.ndarray) -> NumericColumn:
+    """A boolean stays 0 or 1; a missing one becomes the more frequent of the two."""
+    known = ~np.isnan(x)
+    if not known.any():
+        return NumericColumn()
+    fill = quantiles(distinct(x[known], weights[known]), np.array([0.5]))[0]
+    return NumericColumn(float(fill), has_missing=not known.all())
+
+
+def bin_edges(column: Distinct, bins: int) -> np.ndarray:
+    """Edges of quantile bins; if a column has few values, every value is an edge."""
+    values = column.values
+    if len(values) > bins + 1:
+        values = np.unique(quantiles(column, np.linspace(0.0, 1.0, bins + 1)))
+    # A bin so narrow that half its width is no float cannot be filled in parts.
+    wide = np.append(True, 0.5 * values[1:] > 0.5 * values[:-1])
+    return values[wide] if wide.sum() > 2 else _none()
+
+
+def integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
+    """The values, if there are 3 to `most` and all are integers; two values need one input only."""
+    values = column.values
+    is_code = 3 <= len(values) <= most and np.array_equal(values, np.floor(values))
+    return values if is_code else _none()
+
+
+def every_step(column: Distinct) -> np.ndarray:
+    """A step between each two values; none for two values, which the standardised value separates."""
+    return midpoints(column.values) if len(column.values) > 2 else _none()
+
+
+# Text: one input per frequent level, one for all rare ones, one for missing -------------------------------------------
+
+#: Names of the inputs of rare levels and of missing values.
+OTHER, MISSING = "<other>", "<missing>"
+#: Levels with an effect, at most; the others have that of unseen ones, 0.
+MAX_LEVELS = 50_000
+#: Shrinkage is at least that of so many rows, so that a level without variance does not have a mean of 0.
+_LEAST_ROWS = 0.1
+#: Variances below this share of the mean square are rounding errors.
+_ROUNDING = 1e-12
+
+
+class Targets(NamedTuple):
+    """Per row: the target per unit of exposure, the volume (weight times exposure), and the weight.
+
+    `signed` targets may be negative, also where those of some rows are not: their effects are differences.
+    """
+
+    rate: np.ndarray
+    volume: np.ndarray
+    weight: np.ndarray
+    signed: bool = False
+
+    def rows(self, index: np.ndarray) -> "Targets":
+        """Some of the rows."""
+        return self._replace(rate=self.rate[index], volume=self.volume[index], weight=self.weight[index])
+
+
+class LevelEffects(NamedTuple):
+    """The effect of each level in standard deviations, of missing values, and the effects' standard deviation."""
+
+    values: Mapping[str, float]
+    missing: float
+    scale: float
+
+    def of(self, codes: np.ndarray, levels: tuple[str, ...]) -> np.ndarray:
+        """Effects for codes into `levels`, -1 for missing ones; 0 for unseen levels."""
+        return by_level(codes, levels, self.values, 0.0, self.missing).astype(np.float32)
+
+
+def by_level(
+    codes: np.ndarray, levels: tuple[str, ...], known: Mapping[str, float], other: float, missing: float
+) -> np.ndarray:
+    """What is known of the level of each code; `other` for unknown levels and `missing` for code -1."""
+    if len(levels) > len(codes):  # some rows of a table with very many levels
+        used, codes = np.unique(codes, return_inverse=True)
+        return np.array([missing if code < 0 else known.get(levels[code], other) for code in used.tolist()])[codes]
+    # The last entry serves code -1.
+    return np.array([*(known.get(level, other) for level in levels), missing])[codes]
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """The levels with an input of their own, most frequent first; whether rare ones and missing values have one.
+
+    `effects` are those of all levels, of which the input is the last, or None.
+    """
+
+    levels: tuple[str, ...]
+    has_other: bool
+    has_missing: bool
+    effects: LevelEffects | None = None
+
+    @property
+    def indicators(self) -> int:
+        """The number of inputs that are 0 or 1."""
+        return len(self.levels) + self.has_other + self.has_missing
+
+    @property
+    def width(self) -> int:
+        return self.indicators + (self.effects is not None)
+
+    @property
+    def known_levels(self) -> tuple[str, ...]:
+        """All levels that differ from an unseen one, most frequent first."""
+        return self.levels if self.effects is None else tuple(dict.fromkeys((*self.levels, *self.effects.values)))
+
+    def names(self, name: str) -> list[str]:
+        named = [*self.levels, *([OTHER] if self.has_other else []), *([MISSING] if self.has_missing else [])]
+        return [f"{name} = {level}" for level in named] + ([f"{name} effect"] if self.effects is not None else [])
+
+
+def fit_category(
+    codes: np.ndarray,
+    levels: tuple[str, ...],
+    weights: np.ndarray,
+    min_weight: float,
+    max_levels: int,
+    effects: LevelEffects | None = None,
+) -> CategoricalColumn:
+    """Levels of at least `min_weight`, the `max_levels` most frequent of them; equal ones in alphabetical order."""
+    found = np.bincount(codes + 1, weights, minlength=len(levels) + 1)
+    totals: dict[str, float] = {}
+    for level, weight in zip(levels, found[1:].tolist(), strict=True):
+        totals[level] = totals.get(level, 0.0) + weight
+    seen = sorted((level for level in totals if totals[level] > 0.0), key=lambda level: (-totals[level], level))
+    kept = tuple(level for level in seen if totals[level] >= min_weight)[:max_levels]
+    return CategoricalColumn(kept, len(kept) < len(seen), bool(found[0] > 0.0), effects)
+
+
+# Effects of levels -------------------------------------------------------------------------------------------------
+
+
+def targets_of(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) -> Targets:
+    """Targets per unit of exposure; weights of a mean below 1 are scaled to 1, others count as repeated rows."""
+    scale = np.ones(len(y)) if exposure is None else exposure / exposure.mean()
+    weight = weights * max(1.0, np.count_nonzero(weights) / weights.sum())
+    return Targets(y / scale, weight * scale, weight, bool((y < 0.0).any()))
+
+
+def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
+    """The logarithm of each level's credible mean relative to the mean of all rows; 0 for levels without rows.
+
+    None where levels do not differ by more than chance. `signed` targets have differences instead.
+
+    >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
+    >>> credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
+    array([-1.1 ,  0.51,  0.  ,  0.  ])
+    """
+    volume = np.bincount(index, target.volume, count)
+    total = np.bincount(index, target.volume * target.rate, count)
+    seen = volume > 0.0
+    whole, levels, freedom = volume.sum(), int(seen.sum()), target.weight.sum() - seen.sum()
+    if levels < 2 or freedom <= 0.0 or (mean := total.sum() / whole) == 0.0:
+        return None
+    own = np.divide(total, volume, out=np.full(count, mean), where=seen)
+    squares = float((target.volume * np.square(target.rate)).sum())
+    within = max(squares - float((total * own)[seen].sum()), 0.0) / freedom
+    spread = float((volume * np.square(own - mean)).sum()) - (levels - 1) * within
+    between = spread / (whole - float(np.square(volume).sum()) / whole)
+    if between <= _ROUNDING * squares / whole:
+        return None
+    shrinkage = max(within / between, _LEAST_ROWS * whole / target.weight.sum())
+    credible = mean + (own - mean) * volume / (volume + shrinkage)
+    return credible - mean if target.signed else np.log(credible / mean)
+
+
+def fit_effects(codes: np.ndarray, levels: tuple[str, ...], target: Targets) -> LevelEffects | None:
+    """The effects of a column's levels; None where levels do not differ by more than chance.
+
+    `codes` are places in `levels`, -1 where a value is missing. Some levels may be equal, or without rows.
+    """
+    names, place = level_places(codes, levels, target.weight)
+    index = place[codes]
+    effects = credible_effects(index, len(names) + 2, target)
+    if effects is None:
+        return None
+    volume = np.bincount(index, target.volume, len(effects))
+    scale = float(np.sqrt((volume * np.square(effects)).sum() / volume.sum()))
+    return _standardised(names, effects, scale)
+
+
+def refit_effects(codes: np.ndarray, levels: tuple[str, ...], target: Targets, scale: float) -> LevelEffects:
+    """Effects of other rows on the scale of a fit; all are 0 where levels do not differ by more than chance."""
+    names, place = level_places(codes, levels, target.weight)
+    effects = credible_effects(place[codes], len(names) + 2, target)
+    return _standardised(names, np.zeros(len(names) + 2) if effects is None else effects, scale)
+
+
+def level_places(codes: np.ndarray, levels: tuple[str, ...], weights: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Names of the levels that have rows, most frequent first; and for each code a place among them.
+
+    The place after them is that of levels beyond `MAX_LEVELS`, and the next, also the last entry, of missing values.
+    """
+    found = np.bincount(codes + 1, weights, minlength=len(levels) + 1)[1:]
+    totals: dict[str, float] = {}
+    for level, weight in zip(levels, found.tolist(), strict=True):
+        if weight > 0.0:
+            totals[level] = totals.get(level, 0.0) + weight
+    names = sorted(totals, key=lambda level: (-totals[level], level))[:MAX_LEVELS]
+    place = {level: j for j, level in enumerate(names)}
+    return names, np.array([*(place.get(level, len(names)) for level in levels), len(names) + 1], dtype=np.int64)
+
+
+def _standardised(names: list[str], effects: np.ndarray, scale: float) -> LevelEffects:
+    values = (effects / scale).astype(np.float32).tolist()
+    return LevelEffects(dict(zip(names, values, strict=False)), values[-1], scale)
+
+
+# All columns at once --------------------------------------------------------------------------------------------------
+
+Encoded = NumericColumn | CategoricalColumn
+#: Rows whose numbers are encoded together, so that they stay in cache.
+_ROWS = 512
+
+
+class ColumnPlan:
+    """Fields of fitted columns as arrays over columns, bins, steps and codes: one row takes as few calls as many do."""
+
+    def __init__(self, columns: Sequence[Encoded]) -> None:
+        starts = np.cumsum([0, *(column.width for column in columns)])
+        self.width = int(starts[-1])
+        numbers = [(j, column) for j, column in enumerate(columns) if isinstance(column, NumericColumn)]
+        self._numbers = [j for j, _ in numbers]
+        self._fill = np.array([column.fill for _, column in numbers])
+        self._center = np.array([0.5 * column.center for _, column in numbers])
+        self._scale = np.array([0.5 * column.scale for _, column in numbers])
+        self._values = starts[self._numbers]
+        own = [column for _, column in numbers]
+        widths = [
+            (int(each.has_missing), max(len(each.edges) - 1, 0), len(each.steps), len(each.codes)) for each in own
+        ]
+        # The inputs of a column are its value, then these in their order.
+        targets = [np.cumsum([starts[j] + 1, *width]) for j, width in zip(self._numbers, widths, strict=True)]
+        self._missing, self._bins, self._steps, self._codes = (_inputs(widths, targets, i) for i in range(4))
+        self._low = 0.5 * _flat([each.edges[:-1] for each in own])
+        self._length = 0.5 * _flat([each.edges[1:] for each in own]) - self._low
+        self._cuts, self._equal = _flat([each.steps for each in own]), _flat([each.codes for each in own])
+        texts = [(j, column) for j, column in enumerate(columns) if isinstance(column, CategoricalColumn)]
+        self._categories = [(j, _places(column, int(starts[j]))) for j, column in texts]
+        self._effects = [(j, int(starts[j + 1]) - 1, own.effects) for j, own in texts if own.effects is not None]
+
+    def encode(self, table: Sequence[Column], limit: float) -> np.ndarray:
+        """Inputs of rows, in float32. Shape: (rows, width)."""
+        rows = len(table[0].values)
+        out = np.zeros((rows, self.width), dtype=np.float32)
+        for top in range(0, rows if self._numbers else 0, _ROWS):
+            part = slice(top, top + _ROWS)
+            x = np.array([table[j].values[part] for j in self._numbers], dtype=np.float64).T
+            self._write_numbers(x, out[part], limit)
+        for j, (places, other, missing) in self._categories:
+            place = by_level(table[j].values, table[j].levels, places, other, missing)
+            known = np.flatnonzero(place >= 0)
+            out[known, place[known]] = 1.0
+        for j, target, effects in self._effects:
+            out[:, target] = effects.of(table[j].values, table[j].levels)
+        return out
+
+    def _write_numbers(self, x: np.ndarray, out: np.ndarray, limit: float) -> None:
+        missing = np.isnan(x)
+        x = np.where(missing, self._fill, x)
+        half = 0.5 * x
+        with np.errstate(over="ignore"):
+            out[:, self._values] = bounded((half - self._center) / self._scale, limit)
+            if len(self._low):
+                source, target = self._bins
+                part = half[:, source]
+                part -= self._low
+                part /= self._length
+                out[:, target] = np.clip(part, 0.0, 1.0, out=part)
+        if len(self._missing[0]):
+            out[:, self._missing[1]] = missing[:, self._missing[0]]
+        if len(self._cuts):
+            out[:, self._steps[1]] = x[:, self._steps[0]] > self._cuts
+        if len(self._equal):
+            out[:, self._codes[1]] = x[:, self._codes[0]] == self._equal
+
+
+def _inputs(widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of one part of all columns: the position of each input's column among those of numbers, and of the input."""
+    source = np.repeat(np.arange(len(widths)), [width[part] for width in widths])
+    ranges = [np.arange(at[part], at[part] + width[part]) for at, width in zip(targets, widths, strict=True)]
+    return source, np.concatenate([np.empty(0, dtype=np.int64), *ranges])
+
+
+def _flat(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0), *parts])
+
+
+def _places(column: CategoricalColumn, start: int) -> tuple[dict[str, int], int, int]:
+    """Inputs of levels, of other levels, and of missing values; -1 where there is none."""
+    places = {level: start + j for j, level in enumerate(column.levels)}
+    other = start + len(places) if column.has_other else -1
+    return places, other, start + len(places) + column.has_other if column.has_missing else other

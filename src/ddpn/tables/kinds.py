@@ -1,0 +1,385 @@
+"""What a column holds: found from its type and cells, and the same columns of later tables read as that kind."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.runtime.errors import Argument, InputError
+from ddpn.tables.cells import (
+    OPEN_ENDED,
+    PLAIN,
+    YEAR_FIRST,
+    DateFormat,
+    NumberFormat,
+    about_dates,
+    about_numbers,
+    are_codes,
+    cleaned,
+    examples,
+    find_date_format,
+    find_number_format,
+    has_grouped_points,
+    is_text,
+    local_times,
+    looks_missing,
+    missing_numbers,
+    parse_dates,
+    parse_numbers,
+    polars,
+)
+
+#: Text is read as numbers or dates if so large a share of the cells that are not missing can be; above the lower share
+#: it is worth a sentence that it is not.
+_NEARLY_ALL, _MANY = 0.9, 0.5
+#: With at most so many different cells, the others have to be rarer than this: they may well be levels.
+_FEW_LEVELS, _RARE = 50, 0.01
+_FLAGS = ("true", "false")
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of the table: its kind as the model sees it, how its cells are read, and what was found about it.
+
+    `kind` is "number", "category", "boolean" or "date"; a date has `parts`. `left_out` says why a column is not used.
+    `number` and `date` say how text is read; `level_kind` is what the levels of a category are ("text", "number" or
+    "boolean"). `notes` are sentences about how its cells were read.
+    """
+
+    name: str
+    kind: str
+    missing: int = 0
+    distinct: int = 0
+    parts: tuple[str, ...] = ()
+    left_out: str = ""
+    number: NumberFormat = field(default_factory=NumberFormat)
+    date: DateFormat = field(default_factory=DateFormat)
+    level_kind: str = "text"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> list[str]:
+        """Columns that it becomes."""
+        return [f"{self.name} {part}" for part in self.parts] if self.kind == "date" else [self.name]
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "TableColumn":
+        """The inverse of `asdict`."""
+        read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
+        read["number"] = NumberFormat(**plain.get("number", {}))
+        read["date"] = DateFormat(**plain.get("date", {}))
+        return cls(**read)
+
+    def converted(self, series: Any, missing: Sequence[str]) -> "Converted":
+        """The column of a later table as this kind: datetimes for a date, not its parts."""
+        what = f"column {self.name!r}"
+        if self.kind == "number":
+            return to_numbers(series, self.number, missing, what)
+        if self.kind == "boolean":
+            return to_booleans(series, missing, what)
+        if self.kind == "date":
+            return to_times(series, self.date, missing, what)
+        return to_levels(series, self.level_kind, missing, what)
+
+
+def detect(series: Any, missing: tuple[str, ...], as_category: bool) -> TableColumn:
+    """What a column is, of the kind "" if it is unsupported; `as_category` if the user wants numbers as categories."""
+    library, dtype = polars(), series.dtype
+    if dtype in (library.Date, library.Datetime):
+        zone = dtype.time_zone if dtype == library.Datetime else None
+        return TableColumn(series.name, "date", date=DateFormat(zone=zone or ""))
+    if is_text(series):
+        text = cleaned(series, missing)
+        known = text.filter(~looks_missing(text))
+        return _category(known) if as_category else _detected_text(text, known)
+    kind = "boolean" if dtype == library.Boolean else "number" if dtype.is_numeric() else ""
+    if kind and as_category:
+        return TableColumn(series.name, "category", level_kind=kind)
+    return TableColumn(series.name, kind)
+
+
+def _category(known: Any) -> TableColumn:
+    """A category by the user's wish: whether its levels are numbers, booleans or names."""
+    if known.is_empty():
+        return TableColumn(known.name, "category")
+    if known.str.to_lowercase().is_in(_FLAGS).all():
+        return TableColumn(known.name, "category", level_kind="boolean")
+    return _named(known)
+
+
+def _named(known: Any, notes: tuple[str, ...] = ()) -> TableColumn:
+    """A category by its levels: with numbers among them, 1.0 is 1, unless leading zeros matter."""
+    library = polars()
+    numbers = known.filter(known.cast(library.Float64, strict=False).is_not_null())
+    is_number = len(numbers) and not are_codes(known)
+    return TableColumn(known.name, "category", level_kind="number" if is_number else "text", notes=notes)
+
+
+def _detected_text(text: Any, known: Any) -> TableColumn:
+    """Text by its cells; `known` are those that do not stand for a missing value."""
+    if known.is_empty() or are_codes(known):
+        return TableColumn(known.name, "category")
+    if known[0].lower() in _FLAGS and known.str.to_lowercase().is_in(_FLAGS).all():
+        return TableColumn(known.name, "boolean", notes=_lost(text, known, known.is_not_null(), "booleans"))
+    written = find_number_format(known)
+    numbers: Any = None if written is None else parse_numbers(known, written).is_not_null()
+    if written is not None and _are_nearly_all(numbers, known):
+        notes = _lost(text, known, numbers, "numbers")
+        return TableColumn(known.name, "number", number=written, notes=(*notes, *_about_text(text, known, written)))
+    order = find_date_format(known)
+    dates: Any = None if order is None else parse_dates(known, order).is_not_null()
+    if order is not None and dates.sum() >= _NEARLY_ALL * len(known):
+        notes = _lost(text, known, dates, "dates")
+        return TableColumn(known.name, "date", date=order, notes=(*notes, *about_dates(text.name, order)))
+    for what, read in (("dates", dates), ("numbers", numbers)):
+        if read is not None and read.sum() >= _MANY * len(known):
+            return _named(known, (_mixed(text, known.filter(~read), int(read.sum()), what),))
+    return _named(known)
+
+
+def _are_nearly_all(read: Any, known: Any) -> bool:
+    """Whether so many cells are read that the others may be taken as missing."""
+    share = read.sum() / len(known)
+    return bool(share >= 1.0 - _RARE or (share >= _NEARLY_ALL and known.n_unique() > _FEW_LEVELS))
+
+
+def _lost(text: Any, known: Any, read: Any, what: str) -> tuple[str, ...]:
+    """About the cells that cannot be read, if there are any; `read` is a mask of `known`."""
+    present, count = text.drop_nulls(), int(read.sum())
+    lost = len(present) - count
+    if not lost:
+        return ()
+    words = present.filter(looks_missing(present))
+    odd = examples(polars().concat([words, known.filter(~read)]))
+    verb = "is" if lost == 1 else "are"
+    found = f"{count:,} of {len(present):,} values are {what}; {lost:,} ({odd}) {verb} treated as missing."
+    return (f"Column {text.name}: {found}",)
+
+
+def _mixed(text: Any, others: Any, count: int, what: str) -> str:
+    present = len(text.drop_nulls())
+    return (
+        f"Column {text.name}: {count:,} of {present:,} values are {what}, but the others ({examples(others)}) are too "
+        f"many to be treated as missing, so the column is categorical. If they mean that a value is missing, name them "
+        f"with --missing."
+    )
+
+
+def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]:
+    notes = about_numbers(text.name, written)
+    more = known.filter(known.str.contains(OPEN_ENDED))
+    if len(more):
+        notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")
+    is_plain = not notes and len(known) == len(text) - text.null_count()
+    if is_plain and not known.cast(polars().Float64, strict=False).null_count():
+        return (f"Column {text.name}: its text is read as numbers; --category {text.name} keeps it categorical.",)
+    return notes
+
+
+# The name of a level --------------------------------------------------------------------------------------------------
+
+# A level may arrive as 1, 1.0, True, "1" or " 1 ": from CSV, Parquet, pandas (whose integers become floats where a
+# value is missing) or an array of objects. Fit and prediction must agree on its name.
+
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
+
+def canonical_level(value: Any) -> str:
+    """The name of a level: integers without a decimal point, booleans in lower case, text without blanks around it.
+
+    >>> [canonical_level(value) for value in (1, 1.0, 0.5, True, " a ", "007", "1.0")]
+    ['1', '1', '0.5', 'true', 'a', '007', '1.0']
+    """
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bytes):
+        return value.decode(errors="replace").strip()
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating | Decimal):
+        # By its shortest digits: 0.1 in single precision is 0.1 too.
+        number = float(str(value))
+        return str(int(number)) if abs(number) < 2**63 and number.is_integer() else repr(number)
+    return str(value).strip()
+
+
+def canonical_number(value: Any) -> str:
+    """The name of a level of a column whose levels were all numbers in fit: text that is a number is one.
+
+    >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]
+    ['7', '7', '7', '7', 'x', '1', '0', '-7', '0']
+    >>> len(canonical_number("9" * 5000))
+    5000
+    """
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    name = canonical_level(value)
+    if NUMBER.fullmatch(name) is None:
+        return name
+    if not (digits := name.lstrip("+-")).isdecimal():
+        return canonical_level(float(name))
+    # Digits beyond the precision of a float stay as they are; there may be more than `int` takes.
+    digits = digits.lstrip("0") or "0"
+    return f"-{digits}" if name[0] == "-" and digits != "0" else digits
+
+
+def have_numbers(levels: Iterable[str]) -> bool:
+    """Whether some levels are numbers, and all of these in their one form: other forms of them then mean the same.
+
+    >>> have_numbers(["1", "2.5", "A"]), have_numbers(["1", "007"]), have_numbers(["A"])
+    (True, False, False)
+    """
+    numbers = [level for level in levels if NUMBER.fullmatch(level)]
+    return bool(numbers) and all(canonical_number(level) == level for level in numbers)
+
+
+def number_of(level: str) -> float | None:
+    """The number that a level is, or None."""
+    return float(level) if NUMBER.fullmatch(level) else None
+
+
+def flag_of(level: str) -> float | None:
+    """1 for true, 0 for false, None for other levels."""
+    return {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(canonical_number(level).lower())
+
+
+# Columns of later tables: cells that cannot be read become missing and are counted ------------------------------------
+
+#: Words for true and false, in lower case.
+TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
+
+
+class Converted(NamedTuple):
+    """Values of one kind, the cells that could not be read as they are written, and sentences about assumptions."""
+
+    values: Any
+    odd: Any
+    notes: tuple[str, ...] = ()
+
+
+def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str | Argument) -> Converted:
+    """Float64, null where missing; `what` names the column in errors."""
+    library = polars()
+    notes: tuple[str, ...] = ()
+    if is_text(series):
+        text = cleaned(series, missing)
+        numbers = _flags_as_numbers(text)
+        if numbers is None:
+            present = text.filter(~looks_missing(text))
+            if written.integers and written.decimal != "," and has_grouped_points(present):
+                written = replace(written, decimal=",")
+                notes = (f"Column {series.name}: points are read as thousands separators, as fit had integers only.",)
+            elif not written.decimal:
+                written = find_number_format(present) or PLAIN
+                notes = about_numbers(series.name, written)
+            numbers = parse_numbers(text, written)
+        odd = text.filter(numbers.is_null() & text.is_not_null())
+    elif series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null):
+        numbers, odd = _finite(series.cast(library.Float64))
+    else:
+        raise InputError(argument=what, must="hold numbers", got=str(series.dtype))
+    return Converted(_without(numbers, missing_numbers(missing)).alias(series.name), odd, notes)
+
+
+def _finite(numbers: Any) -> tuple[Any, Any]:
+    """Numbers with null for NaN and infinity, and the infinite ones as text.
+
+    By numpy: a table may have thousands of columns, and a call of polars takes as long as a thousand rows.
+    """
+    library, values = polars(), numbers.to_numpy()
+    if np.isfinite(values).all():
+        return numbers, library.Series([], dtype=library.String)
+    infinite = np.isinf(values)
+    odd = library.Series(values[infinite]).cast(library.String)
+    return library.Series(np.where(infinite, np.nan, values), nan_to_null=True), odd
+
+
+def _without(numbers: Any, markers: list[float]) -> Any:
+    """Numbers with null for those that stand for a missing value."""
+    found = np.isin(numbers.to_numpy(), markers) if markers else np.zeros(1, dtype=bool)
+    return numbers.set(polars().Series(found), None) if found.any() else numbers
+
+
+def _flags_as_numbers(text: Any) -> Any:
+    """1 and 0 if every known cell is true or false: a number that another program has written as a boolean."""
+    library = polars()
+    first = text.drop_nulls().head(1).str.to_lowercase().to_list()
+    if not first or first[0] not in ("true", "false"):
+        return None
+    lower = text.str.to_lowercase()
+    if not lower.drop_nulls().is_in(["true", "false"]).all():
+        return None
+    return (lower == "true").cast(library.Float64)
+
+
+def to_booleans(series: Any, missing: Sequence[str], what: str | Argument) -> Converted:
+    """Booleans; also from 1 and 0, and from words."""
+    library = polars()
+    if series.dtype == library.Boolean:
+        return Converted(series, series.head(0).cast(library.String))
+    if series.dtype.is_numeric() or series.dtype == library.Null:
+        numbers, odd, _ = to_numbers(series, PLAIN, missing, what)
+        known = numbers.is_in([0.0, 1.0]).fill_null(False)
+        odd = library.concat([odd, numbers.filter(~known & numbers.is_not_null()).cast(library.String)])
+        return Converted(numbers.set(~known, None).cast(library.Boolean), odd)
+    if not is_text(series):
+        raise InputError(argument=what, must="hold booleans", got=str(series.dtype))
+    text = cleaned(series, missing)
+    lower = text.str.to_lowercase()
+    word = library.when(lower.is_in(TRUE)).then(True).when(lower.is_in(FALSE)).then(False)
+    flags = library.select(word).to_series().alias(series.name)
+    return Converted(flags, text.filter(flags.is_null() & text.is_not_null()))
+
+
+def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str) -> Converted:
+    """Datetimes without a zone."""
+    library = polars()
+    if is_text(series):
+        text = cleaned(series, missing)
+        notes: tuple[str, ...] = ()
+        if written.order in ("", YEAR_FIRST):
+            # Neither says whether the day or the month comes first where the year does not.
+            found = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
+            notes, written = about_dates(series.name, found), replace(found, zone=written.zone)
+        times = parse_dates(text, written)
+        return Converted(times, text.filter(times.is_null() & text.is_not_null()), notes)
+    if series.dtype in (library.Date, library.Datetime):
+        return Converted(local_times(series, written.zone), series.head(0).cast(library.String))
+    if series.null_count() == len(series):
+        empty = library.Series(series.name, [None] * len(series), dtype=library.Datetime("us"))
+        return Converted(empty, series.head(0).cast(library.String))
+    raise InputError(f"{what} must hold dates such as 2024-12-31, got {series.dtype}.")
+
+
+def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -> Converted:
+    """Text in the one form that every file type and data frame gives (`ddpn.tables.kinds`)."""
+    library = polars()
+    none = library.Series([], dtype=library.String)
+    if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null)):
+        if series.dtype not in (library.Date, library.Datetime, library.Time):
+            raise InputError(f"{what} must hold text, got {series.dtype}.")
+        series = series.cast(library.String)
+    if level_kind == "boolean":
+        flags, odd, _ = to_booleans(series, missing, what)
+        return Converted(flags.cast(library.String), odd)
+    if series.dtype == library.Float32:
+        series, level_kind = series.cast(library.String), "number"
+    text = cleaned(series, missing) if is_text(series) else series
+    if level_kind == "number" and is_text(series):
+        # Among numbers a word such as n/a is missing, as it is where the column has a type.
+        absent_words = looks_missing(text)
+        none = text.filter(absent_words & text.is_not_null())
+        text = text.set(absent_words, None)
+    canonical = canonical_number if level_kind == "number" else canonical_level
+    levels = text.unique().drop_nulls().to_list()
+    absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing}
+    names = [canonical(level) for level in levels]
+    known = [None if name in absent or name == "nan" else name for name in names]
+    if all(name == level for name, level in zip(known, levels, strict=True)):
+        return Converted(text.cast(library.String), none)
+    return Converted(text.replace_strict(levels, known, default=None, return_dtype=library.String), none)

@@ -1,0 +1,232 @@
+"""Rows by a hash of their cells: which belong together, and which a model was fitted to."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from safetensors.numpy import load, save
+
+from ddpn.runtime.errors import InputError
+from ddpn.sample import Sample
+from ddpn.tables.cells import cleaned, polars
+from ddpn.tables.kinds import canonical_number
+
+#: The constants of splitmix64, whose last steps spread every bit over all others.
+_GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+#: Standard errors of a 95% interval.
+_Z = 1.959963984540054
+#: In place of a missing text: no text of a file.
+MISSING_TEXT = "\0"
+
+
+def hashed(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    """A hash per row of the codes of its cells, in the order of the columns. Shape: (rows,), uint64."""
+    found = np.zeros(rows, dtype=np.uint64)
+    for codes in columns:
+        found = _mixed((found + _GOLDEN) ^ codes)
+    return found
+
+
+def column_codes(series: Any) -> np.ndarray:
+    """A code per cell of a column of text, numbers or booleans. Numbers count as float32: nine digits agree."""
+    if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
+        return number_codes(series.cast(float).to_numpy().astype(np.float64))
+    text = series.fill_null(MISSING_TEXT)
+    levels = text.unique().to_list()
+    places = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
+    return text_codes(levels)[places]
+
+
+def text_codes(levels: Sequence[str]) -> np.ndarray:
+    """A code per text."""
+    digests = b"".join(
+        hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest() for level in levels
+    )
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+def number_codes(values: np.ndarray) -> np.ndarray:
+    """A code per number, as float32; all missing numbers have the same one."""
+    with np.errstate(over="ignore"):
+        short = values.astype("<f4") + np.float32(0.0)  # no -0.0
+    short[np.isnan(short)] = np.nan  # one of the many NaNs
+    return _mixed(short.view("<u4").astype(np.uint64) + _GOLDEN)
+
+
+def _mixed(codes: np.ndarray) -> np.ndarray:
+    codes = (codes ^ (codes >> np.uint64(30))) * _MIX_1
+    codes = (codes ^ (codes >> np.uint64(27))) * _MIX_2
+    return codes ^ (codes >> np.uint64(31))
+
+
+# Groups of rows that belong together, by the columns of `--group` -----------------------------------------------------
+
+#: In place of columns: rows whose inputs are all equal belong together.
+EQUAL_INPUTS = "equal-inputs"
+
+
+def group_labels_of(frame: Any, columns: Sequence[str], missing: Sequence[str], X: Any) -> np.ndarray | None:
+    """The label of each row's group, equal where all group columns are; None if the table does not have them.
+
+    Labels are hashes, the same for the same values in any table. A row with a missing value (one of the words
+    `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
+    """
+    if is_by_inputs(columns, frame.columns):
+        return hashed([column_codes(series) for series in X.iter_columns()], X.height)
+    if not columns or not set(columns) <= set(frame.columns):
+        return None
+    cells = [_text(frame[name], missing) for name in columns]
+    labels = hashed([column_codes(series) for series in cells], frame.height)
+    alone = np.flatnonzero(np.any([series.is_null().to_numpy() for series in cells], axis=0))
+    # Text of a column has no such character.
+    own = polars().Series([f"\0{row}" for row in alone.tolist()], dtype=polars().String)
+    labels[alone] = column_codes(own) if len(alone) else labels[alone]
+    return labels
+
+
+def is_by_inputs(columns: Sequence[str], present: Sequence[str]) -> bool:
+    """Whether rows with equal inputs are the groups; a column of that name takes precedence."""
+    return tuple(columns) == (EQUAL_INPUTS,) and EQUAL_INPUTS not in present
+
+
+def missing_sentences(frame: Any, columns: Sequence[str], missing: Sequence[str]) -> list[str]:
+    """A warning per group column that has missing values."""
+    counts = {name: _text(frame[name], missing).null_count() for name in columns if name in frame.columns}
+    return [
+        f"Column {name} is missing in {count:,} rows: each of these rows is treated as a group of its own."
+        for name, count in counts.items()
+        if count
+    ]
+
+
+def _text(series: Any, missing: Sequence[str]) -> Any:
+    """Cells as text, null where missing."""
+    known = series.fill_nan(None) if series.dtype.is_float() else series
+    return cleaned(known.cast(polars().String), missing)
+
+
+def group_words(columns: Sequence[str]) -> str:
+    """What the groups of some columns are called within a sentence.
+
+    >>> group_words(["person"]), group_words(["person", "year"]), group_words(["equal-inputs"])
+    ('the same person', 'the same person and year', 'equal inputs')
+    """
+    return "equal inputs" if tuple(columns) == (EQUAL_INPUTS,) else f"the same {' and '.join(columns)}"
+
+
+def meaning_of(columns: Sequence[str], in_time: bool = False) -> str:
+    """What the scores of test rows mean where rows are split by groups.
+
+    >>> meaning_of(["person"])
+    'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
+    """
+    later = " that begin later" if in_time else ""
+    if tuple(columns) == (EQUAL_INPUTS,):
+        return f"Scores are for new inputs{later}: no test row has the same inputs as a training row."
+    what = f"value of {columns[0]}" if len(columns) == 1 else f"combination of {' and '.join(columns)}"
+    return f"Scores are for new groups{later}: no {what} in the test rows occurs in the training rows."
+
+
+def group_labels(values: Any, rows: int | None = None) -> np.ndarray:
+    """The name of each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
+
+    >>> group_labels([1, 2.0, None, "b"]).tolist()
+    ['1', '2', 'missing', 'b']
+    """
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    plain = series.to_list() if isinstance(series, nw.Series) else np.asarray(values, dtype=object).tolist()
+    if not isinstance(plain, list) or any(isinstance(value, list) for value in plain[:1]):
+        raise InputError(argument="groups", must="hold one label per row of X", got=f"{values!r:.60}")
+    if rows not in (None, len(plain)):
+        got = f"{len(plain)} for {rows} rows"
+        raise InputError(argument="groups", must="have one label per row of X", got=got)
+    names = {value: "missing" if value is None or value != value else canonical_number(value) for value in set(plain)}
+    return np.array([names[value] for value in plain], dtype=object)
+
+
+# Rows that a model was fitted to, in a table of any order and any file format -----------------------------------------
+
+
+def row_hashes(sample: Sample) -> np.ndarray:
+    """A hash per row of its inputs, exposure and count. Shape: (rows,), uint64.
+
+    The order of columns, which a model decides, is part of the hash.
+    """
+    numbers = [number_codes(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
+    return hashed([*(column_codes(series) for series in sample.X.iter_columns()), *numbers], len(sample))
+
+
+class SeenRows(NamedTuple):
+    """Hashes of the rows that a model was fitted to, sorted; and how many of its `tested` test rows equal one of them.
+
+    The latter is chance: the test rows were not used, but in tables of few values equal rows occur. `total` is the sum
+    of the hashes of all rows, test rows included: it identifies the table in any order.
+    """
+
+    hashes: np.ndarray
+    equal: int
+    tested: int
+    total: int
+
+    @classmethod
+    def of(cls, sample: Sample, test: np.ndarray) -> "SeenRows":
+        """Those of a table of which all but the rows at these positions were used."""
+        hashes = row_hashes(sample)
+        used = np.sort(np.delete(hashes, test))
+        return cls(used, int(np.isin(hashes[test], used).sum()), len(test), _sum(hashes))
+
+    def to_bytes(self) -> bytes:
+        numbers = np.array(self[1:], dtype=np.uint64)
+        return save({"hashes": self.hashes.view(np.int64), "numbers": numbers.view(np.int64)})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "SeenRows":
+        arrays = load(content)
+        return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
+
+    def among(self, hashes: np.ndarray) -> np.ndarray:
+        """Mask of the rows that the model was fitted to: of equal rows as many as fit had."""
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+        copy = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+        had = np.searchsorted(self.hashes, ordered, "right") - np.searchsorted(self.hashes, ordered)
+        found = np.zeros(len(hashes), dtype=bool)
+        found[order] = copy < had
+        return found
+
+    def is_chance(self, hashes: np.ndarray) -> bool:
+        """Whether no more rows equal those of fit than by chance, as the test rows of fit show it."""
+        if not self.equal or _sum(hashes) == self.total:
+            return False
+        share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
+        error = math.sqrt(usual * (1.0 - usual) * (1.0 / len(hashes) + 1.0 / self.tested))
+        return share <= usual + _Z * error
+
+
+def _sum(hashes: np.ndarray) -> int:
+    """The sum, modulo 2^64."""
+    return int(hashes.sum(dtype=np.uint64))
+
+
+def unseen_rows(seen: SeenRows, sample: Sample) -> tuple[Sample, str]:
+    """The rows that a model was not fitted to, and a sentence where some were."""
+    hashes = row_hashes(sample)
+    mask = seen.among(hashes)
+    number, total = int(mask.sum()), len(sample)
+    if not number:
+        return sample, ""
+    if seen.is_chance(hashes):
+        found = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
+        return sample, f"{found}. That is as frequent among its own test rows, so all rows are scored."
+    if number == total:
+        raise InputError(
+            f"All {total:,} rows were used to fit the model, so scores on them say nothing about new rows. "
+            "Use rows that were not part of the fit."
+        )
+    were, are = ("was", "is") if number == 1 else ("were", "are")
+    note = f"{number:,} of {total:,} rows {were} used to fit the model and {are} left out of the scores."
+    return sample.rows(~mask), note

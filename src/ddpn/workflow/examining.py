@@ -1,0 +1,272 @@
+"""Examine a saved model on another table: its scores, a report, explanations, and drift of new rows."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions
+from ddpn.analysis.explanations.summary import explanation_of
+from ddpn.analysis.leaderboard import leaderboard
+from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_column
+from ddpn.sample import Sample
+from ddpn.storage.files import write_bytes
+from ddpn.tables.cells import cleaned, is_text
+from ddpn.tables.files import check_free, check_output, polars, write
+from ddpn.tables.row_hashes import unseen_rows
+from ddpn.workflow.model_folder import ModelFolder
+from ddpn.workflow.plan import plan_from
+from ddpn.workflow.preparing import fingerprint
+from ddpn.workflow.splitting import split_rows
+
+_NUMBERING = "Rows are numbered as in the file: the first below the header is 1."
+#: Endings of images.
+_IMAGES = (".png", ".svg", ".pdf")
+
+
+class Scored(NamedTuple):
+    """Rows to score a model on; `note` says which where these are not all rows, `meaning` what their scores mean."""
+
+    sample: Sample
+    note: str
+    meaning: str = ""
+
+
+def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
+    """The rows of a table that has the target, without those that the model was fitted to.
+
+    For the training table, these are the test rows.
+    """
+    sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
+    missing = " ".join(folder.roles.without_target(frame.height - len(sample)))
+    sample = sample.rows(sample.is_used)
+    frame = frame[sample.labels - 1]
+    if fingerprint(sample) != folder.task.get("fingerprint"):
+        sample, note = (sample, "") if folder.seen is None else unseen_rows(folder.seen, sample)
+        return Scored(sample, f"{missing} {note}".strip())
+    plan = plan_from(folder.task["plan"])
+    for name in (plan.split_column, plan.time):
+        if name is not None and name not in frame.columns:
+            raise InputError(
+                f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
+                "Add the column, or use other rows."
+            )
+    split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
+    test = sample.rows(split.rows.test)
+    note = f"{missing} The model was fitted to this table: only its {len(test):,} test rows are scored.".strip()
+    return Scored(test, note, split.meaning)
+
+
+def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
+    """The leaderboard on a table that has the target, ready for JSON.
+
+    Parameters
+    ----------
+    folder : ModelFolder
+        The model.
+    frame : polars DataFrame
+        The table. Rows that the model was fitted to are left out.
+    """
+    sample, note, meaning = rows_to_score(folder, frame)
+    found = leaderboard(folder.model.predictor_, sample, folder.task["leaks"], meaning)
+    return {"note": note, **found.to_dict(), "warnings": folder.task["leaks"] + folder.task["warnings"]}
+
+
+def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
+    """What a report is written from, as keyword arguments of `write_report`."""
+    (sample, note, meaning), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
+    shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
+    shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
+    shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
+    known = predictor.counts.arguments(sample)
+    name = folder.roles.identifier
+    return {
+        "model": folder.model,
+        "X": sample.X,
+        "y": sample.y,
+        **known,
+        "weight": sample.weight,
+        "groups": sample.group,
+        "interval_groups": sample.interval_groups,
+        "leak": " ".join(task["leaks"]),
+        "meaning": meaning,
+        "warnings": task["warnings"],
+        "labels": sample.labels,
+        # Labels are the rows of the file from 1.
+        "ids": (name, frame[name][sample.labels - 1].to_list()) if name in frame.columns else None,
+        "task": {key: value for key, value in shown.items() if value not in (None, "")},
+    }
+
+
+# Explanations ---------------------------------------------------------------------------------------------------------
+
+
+class Explained(NamedTuple):
+    """An explanation, and a sentence about the rows it is from."""
+
+    found: Explanation
+    note: str
+
+
+def explain_table(
+    folder: ModelFolder, frame: Any, seed: int = 0, progress: Callable[[str], object] | None = None
+) -> Explained:
+    """Importance and effects; importance needs the target.
+
+    Rows that the model was fitted to are left out where the table has the target.
+    """
+    roles = folder.roles
+    names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
+    if roles.target is None or roles.target not in frame.columns:
+        inputs = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame), names)
+        return Explained(explanation_of(inputs, seed, progress), "Without the target, importance is not measured.")
+    sample, note, _ = rows_to_score(folder, frame)
+    inputs = Inputs.of_sample(folder.model, sample, names)
+    return Explained(explanation_of(inputs, seed, progress), note.replace("scored", "used"))
+
+
+def explain_rows(folder: ModelFolder, frame: Any, rows: list[int], of: str = "mean", seed: int = 0) -> Contributions:
+    """Contributions to the predictions of some rows, numbered from 1, compared with the whole table."""
+    roles = folder.roles
+    most = frame.height
+    if bad := [row for row in rows if not 1 <= row <= most]:
+        raise InputError(argument="rows", must=f"be numbers from 1 to {most:,}", got=str(bad[0]))
+    table = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame))
+    return contributions(table.rows(np.array(rows) - 1), table, of, seed=seed)
+
+
+def parse_rows(text: str) -> list[int]:
+    """Row numbers such as "3", "1,5,7" or "1-10".
+
+    >>> parse_rows("2,5-7")
+    [2, 5, 6, 7]
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise ConfigError(argument="rows", must="be numbers such as 3, 1,5,7 or 1-10", got=repr(text))
+        found += range(int(first), int(last or first) + 1)
+    return list(dict.fromkeys(found))
+
+
+def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
+    """Raise an error if an explanation cannot be written to `path`; called before the work."""
+    if Path(path).suffix.lower() in (*_IMAGES, ".json"):
+        check_free(Path(path), overwrite, source)
+    else:
+        check_output(path, overwrite, source)
+
+
+def write_explanation(found: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
+    """Write a table, JSON or an image, by the ending; `rows` are the numbers of explained rows."""
+    ending = Path(path).suffix.lower()
+    if ending in _IMAGES:
+        content = BytesIO()
+        found.plot().savefig(content, format=ending[1:], dpi=150)
+        write_bytes(Path(path), content.getvalue())
+        return
+    if ending == ".json":
+        write_bytes(Path(path), json.dumps(plain(found, rows), indent=1, ensure_ascii=False).encode())
+        return
+    table = found.table()
+    if rows is not None:
+        table["row"] = [rows[row] for row in table["row"]]
+    table["value"] = [_text(value) for value in table["value"]]
+    write(polars().DataFrame(table), path)
+
+
+def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> dict[str, Any]:
+    """An explanation for JSON."""
+    if isinstance(found, Explanation):
+        return found.to_dict()
+    table = found.to_dict()
+    numbers = range(len(found)) if rows is None else rows
+    about = {"quantity": found.quantity, "log": found.log, "base": found.base}
+    predictions = dict(zip(map(str, numbers), found.prediction.tolist(), strict=True))
+    return about | {"prediction": predictions, "table": table | {"row": [numbers[row] for row in table["row"]]}}
+
+
+def _text(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+# New rows against the training rows -----------------------------------------------------------------------------------
+
+
+def monitor(
+    folder: ModelFolder,
+    frame: Any,
+    alpha: float = 0.01,
+    effect: float = 0.1,
+    ignore: Sequence[str] = (),
+    progress: Callable[[str], object] = lambda step: None,
+) -> Monitoring:
+    """Compare new rows with the training rows of a model.
+
+    Parameters
+    ----------
+    folder : ModelFolder
+        The model.
+    frame : polars DataFrame
+        New rows; their counts may be known for some, all or none of them.
+    alpha, effect, progress
+        As for `ddpn.analysis.monitoring.compare`.
+    ignore : sequence of str
+        Columns of the table that are compared but never count as drift, such as dates.
+
+    Returns
+    -------
+    Monitoring
+    """
+    roles = folder.roles
+    for name in ignore:
+        check_column(name, [column.name for column in roles.columns], "ignore", InputError)
+    ignored = {part for column in roles.columns if column.name in ignore for part in column.inputs}
+    sample, notes = _with_counts(folder, frame)
+    found = compare(
+        folder.model.predictor_,
+        roles.features(frame),
+        sample,
+        alpha=alpha,
+        effect=effect,
+        ignored=ignored,
+        days=roles.days,
+        progress=progress,
+    )
+    scores = {**found.scores, "test": _test_scores(folder)} if found.scores else {}
+    return replace(found, not_compared=(*found.not_compared, *notes), scores=scores)
+
+
+def _with_counts(folder: ModelFolder, frame: Any) -> tuple[Sample | None, list[str]]:
+    """The rows whose counts are known and that the model was not fitted to; None, with a note, if they are too few."""
+    target = folder.roles.target
+    if target is None or target not in frame.columns:
+        what = "the model does not know its target" if target is None else f"the table has no column {target!r}"
+        return None, [f"Coverage and PIT: {what}."]
+    series = frame[target]
+    missing = cleaned(series, folder.roles.missing).is_null() if is_text(series) else series.is_null()
+    if series.dtype.is_float():
+        missing = missing | series.is_nan().fill_null(True)
+    frame = frame.filter(~missing)
+    if frame.height < LEAST_ROWS:
+        return None, [f"Coverage and PIT: {frame.height:,} rows have a count so far, {LEAST_ROWS} are needed."]
+    sample, note, _ = rows_to_score(folder, frame)
+    notes = [note] if note else []
+    if len(sample) < LEAST_ROWS:
+        few = f"{len(sample):,} rows with counts were not trained on, {LEAST_ROWS} are needed"
+        return None, [*notes, f"Coverage and PIT: {few}."]
+    return sample, notes
+
+
+def _test_scores(folder: ModelFolder) -> dict[str, Any] | None:
+    """The scores of the test rows of the fit."""
+    entries = folder.task.get("test", {}).get("entries", [])
+    found = next((entry for entry in entries if entry["name"] == "mixture"), None)
+    return None if found is None else {name: found[name] for name in ("crps", "mae", "nll", "coverage")}

@@ -1,0 +1,120 @@
+"""Contributions: they add up, and are the terms of an additive model."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from ddpn import CountGLM, InputError
+from ddpn.analysis.explanations import Inputs, contributions
+from ddpn.tables.count_range import CountRange
+
+X = np.random.default_rng(0).normal(size=(30, 3))
+
+
+def test_contributions_add_up_and_are_the_terms_of_an_additive_model(formula):
+    model = formula(lambda c: 0.5 * c["x0"] + np.sin(c["x1"]))
+    found = contributions(Inputs(model, X[:5]), Inputs(model, X[5:]))
+    np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.prediction, 0.5 * X[:5, 0] + np.sin(X[:5, 1]), atol=1e-9)
+    # All 25 background rows are used, so that the expectation is exact.
+    np.testing.assert_allclose(found.values[:, 0], 0.5 * (X[:5, 0] - X[5:, 0].mean()), atol=1e-9)
+    np.testing.assert_allclose(found.values[:, 1], np.sin(X[:5, 1]) - np.sin(X[5:, 1]).mean(), atol=1e-9)
+    assert np.abs(found.values[:, 2]).max() < 1e-12
+    assert (found.quantity, found.log) == ("mean", True)
+    assert found.top(0, 1)[0][1] == pytest.approx(X[0, {"x0": 0, "x1": 1}[found.top(0, 1)[0][0]]])
+    assert (found.error[:, :2] > 0).all()
+
+
+def test_a_product_is_divided_equally(formula):
+    model = formula(lambda c: c["x0"] * c["x1"])
+    found = contributions(Inputs(model, np.array([[1.0, 1.0, 9.0]])), Inputs(model, np.zeros((2, 3))))
+    np.testing.assert_allclose(found.values, [[0.5, 0.5, 0.0]], atol=1e-12)
+    assert found.error.max() < 1e-12, "a walk and its reverse"
+
+
+def test_exact_shapley_values_of_three_columns(formula):
+    f = lambda a, b, c: a * b + np.exp(c * b / 2) - a
+    model = formula(lambda c: f(c["x0"], c["x1"], c["x2"]))
+    x, start = np.array([0.5, 1.0, -0.7]), np.array([-0.2, 0.3, 0.4])
+    from itertools import permutations
+
+    exact = np.zeros(3)
+    for order in permutations(range(3)):
+        row = start.copy()
+        for j in order:
+            before = f(*row)
+            row[j] = x[j]
+            exact[j] += (f(*row) - before) / 6
+    found = contributions(Inputs(model, [x]), Inputs(model, np.tile(start, (64, 1))))
+    np.testing.assert_allclose(found.values[0], exact, atol=4 * found.error.max() + 1e-9)
+    assert 0 < found.error.max() < 0.1
+
+
+def test_the_spread_has_contributions_of_its_own(formula):
+    model = formula(lambda c: c["x0"], alpha=lambda c: np.exp(c["x1"] - c["x0"]))
+    found = contributions(Inputs(model, X), of="spread")
+    np.testing.assert_allclose(found.prediction, np.log1p(np.exp(X[:, 1])), atol=1e-6)
+    np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
+    assert np.abs(found.values[:, [0, 2]]).max() < 1e-6
+    assert found.quantity == "variance / mean"
+
+
+def test_exposures_and_upper_bounds_contribute(formula):
+    days, others = np.array([3.0, 8.0]), np.full(28, 2.0)
+    model = formula(lambda c: c["x0"], needs_exposure=True)
+    found = contributions(Inputs(model, X[:2], days), Inputs(model, X[2:], exposure=others))
+    assert found.columns == ["x0", "x1", "x2", "exposure"]
+    np.testing.assert_allclose(found.values[:, 3], np.log(days / 2), atol=1e-9)
+    np.testing.assert_allclose(found.prediction, X[:2, 0] + np.log(days))
+    with pytest.raises(InputError, match="exposure and background_exposure must be given together"):
+        contributions(Inputs(model, X[:2], days), Inputs(model, X[2:]))
+    bounded = formula(lambda c: 2 + c["x0"], counts=CountRange(upper_per_row=True))
+    found = contributions(Inputs(bounded, X, upper=np.arange(30) % 5 + 3))
+    assert found.columns[-1] == "upper"
+    np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
+    assert np.corrcoef(found.values[:, -1], np.arange(30) % 5)[0, 1] > 0.9
+
+
+def test_categories_missing_values_and_frames(formula, frame):
+    model = formula(lambda c: np.where(c["ward"] == "b", 0.7, 0.0) + np.where(np.isnan(c["age"]), 0.5, 0.0))
+    part = frame[["ward", "age", "flag", "few"]]
+    found = contributions(Inputs(model, part[:6]), Inputs(model, part[6:]))
+    again = contributions(Inputs(model, pl.from_pandas(part[:6])), Inputs(model, pl.from_pandas(part[6:])))
+    np.testing.assert_allclose(again.values, found.values)
+    np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
+    assert np.abs(found.values[:, 2:]).max() < 1e-12
+    missing = part["ward"][:6].isna().to_numpy()
+    assert [row[0] == "missing" for row in found.cells] == missing.tolist()
+    assert all(isinstance(row[2], bool) for row in found.cells)
+    assert len(found.to_dict()["row"]) == 24
+    # Integers in one table, and numbers in the other.
+    mixed = contributions(
+        Inputs(model, pl.from_pandas(part[:6])), Inputs(model, pl.from_pandas(part[6:].assign(few=0.5)))
+    )
+    np.testing.assert_allclose(mixed.values[:, :2], found.values[:, :2], atol=0.2)
+
+
+def test_the_prediction_is_that_of_a_recalibrated_model():
+    rng = np.random.default_rng(0)
+    y = rng.negative_binomial(2, 2 / (2 + np.exp(1 + X[:, 0])))
+    model = CountGLM(likelihood="poisson").fit(X, y).fit_recalibration(X, y, always=True)
+    found = model.contributions(X[:3], background=pd.DataFrame(X).to_numpy(), max_predictions=200)
+    np.testing.assert_allclose(np.exp(found.prediction), model.predict(X[:3]), rtol=1e-9)
+    np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
+
+
+def test_bad_arguments(formula):
+    model = formula(lambda c: c["x0"])
+    with pytest.raises(InputError, match="background must be given to explain a single row"):
+        contributions(Inputs(model, X[:1]))
+    with pytest.raises(InputError, match=r"X must have at most 12 rows for max_predictions=200 .* got 30"):
+        contributions(Inputs(model, X), max_predictions=200)
+    with pytest.raises(InputError, match="background must have the columns of X"):
+        contributions(Inputs(model, pd.DataFrame(X, columns=["x0", "x1", "x3"])), Inputs(model, X))
+    with pytest.raises(InputError, match="values of the same kind as X in column 'x0'"):
+        contributions(Inputs(model, X[:, :1]), Inputs(model, [["a"], ["b"]]))
+    with pytest.raises(ValueError, match="of must be 'mean' or 'spread', got 'variance'"):
+        contributions(Inputs(model, X), of="variance")
+    one = contributions(Inputs(formula(lambda c: c["only"]), pd.DataFrame({"only": [1.0, 2.0, 4.0]})))
+    np.testing.assert_allclose(one.values[:, 0], np.array([1.0, 2.0, 4.0]) - 7 / 3)

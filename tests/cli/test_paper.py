@@ -1,0 +1,174 @@
+"""ddpn reproduce and ddpn data."""
+
+import json
+import re
+import signal
+import sys
+import time
+
+import pytest
+import requests
+
+from ddpn.paper.experiments import catalogue, runs
+
+TINY = {
+    "title": "A test",
+    "paper": "nowhere",
+    "simulation": {"name": "poisson"},
+    "methods": ["poisson", "gaussian", "poisson_glm"],
+    "minutes": 1.5,
+    "training": {
+        "epochs": 10, "batch_size": 400, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "members": 2
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A catalogue of one small experiment."""
+    real = catalogue.read
+    monkeypatch.setattr(catalogue, "read", lambda name: TINY if name == "tiny" else real(name))
+    monkeypatch.setattr(catalogue, "names", lambda: ["tiny"])
+    monkeypatch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 100)
+
+
+def on_cpu(ddpn, *arguments):
+    return ddpn("reproduce", *arguments, "--device", "cpu", "--jobs", "1")
+
+
+def test_an_experiment_is_run_shown_skipped_when_done_and_repeated_when_changed_or_damaged(tiny, ddpn, tmp_path):
+    first = on_cpu(ddpn, "tiny")
+    assert first.exit_code == 0, first.output
+    for name in TINY["methods"]:
+        line = rf"^tiny {name} done in \d+ s, MAE \d+\.\d{{3}}, CRPS \d+\.\d{{3}}$"
+        assert re.search(line, first.output, re.MULTILINE)
+    folder = tmp_path / "results" / "tiny"
+    assert (folder / "table_paper.md").read_text() in first.output
+    assert {path.suffix for path in folder.glob("table_*")} == {".md"}
+    second = on_cpu(ddpn, "tiny")
+    assert "nothing to run, all 3 runs are done" in second.output
+    assert "A test (by one rule for all methods)" in second.output
+    (tmp_path / "results" / "tiny" / "poisson_glm" / "run.json").write_text("{")
+    again = on_cpu(ddpn, "tiny", "--members", "1", "--only", "poisson, poisson_glm")
+    assert "poisson was done, but its settings or rows have changed; it is run again." in again.output
+    assert "poisson_glm was done, but its files are damaged; it is run again." in again.output
+    assert "tiny gaussian" not in again.output
+    assert "1 of 3 runs are not finished and not shown." in again.output
+    config = json.loads((tmp_path / "results" / "tiny" / "poisson" / "config.json").read_text())
+    assert config["settings"]["members"] == 1
+
+
+def test_quick_and_seed_reach_the_runs(tiny, ddpn, tmp_path):
+    found = on_cpu(ddpn, "tiny", "--quick", "--seed", "3", "--out", "here", "--only", "poisson")
+    assert found.exit_code == 0, found.output
+    config = json.loads((tmp_path / "here" / "tiny-quick" / "poisson" / "config.json").read_text())
+    assert (config["settings"]["epochs"], config["settings"]["seed"]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["tyny"], "NAME must be 'tiny' or 'all', got 'tyny'. Did you mean 'tiny'?"),
+        ([], "NAME must be one or more of tiny, all."),
+        (["tiny", "--only", "ddpn"], "method in --only must be one of poisson, gaussian, poisson_glm, got 'ddpn'."),
+        (["tiny", "--members", "0"], "--members must be an integer of at least 1, got 0."),
+        (["tiny", "--jobs", "0"], "--jobs must be an integer of at least 1, got 0."),
+        (["tiny", "--max-steps", "0"], "--max-steps must be an integer of at least 1, got 0."),
+        (["tiny", "--device", "abacus"], "--device must be"),
+    ],
+)
+def test_misuse_is_one_sentence_and_code_2(tiny, ddpn, tmp_path, arguments, sentence):
+    found = ddpn("reproduce", *arguments)
+    assert found.exit_code == 2
+    assert found.stderr.startswith(f"Error: {sentence}")
+    assert found.stderr.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    refused = lambda *arguments, **options: (_ for _ in ()).throw(requests.ConnectionError())
+    monkeypatch.setattr("ddpn.paper.datasets.dataset._download", refused)
+    found = on_cpu(ddpn, "bikes")
+    assert found.exit_code == 1
+    assert "bikes: Cannot download https://" in found.output
+    assert "Traceback" not in found.output
+
+
+def test_an_interrupt_says_how_to_resume_and_shows_what_is_finished(tiny, ddpn, monkeypatch):
+    usual = runs.execute
+
+    def execute(run, *rest):
+        if run.method.name == "gaussian":
+            raise KeyboardInterrupt
+        return usual(run, *rest)
+
+    monkeypatch.setattr("ddpn.paper.experiments.reproduce.execute", execute)
+    found = on_cpu(ddpn, "tiny")
+    assert found.exit_code == 130
+    assert found.stderr == "Stopped. Finished runs are kept: the same command resumes from here.\n"
+    assert "2 of 3 runs are not finished and not shown." in found.stdout
+
+
+def test_figures_that_cannot_be_drawn_are_reported(tiny, ddpn, monkeypatch):
+    monkeypatch.setitem(TINY, "figures", ["wave"])
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    found = on_cpu(ddpn, "tiny", "--only", "poisson")
+    assert found.exit_code == 0
+    assert "Figures are missing: ddpn[plot] is not installed" in found.output
+
+
+def test_the_list_has_every_experiment_with_what_it_needs(ddpn):
+    found = ddpn("reproduce", "--list")
+    assert found.exit_code == 0
+    for name in catalogue.names():
+        assert name in found.output
+    assert "data set length_of_stay" in found.output
+    assert "simulated (wave)" in found.output
+
+
+@pytest.mark.slow
+def test_an_interrupted_program_ends_with_130_and_the_same_command_resumes(ddpn, tmp_path, program):
+    name = "misspecified-poisson"
+    command = ["reproduce", name, "--quick", "--only", "poisson", "--members", "1", "--device", "cpu", "--jobs", "1"]
+    folder = tmp_path / "results" / f"{name}-quick" / "poisson"
+    running, end = program(*command, folder=tmp_path), time.monotonic() + 120
+    while not (folder / "config.json").exists():
+        assert running.poll() is None, running.err.read_text()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    assert running.wait() == 130
+    assert running.err.read_text() == "Stopped. Finished runs are kept: the same command resumes from here.\n"
+    assert not (folder / "DONE").exists()
+    whole = ddpn(*command)
+    assert whole.exit_code == 0, whole.output
+    assert (folder / "DONE").exists()
+    assert "does DDPN recover it? (quick run)" in whole.stdout
+
+
+def test_data_sets_are_listed_with_their_state(ddpn, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    (tmp_path / "bike_sharing").mkdir()
+    (tmp_path / "bike_sharing" / "hour.csv").write_text("instant\n1\n")
+    found = ddpn("data", "list")
+    assert found.exit_code == 0
+    rows = {line.split("│")[1].strip(): line for line in found.output.splitlines() if line.startswith("│")}
+    assert re.search(r"20,190 .*public domain.* available", rows["rand_health"])
+    assert re.search(r" - .*https://raw.*MIT.* missing", rows["length_of_stay"])
+    assert re.search(r" - .*https://archive.*CC BY 4.0.* damaged: ", rows["bike_sharing"])
+    assert re.search(r" - .*https://datarepo.* missing", rows["reviews"])
+    assert re.search(r" - .*http://images.* missing", rows["coco_people"])
+
+
+def test_getting_data(ddpn, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    assert ddpn("data", "get", "rand_health").output == "rand_health: 20,190 rows, inside statsmodels\n"
+    unknown = ddpn("data", "get", "bike_share")
+    assert unknown.exit_code == 2
+    assert "got 'bike_share'. Did you mean 'bike_sharing'?" in unknown.stderr
+    missing = ddpn("data", "get", "reviews")
+    assert missing.exit_code == 1
+    assert missing.stderr.startswith(f"Error: No reviews found: {tmp_path / 'reviews'} has neither")
+    assert missing.stderr.count("\n") == 1

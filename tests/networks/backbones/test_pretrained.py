@@ -1,0 +1,278 @@
+"""Transformer encoders: where they come from, where they are split, and which of their weights are trained."""
+
+import copy
+import functools
+import re
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from ddpn.networks.backbones import EfficientNet, Text, ViT
+from ddpn.networks.backbones.members import generators
+from ddpn.networks.backbones.pretrained import tokenizer_of
+from ddpn.networks.heads import make_head
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit
+from ddpn.runtime.errors import ConfigError, InputError
+
+BERT = {
+    "model_type": "bert", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2,
+    "intermediate_size": 24,
+}  # fmt: skip
+DISTIL = {"model_type": "distilbert", "vocab_size": 40, "dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 24}
+VIT = {
+    "model_type": "vit", "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24,
+    "image_size": 16, "patch_size": 8,
+}  # fmt: skip
+IDS = torch.tensor([[5, 6, 7, 0, 0], [8, 9, 0, 0, 0], [1, 2, 3, 4, 5], [3, 0, 0, 0, 0]])
+IMAGES = torch.randint(256, (4, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+GPT2 = {
+    "model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "vocab_size": 40, "pad_token_id": 39,
+    "bos_token_id": 39, "eos_token_id": 39,
+}  # fmt: skip
+T5 = {"model_type": "t5", "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 2, "num_heads": 2, "vocab_size": 40}
+MODERN = {**BERT, "model_type": "modernbert", "pad_token_id": 0}
+MODERN |= {f"{special}_token_id": 1 for special in ("eos", "bos", "cls", "sep")}
+KINDS = {"bert": (Text, BERT, IDS), "distilbert": (Text, DISTIL, IDS), "vit": (ViT, VIT, IMAGES)}
+
+
+def built(kind, **options):
+    make, config, x = KINDS[kind]
+    network = make(config=dict(config), hidden=(8, 4), **options)
+    network.reset(generators(range(len(network.tail.perceptron.layers[0].weight))))
+    return network, x
+
+
+@functools.cache
+def whole(kind):
+    make, config, _ = KINDS[kind]
+    return make(config=dict(config), hidden=(8, 4), frozen="none").eval()
+
+
+@pytest.mark.parametrize(
+    ("kind", "frozen"), [("bert", 0), ("bert", 2), ("bert", "all"), ("distilbert", 1), ("vit", 0), ("vit", 2)]
+)
+def test_a_split_changes_nothing(kind, frozen, monkeypatch):
+    """The same weights, split and whole."""
+    make, _, x = KINDS[kind]
+    tail = whole(kind).tail
+    monkeypatch.setattr(f"{make.__module__}.loader", lambda *_: lambda: copy.deepcopy(tail.networks[0].model))
+    cut = make(hidden=(8, 4), frozen=frozen)
+    cut.tail.perceptron.load_state_dict(tail.perceptron.state_dict())
+    torch.testing.assert_close(cut.eval()(x), tail(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["distilbert", "vit"])
+def test_frozen_weights_are_the_same_bits_after_training(kind):
+    network, x = built(kind, frozen=-1, members=2)
+    model = CountModel(network, make_head("double_poisson"), 2)
+    model.reset((0, 1))
+    before = {name: p.clone() for name, p in model.state_dict().items()}
+    rows = Sample(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
+    fit(model, rows, None, TrainingConfig(epochs=2, batch_size=4, lr=1e-2, seeds=(0, 1)), runtime=Runtime("cpu"))
+    moved = {name for name, p in model.state_dict().items() if not torch.equal(p, before[name])}
+    assert not [name for name in moved if ".trunk." in name]
+    assert [name for name in moved if "networks.1.blocks.0" in name]
+
+
+def test_a_model_in_a_folder_is_loaded(tmp_path):
+    from transformers import AutoModel, BertConfig
+
+    torch.manual_seed(0)
+    saved = AutoModel.from_config(BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"}))
+    saved.save_pretrained(tmp_path / "model")
+    network = Text(pretrained=tmp_path / "model", frozen="all", hidden=(4,))
+    keep = (IDS != 0).long()
+    states = saved.eval()(input_ids=IDS, attention_mask=keep).last_hidden_state
+    expected = (states * keep.unsqueeze(-1)).sum(1) / keep.sum(1, keepdim=True)
+    torch.testing.assert_close(network.trunk(IDS), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_missing_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[text\]'"):
+        Text()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [MODERN, GPT2, BERT | {"model_type": "albert", "embedding_size": 8}],
+    ids=["modernbert", "gpt2", "albert"],
+)
+def test_a_family_that_is_no_chain_of_equal_blocks_is_not_split(config):
+    with pytest.raises(ConfigError, match=r"split between blocks must .*, got .+\. Use frozen='none' or"):
+        Text(config=config, frozen=-1)
+    assert Text(config=config, frozen="all", hidden=(4,))(IDS).shape == (4, 1, 4)
+
+
+def test_a_users_configuration_stays_as_it_is():
+    from transformers import BertConfig
+
+    config = BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"})
+    rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
+    network = Text(config=config, hidden=(4,), dropout=0.3)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == rates
+    assert {m.p for m in network.tail.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
+
+
+def damaged(folder) -> str:
+    """A folder with weights of which the end is missing."""
+    from transformers import AutoModel, BertConfig
+
+    AutoModel.from_config(BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"})).save_pretrained(folder)
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-64])
+    return str(folder)
+
+
+REFUSED: dict[str, tuple[Callable, str]] = {
+    "too many blocks": (lambda _: Text(config=BERT, frozen=7), "frozen must "),
+    "no number of blocks": (lambda _: Text(config=BERT, frozen=1.5), "frozen must "),
+    "an empty folder": (lambda folder: Text(pretrained=str(folder)), "pretrained must name a model"),
+    "no tokenizer": (lambda folder: tokenizer_of(str(folder)), "pretrained must name a model"),
+    "damaged weights": (lambda folder: Text(pretrained=damaged(folder)), "pretrained must name a model"),
+    "a missing package": (lambda _: Text(pretrained="package:no_such/x"), "no_such is not installed"),
+    "no package": (lambda _: ViT(pretrained="package:../x"), "pretrained must be"),
+    "no name": (lambda _: Text(pretrained=None), "pretrained must be"),
+    "a number": (lambda _: ViT(pretrained=3), "pretrained must be"),
+    "no kind": (lambda _: Text(config={"vocab_size": 40}), "config must be a configuration"),
+    "an unknown kind": (lambda _: Text(config={"model_type": "nope"}), "config must be a configuration"),
+    "heads that do not divide": (lambda _: Text(config=BERT | {"num_attention_heads": 3}), "config must be one that"),
+    "no width": (lambda _: Text(config=BERT | {"hidden_size": "wide"}), "config must be one that"),
+    "a rate": (lambda _: Text(config=BERT, dropout=1.5), "dropout must be"),
+    "a decoder": (lambda _: Text(config=T5, frozen="none"), "the model must return hidden states"),
+    "images for texts": (lambda _: Text(config=VIT), "the model must read token ids"),
+    "texts for images": (lambda _: ViT(config=BERT), "the model must take square images, got image_size None"),
+    "two sides": (lambda _: ViT(config=VIT | {"image_size": [8, 12]}), "the model must take square images"),
+    "one channel": (lambda _: ViT(config=VIT | {"num_channels": 1}), "the model must return hidden states"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(case, tmp_path):
+    call, message = REFUSED[case]
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        call(tmp_path)
+
+
+# Token ids: which of them is padding, and bad ones --------------------------------------------------------------------
+
+SMALL = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 30}
+SHORT = {"model_type": "bert", "max_position_embeddings": 10, **SMALL}
+UNPADDED = {
+    "model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 10, "vocab_size": 30,
+    "bos_token_id": 29, "eos_token_id": 29,
+}  # fmt: skip
+FROZEN = ("none", -1, "all")
+
+
+def reader(config=SHORT, **options) -> Text:
+    network = Text(config=dict(config), hidden=(4,), **options)
+    network.reset(generators([0]))
+    return network.eval()
+
+
+def test_a_given_pad_is_the_padding():
+    network = reader(UNPADDED, frozen="all", pad=29)
+    assert network.pad == 29
+    padded = torch.tensor([[5, 0, 29, 29]])
+    torch.testing.assert_close(network(padded), network(torch.tensor([[5, 0]])))
+    assert not torch.allclose(network(padded), network(torch.tensor([[5]]))), "token 0 is a word like others"
+
+
+@pytest.mark.parametrize(
+    ("config", "pad"), [(UNPADDED, None), (SHORT, 30), (SHORT, -1), (SHORT, 1.5), (SHORT, "[PAD]")]
+)
+def test_bad_pads(config, pad):
+    message = f"pad must be an id below 30, the model's number of tokens, got {pad!r}. Use pad=tokenizer.pad_token_id"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        reader(config, pad=pad)
+
+
+SHAPES = r"be a tensor of token ids \(B, L\), or \(B, M, L\) .*, got"
+BAD_IDS = {
+    "beyond the words": (torch.tensor([[5, 30]]), "hold token ids from 0 to 29, got 30. Use the tokenizer of this"),
+    "negative": (torch.tensor([[5, -1]]), "hold token ids from 0 to 29, got -1"),
+    "too long": (torch.ones(2, 11).long(), "hold texts of at most 10 tokens, got 11. Tokenise with max_length=10"),
+    "no rows": (IDS[:0], r"hold at least one integer token id, got torch.int64 of shape \(0, 5\)"),
+    "one text": (IDS[0], rf"{SHAPES} shape \(5,\)"),
+    "array": (IDS.numpy(), rf"{SHAPES} ndarray"),
+    "floats": (IDS + 0.7, "hold at least one integer token id, got torch.float32"),
+}
+
+
+@pytest.fixture(scope="module")
+def networks() -> dict:
+    return {frozen: reader(frozen=frozen) for frozen in FROZEN}
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
+def test_bad_ids(frozen, networks):
+    network = networks[frozen]
+    for x, message in BAD_IDS.values():
+        for part in (network, network.trunk or network):
+            with pytest.raises(InputError, match=f"x must {message}"):
+                part(x)
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
+def test_texts_as_long_as_there_are_positions_are_read_and_padding_takes_none(frozen, networks):
+    network = networks[frozen]
+    x = torch.nn.functional.pad(torch.ones(2, 10).long(), (0, 5))
+    torch.testing.assert_close(network(x), network(x[:, :10]), rtol=1e-4, atol=1e-5)
+
+
+def test_positions_that_begin_behind_the_padding_are_counted():
+    network = reader(SHORT | {"model_type": "roberta", "pad_token_id": 1}, frozen="all")
+    assert network(torch.full((1, 8), 5)).shape == (1, 1, 4)
+    with pytest.raises(InputError, match="x must hold texts of at most 8 tokens, got 9"):
+        network(torch.full((1, 9), 5))
+
+
+# Images: bytes of the size and channels that a network takes ----------------------------------------------------------
+
+NARROW = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+SQUARE = {"model_type": "vit", "image_size": 8, "patch_size": 4, **NARROW}
+PIXELS = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+MADE = {
+    "whole vit": functools.partial(ViT, config=SQUARE, hidden=(4,)),
+    "cut vit": functools.partial(ViT, config=SQUARE, hidden=(4,), frozen=1),
+    "frozen vit": functools.partial(ViT, config=SQUARE, hidden=(4,), frozen="all"),
+    "efficientnet": functools.partial(EfficientNet, pretrained=False, hidden=(4,)),
+}
+SHOWN = r"^x must be a uint8 tensor of RGB images \(B, 3, S, S\), .*, got"
+BAD_PIXELS = {
+    "from 0 to 1": (PIXELS / 255, "torch.float32"),
+    "grey": (PIXELS[:, :1], r".*shape \(2, 1, 8, 8\)"),
+    "channels last": (PIXELS.movedim(1, -1), r".*shape \(2, 8, 8, 3\)"),
+    "one": (PIXELS[0], r"shape \(3, 8, 8\)"),
+    "array": (PIXELS.numpy(), "ndarray"),
+}
+
+
+@functools.cache
+def network_of(made: str) -> torch.nn.Module:
+    """Made on first use: not every process that collects tests runs these."""
+    return MADE[made]()
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_bad_images(made):
+    for x, got in BAD_PIXELS.values():
+        with pytest.raises(InputError, match=f"{SHOWN} {got}"):
+            network_of(made)(x)
+
+
+@pytest.mark.parametrize("made", ["whole vit", "cut vit", "frozen vit"])
+def test_images_of_another_size_and_no_images(made):
+    with pytest.raises(InputError, match=r"x must be images of 8 x 8, got shape \(2, 3, 16, 16\)"):
+        network_of(made)(torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
+    with pytest.raises(InputError, match=r"x must hold at least one image, got shape \(0, 3, 8, 8\)"):
+        network_of(made)(PIXELS[:0])
+
+
+def test_a_family_that_takes_other_sizes_does():
+    network = ViT(config=SQUARE | {"model_type": "dinov2"}, hidden=(4,))
+    assert network(torch.zeros(2, 3, 16, 16, dtype=torch.uint8)).shape == (2, 1, 4)

@@ -1,0 +1,247 @@
+"""Doing a run, resuming one, and reading what finished ones wrote."""
+
+import json
+import os
+import shutil
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn.networks.training.loop import Training
+from ddpn.paper.experiments import rows
+from ddpn.paper.experiments.catalogue import parse
+from ddpn.paper.experiments.rows import rows_of
+from ddpn.paper.experiments.runs import (
+    DONE,
+    WEIGHTS,
+    execute,
+    finished_runs,
+    folder_of,
+    predictions_of,
+    result_of,
+    runs_of,
+    state_of,
+)
+from ddpn.runtime.errors import InputError
+from ddpn.sample import Sample
+from ddpn.storage.tensor_files import read, write
+
+CONTENT = {
+    "title": "A test",
+    "paper": "none",
+    "simulation": {"name": "wave"},
+    "methods": ["ddpn", "gaussian", "poisson_glm"],
+    "minutes": 1,
+    "training": {
+        "epochs": 3, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [8], "members": 2
+    },
+}  # fmt: skip
+TINY = parse("tiny", CONTENT)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 100)
+        return rows_of(TINY)
+
+
+@pytest.fixture(scope="module")
+def done(parts, tmp_path_factory):
+    """All runs of the experiment; not to be changed."""
+    out = tmp_path_factory.mktemp("done")
+    for run in TINY.runs():
+        execute(run, parts, folder_of(run, out), "cpu")
+    return out
+
+
+@pytest.fixture
+def glm(done, tmp_path):
+    """A copy of the folder of the finished GLM, and its run."""
+    run = TINY.runs()[2]
+    return shutil.copytree(folder_of(run, done), tmp_path / "glm"), run
+
+
+def states(experiment, out):
+    return [state_of(folder_of(run, out), run) for run in experiment.runs()]
+
+
+def test_the_folder_of_a_run_holds_everything(done, tmp_path):
+    assert states(TINY, tmp_path) == ["missing"] * 3
+    for run in TINY.runs():
+        folder = folder_of(run, done)
+        assert {path.name for path in folder.iterdir()} == {
+            "config.json", "run.json", "predictions.safetensors", "weights.safetensors", "DONE"
+        }  # fmt: skip
+        assert json.loads((folder / "config.json").read_text())["settings"] == run.as_dict()
+        members = 1 if run.method.exact else 2
+        assert predictions_of(folder)["raw"].shape == (100, members, run.head.n_raw)
+        assert len(result_of(folder)["scores"]["ours"]["single"]["crps"]) == members
+        assert result_of(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
+    assert states(TINY, done) == ["done"] * 3
+
+
+def test_saved_weights_give_the_saved_predictions(glm):
+    folder, _ = glm
+    weights, kept = read(folder / "weights.safetensors")[0], predictions_of(folder)
+    again = kept["x"].double() @ weights["coef"].T + weights["intercept"]
+    assert torch.equal(again.float(), kept["raw"][:, 0])
+
+
+def test_other_settings_change_networks_but_not_a_glm(done):
+    assert states(TINY.with_training(members=3), done) == ["changed", "changed", "done"]
+
+
+def test_other_rows_are_noticed(glm, parts):
+    other = parts._replace(train=Sample(parts.train.X, parts.train.y + 1))
+    assert state_of(*glm, parts.identity) == "done"
+    assert state_of(*glm, other.identity) == "changed"
+
+
+@contextmanager
+def stopped_after(epochs, error, monkeypatch):
+    """Trainings are stopped by an error in the middle of the next epoch."""
+    usual = Training.run_epoch
+
+    def run_epoch(self):
+        if self.epoch == epochs:
+            raise error
+        return usual(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "run_epoch", run_epoch)
+        yield
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights(done, parts, tmp_path, monkeypatch):
+    run = TINY.runs()[0]
+    with stopped_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+        execute(run, parts, tmp_path, "cpu")
+    assert (tmp_path / "members-0.state").exists()
+    assert state_of(tmp_path, run) == "missing"
+    result = execute(run, parts, tmp_path, "cpu")
+    assert result["history"]["epochs"][0]["epoch"] == 1
+    resumed, whole = (read(folder / "weights.safetensors")[0] for folder in (tmp_path, folder_of(run, done)))
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+    assert not (tmp_path / "members-0.state").exists()
+
+
+def test_a_checkpoint_of_other_settings_is_not_resumed(parts, tmp_path, monkeypatch):
+    with stopped_after(1, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+        execute(TINY.runs()[0], parts, tmp_path, "cpu")
+    other = TINY.with_training(lr=2e-2).runs()[0]
+    assert execute(other, parts, tmp_path, "cpu")["settings"]["lr"] == 2e-2
+    assert state_of(tmp_path, other) == "done"
+
+
+def test_a_run_that_is_repeated_is_not_done_meanwhile(done, parts, tmp_path, monkeypatch):
+    run = TINY.runs()[0]
+    folder = shutil.copytree(folder_of(run, done), tmp_path / "again")
+    with stopped_after(1, RuntimeError("broken"), monkeypatch), pytest.raises(RuntimeError, match="broken"):
+        execute(run, parts, folder, "cpu")
+    assert result_of(folder) is None
+
+
+UNSCORED = json.dumps(dict.fromkeys(("settings", "rows", "seconds", "label")) | {"scores": {}})
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", UNSCORED, None], ids=str)
+def test_a_damaged_result_is_reported(glm, content):
+    folder, run = glm
+    path = folder / "run.json"
+    path.unlink() if content is None else path.write_text(content)
+    assert state_of(folder, run) == "damaged"
+    with pytest.raises(InputError, match=r"run.json is damaged .* Delete .* and run it again\."):
+        result_of(folder)
+
+
+def test_lost_and_truncated_files_are_reported(glm):
+    folder, run = glm
+    path = folder / "predictions.safetensors"
+    os.truncate(path, path.stat().st_size - 8)
+    with pytest.raises(InputError, match="damaged"):
+        predictions_of(folder)
+    assert state_of(folder, run) == "damaged"
+    path.unlink()
+    assert state_of(folder, run) == "damaged"
+
+
+def test_test_rows_are_the_same_for_every_seed_and_no_training_rows(parts):
+    assert rows.TEST_ROWS > 100
+    one, two = (rows_of(TINY.with_training(seed=seed)) for seed in (0, 1991))
+    assert one.identity == two.identity
+    assert not torch.isin(one.test.X, one.train.X).any()
+
+
+def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):
+    found = parse("tiny", CONTENT | {"methods": ["ddpn"], "grid": {"initial_gamma": [50.0]}})
+    started = []
+
+    def fit(model, *rest, **more):
+        started.append(model.projection.bias.detach().clone())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ddpn.paper.experiments.runs.fit", fit)
+    with pytest.raises(KeyboardInterrupt):
+        execute(found.runs()[0], parts, tmp_path, "cpu")
+    assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])
+
+
+# What finished runs wrote ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waves(declare):
+    return declare("small", simulation={"name": "wave"}, methods=["poisson", "ddpn", "poisson_glm"])
+
+
+def test_distributions_are_those_of_saved_weights_and_outputs(waves, finish, tmp_path):
+    finish(waves.runs()[0], [[1.0], [2.0]], y=[3, 5, 7])
+    (found,) = finished_runs(waves, tmp_path)
+    assert found.label == "Poisson"
+    kept = predictions_of(found.folder)
+    assert kept["y"].tolist() == [3, 5, 7]
+    expected = np.exp([[1.0, 2.0]] * 3)
+    np.testing.assert_allclose(found.distribution(kept["raw"]).mean, expected, rtol=1e-6)
+    np.testing.assert_allclose(found.at(np.array([0.0, 1.0, 9.0])).mean, expected, rtol=1e-6)
+
+
+def test_weights_are_used_at_the_given_input(waves, finish, tmp_path):
+    """One hidden unit passes x on, so that log mu = x for x > 0."""
+    folder = finish(waves.runs()[0], [[0.0]])
+    weights, _ = read(folder / WEIGHTS)
+    for name, tensor in weights.items():
+        weights[name] = torch.ones_like(tensor) if name.endswith("weight") else torch.zeros_like(tensor)
+    write(folder / WEIGHTS, weights, {})
+    (found,) = finished_runs(waves, tmp_path)
+    np.testing.assert_allclose(found.at(np.array([0.25, 0.5])).mean[:, 0], np.exp([0.75, 1.5]), rtol=1e-6)
+
+
+def test_runs_keep_the_order_of_the_experiment_and_glms_can_be_left_out(waves, finish, tmp_path):
+    for run in reversed(waves.runs()):
+        finish(run, torch.zeros(2, run.head.n_raw))
+    assert [each.run.method.name for each in finished_runs(waves, tmp_path)] == ["poisson", "ddpn", "poisson_glm"]
+    assert [each.run.method.name for each in finished_runs(waves, tmp_path, glms=False)] == ["poisson", "ddpn"]
+    chosen = runs_of(waves, tmp_path, ("ddpn", "poisson"), needed=2)
+    assert [each.run.method.name for each in chosen] == ["ddpn", "poisson"]
+
+
+def test_unfinished_runs_and_runs_with_other_settings_are_left_out(waves, finish, tmp_path):
+    folder = finish(waves.runs()[0], [[0.0]])
+    assert finished_runs(waves, tmp_path)
+    with pytest.raises(InputError, match=r"No finished runs in .*small\."):
+        finished_runs(waves.with_training(lr=0.5), tmp_path)
+    (folder / DONE).unlink()
+    with pytest.raises(InputError, match=r"No finished runs in .*small\."):
+        finished_runs(waves, tmp_path)
+
+
+def test_missing_methods_are_named(waves, finish, tmp_path):
+    finish(waves.runs()[0], [[0.0]])
+    with pytest.raises(InputError, match=r"No finished run of ddpn in .*small"):
+        runs_of(waves, tmp_path, ("poisson", "ddpn"), needed=2)
+    with pytest.raises(InputError, match=r"No finished run of beta_ddpn_0.5 or ddpn in .*small"):
+        runs_of(waves, tmp_path, ("beta_ddpn_0.5", "ddpn"))
+    assert [each.run.method.name for each in runs_of(waves, tmp_path, ("ddpn", "poisson"))] == ["poisson"]

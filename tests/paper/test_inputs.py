@@ -1,0 +1,330 @@
+"""Texts, images and point clouds as tensors; tokenizers, Pillow and the contract of packed beams are the oracles."""
+
+import struct
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+from ddpn.paper import inputs
+from ddpn.paper.inputs import auto_augment, decode_images, join_texts, pack, read_image, read_points, tokenize, unpack
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError
+
+# Texts ----------------------------------------------------------------------------------------------------------------
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "it", "fits", "too", "small", "##er", "blue", "."]
+TEXTS = ["It fits.", "", "Too smaller. It fits. Too blue.", "\n ", "blue"]
+
+
+def bert(folder, **options):
+    transformers = pytest.importorskip("transformers")
+    (folder / "vocab.txt").write_text("\n".join(WORDS))
+    return transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"), **options)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return bert(tmp_path_factory.mktemp("bert"), model_max_length=128)
+
+
+@pytest.fixture(autouse=True)
+def blocks_of_two(monkeypatch):
+    monkeypatch.setattr(inputs, "_BLOCK", 2)
+
+
+@pytest.mark.parametrize("max_length", [3, 7, 128])
+def test_they_are_those_of_transformers(tokenizer, max_length):
+    found = tokenize(TEXTS, tokenizer, max_length=max_length)
+    assert found.dtype == torch.int32
+    assert found.shape == (5, min(max_length, 12))
+    padded = tokenizer(TEXTS, truncation=True, max_length=max_length, padding="longest", return_tensors="pt")
+    assert torch.equal(found.long(), padded["input_ids"])
+    assert found[1].tolist() == [2, 3] + [0] * (found.shape[1] - 2), "an empty text has special tokens alone"
+
+
+@pytest.mark.parametrize("kind", [tuple, np.array, pd.Series, pl.Series, lambda t: pd.Series(t, index=[9, 1, 1, 0, 4])])
+def test_every_kind_of_column(tokenizer, kind):
+    assert torch.equal(tokenize(kind(TEXTS), tokenizer), tokenize(TEXTS, tokenizer))
+
+
+def test_padding_is_behind_wherever_the_tokenizer_puts_it(tmp_path):
+    left = bert(tmp_path, padding_side="left")
+    assert tokenize(["blue", "It fits."], left).tolist() == [[2, 10, 3, 0, 0], [2, 5, 6, 11, 3]]
+
+
+def test_a_tokenizer_by_its_folder_or_in_an_installed_package(tokenizer, tmp_path, monkeypatch):
+    from transformers import BertConfig
+
+    folder = tmp_path / "packed_tokens" / "small"
+    tokenizer.save_pretrained(folder)
+    BertConfig().save_pretrained(folder)
+    (tmp_path / "packed_tokens" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in (folder, str(folder), "package:packed_tokens/small"):
+        assert torch.equal(tokenize(TEXTS, name), tokenize(TEXTS, tokenizer))
+
+
+REFUSED = {
+    "a frame": ({"texts": pd.DataFrame({"text": TEXTS})}, "texts"),
+    "a frame of polars": ({"texts": pl.DataFrame({"text": TEXTS})}, "texts"),
+    "two axes": ({"texts": np.array([TEXTS, TEXTS])}, "texts"),
+    "nothing": ({"texts": None}, "texts"),
+    "a set": ({"texts": set(TEXTS)}, "texts"),
+    "one text": ({"texts": "one text"}, "texts"),
+    "no text": ({"texts": []}, "texts"),
+    "a missing text": ({"texts": ["a", "b", "c", None]}, "texts"),
+    "a number": ({"texts": [1]}, "texts"),
+    "half a token": ({"max_length": 10.5}, "max_length"),
+    "no length": ({"max_length": None}, "max_length"),
+    "too short": ({"max_length": 2}, "max_length"),
+    "too long": ({"max_length": 129}, "max_length"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_tokenized(tokenizer, case):
+    given, name = REFUSED[case]
+    with pytest.raises(DDPNError) as found:
+        tokenize(**({"texts": TEXTS, "tokenizer": tokenizer} | given))
+    assert found.value.argument == name
+
+
+def test_tokenizers_that_cannot_be_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    without_pad = bert(tmp_path)
+    without_pad.pad_token = None
+    with pytest.raises(ConfigError, match="must have a pad token"):
+        tokenize(TEXTS, without_pad)
+    with pytest.raises(ConfigError, match="must name a model"):
+        tokenize(TEXTS, tmp_path)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match=r"ddpn\[text\] is not installed"):
+        tokenize(TEXTS, "distilbert-base-cased")
+
+
+@pytest.mark.parametrize("frame", [dict, pd.DataFrame, pl.DataFrame])
+def test_columns_are_joined(frame):
+    table = frame({"title": ["a", "", "c"], "text": ["x", "y", ""]})
+    assert join_texts(table) == ["a x", "y", "c"]
+    assert join_texts(table, ("text", "title")) == ["x a", "y", "c"]
+    assert join_texts(table, "text") == ["x", "y", ""]
+
+
+def test_missing_texts_are_left_out():
+    frame = pd.DataFrame({"title": ["a", np.nan, None], "text": [None, "y", "z"]}, dtype=object)
+    assert join_texts(frame) == ["a", "y", "z"]
+    with pytest.raises(InputError, match=r"got 3 at row 1"):
+        join_texts({"text": ["a", 3]}, ["text"])
+
+
+# Images ---------------------------------------------------------------------------------------------------------------
+
+
+Image = pytest.importorskip("PIL.Image")
+
+COLORS = np.random.default_rng(7).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / f"{name}.png" for name in "abcde"]
+    for i, path in enumerate(paths):
+        Image.fromarray(np.roll(COLORS, i, axis=0)).save(path)
+    return paths
+
+
+def resized(image, size):
+    """As Pillow has it, channels first."""
+    return torch.from_numpy(np.array(image.resize((size, size), Image.Resampling.BILINEAR))).permute(2, 0, 1)
+
+
+@pytest.mark.parametrize("size", [8, 64])
+def test_images_are_those_of_pillow(files, size):
+    found = decode_images(files, size)
+    assert (found.dtype, found.shape) == (torch.uint8, (5, 3, size, size))
+    for i in range(5):
+        assert torch.equal(found[i], resized(Image.fromarray(np.roll(COLORS, i, axis=0)), size))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def unknown_dds(path):
+    Image.new("RGB", (4, 4)).save(path, format="DDS")
+    data = bytearray(path.read_bytes())
+    data[76 + 4 : 76 + 12] = struct.pack("<I4s", 4, b"NONE")
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (cut, r"c\.png must be an image, got: .*truncated"),
+        (lambda path: path.write_text("<html>404</html>"), "got: cannot identify"),
+        (lambda path: path.unlink(), "^File not found: .*c"),
+        (unknown_dds, r"c\.png must be an image, got: .+"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_in_one_sentence(files, damage, words):
+    damage(files[2])
+    with pytest.raises(InputError, match=words):
+        decode_images(files, 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [((["a.png"], 0), "size"), ((["a.png"], 8.5), "size"), (("a.png",), "files"), (([],), "files")],
+)
+def test_misuse(arguments, name):
+    with pytest.raises((ConfigError, InputError)) as found:
+        decode_images(*arguments)
+    assert found.value.argument == name
+
+
+def test_without_the_extra(files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    monkeypatch.setitem(sys.modules, "kornia.augmentation.auto", None)
+    for call in (lambda: decode_images(files), lambda: auto_augment(IMAGES)):
+        with pytest.raises(ConfigError, match=r"ddpn\[images\] is not installed"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("mode", "color", "name", "rgb"),
+    [
+        ("L", 77, "a.png", (77, 77, 77)),
+        ("1", 1, "a.png", (255, 255, 255)),
+        ("LA", (77, 9), "a.png", (77, 77, 77)),
+        ("RGBA", (10, 20, 30, 40), "a.png", (10, 20, 30)),
+        ("CMYK", (0, 255, 255, 0), "a.jpg", (255, 0, 0)),
+    ],
+)
+def test_every_mode_becomes_rgb(tmp_path, mode, color, name, rgb):
+    Image.new(mode, (6, 4), color).save(tmp_path / name)
+    image = read_image(tmp_path / name, 5)
+    # A jpeg keeps colors to a step or two.
+    off = (image.int() - torch.tensor(rgb)[:, None, None]).abs().max()
+    assert off <= (2 if name.endswith("jpg") else 0)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32"])
+def test_more_than_eight_bits_are_an_error(tmp_path, dtype):
+    Image.fromarray(np.full((2, 2), 7, dtype=dtype)).save(tmp_path / "a.tif")
+    with pytest.raises(InputError, match=r"a\.tif must have 8 bits"):
+        read_image(tmp_path / "a.tif", 8)
+
+
+# AutoAugment ----------------------------------------------------------------------------------------------------------
+
+IMAGES = torch.stack([torch.full((3, 8, 8), 5 * n, dtype=torch.uint8) for n in range(40)])
+IMAGES[:, :, 2:6, 2:6] += 40
+
+
+@pytest.mark.parametrize("images", [IMAGES / 255, IMAGES[:, :1], IMAGES[0], IMAGES.numpy(), None])
+def test_what_cannot_be_augmented(images):
+    with pytest.raises(InputError) as found:
+        auto_augment(images)
+    assert found.value.argument == "images"
+
+
+def test_images_are_changed_in_groups_and_keep_their_places():
+    pytest.importorskip("kornia")
+    torch.manual_seed(3)
+    first = auto_augment(IMAGES)
+    assert (first.dtype, first.shape) == (torch.uint8, IMAGES.shape)
+    changed = (first != IMAGES).flatten(1).any(1)
+    assert 0.3 < changed.float().mean() < 1.0
+    # One that was not changed is still in its own place, and few are changed alike.
+    assert torch.equal(first[~changed], IMAGES[~changed])
+    assert not torch.equal(auto_augment(IMAGES), first)
+    torch.manual_seed(3)
+    assert torch.equal(auto_augment(IMAGES), first)
+
+
+# Point clouds ---------------------------------------------------------------------------------------------------------
+
+
+def cloud(n, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
+
+
+def test_a_packed_beam_is_as_the_contract_has_it():
+    points = np.array([[1, 2, 3], [3, 2, 7], [2, 6, 5]], dtype=np.float32)
+    x = pack([points, points[:0]], np.array([4, 2]), max_points=4)
+    assert x.dtype == torch.float32
+    assert x[0].tolist() == [[4, 2, 4, 5], [0, 2, 4, 4], [1, 1, 2, 3], [1, 3, 2, 7], [1, 2, 6, 5], [0, 0, 0, 0]]
+    assert x[1].tolist() == [[2, 0, 0, 0]] + [[0, 0, 0, 0]] * 5
+
+
+def test_too_many_points_leave_a_random_subset_and_the_box_of_all():
+    clouds = [cloud(500, 1), cloud(500, 1), cloud(8, 2)]
+    x = pack(clouds, np.zeros(3, dtype=int), max_points=64, seed=3)
+    kept = [unpack(beam).points for beam in x]
+    all_points = {tuple(point) for point in clouds[0]}
+    assert len({tuple(point) for point in kept[0]} & all_points) == 64
+    assert not np.array_equal(kept[0], kept[1]), "each beam has its own subset"
+    np.testing.assert_array_equal(kept[2], clouds[2])
+    np.testing.assert_array_equal(x[0, 1, 1:], clouds[0].max(0) - clouds[0].min(0))
+    assert torch.equal(x, pack(clouds, np.zeros(3, dtype=int), max_points=64, seed=3))
+    assert not torch.equal(x, pack(clouds, np.zeros(3, dtype=int), max_points=64, seed=4))
+
+
+def test_a_subset_is_of_all_points_alike():
+    # 400 beams each keep 50 of 100 points: each point 200 times, give or take 10; 5 sd are 50.
+    points = np.arange(300, dtype=np.float32).reshape(100, 3)
+    x = pack([points] * 400, np.zeros(400, dtype=int), max_points=50)
+    times = np.bincount((x[:, 2:, 1].flatten().long() // 3).numpy(), minlength=100)
+    assert times.sum() == 400 * 50
+    assert np.abs(times - 200).max() < 50
+
+
+TWO = [cloud(4), cloud(4)]
+INVALID = {
+    "one axis": ([cloud(1)[0]], [0], {}, r"cloud 0 must be points \(n, 3\), got .* shape \(3,\)\."),
+    "four columns": ([np.zeros((4, 4))], [0], {}, r"cloud 0 must be .*float64 of shape \(4, 4\)"),
+    "ragged": ([[[1, 2, 3], [1, 2]]], [0], {}, r"cloud 0 must be points \(n, 3\), got list"),
+    "no clouds": (None, [0], {}, r"clouds must be a list of points \(n, 3\), got NoneType"),
+    "no cloud": ([None], [0], {}, r"cloud 0 must be points \(n, 3\), got NoneType"),
+    "nan": ([[[1, 2, 3], [1, np.nan, 3]]], [0], {}, r"finite coordinates, got \[1.0, nan, 3.0\] at point 2"),
+    "too large": ([[[1, 2, 1e60]]], [0], {}, r"cloud 0 must hold finite coordinates, got \[1.0, 2.0, 1e\+60"),
+    "one class": (TWO, [1], {}, "geometry must have one count per row of X, got 1 for 2 rows"),
+    "a name": (TWO, ["box", "can"], {}, "geometry must hold numbers, got 'box' at rows 0, 1"),
+    "a class below": (TWO, [0, -1], {}, "geometry must hold non-negative integers, got -1 at row 1"),
+    "half a point": (TWO, [0, 1], {"max_points": 2.5}, "max_points must be an integer of at least 1, got 2.5"),
+    "no points": (TWO, [0, 1], {"max_points": 0}, "max_points must be an integer of at least 1, got 0"),
+    "a seed below": (TWO, [0, 1], {"seed": -1}, "seed must be an integer of at least 0, got -1"),
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_clouds(name):
+    clouds, geometry, options, fault = INVALID[name]
+    with pytest.raises(InputError, match=fault):
+        pack(clouds, geometry, **options)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [(None, "File not found"), (b"", "EOFError"), (b"x,y,z", "got ValueError"), (np.zeros((4, 2)), "float64 of shape")],
+)
+def test_files_without_points(tmp_path, content, fault):
+    path = tmp_path / "a.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        np.save(path, content)
+    with pytest.raises(InputError, match=fault):
+        read_points(path)
+
+
+def test_one_beam_is_unpacked_and_not_many():
+    x = pack([cloud(5)], [2], max_points=9)
+    assert unpack(x[0].requires_grad_()).geometry == unpack(x[0].detach().numpy()).geometry == 2
+    for strange in (x, x[0, 0], x[0, :1], x[0, :, :3]):
+        with pytest.raises(InputError, match=r"^x must be one packed beam \(2 \+ N, 4\), got shape .* Take one: x"):
+            unpack(strange)

@@ -1,0 +1,214 @@
+"""Each input is what its column means, and a row has the same inputs alone and among others."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding.columns import (
+    CategoricalColumn,
+    ColumnPlan,
+    NumericColumn,
+    bin_edges,
+    bounded,
+    center_and_scale,
+    distinct,
+    every_step,
+    fit_number,
+    integer_codes,
+    midpoints,
+)
+from ddpn.tables.encoding.encoder import has_effects
+from ddpn.tables.encoding.table import Column, read_as_fitted
+
+
+def of(*values: float):
+    return distinct(np.array(values, dtype=float), np.ones(len(values)))
+
+
+def written(column: NumericColumn, x: Sequence[float] | np.ndarray, limit: float = 10.0) -> np.ndarray:
+    return ColumnPlan([column]).encode([Column("x", "number", np.array(x))], limit)
+
+
+def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond():
+    inside = np.linspace(-4, 4, 101)
+    assert bounded(inside.copy(), 4.0).tolist() == inside.tolist()
+    z = np.array([4.0, 4.0 + 1e-6, 5.0, 1e3, 1e300, np.inf])
+    up, down = bounded(z.copy(), 4.0), bounded(-z, 4.0)
+    assert (np.diff(up)[:-1] > 0).all()
+    assert up.tolist() == (-down).tolist()
+    assert (up[1] - up[0]) / 1e-6 == pytest.approx(1.0, rel=1e-5)
+    assert up[-1] < 50
+
+
+def test_bins_hold_equal_shares_of_the_weight():
+    rng = np.random.default_rng(0)
+    x, w = rng.lognormal(size=4000), rng.integers(1, 4, 4000)
+    edges = bin_edges(distinct(x, w), 10)
+    shares = np.histogram(x, edges, weights=w)[0] / w.sum()
+    assert edges[[0, -1]].tolist() == [x.min(), x.max()]
+    np.testing.assert_allclose(shares, 0.1, atol=0.002)
+
+
+def test_few_values_are_edges_themselves_and_two_need_none():
+    assert bin_edges(of(3, 1, 2), 24).tolist() == [1, 2, 3]
+    assert bin_edges(of(3, 1), 24).size == bin_edges(of(5), 24).size == 0
+
+
+def test_a_column_that_is_mostly_one_value_has_no_empty_bin():
+    edges = bin_edges(of(*[0.0] * 90, *range(1, 60)), 10)
+    assert (np.diff(edges) > 0).all()
+
+
+def test_bins_too_narrow_for_floats_are_dropped():
+    tiny = bin_edges(of(0.0, 5e-324, 1.0, 2.0), 24)
+    assert np.isfinite(written(NumericColumn(edges=tiny), [0.0, 5e-324, 0.3, 9.0])).all()
+    assert tiny.tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([2, 0, 1], [0, 1, 2]), ([0, 1], []), ([0, 1, 2.5], []), (range(32), list(range(32))), (range(33), [])],
+)
+def test_integer_codes(values, expected):
+    assert integer_codes(of(*values)).tolist() == expected
+
+
+def test_every_step_tells_all_values_apart():
+    assert every_step(of(4, 1, 2)).tolist() == [1.5, 3.0]
+    assert every_step(of(4, 1)).size == 0
+
+
+def test_missing_values_are_the_median_in_fit_as_in_use():
+    x = np.array([1.0, np.nan, 4.0, 4.0, np.nan, 7.0])
+    column, values = fit_number(x, np.ones(6))
+    filled = np.where(np.isnan(x), 4.0, x)
+    assert (column.fill, column.has_missing) == (4.0, True)
+    assert (column.center, column.scale) == pytest.approx((filled.mean(), filled.std()), rel=1e-14)
+    assert values.values.tolist() == [1, 4, 7]
+
+
+@pytest.mark.parametrize("x", [[np.nan, np.nan], [5.0, 5.0], [1e12, 1e12]])
+def test_a_column_without_variation_is_zero_whatever_comes_later(x):
+    column, _ = fit_number(np.array(x), np.ones(2))
+    assert written(column, [5.0, np.nan, -1e308, 1.7e308]).tolist() == [[0.0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("x", "center", "scale"),
+    [
+        ([1e308, -1e308], 0.0, 1e308),
+        ([-1.7e308, 1.7e308, 1.7e308], 1.7e308 / 3, 1.7e308 * (np.sqrt(8) / 3)),
+        ([1e12, 1e12 + 1, 1e12 + 2], 1e12 + 1, np.sqrt(2 / 3)),
+        ([3e-200, 1e-200], 2e-200, 1e-200),
+        ([7.25, 7.25, 7.25], 7.25, np.inf),
+        ([0.1, 0.1, 0.1], 0.1, np.inf),
+    ],
+)
+def test_center_and_scale_neither_overflow_nor_cancel(x, center, scale):
+    got = center_and_scale(distinct(np.array(x), np.ones(len(x))))
+    assert got == pytest.approx((center, scale), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 5e-324], [1.0, np.nextafter(1.0, 2.0)], [-1.7e308, 1.7e308], [-2.0, 7.0, 7.5]]
+)
+def test_midpoints_tell_neighbours_apart(values):
+    x = np.array(values)
+    assert (x[:-1] <= midpoints(x)).all()
+    assert (midpoints(x) < x[1:]).all()
+
+
+# All columns at once --------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(8)
+N = 300
+TABLE = pl.DataFrame(
+    {
+        "age": [None if RNG.random() < 0.1 else float(v) for v in RNG.normal(50, 9, N)],
+        "hour": RNG.integers(0, 24, N),
+        "flag": RNG.random(N) < 0.3,
+        "ward": RNG.choice(["A", "B", "C", None], N).tolist(),
+        "rare": [*(["common"] * (N - 2)), "once", "twice"],
+        "huge": 1e12 * (3 + RNG.normal(size=N)),
+        "same": np.full(N, 7.0),
+    }
+)
+Y = RNG.poisson(TABLE["hour"].to_numpy() / 3 + 1) + 3 * (TABLE["ward"] == "B").fill_null(False).to_numpy()
+#: Values that training did not have: far outside, overflowing, missing, unseen levels.
+STRANGE = pl.DataFrame(
+    {
+        "age": [1e308, -1e308, None, 50.0],
+        "hour": [-5, 99, 7, 12],
+        "flag": [True, None, False, True],
+        "ward": ["Z", None, "A", " B "],
+        "rare": ["once", "never", None, "common"],
+        "huge": [0.0, -1e300, 3e12, None],
+        "same": [7.0, 8.0, None, -7.0],
+    },
+    schema=TABLE.schema,
+)
+
+
+def number_inputs(column: NumericColumn, x: float, limit: float) -> list[float]:
+    """The inputs of a number, one by one."""
+    is_missing = np.isnan(x)
+    x = column.fill if is_missing else x
+    z = float(np.clip((0.5 * x - 0.5 * column.center) / (0.5 * column.scale), -1e18, 1e18))
+    value = z if abs(z) <= limit else np.sign(z) * (limit + np.log1p(abs(z) - limit))
+    bins = [np.interp(0.5 * x, [0.5 * low, 0.5 * high], [0.0, 1.0]) for low, high in pairwise(column.edges)]
+    flags = [is_missing] if column.has_missing else []
+    return [value, *flags, *bins, *(x > column.steps), *(x == column.codes)]
+
+
+def category_inputs(column: CategoricalColumn, level: str | None) -> list[float]:
+    """The inputs of a level, one by one."""
+    is_known = level in column.levels
+    found = [float(level == each) for each in column.levels]
+    is_own_missing = level is None and column.has_missing
+    found += [float(not is_known and not is_own_missing)] if column.has_other else []
+    found += [float(is_own_missing)] if column.has_missing else []
+    if column.effects is not None:
+        found.append(column.effects.missing if level is None else column.effects.values.get(level, 0.0))
+    return found
+
+
+def expected_inputs(encoder: FeatureEncoder, table: pl.DataFrame) -> np.ndarray:
+    rows = []
+    for i in range(table.height):
+        row: list[float] = []
+        for column, cells in zip(encoder.columns_, read_as_fitted(encoder, table), strict=True):
+            if isinstance(column, CategoricalColumn):
+                code = cells.values[i]
+                row += category_inputs(column, None if code < 0 else cells.levels[code])
+            else:
+                row += number_inputs(column, float(cells.values[i]), encoder.limit)
+        rows.append(row)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("numeric", "limit", "categorical"),
+    [("standard", np.inf, "one-hot"), ("piecewise", 10.0, "effects"), ("steps", 10.0, "one-hot")],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_inputs_are_those_of_each_cell(numeric, limit, categorical):
+    fitted = FeatureEncoder(numeric=numeric, limit=limit, min_frequency=2, categorical=categorical).fit(TABLE, Y)
+    assert has_effects(fitted) == (categorical == "effects")
+    for table in (TABLE.head(31), STRANGE):
+        found = fitted.transform(table)
+        np.testing.assert_allclose(found, expected_inputs(fitted, table), rtol=1e-6, atol=1e-7)
+        assert found.dtype == np.float32
+        assert encoder_from_bytes(encoder_bytes(fitted)).transform(table).tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("numeric", ["standard", "piecewise", "steps"])
+def test_a_row_has_the_same_inputs_alone_and_among_others(numeric):
+    fitted = FeatureEncoder(numeric=numeric, min_frequency=2).fit(TABLE, Y)
+    table = pl.concat([TABLE, STRANGE] * 3)
+    whole = fitted.transform(table)
+    for part in (slice(0, 1), slice(300, 304), slice(505, 530)):
+        assert fitted.transform(table[part]).tobytes() == whole[part].tobytes()

@@ -1,0 +1,224 @@
+"""Groups of rows that belong together, and rows of fit that are recognised in any order and format."""
+
+import io
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.runtime.errors import InputError
+from ddpn.sample import Sample
+from ddpn.tables.cells import MISSING
+from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, group_labels_of, row_hashes, unseen_rows
+from ddpn.workflow.plan import Plan, plan_from, plan_of
+from ddpn.workflow.preparing import fingerprint, prepare
+
+
+@pytest.fixture(scope="module")
+def panel() -> pl.DataFrame:
+    """60 persons in 5 years; `person` is a large number, as ids are."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(10**15 + np.arange(60), 5)
+    age = np.repeat(rng.normal(size=60).round(2), 5)
+    year = np.tile(np.arange(2018, 2023), 60)
+    return pl.DataFrame({"person": person, "year": year, "age": age, "visits": rng.poisson(2.0, 300)})
+
+
+def same(labels: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether labels are equal exactly where the expected ones are."""
+    pairs = np.unique(np.stack([labels.astype(np.uint64), expected.astype(np.uint64)]), axis=1).shape[1]
+    return pairs == len(np.unique(labels)) == len(np.unique(expected))
+
+
+def test_labels_follow_one_column_several_or_all_inputs(panel):
+    X = panel.select("age")
+    assert same(group_labels_of(panel, ("person",), MISSING, X), panel["person"].to_numpy())
+    assert same(group_labels_of(panel, ("person", "year"), MISSING, X), np.arange(300))
+    equal = panel["age"].rank("dense").to_numpy()
+    assert same(group_labels_of(panel, (EQUAL_INPUTS,), MISSING, X), equal)
+    assert group_labels_of(panel, (), MISSING, X) is None
+    assert group_labels_of(panel.drop("person"), ("person",), MISSING, X) is None
+
+
+def test_labels_do_not_depend_on_the_other_rows(panel):
+    X = panel.select("age")
+    whole = group_labels_of(panel, ("person",), MISSING, X)
+    part = group_labels_of(panel[100:200], ("person",), MISSING, X[100:200])
+    np.testing.assert_array_equal(part, whole[100:200])
+
+
+@pytest.mark.parametrize("cells", [["a", "b", "a", "NA", None, " a "], [1.0, 2.0, 1.0, float("nan"), None, 1.0]])
+def test_rows_without_a_value_are_groups_of_their_own(cells):
+    frame = pl.DataFrame({"person": cells})
+    labels = group_labels_of(frame, ("person",), MISSING, frame)
+    assert same(labels, np.array([1, 2, 1, 3, 4, 1]))
+
+
+def test_a_group_column_is_no_input_unless_asked(panel):
+    found = prepare(panel, Plan(target="visits", group=("person",)))
+    assert "person" not in found.sample.X.columns
+    assert "--use person" in next(column.left_out for column in found.roles.columns if column.name == "person")
+    assert same(found.sample.group, panel["person"].to_numpy())
+    kept = prepare(panel, Plan(target="visits", group=("person",), use=("person",)))
+    assert "person" in kept.sample.X.columns
+
+
+def test_parts_have_different_groups(panel):
+    found = prepare(panel, Plan(target="visits", group=("person",)))
+    parts = [set(part.group.tolist()) for part in (found.train, found.validation, found.test)]
+    assert len(set().union(*parts)) == sum(map(len, parts)) == 60
+    equal = prepare(panel.drop("year"), Plan(target="visits", drop=("person",), group=(EQUAL_INPUTS,)))
+    assert not set(equal.known.X["age"]) & set(equal.test.X["age"])
+    assert "inputs" in equal.split.meaning
+
+
+def test_missing_values_are_reported(panel):
+    holes = panel.with_columns(person=pl.when(pl.col("year") == 2020).then(None).otherwise(pl.col("person")))
+    found = prepare(holes, Plan(target="visits", group=("person",)))
+    assert len(np.unique(found.sample.group)) == 60 + 60
+    assert any("person is missing in 60 rows" in sentence for sentence in found.warnings)
+
+
+def test_groups_are_part_of_the_fingerprint(panel):
+    plan = Plan(target="visits", group=("person",))
+    other = panel.with_columns(person=pl.col("person").reverse() // 2)
+    assert fingerprint(prepare(panel, plan).sample) != fingerprint(prepare(other, plan).sample)
+
+
+def test_options_and_files_name_groups(tmp_path):
+    (tmp_path / "plan.toml").write_text('target = "visits"\ngroup = ["person", "year"]\n')
+    assert plan_of({}, tmp_path / "plan.toml").group == ("person", "year")
+    plan = plan_of({"target": "visits", "group": "person, year"})
+    assert plan.group == ("person", "year")
+    assert plan_from(plan.as_dict()) == plan
+
+
+# Rows of fit ----------------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+
+
+def continuous(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    X = {"x": rng.normal(size=rows), "word": rng.choice(["a", "b", None], rows).tolist(), "yes": rng.random(rows) < 0.5}
+    return Sample(pl.DataFrame(X), rng.poisson(3.0, rows).astype(float), exposure=rng.uniform(1, 2, rows))
+
+
+def coarse(rows, seed=0):
+    """A table of few values, in which equal rows are ordinary."""
+    rng = np.random.default_rng(seed)
+    return Sample(
+        pl.DataFrame({"a": rng.integers(0, 6, rows), "b": rng.integers(0, 6, rows)}), rng.poisson(1.0, rows) * 1.0
+    )
+
+
+def together(*samples):
+    exposure = None if samples[0].exposure is None else np.concatenate([each.exposure for each in samples])
+    return Sample(pl.concat([each.X for each in samples]), np.concatenate([each.y for each in samples]), None, exposure)
+
+
+def seen(used, test):
+    return SeenRows.of(together(used, test), len(used) + np.arange(len(test)))
+
+
+# Hashes --------------------------------------------------------------------------------------------------------------
+
+
+def test_every_value_of_a_row_counts():
+    one = continuous(50)
+    others = [
+        one.replace(y=one.y + 1),
+        one.replace(exposure=one.exposure + 1e-3),
+        one.replace(exposure=None),
+        one.replace(X=one.X.with_columns(x=pl.col("x") * 1.001)),
+        one.replace(X=one.X.with_columns(word=pl.col("word").fill_null("c"))),
+        one.replace(X=one.X.with_columns(yes=~pl.col("yes"))),
+        one.replace(X=one.X.select("yes", "word", "x")),
+    ]
+    own = row_hashes(one)
+    assert own.dtype == np.uint64
+    assert len(np.unique(own)) == 50
+    for number, other in enumerate(others):
+        equal = own == row_hashes(other)
+        assert equal.all() == (number == -1)
+        assert equal.sum() == (0 if number != 4 else one.X["word"].is_not_null().sum()), number
+
+
+def test_hashes_are_the_same_on_every_machine():
+    sample = Sample(
+        pl.DataFrame({"x": [0.1, None, -0.0], "w": ["é", None, ""], "b": [True, None, False]}), np.arange(3.0)
+    )
+    assert [f"{value:016x}" for value in row_hashes(sample).tolist()] == [
+        "e42914cc0a575400",
+        "cd9fae9e1b2ac54e",
+        "38b926d19b65cde4",
+    ]
+
+
+@pytest.mark.parametrize("form", ["csv", "float32", "parquet", "integers"])
+def test_formats_and_types_do_not_matter(form):
+    one = continuous(200)
+    X = one.X.with_columns(number=pl.Series(RNG.integers(0, 9, 200)))
+    if form == "csv":
+        again = pl.read_csv(io.StringIO(X.write_csv()), null_values=[""])
+    elif form == "float32":
+        again = pl.read_csv(io.StringIO(X.with_columns(pl.col("x").cast(pl.Float32)).write_csv()))
+    elif form == "parquet":
+        X.write_parquet(content := io.BytesIO())
+        again = pl.read_parquet(content.getvalue())
+    else:
+        again = X.with_columns(pl.col("number").cast(pl.Float64), pl.col("yes").cast(pl.Int8))
+    assert (row_hashes(one.replace(X=again)) == row_hashes(one.replace(X=X))).all()
+
+
+def test_nothing_is_lost_in_a_file():
+    known = seen(continuous(40), continuous(10, 1))
+    again = SeenRows.from_bytes(known.to_bytes())
+    assert (again.hashes == known.hashes).all()
+    assert again[1:] == known[1:]
+    assert len(known.to_bytes()) < 8 * 40 + 400
+
+
+# Which rows are left out ---------------------------------------------------------------------------------------------
+
+
+def test_sorted_or_partly_new_rows_are_recognised():
+    used, test, new = continuous(300), continuous(60, 1), continuous(100, 2)
+    known = seen(used, test)
+    table = together(used.rows(np.arange(100, 300)), test, new)
+    order = np.random.default_rng(3).permutation(len(table))
+    left, note = unseen_rows(known, table.rows(order).replace(labels=order))
+    assert sorted(left.labels.tolist()) == list(range(200, 360))
+    assert note == "200 of 360 rows were used to fit the model and are left out of the scores."
+    assert unseen_rows(known, together(used.rows(slice(0, 1)), new))[1].startswith("1 of 101 rows was used")
+
+
+def test_a_new_table_is_scored_whole():
+    known = seen(continuous(300), continuous(60, 1))
+    new = continuous(100, 2)
+    assert unseen_rows(known, new) == (new, "")
+
+
+def test_a_table_of_known_rows_alone_is_refused():
+    used = continuous(300)
+    with pytest.raises(InputError, match=r"^All 30 rows were used to fit the model.* not part of the fit\.$"):
+        unseen_rows(seen(used, continuous(60, 1)), used.rows(np.arange(30)))
+
+
+def test_equal_rows_of_a_new_table_of_few_values_are_chance():
+    scored = 0
+    for seed in range(40):
+        known = seen(coarse(400, seed), coarse(100, 1000 + seed))
+        left, note = unseen_rows(known, coarse(200, 2000 + seed))
+        assert (len(left) == 200) == ("all rows are scored" in note)
+        scored += len(left) == 200
+    assert scored >= 38
+
+
+def test_of_equal_rows_as_many_are_left_out_as_fit_had():
+    """The re-sorted table of a fit has its test rows again, whichever of equal rows these are."""
+    used, test = coarse(400), coarse(100, 1)
+    table = together(test, used)
+    left, note = unseen_rows(seen(used, test), table)
+    assert note.startswith("400 of 500 rows were used")
+    assert np.sort(row_hashes(left)).tolist() == np.sort(row_hashes(test)).tolist()
