@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from ddpn.members.constant import Constant
 from polars.testing import assert_frame_equal
 
 from ddpn.analysis.report.evidence import gather
 from ddpn.distributions import discretized
+from ddpn.members.glm import Constant
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import RowError, Sample, rows_named

@@ -5,10 +5,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from ddpn.members.constant import Constant
 from scipy import sparse
 
 from ddpn.analysis.explanations import Inputs
+from ddpn.members.glm import Constant
 from ddpn.predictor import Predictor
 from ddpn.tables.encoding.table import PreparedTable
 
