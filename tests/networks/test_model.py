@@ -76,21 +76,6 @@ def test_start_is_the_first_prediction_at_zero_features(backbone):
     torch.testing.assert_close(head(model.projection(zero)).mean, torch.full((1, 2), 3.0))
 
 
-def test_exposure_multiplies_the_mean_of_every_member():
-    model, x = model_of("poisson"), features(5, 4)
-    exposure = torch.tensor([0.5, 1.0, 2.0, 3.0, 10.0])
-    torch.testing.assert_close(model(x, exposure).mean, model(x).mean * exposure.unsqueeze(1))
-    torch.testing.assert_close(model.mixture(x, exposure).mean, model.mixture(x).mean * exposure)
-
-
-def test_the_trunk_of_a_faithful_gaussian_learns_from_squared_error_alone():
-    model, x, y = model_of("faithful_gaussian"), features(5, 4), torch.arange(5.0).unsqueeze(1)
-    trunk = list(model.backbone.parameters())
-    got = torch.autograd.grad(model.head.loss(model.raw(x), y).sum(), trunk)
-    expected = torch.autograd.grad(0.5 * (y - model.raw(x)[..., 0]).square().sum(), trunk)
-    torch.testing.assert_close(got, expected)
-
-
 TWO = {
     "mlp": lambda: MLP(n_in=4, hidden=(6,), members=2),
     "no layers": lambda: MLP(n_in=4, hidden=(), members=2),

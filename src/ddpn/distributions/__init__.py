@@ -4,12 +4,7 @@ from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import Discretized, discretized
 from ddpn.distributions.families.conway_maxwell_poisson import ConwayMaxwellPoisson
 from ddpn.distributions.families.double_binomial import DoubleBinomial
-from ddpn.distributions.families.double_poisson import (
-    DoublePoisson,
-    mean_deviation,
-    variance_deviation,
-    variance_limits,
-)
+from ddpn.distributions.families.double_poisson import DoublePoisson, variance_limits
 from ddpn.distributions.families.generalized_poisson import GeneralizedPoisson
 from ddpn.distributions.families.negative_binomial import NegativeBinomial
 from ddpn.distributions.families.poisson import Poisson
@@ -36,7 +31,5 @@ __all__ = [
     "ZeroInflated",
     "discretized",
     "log_mass",
-    "mean_deviation",
-    "variance_deviation",
     "variance_limits",
 ]

@@ -79,8 +79,7 @@ def check_positive(name: str, values: Tensor, remedy: str) -> None:
         return
     low, high = _range(values)
     if not (low > 0 and high < math.inf):
-        value, position = _first_bad(~((values > 0) & (values < torch.inf)), values)
-        raise InputError(f"{name} must be finite and positive, got {value}{position}. {remedy}")
+        _check(name, (values > 0) & (values < torch.inf), values, "be finite and positive", remedy)
 
 
 def check_counts(name: str, values: Tensor, negative: bool = False) -> None:
@@ -91,37 +90,34 @@ def check_counts(name: str, values: Tensor, negative: bool = False) -> None:
     below, kind = (-math.inf, "integers") if negative else (-1.0, "non-negative integers")
     whole = not values.is_floating_point() or torch.equal(values, values.floor())
     if not (low > below and high < math.inf and whole):
-        value, position = _first_bad(~((values > below) & (values < torch.inf) & (values == values.floor())), values)
-        raise InputError(f"{name} must hold {kind}, got {value}{position}. Recode, round or drop such values.")
+        good = (values > below) & (values < torch.inf) & (values == values.floor())
+        _check(name, good, values, f"hold {kind}", "Recode, round or drop such values.")
+
+
+def _check(name: str, good: Tensor, values: Tensor, must: str, remedy: str = "") -> None:
+    """Raise an `InputError` that names the first value that is not good."""
+    if not good.all():
+        value, position = _first_bad(~good, values)
+        raise InputError(f"{name} must {must}, got {value}{position}. {remedy}".rstrip())
 
 
 def check_totals(name: str, values: Tensor) -> None:
     """Every value an integer of at least 1."""
-    bad = ~((values >= 1) & (values < torch.inf) & (values == values.floor()))
-    if bad.any():
-        value, position = _first_bad(bad, values)
-        raise InputError(f"{name} must hold integers of at least 1, got {value}{position}.")
+    good = (values >= 1) & (values < torch.inf) & (values == values.floor())
+    _check(name, good, values, "hold integers of at least 1")
 
 
 def check_probabilities(name: str, values: Tensor) -> None:
     """Every value in [0, 1]."""
-    bad = ~((values >= 0) & (values <= 1))
-    if bad.any():
-        value, position = _first_bad(bad, values)
-        raise InputError(f"{name} must lie in [0, 1], got {value}{position}. Give it as a fraction, not in percent.")
+    good = (values >= 0) & (values <= 1)
+    _check(name, good, values, "lie in [0, 1]", "Give it as a fraction, not in percent.")
 
 
 def check_weights(weights: Tensor) -> None:
     """Every value finite and at least 0, with sum 1 along the last axis."""
-    bad = ~((weights >= 0) & (weights < torch.inf))
-    if bad.any():
-        value, position = _first_bad(bad, weights)
-        raise InputError(f"weights must be finite and at least 0, got {value}{position}.")
+    _check("weights", (weights >= 0) & (weights < torch.inf), weights, "be finite and at least 0")
     total = weights.detach().double().sum(-1)
-    bad = (total - 1.0).abs() > 1e-6
-    if bad.any():
-        value, position = _first_bad(bad, total)
-        raise InputError(f"weights must have sum 1, got {value}{position}. Divide them by their sum.")
+    _check("weights", (total - 1.0).abs() <= 1e-6, total, "have sum 1", "Divide them by their sum.")
 
 
 def check_coverage(coverage: float) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ddpn.distributions import arguments
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Part, Summaries
-from ddpn.distributions.count import CountDistribution, Modified, without_gradient
+from ddpn.distributions.count import CountDistribution, Modified
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
@@ -251,31 +251,10 @@ class Censored(Modified):
 
     # By way of the base, whose own methods are faster ----------------------------------------------------------------
 
-    @without_gradient
-    def cdf(self, value: Tensor) -> Tensor:
-        """Cumulative distribution function P(min(Z, limit) <= y).
-
-        Parameters
-        ----------
-        value : Tensor
-            Counts y; their shape broadcasts with `batch_shape`.
-        """
-        y = self._counts(value, negative=True)
-        found = self.base.cdf(y)
-        return torch.where(y >= self.limit, torch.ones_like(found), found)
-
-    @without_gradient
-    def survival(self, value: Tensor) -> Tensor:
-        """Survival function P(min(Z, limit) > y).
-
-        Parameters
-        ----------
-        value : Tensor
-            Counts y; their shape broadcasts with `batch_shape`.
-        """
-        y = self._counts(value, negative=True)
-        found = self.base.survival(y)
-        return torch.where(y >= self.limit, torch.zeros_like(found), found)
+    def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
+        found, shape = self.base._sides(value)
+        y, limit = (torch.as_tensor(x).cpu().expand(shape).reshape(-1).numpy() for x in (value, self.limit))
+        return np.where(y >= limit, [[1.0], [0.0]], found), shape
 
     def _groups(self) -> list[int]:
         return self.base._groups()

@@ -12,7 +12,6 @@ from ddpn.distributions.components import Summaries, Summary
 from ddpn.distributions.count import Modified, without_gradient
 from ddpn.distributions.discretized import discretized
 from ddpn.distributions.kernels.rows import LONGEST
-from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
 
 #: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
@@ -191,38 +190,20 @@ class Recalibrated(Modified):
 
     @torch.no_grad()
     def summary(self, levels: Tensor, y: Tensor | None = None, entropy: bool = False) -> Summary:
-        """Moments, quantiles, mode and score at once.
-
-        Parameters
-        ----------
-        levels : Tensor
-            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows of a batch shape (rows,).
-        y : Tensor, optional
-            Observed counts to score, of shape (rows,).
-        entropy : bool
-            Whether to compute the entropy.
-        """
+        """As for every count distribution; the parts of the variance are divided as in the base."""
         found = super().summary(levels, y, entropy)
         share = found.epistemic / (found.aleatoric + found.epistemic)
         epistemic = found.variance * torch.where(share.isnan(), 0.0, share)
         return found._replace(aleatoric=found.variance - epistemic, epistemic=epistemic)
 
     @property
-    def size(self) -> int:
-        """The number of components of the base, 1 where it is no mixture."""
-        return self.base.size if isinstance(self.base, Mixture) else 1
-
-    @property
     @without_gradient
     def epistemic(self) -> Tensor:
         """The part of the variance that the components of the base disagree about, in the proportion of the base."""
-        if not isinstance(self.base, Mixture):
-            return torch.zeros_like(self.variance)
-        whole = self.base.variance
-        return self.variance * torch.where(whole > 0, self.base.epistemic / whole, 0.0)
+        return self.summary(torch.zeros(0)).epistemic
 
     @property
     @without_gradient
     def aleatoric(self) -> Tensor:
         """The part of the variance that more data would not remove, in the proportion of the base."""
-        return self.variance - self.epistemic
+        return self.summary(torch.zeros(0)).aleatoric

@@ -66,17 +66,6 @@ def test_each_member_is_a_pointnet_of_torch_layers(own_rows, grad):
         torch.testing.assert_close(out[:, member], expected, rtol=1e-5, atol=1e-5)
 
 
-def test_padding_changes_nothing():
-    net, x = drawn(), beams(20, 7, 1, 0)
-    for added in (1, 50):
-        wider = torch.cat([x, torch.zeros(4, added, 4)], dim=1)
-        torch.testing.assert_close(net(wider), net(x), rtol=1e-6, atol=1e-6)
-    # Padding is known by its first number alone, whatever the others are.
-    filled = x.clone()
-    filled[:, 2:, 1:][x[:, 2:, 0] == 0] = 100.0
-    assert torch.equal(net(filled), net(x))
-
-
 def test_gradients_reach_every_parameter_and_are_finite_without_points():
     net = drawn(hidden=(64, 64))
     net(beams(20, 20, 20)).sum().backward()

@@ -6,7 +6,7 @@ import torch
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.training import Augmented, OwnRows, Sample, Streamed, TrainingConfig
 from ddpn.networks.training.batches import MemoryBatches
-from ddpn.networks.training.runtime import ALL, Share
+from ddpn.networks.training.config import ALL, Share
 from ddpn.runtime.errors import ConfigError, InputError
 
 

@@ -1,12 +1,23 @@
-"""Settings are validated when made, survive JSON, and give the learning rate of every step."""
+"""Settings are validated when made; several processes compute what one does."""
 
+import importlib.util
 import json
 import math
+import multiprocessing
+import os
+import runpy
+import socket
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-from ddpn.networks.training import TrainingConfig
+from ddpn.networks.training import Runtime, TrainingConfig, config, fit
+from ddpn.networks.training.config import Share, pick_device
+from ddpn.networks.training.loop import Training
 from ddpn.runtime.errors import ConfigError
 
 BAD = {
@@ -50,3 +61,92 @@ def test_the_rate_rises_evenly_and_falls_along_a_cosine_to_nearly_nothing():
     constant, cosine = ([config.lr_at(step, 50) for step in range(50)] for config in (steady, falling))
     assert constant == pytest.approx([step / 11 for step in range(1, 11)] + [1.0] * 40)
     assert cosine == pytest.approx(constant[:10] + [0.5 * (1 + math.cos(math.pi * step / 40)) for step in range(40)])
+
+
+# Devices and processes ------------------------------------------------------------------------------------------------
+
+
+PROGRAM = runpy.run_path(str(Path(__file__).with_name("one_training.py")))
+
+
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert pick_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device("auto") == torch.device("cuda")
+    assert pick_device(torch.device("cuda:1")) == torch.device("cuda:1")
+    assert pick_device("cpu") == torch.device("cpu")
+
+
+def test_devices_and_precisions_that_are_refused(fresh, rows, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device in ("abacus", "cuda"):
+        with pytest.raises(ConfigError, match=f"^device must .*, got '{device}'"):
+            Runtime(device)
+    with pytest.raises(ConfigError, match=r"^precision must .*, got 'fp16'"):
+        Runtime("cpu", "fp16")
+    with pytest.raises(ConfigError, match=r"^runtime must have the precision of config, bf16, got float32"):
+        fit(fresh((0,)), rows(20), None, TrainingConfig(precision="bf16"), runtime=Runtime("cpu"))
+    many = Runtime("cpu")
+    many.share = Share(rank=1, world=5)
+    with pytest.raises(ConfigError, match=r"^batch_size must be at least the number of processes, 5"):
+        Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), many)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[distributed\]'"):
+        Runtime("cpu")
+
+
+def test_one_process_does_without_accelerate(train, rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "accelerate", None)  # to import it is an error
+    _, history = train(rows(32), precision="bf16", accumulate=2, epochs=1)
+    assert len(history.epochs) == 1
+
+
+def free_port() -> int | None:
+    try:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            one.listen()
+            return one.getsockname()[1]
+    except OSError:
+        return None
+
+
+def shared_training(rank: int, port: int, folder: Path) -> None:
+    """What torchrun would start as process `rank` of two."""
+    torch.set_num_threads(1)  # threads of the parent are not there in a fork
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in place.items()}
+    half = Runtime("cpu", "bf16")  # a program may have runtimes of several precisions
+    assert half.share == Share(rank, 2)
+    half.wait()
+    save_file(outcome(), folder / f"weights.{rank}")
+    config._leave()
+
+
+def outcome() -> dict[str, torch.Tensor]:
+    model = PROGRAM["network"]()
+    epochs = PROGRAM["trained"](model).epochs
+    tensors = {name: p.detach().contiguous() for name, p in model.named_parameters()}
+    return tensors | {
+        name: torch.tensor([record[name] for record in epochs], dtype=torch.float64) for name in ("loss", "score")
+    }
+
+
+@pytest.mark.skipif(free_port() is None, reason="processes cannot communicate: no port can be opened here")
+@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
+def test_two_processes_compute_what_one_does(tmp_path):
+    import accelerate  # noqa: F401  (once, and not in every process)
+
+    fork, port = multiprocessing.get_context("fork"), free_port()
+    processes = [fork.Process(target=shared_training, args=(rank, port, tmp_path)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    alone, first, second = outcome(), load_file(tmp_path / "weights.0"), load_file(tmp_path / "weights.1")
+    for name, tensor in alone.items():
+        torch.testing.assert_close(first[name], tensor, rtol=1e-5, atol=1e-5)
+        assert torch.equal(first[name], second[name]), "the processes have drifted apart"

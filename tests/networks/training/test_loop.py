@@ -1,4 +1,4 @@
-"""The loop: members as if each were alone, and the same as plain torch."""
+"""The loop: members as if each were alone, and the same as plain torch; which steps are captured as a graph."""
 
 import math
 from contextlib import AbstractContextManager, contextmanager
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from ddpn import CountGLM
-from ddpn.networks.backbones import MLP
+from ddpn.networks.backbones import MLP, Members
+from ddpn.networks.backbones.members import Frozen
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Sample, TrainingConfig, fit, loop
+from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit, loop
+from ddpn.networks.training.loop import CapturedSteps, Training, _is_foreign, can_capture
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 
 SEEDS = (5, 11, 2)
@@ -269,3 +271,49 @@ def test_a_glm_is_the_same(setting, counts):
         found = CountGLM(alpha=1e-3).fit(*counts)
     np.testing.assert_array_equal(found.coef_, expected)
     assert np.isfinite(found.predict(counts[0])).all()
+
+
+# Which steps are captured as a graph, and what happens where that fails; replaying one takes a GPU --------------------
+
+
+class Plain(nn.Linear):
+    capturable = True
+
+
+def test_networks_are_foreign_unless_all_of_them_say_otherwise():
+    assert not _is_foreign(nn.Linear(2, 2))
+    assert _is_foreign(Frozen(nn.Linear(2, 2), row_axes=1))
+    assert _is_foreign(Members(lambda: nn.Linear(2, 2), 2))
+    both = Members(lambda: Plain(2, 2), 2)
+    assert not _is_foreign(both)
+    both[1].capturable = False
+    assert _is_foreign(both)
+
+
+@pytest.fixture
+def captured():
+    networks = Members(lambda: Plain(3, 4), 2)
+    networks.output_dim = 4
+    model = CountModel(networks, make_head("poisson"), 2)
+    model.reset((0, 1))
+    config = TrainingConfig(epochs=2, batch_size=4, lr=0.01, seeds=(0, 1))
+    return Training(model, Sample(torch.ones(8, 3), torch.ones(8)), None, config, Runtime("cpu"))
+
+
+def test_nothing_is_captured_on_a_cpu(captured):
+    assert not can_capture(captured.model, captured.batches, captured.runtime)
+    assert captured._captured is None
+
+
+def test_a_capture_that_fails_warns_and_steps_run_one_by_one(captured, monkeypatch):
+    def fails(self):
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    monkeypatch.setattr(CapturedSteps, "_capture", fails)
+    captured._captured = CapturedSteps(captured.train_step, captured.state, captured.batches)
+    with pytest.warns(RuntimeWarning, match="not captured as a CUDA graph: operation not .* capturing$"):
+        captured.run_epoch()
+    assert captured._captured is None
+    assert captured.state.step == 2
+    captured.run_epoch()
+    assert captured.state.step == 4

@@ -243,7 +243,7 @@ def test_an_unknown_name():
 def test_torch_is_not_imported():
     code = """
 import sys
-import ddpn.cli.data
+import ddpn.cli.paper
 from ddpn.paper.datasets import DATASETS, dataset_status, split
 loaders = dict(DATASETS)
 assert "torch" not in sys.modules

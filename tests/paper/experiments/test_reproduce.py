@@ -18,7 +18,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from ddpn.networks.training import runtime
+from ddpn.networks.training import config
 from ddpn.paper.experiments import reproduce as module
 from ddpn.paper.experiments.catalogue import experiment, parse, select
 from ddpn.paper.experiments.reproduce import Status, execute_all, processes, reproduce
@@ -233,7 +233,7 @@ def shared(rank: int, port: int, out: Path) -> None:
     os.environ |= {name: str(value) for name, value in place.items()} | {"LOCAL_WORLD_SIZE": "2"}
     with (out / f"{rank}.txt").open("w") as file:
         reproduce(select(["misspecified-poisson"], max_steps=5), out, Console(file=file), ["poisson"], "cpu", 1)
-    runtime._leave()
+    config._leave()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")

@@ -16,7 +16,7 @@ from ddpn.paper.experiments.catalogue import experiment, parse
 from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runs import FEATURES, execute, folder_of, predictions_of
 from ddpn.paper.experiments.tables import write_tables
-from ddpn.runtime.errors import ConfigError, DDPNError
+from ddpn.runtime.errors import ConfigError
 
 WORDS = [
     "it", "fits", "is", "too", "small", "and", "the", "colour", "was", "nice", "in", "beginning", "god", "created",
@@ -230,12 +230,3 @@ def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
     parts = rows_of(found)
     assert (len(parts.train), len(parts.validation)) == (2 * found.training.batch_size, 64)
     assert parts.truth.batch_shape == parts.test.y.shape
-
-
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [("wave", {"simulation": {"name": "waves"}}), ("bikes", {"data": {"name": "bikes", "features": "authors"}})],
-)
-def test_unknown_data_is_reported(name, changes):
-    with pytest.raises(DDPNError, match=r"must be .*, got '(waves|bikes)'"):
-        rows_of(replace(experiment(name), **changes))

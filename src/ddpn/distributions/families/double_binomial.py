@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, check_totals, is_checked
 from ddpn.distributions.components import Family
 from ddpn.distributions.kernels.scalar import deviance, log_h
@@ -103,13 +102,3 @@ class DoubleBinomial(ParametricDistribution):
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count y with P(K <= y) >= q; the total at q = 1."""
         return torch.minimum(super().icdf(value), self.total)
-
-
-def log_weight(k: Tensor, mu: Tensor, gamma: Tensor, n: Tensor) -> Tensor:
-    """log h(k) + log h(n - k) - gamma D(k) of tensors."""
-    return rule.log_h_of_count(k) + rule.log_h_of_count(n - k) - gamma * binomial_deviance(k, mu, n)
-
-
-def binomial_deviance(k: Tensor, mu: Tensor, n: Tensor) -> Tensor:
-    """D(k) = k log(k / mu) + (n - k) log((n - k) / (n - mu)), with no cancellation where k is close to mu."""
-    return rule.deviance(k, mu) + rule.deviance(n - k, n - mu)

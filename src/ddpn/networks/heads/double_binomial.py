@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions import DoubleBinomial
+from ddpn.distributions import DoubleBinomial, rule
 from ddpn.distributions.arguments import check_totals, is_checked
-from ddpn.distributions.families.double_binomial import binomial_deviance
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
 from ddpn.networks.heads.head import Head, WeightedCounts, promoted
 from ddpn.runtime.errors import InputError
@@ -78,7 +77,8 @@ class DoubleBinomialHead(Head):
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
         share = (rows.mean(rows.y) / rows.mean(total)).clamp(*torch.sigmoid(torch.tensor(LOGIT, dtype=torch.float64)))
         # 1 / gamma is about twice the mean deviance. From a wide distribution the search does not end on a plateau.
-        log_gamma = -(2.0 * rows.mean(binomial_deviance(rows.y, share * total, total))).log()
+        deviance = rule.deviance(rows.y, share * total) + rule.deviance(total - rows.y, (1.0 - share) * total)
+        log_gamma = -(2.0 * rows.mean(deviance)).log()
         widest = _LOG_WIDEST_START - rows.mean(total).log().item()
         guess = torch.stack([torch.logit(share), log_gamma.nan_to_num(0.0).clamp(widest, max(widest, 0.0))])
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]

@@ -1,9 +1,8 @@
 """Training: settings, the loop, checkpoints."""
 
 from ddpn.networks.training.batches import Augmented, OwnRows, RowStream, Streamed
-from ddpn.networks.training.config import TrainingConfig
+from ddpn.networks.training.config import Runtime, TrainingConfig
 from ddpn.networks.training.loop import fit
-from ddpn.networks.training.runtime import Runtime
 from ddpn.networks.training.state import History
 from ddpn.sample import Sample
 

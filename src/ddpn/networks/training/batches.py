@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.networks.heads import Head
-from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.runtime import ALL, Share
+from ddpn.networks.training.config import ALL, Share, TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
@@ -214,12 +213,7 @@ class Streamed:
     ) -> tuple["Streamed", TrainingConfig]:
         """Chunks of a size that suits encoding, and the settings of a training whose epochs are some chunks each.
 
-        Parameters
-        ----------
-        source, encode
-            As for `Streamed`.
-        config : TrainingConfig
-            Its epochs are passes over the rows, of which there are at most `source.most_passes`.
+        Epochs of `config` are passes over the rows, of which there are at most `source.most_passes`.
         """
         rows = len(source)
         batch = min(config.batch_size, rows)
@@ -235,11 +229,6 @@ class Streamed:
 
     def __len__(self) -> int:
         return self.rows * self.chunks
-
-    @property
-    def identity(self) -> str:
-        """That of the table."""
-        return self.source.identity
 
 
 #: What a training takes its rows from.

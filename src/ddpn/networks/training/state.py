@@ -68,26 +68,14 @@ class History:
         return sum(record["seconds"] for record in self.epochs)
 
     def of(self, members: slice) -> "History":
-        """How the training of some of the members went.
-
-        Parameters
-        ----------
-        members : slice
-            Their positions.
-        """
+        """How the training of some of the members went, by their positions."""
         epochs = [{k: v[members] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
         best, scores = self.best_epoch[members], self.best_score[members]
         return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
 
     @classmethod
     def joined(cls, parts: Sequence["History"]) -> "History":
-        """The inverse of `of`, for all members of one training.
-
-        Parameters
-        ----------
-        parts : sequence of History
-            One per part of the members, in order.
-        """
+        """The inverse of `of`, for all members of one training in order."""
         epochs = []
         for each in zip(*(part.epochs for part in parts), strict=True):
             lists = {k: [v for own in each for v in own[k]] for k, v in each[0].items() if isinstance(v, list)}

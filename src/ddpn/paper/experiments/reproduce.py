@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
-from ddpn.networks.training.runtime import pick_device
+from ddpn.networks.training.config import pick_device
 from ddpn.paper.datasets import data_folder
 from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.figures import write_figures

@@ -1,6 +1,5 @@
 """Figures are written beside the runs, the same every time, and those that cannot be drawn leave the others."""
 
-import sys
 from dataclasses import replace
 
 import pytest
@@ -27,12 +26,6 @@ def test_a_figure_is_written_twice_the_same(tmp_path):
     first, second = (save(drawn(), tmp_path / folder / "beta.png").read_bytes() for folder in "ab")
     assert first == second
     assert first.startswith(b"\x89PNG")
-
-
-def test_a_missing_matplotlib_is_reported_with_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ConfigError, match=r"ddpn\[plot\] is not installed"):
-        panels(1, 1, (1.0, 1.0))
 
 
 pytest.importorskip("matplotlib")
