@@ -397,6 +397,7 @@ def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
 # The paper's data ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(data_folder))
     data = length_of_stay()
