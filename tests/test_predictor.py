@@ -110,10 +110,11 @@ def test_blocks_are_the_same_rows(predictor, monkeypatch):
     assert one.size == 1
 
 
-def fitted_networks(sample: Sample) -> dict[str, Member]:
+@pytest.fixture(scope="module")
+def fitted_networks() -> dict[str, Member]:
     options = NetworkOptions(members=3, hidden=(16, 16), epochs=3, numeric="piecewise")
     kinds = {"networks": Networks(make_head("mixed"), options), "glm": GLM(make_head("double_poisson"))}
-    return {name: member.fit(sample, None, seed=0) for name, member in kinds.items()}
+    return {name: member.fit(SAMPLE, None, seed=0) for name, member in kinds.items()}
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +126,9 @@ def many() -> np.ndarray:
 
 
 @pytest.mark.parametrize("weights", [{"networks": 1.0, "glm": 0.0}, {"networks": 0.6, "glm": 0.4}])
-def test_a_row_has_the_same_prediction_alone_and_among_others(many, weights):
+def test_a_row_has_the_same_prediction_alone_and_among_others(fitted_networks, many, weights):
     exposure = np.random.default_rng(6).uniform(0.5, 2.0, len(many))
-    predictor = Predictor(fitted_networks(SAMPLE), weights, needs_exposure=True)
+    predictor = Predictor(fitted_networks, weights, needs_exposure=True)
     levels = torch.tensor([0.01, 0.5, 0.99], dtype=torch.float64)
     whole = predictor.distribution(many, exposure).summary(levels)
     for rows in ([0], [7], [800], [1023], [1024], [3, 1100, 9], range(1000, 1100), range(200, 1224)):

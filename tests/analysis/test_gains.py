@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ddpn.analysis.gains import Gain, effective_rows, gain_of, independent_rows, mean_and_error, wilson
+from ddpn.analysis.gains import (
+    Gain,
+    effective_rows,
+    gain_of,
+    independent_rows,
+    mean_and_error,
+    weighted_quantile,
+    wilson,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -108,3 +116,11 @@ def test_independent_rows():
     assert 60 <= independent_rows(alike, weight, group) <= 140
     assert independent_rows(apart, weight, group) >= 600
     assert independent_rows(apart, weight, np.arange(1000) // 500) == 2
+
+
+@pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
+def test_a_quantile_with_weights_is_that_of_repeated_values(q):
+    values, weight = RNG.integers(0, 30, 50).astype(float), RNG.integers(1, 4, 50)
+    expected = np.quantile(np.repeat(values, weight), q, method="inverted_cdf")
+    assert weighted_quantile(values, weight.astype(float), q) == expected
+    assert weighted_quantile(values, 0.1 * weight, q) == expected

@@ -1,21 +1,10 @@
-"""Quantiles against numpy; numbers as text."""
+"""Numbers as text."""
 
 import math
 
-import numpy as np
 import pytest
 
-from ddpn.analysis.numbers import fmt, percent, plural, quantile
-
-RNG = np.random.default_rng(3)
-
-
-@pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
-def test_a_quantile_with_weights_is_that_of_repeated_values(q):
-    values, weight = RNG.integers(0, 30, 50).astype(float), RNG.integers(1, 4, 50)
-    expected = np.quantile(np.repeat(values, weight), q, method="inverted_cdf")
-    assert quantile(values, weight.astype(float), q) == expected
-    assert quantile(values, 0.1 * weight, q) == expected
+from ddpn.analysis.numbers import fmt, percent, plural
 
 
 @pytest.mark.parametrize(

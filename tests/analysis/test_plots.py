@@ -13,8 +13,17 @@ from PIL import Image
 
 from ddpn import CountGLM, Poisson, metrics
 from ddpn.analysis.explanations import Curve, Effect, Effects
-from ddpn.analysis.figure_data import count_bins
-from ddpn.analysis.plots import draw_bars, draw_histogram, panel, plot_coverage, plot_pit, plot_reliability, svg_of
+from ddpn.analysis.figure_data import Tenths, count_bins
+from ddpn.analysis.plots import (
+    draw_bars,
+    draw_histogram,
+    draw_scatter,
+    panel,
+    plot_coverage,
+    plot_pit,
+    plot_reliability,
+    svg_of,
+)
 
 RNG = np.random.default_rng(3)
 MU = RNG.uniform(1.0, 9.0, 1000)
@@ -141,6 +150,16 @@ def test_ticks_of_counts_are_few_integers(top, tail):
     assert bins.log == (tail and top > 60)
     assert 2 <= len(shown) <= 9
     assert all(tick == round(tick) for tick in shown)
+
+
+@pytest.mark.parametrize("top", [60.0, 3000.0, 2e7])
+def test_log_axes_have_ticks_however_long_they_are(top):
+    mean, ends = np.linspace(20.0, top, 30), np.array([np.zeros(30), np.full(30, 2e7)])
+    inside, tenths = np.ones(30, dtype=bool), Tenths(mean[:3], mean[:3], np.zeros(3))
+    (ax,) = panel(lambda ax: draw_scatter(ax, "mean", mean, ends, mean.round(), inside, tenths, log=True)).axes
+    for ticks, (low, high) in ((ax.get_xticks(), ax.get_xlim()), (ax.get_yticks(), ax.get_ylim())):
+        assert 2 <= len(ticks) <= 8
+        assert low <= ticks[0] < ticks[-1] <= high
 
 
 def test_a_bar_of_a_negative_value_is_left_of_zero():

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 
 from ddpn.cli.console import show
-from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts, number
+from ddpn.cli.tables import column_table, leaderboard_table, model_facts, number
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 
@@ -100,7 +100,3 @@ def test_facts_about_a_model():
     assert facts["Interrupted"] == "yes, by Ctrl-C"
     assert facts["Rows"] == "1 row; 1 test row; split by column x"
     assert (facts["Columns needed"], facts["Exposure"], facts["Data"]) == ("a", "none", "unknown")
-
-
-def test_facts_are_shown_as_they_are():
-    assert "[bold]x[/bold] :smile: [/red]" in text(fact_table([("Command", "[bold]x[/bold] :smile: [/red]")]))

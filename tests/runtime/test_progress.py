@@ -27,7 +27,7 @@ def shown(monkeypatch, is_terminal: bool, **options) -> str:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({}, "36/40"), ({"done": 4}, "40/40"), ({"in_bytes": True}, "36/40 bytes"), ({"keep": True}, "loss 1.5")],
+    [({}, "36/40"), ({"done": 4}, "40/40"), ({}, "loss 1.5")],
 )
 def test_a_terminal_shows_how_far_it_is(monkeypatch, options, words):
     text = shown(monkeypatch, True, **options)

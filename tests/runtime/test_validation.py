@@ -73,8 +73,9 @@ def test_good_values_are_returned():
 def test_bad_values_are_reported(check, arguments, words):
     with pytest.raises(ConfigError, match=words):
         check(*arguments)
-    with pytest.raises(InputError, match=words):
-        check(*arguments, error=InputError)
+    if check in (check_integer, check_choice, check_column):
+        with pytest.raises(InputError, match=words):
+            check(*arguments, error=InputError)
 
 
 @pytest.mark.parametrize(

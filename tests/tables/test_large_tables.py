@@ -121,25 +121,18 @@ def test_a_cluster_cannot_stream(folder, tmp_path):
     assert "--cluster needs a table in memory" in found.output
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
-def test_a_single_file_that_does_not_fit_is_streamed_by_itself(table, tmp_path, monkeypatch, name):
-    path, plan = tmp_path / name, Plan(target="y")
-    (table.write_csv if name.endswith("csv") else table.write_parquet)(path)
-    assert open_table([str(path)], plan)[0].height == 9000
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "folder"])
+def test_a_table_that_does_not_fit_is_streamed_by_itself(table, folder, tmp_path, monkeypatch, name):
+    table.write_csv(tmp_path / "a.csv")
+    table.write_parquet(tmp_path / "a.parquet")
+    source, plan = str(folder if name == "folder" else tmp_path / name), Plan(target="y")
+    assert open_table([source], plan)[0].height == 9000
     for module in ("ddpn.tables.table", "ddpn.workflow.large_tables"):
         monkeypatch.setattr(f"{module}.free_memory", lambda: 1000)
-    assert "more than half of the free memory" in open_table([str(path)], plan)[1]
-    assert open_table([str(path)], plan, stream=False)[0].height == 9000
-
-
-def test_a_table_that_does_not_fit_is_streamed_by_itself(folder, monkeypatch):
-    plan = Plan(target="y")
-    assert open_table([str(folder)], plan)[0].height == 9000
-    monkeypatch.setattr("ddpn.tables.table.free_memory", lambda: 1000)
-    found, note = open_table([str(folder)], plan)
+    found, note = open_table([source], plan)
     assert isinstance(found, Table)
     assert "more than half of the free memory" in note
-    assert open_table([str(folder)], plan, stream=False)[0].height == 9000
+    assert open_table([source], plan, stream=False)[0].height == 9000
 
 
 def test_few_rows_are_fitted_in_memory(table, tmp_path, write_parts):

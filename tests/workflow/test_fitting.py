@@ -4,7 +4,6 @@ import errno
 import re
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +20,6 @@ from ddpn.members.glm import PoissonGLM
 from ddpn.networks.heads import PoissonHead
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import InputError
-from ddpn.storage.files import folder_lock
 from ddpn.workflow import fitting, preparing
 from ddpn.workflow.fitting import Interrupts, fit, fit_into
 from ddpn.workflow.model_folder import CHECKPOINT, load
@@ -302,16 +300,6 @@ def at_once(fitted, monkeypatch):
     monkeypatch.setattr(fitting, "fit", lambda *_, **__: fitted)
 
 
-def test_a_folder_that_another_process_writes_is_not_fitted_to(at_once, prepared, tmp_path, monkeypatch):
-    with ThreadPoolExecutor() as pool, folder_lock(tmp_path / "model"):
-        # A lock belongs to a thread: another thread is refused as another process would be.
-        found = pool.submit(fit_into, tmp_path / "model", prepared, {}).exception()
-    assert isinstance(found, InputError)
-    assert "Another process is writing to" in str(found)
-    fit_into(tmp_path / "model", prepared, {})
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
 def test_a_disk_that_is_nearly_full_is_reported_before_the_fit(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1_000_000))
     with pytest.raises(InputError, match=r"The disk is nearly full: 1 MB free in .*, about 10 MB needed"):
@@ -421,11 +409,6 @@ def test_a_second_ctrl_c_does_not_hit_what_follows_a_step():
         interrupts.hold()
         assert not interrupts.step(work)
         ctrl_c()
-
-
-def test_errors_of_a_step_are_raised():
-    with Interrupts() as interrupts, pytest.raises(ValueError, match="its own"):
-        interrupts.step(lambda: (_ for _ in ()).throw(ValueError("its own")).__next__())
 
 
 def test_other_threads_run_steps_as_they_are():

@@ -14,6 +14,17 @@ COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 _TENTHS = 10
 
 
+#: What the shape of a PIT histogram says about predictions.
+_MEANINGS = {
+    "flat": "uniform up to chance",
+    "up": "counts higher than predicted",
+    "down": "counts lower than predicted",
+    "U": "predictions too narrow",
+    "hump": "predictions too wide",
+    "uneven": "uneven",
+}
+
+
 class Pit(NamedTuple):
     """Heights of the non-randomised PIT histogram, and how far chance moves one of them in 95% of samples.
 
@@ -54,6 +65,11 @@ class Pit(NamedTuple):
         if abs(slope) > 0.63 * self.chance and abs(slope) > abs(ends):
             return "up" if slope > 0 else "down"
         return "U" if ends > 0.71 * self.chance else "hump" if ends < -0.71 * self.chance else "uneven"
+
+    @property
+    def meaning(self) -> str:
+        """What its shape says about predictions, in a few words."""
+        return _MEANINGS[self.shape]
 
     @property
     def chance_of_all(self) -> float:

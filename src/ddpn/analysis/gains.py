@@ -1,4 +1,4 @@
-"""How much better one candidate scores than another on the same rows, with its interval; p-values of several tests."""
+"""Statistics of weighted rows: how much better one candidate scores than another, with its interval; several tests."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.numbers import mean as weighted_mean
 from ddpn.tables.splits import group_codes
 
 #: Standard errors of a two-sided 95% interval of a normal distribution.
@@ -128,6 +127,20 @@ def independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray |
         return float(len(means))
     alone, together = mean_and_error(values, weight)[1], mean_and_error(means, totals)[1]
     return size if together <= alone else size * (alone / together) ** 2
+
+
+def weighted_mean(values: np.ndarray, weight: np.ndarray) -> float:
+    """What `numpy.average` computes, in a third of its time for some hundred rows."""
+    return float((values * weight).sum()) / float(weight.sum())
+
+
+def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float:
+    """The smallest value with at least a share q of the weight at or below it."""
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(weight[order])
+    # Sums of weights such as 0.1 miss their level by rounding.
+    place = np.searchsorted(upto, q * upto[-1] * (1 - 1e-12))
+    return float(values[order][min(int(place), len(values) - 1)])
 
 
 def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:

@@ -32,15 +32,6 @@ from ddpn.tables.encoding.table import Column
 _MOST_ROWS = 20_000
 #: Fewer rows are not compared: only the grossest differences would be found.
 LEAST_ROWS = 20
-#: What the shape of a PIT histogram says about predictions.
-_SHAPES = {
-    "flat": "uniform up to chance",
-    "up": "counts higher than predicted",
-    "down": "counts lower than predicted",
-    "U": "predictions too narrow",
-    "hump": "predictions too wide",
-    "uneven": "uneven",
-}
 #: Rows that a level must be expected in to be compared on its own; others are compared together.
 _LEAST_EXPECTED = 5.0
 
@@ -374,7 +365,7 @@ def _count_checks(predictor: Predictor, sample: Sample) -> tuple[list[Check], di
         y, mean = torch.from_numpy(sample.y), float(dist.mean.double().mean())
         distance, pit = pit_distance(dist, y), Pit.of(dist, y, np.ones(len(sample)))
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(len(sample))))
-    shape = Check("pit", "PIT of the counts", distance, p_value, "uniform", _SHAPES[pit.shape])
+    shape = Check("pit", "PIT of the counts", distance, p_value, "uniform", pit.meaning)
     found = {name: value for name, value in scores.means(None).items() if name in ("crps", "mae", "nll", "coverage")}
     found |= {"mean_count": float(sample.y.mean()), "mean_prediction": mean, "pit": pit.heights.tolist()}
     return [_coverage(predictor, scores.coverage > 0), shape], found

@@ -1,23 +1,7 @@
-"""Statistics of weighted rows, and numbers as text."""
+"""Numbers as text."""
 
 import math
 from typing import Any
-
-import numpy as np
-
-
-def mean(values: np.ndarray, weight: np.ndarray) -> float:
-    """What `numpy.average` computes, in a third of its time for some hundred rows."""
-    return float((values * weight).sum()) / float(weight.sum())
-
-
-def quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float:
-    """The smallest value with at least a share q of the weight at or below it."""
-    order = np.argsort(values, kind="stable")
-    upto = np.cumsum(weight[order])
-    # Sums of weights such as 0.1 miss their level by rounding.
-    place = np.searchsorted(upto, q * upto[-1] * (1 - 1e-12))
-    return float(values[order][min(int(place), len(values) - 1)])
 
 
 def fmt(value: float, integers: bool = True) -> str:

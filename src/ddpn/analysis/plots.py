@@ -29,7 +29,7 @@ _ACCENT, _SOFT, _CONTRAST, _BAND, _MUTED, _RULE, _INK = (
 _PAGE_COLORS = {
     _ACCENT: "accent", _SOFT: "soft", _CONTRAST: "contrast", _BAND: "band", _MUTED: "muted", _RULE: "rule", _INK: "ink",
 }  # fmt: skip
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": _MUTED,
     "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": _RULE, "grid.linewidth": 0.8,
     "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.labelsize": 9.5,
@@ -67,7 +67,7 @@ def _figure_class() -> Any:
     """A figure that a notebook draws, also one in which nothing has imported pyplot."""
     from matplotlib.figure import Figure
 
-    class NotebookFigure(Figure):  # type: ignore[misc]
+    class NotebookFigure(Figure):
         def _repr_png_(self) -> bytes:
             self.savefig(content := BytesIO(), format="png")
             return content.getvalue()
@@ -159,11 +159,12 @@ def _ticks(axis: Any, integers: bool = False, percent: bool = False, log: bool =
 
     if log:
         low, high = axis.get_view_interval()
-        top = int(np.ceil(np.log10(max(high, 10.0)))) + 1
-        parts = (1, 2, 5) if top <= 3 else (1, 3) if top <= 4 else (1,)
-        known = [0.0, *(float(part * 10**power) for power in range(top) for part in parts)]
-        shown = [tick for tick in known if low <= tick <= high]
-        axis.set_major_locator(FixedLocator(shown[:: -(-len(shown) // (most + 2))]))
+        powers = range(int(np.ceil(np.log10(max(high, 10.0)))) + 1)
+        for parts in ((1, 2, 5), (1, 3), (1,)):
+            shown = [t for t in (0.0, *(float(part * 10**p) for p in powers for part in parts)) if low <= t <= high]
+            if len(shown) <= most + 1:
+                break
+        axis.set_major_locator(FixedLocator(shown[:: -(-len(shown) // (most + 1))]))
     else:
         axis.set_major_locator(MaxNLocator(most, integer=integers, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter((lambda value, position: f"{100 * value:.6g}%") if percent else short)

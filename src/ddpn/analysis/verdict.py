@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.analysis.gains import Gain, gain_of, independent_rows, wilson
-from ddpn.analysis.numbers import mean
+from ddpn.analysis.gains import Gain, gain_of, independent_rows, weighted_mean, wilson
 
 #: The coverage of the intervals that are scored.
 COVERAGE = 0.9
@@ -98,19 +97,19 @@ class Evaluation:
             found = {name: getattr(scores[name], of) - getattr(own, of) for name in others}
             return {name: gain_of(values, weight, len(others), group) for name, values in found.items()}
 
-        crps, used = {name: mean(each.crps, weight) for name, each in scores.items()}, weight > 0
+        crps, used = {name: weighted_mean(each.crps, weight) for name, each in scores.items()}, weight > 0
         others = [name for name in scores if name != model and is_score(crps[name]) and is_score(crps[model])]
         return cls(
             model=model,
             crps=crps,
             gains=gains("crps"),
-            errors={name: mean(each.mae, weight) for name, each in scores.items()},
+            errors={name: weighted_mean(each.mae, weight) for name, each in scores.items()},
             error_gains=gains("mae"),
             rows=int(used.sum()),
             effective_rows=independent_rows(own.coverage, weight, group),
-            coverage=mean(own.coverage, weight),
-            interior=mean(own.interior, weight),
-            mean_count=mean(y, weight),
+            coverage=weighted_mean(own.coverage, weight),
+            interior=weighted_mean(own.interior, weight),
+            mean_count=weighted_mean(y, weight),
             only_count=None if np.ptp(y[used]) else float(y[used][0]),
             **options,
         )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.commands import command
 from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
 from ddpn.cli.options import option
+from ddpn.cli.program import command
 from ddpn.cli.tables import table_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.commands import command
 from ddpn.cli.console import (
     INTERRUPTED,
     command_start,
@@ -21,6 +20,7 @@ from ddpn.cli.console import (
     steps,
 )
 from ddpn.cli.options import option
+from ddpn.cli.program import command
 from ddpn.cli.tables import column_table, missing_words, show_scores, table_of
 
 if TYPE_CHECKING:

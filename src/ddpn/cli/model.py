@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.commands import command
 from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
 from ddpn.cli.options import option
+from ddpn.cli.program import command
 from ddpn.cli.tables import fact_table, folds_of, member_words, model_facts, show_scores
 from ddpn.storage.model_files import refuses_strange_files
 from ddpn.tables.splits import rows_words

@@ -22,7 +22,7 @@ def option(metavar: str | None, help_: str, *names: str, panel: str | None = Non
     return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=panel)
 
 
-#: The options of a plan: `ddpn.cli.commands.command` replaces a parameter of this type by one for each.
+#: The options of a plan: `ddpn.cli.program.command` replaces a parameter of this type by one for each.
 Given = dict[str, Any]
 
 # Tables, models and outputs.
@@ -67,7 +67,7 @@ COLUMN_OPTIONS = {
     "upper_column": option("COLUMN", f"Column of the largest possible counts. {_AS_IN_FIT} if it was fitted with one."),
     "censored": option("COLUMN", "Column of true and false for censored counts. Default: as in `ddpn fit`."),
 }
-#: Columns by role: `ddpn.cli.commands.command` replaces a parameter of such a type by these options.
+#: Columns by role: `ddpn.cli.program.command` replaces a parameter of such a type by these options.
 Columns = Annotated[dict[str, Any], tuple(COLUMN_OPTIONS)]
 MonitoredColumns = Annotated[dict[str, Any], ("target", "exposure", "upper_column", "censored")]
 PredictionColumns = Annotated[dict[str, Any], ("exposure", "upper_column")]

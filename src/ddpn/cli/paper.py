@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli.commands import COMMANDS, EXIT_CODES, Group, command
 from ddpn.cli.console import show
 from ddpn.cli.options import option
+from ddpn.cli.program import COMMANDS, EXIT_CODES, Group, command
 from ddpn.cli.tables import table_of
 
 data = typer.Typer(

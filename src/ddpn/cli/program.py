@@ -1,16 +1,133 @@
-"""The program `ddpn`, which imports the module of a command when it is named."""
+"""The program `ddpn`, which imports the module of a command when it is named, and how a command is made."""
 
 import atexit
 import gc
+import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from ddpn.cli.commands import COMMANDS, EXIT_CODES, Group
+from ddpn.cli.console import friendly_errors, number_sentence, prompt_ctrl_c, running
+from ddpn.cli.options import COLUMN_OPTIONS, option
 from ddpn.runtime.deadlines import program_start
+from ddpn.workflow.plan import PLAN_OPTIONS
+
+EXIT_CODES = (
+    "Exit codes: 0 success; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
+    "130 stopped by Ctrl-C."
+)
+
+#: Parameters of commands that stand for several options.
+_GROUPS = ("given", "columns")
+#: Commands by name, of the modules that are imported.
+COMMANDS: dict[str, Any] = {}
+
+if TYPE_CHECKING:
+    _Base = TyperCommand
+else:
+    _Base = object
+
+
+class _BareFlags(_Base):
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters. Typer 0.29 puts <bool> behind flags such as --json, as if they took a value."""
+        params = super().get_params(ctx)
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
+
+
+class Group(_BareFlags, TyperGroup):
+    """The program, or a group of its commands."""
+
+
+class Command(_BareFlags, TyperCommand):
+    """A command of the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options; a value that is not a number is reported in one sentence."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            sentence = number_sentence(error, given, get_type_hints(self.callback))
+            if sentence is None:
+                raise
+            typer.echo(f"Error: {sentence}", err=True)
+            raise typer.Exit(2) from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with running(ctx):
+            return super().invoke(ctx)
+
+
+def command(
+    name: str,
+    kept: str = "Nothing was written.",
+    *,
+    to: typer.Typer | None = None,
+    codes: str = EXIT_CODES,
+    ends_at_once: bool = True,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command that reports errors and Ctrl-C in one sentence.
+
+    A parameter `given` of the function is replaced by the plan options of the command, and `columns` by options for the
+    roles that its type names; the function gets each as a dictionary. `kept` says what is left after Ctrl-C, which may
+    end the command in the middle of a library's call if `ends_at_once`. `to` is a group of commands, else the program.
+    """
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(function)
+        groups = {each.name: _options(name, each) for each in own.parameters.values() if each.name in _GROUPS}
+
+        @wraps(function)
+        def run(**options: Any) -> None:
+            for group, known in groups.items():
+                options[group] = {key: options.pop(each.name) for key, each in known.items()}
+            with friendly_errors(kept), prompt_ctrl_c(kept) if ends_at_once else nullcontext():
+                function(**options)
+
+        parameters: list[inspect.Parameter] = []
+        for each in own.parameters.values():
+            parameters += groups[each.name].values() if each.name in groups else [each]
+        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        program = to or typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+        program.command(name, epilog=codes, cls=Command)(run)
+        if to is None:
+            COMMANDS[name] = typer.main.get_command(program)
+        return function
+
+    return add
+
+
+def _options(command: str, group: inspect.Parameter) -> dict[str, inspect.Parameter]:
+    """The parameters that stand for a group: options of the plan, or columns by role."""
+    if group.name == "columns":
+        names = get_args(group.annotation)[1]
+        return {name.removesuffix("_column"): _optional(name, str, COLUMN_OPTIONS[name]) for name in names}
+    found = {}
+    for each in PLAN_OPTIONS.values():
+        if command in each.commands and each.help:
+            kind = {"integer": int, "number": float}.get(each.kind, str)
+            names = [each.option] if each.option else []
+            found[each.name] = _optional(each.name, kind, option(each.metavar, each.help, *names, panel=each.panel))
+    return found
+
+
+def _optional(name: str, kind: type, about: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, about]
+    )
+
 
 #: Commands in the order of the help, and the modules that make them.
 _MODULES = {

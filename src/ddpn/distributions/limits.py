@@ -1,7 +1,6 @@
 """Count distributions within limits: the mass between two counts, truncated and right-censored counts."""
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -54,16 +53,8 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
     if not isinstance(dist, CountDistribution):
         raise InputError(f"dist must be a count distribution of ddpn.distributions, got {type(dist).__name__}.")
     bounds = as_bounds(dist, low, high)
-    shape = broadcast_shapes(low=tuple(bounds[0].shape), high=tuple(bounds[1].shape), batch=tuple(dist.batch_shape))
-    if is_everything(low, high):
-        return dist._like.new_zeros(shape)
+    broadcast_shapes(low=tuple(bounds[0].shape), high=tuple(bounds[1].shape), batch=tuple(dist.batch_shape))
     return dist._log_mass(*bounds).to(dist._dtype)
-
-
-def is_everything(low: Bound, high: Bound) -> bool:
-    """Whether two bounds, by what is known without reading a tensor, leave nothing out."""
-    no_end = high is None or (isinstance(high, Real) and float(high) == torch.inf)
-    return no_end and isinstance(low, Real) and float(low) <= 0
 
 
 def as_bounds(dist: Any, low: Bound, high: Bound) -> tuple[Tensor, Tensor]:
@@ -108,18 +99,16 @@ class Truncated(Modified):
             _check_bounds(first, last)
         shapes = {"low": tuple(first.shape), "high": tuple(last.shape), "base": tuple(base.batch_shape)}
         shape = broadcast_shapes(**shapes)
-        # A range of 0..infinity needs no sum; whether the pmf is smooth inside is known for constants.
-        self._set(base, first, last, shape, validate_args, is_everything(low, high))
+        self._set(base, first, last, shape, validate_args)
         if is_checked(validate_args, first):
             _check_mass(self)
 
-    def _set(self, base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None, whole: bool) -> None:
+    def _set(self, base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None) -> None:
         super().__init__(shape, check)
         if isinstance(base, Truncated):
             base, low, high = base.base, torch.maximum(low, base.low), torch.minimum(high, base.high)
-            whole = False
         self.base = base if base.batch_shape == shape else base.expand(shape)
-        self.low, self.high, self._whole = low.clamp(min=0.0), high, whole
+        self.low, self.high = low.clamp(min=0.0), high
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Logarithm of the probability of counts, minus infinity outside of the range; differentiable in the base.
@@ -136,7 +125,7 @@ class Truncated(Modified):
         return torch.where(inside, log_p, -torch.inf).to(self._dtype)
 
     def _log_total(self) -> Tensor:
-        return self.low.new_zeros(()) if self._whole else self.base._log_mass(self.low, self.high)
+        return self.base._log_mass(self.low, self.high)
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         first, last = torch.maximum(low, self.low), torch.minimum(high, self.high)
@@ -150,7 +139,7 @@ class Truncated(Modified):
 
     def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Truncated":
         low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))
-        return _made(base, low, high, base.batch_shape, self._check, self._whole)
+        return _made(base, low, high, base.batch_shape, self._check)
 
     def _parts(self, shape: torch.Size) -> list[Part]:
         """Those of the base within the range, each weighted by its mass there."""
@@ -168,10 +157,10 @@ class Truncated(Modified):
         return [part._replace(weight=weight / total) for part, weight in zip(found, weights, strict=True)]
 
 
-def _made(base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None, whole: bool) -> Truncated:
+def _made(base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None) -> Truncated:
     """A `Truncated` whose bounds have been checked."""
     new = object.__new__(Truncated)
-    new._set(base, low, high, shape, check, whole)
+    new._set(base, low, high, shape, check)
     return new
 
 

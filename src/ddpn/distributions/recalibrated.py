@@ -12,6 +12,7 @@ from ddpn.distributions.components import Summaries, Summary
 from ddpn.distributions.count import Modified, without_gradient
 from ddpn.distributions.discretized import discretized
 from ddpn.distributions.kernels.rows import LONGEST
+from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
 
 #: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
@@ -195,6 +196,11 @@ class Recalibrated(Modified):
         share = found.epistemic / (found.aleatoric + found.epistemic)
         epistemic = found.variance * torch.where(share.isnan(), 0.0, share)
         return found._replace(aleatoric=found.variance - epistemic, epistemic=epistemic)
+
+    @property
+    def size(self) -> int:
+        """The number of components of the base, 1 where it is no mixture."""
+        return self.base.size if isinstance(self.base, Mixture) else 1
 
     @property
     @without_gradient

@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from ddpn.distributions import DoublePoisson
-from ddpn.forecasting.libraries import base_class
 from ddpn.forecasting.links import double_poisson, exponential_location, inverse_dispersion, location
 from ddpn.runtime.errors import InputError
+from ddpn.runtime.extras import base_class
 from ddpn.runtime.validation import check_choice
 
 _Likelihood: Any = base_class("darts.utils.likelihood_models.torch", "TorchLikelihood", "darts")

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ddpn.distributions import DoublePoisson
-from ddpn.forecasting.libraries import base_class
 from ddpn.forecasting.links import double_poisson, inverse_dispersion, location
+from ddpn.runtime.extras import base_class
 
 _Output: Any = base_class("gluonts.torch.distributions", "DistributionOutput", "gluonts")
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import DoublePoisson
-from ddpn.forecasting.libraries import base_class
 from ddpn.forecasting.links import double_poisson, exponential_location, inverse_dispersion, location
 from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import base_class
 
 _Loss: Any = base_class("pytorch_forecasting.metrics", "DistributionLoss", "pytorch-forecasting")
 

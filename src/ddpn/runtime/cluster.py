@@ -25,13 +25,13 @@ _SETTINGS = {
 }
 
 
-def import_ray(module: str = "ray") -> Any:
-    """A module of Ray, or a `ConfigError` that names the extra."""
+def import_ray() -> Any:
+    """Ray, or a `ConfigError` that names the extra."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on the inner workings of Ray
-        return import_extra(module, "cluster")
+        return import_extra("ray", "cluster")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,29 @@ def import_extra(module: str, extra: str) -> Any:
         raise ConfigError(f"ddpn[{extra}] is not installed: pip install 'ddpn[{extra}]'") from error
 
 
+def base_class(module: str, name: str, extra: str) -> Any:
+    """A class to inherit from; without its library, a class that raises a `ConfigError` when it is instantiated.
+
+    So modules with adapters can be imported for their documentation without the library.
+
+    >>> class Adapter(base_class("a_package_nobody_has", "Base", "gluonts")):
+    ...     pass
+    >>> Adapter()
+    Traceback (most recent call last):
+    ddpn.runtime.errors.ConfigError: ddpn[gluonts] is not installed: pip install 'ddpn[gluonts]'
+    """
+    try:
+        return getattr(import_extra(module, extra), name)
+    except ConfigError as error:
+        message = str(error)
+
+    class Missing:
+        def __new__(cls, *arguments: Any, **options: Any) -> Any:
+            raise ConfigError(message)
+
+    return Missing
+
+
 def locate(name: str | os.PathLike[str], argument: str) -> str:
     """The folder of "package:NAME/FOLDER", which is in an installed package; other names and paths unchanged.
 

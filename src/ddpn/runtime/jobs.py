@@ -99,13 +99,6 @@ class Store(Protocol):
 def slots(n_jobs: Where) -> int:
     """How many jobs run at the same time.
 
-    Parameters
-    ----------
-    n_jobs : int, RayCluster or None
-        As for `run`.
-
-    Examples
-    --------
     >>> slots(None), slots(3), slots(-1) == cores()
     (1, 3, True)
     """
@@ -120,13 +113,7 @@ def slots(n_jobs: Where) -> int:
 
 
 def is_here(n_jobs: Where) -> bool:
-    """Whether jobs run in this process, one after the other.
-
-    Parameters
-    ----------
-    n_jobs : int, RayCluster or None
-        As for `run`.
-    """
+    """Whether jobs run in this process, one after the other."""
     return _cluster(n_jobs) is None and slots(n_jobs) == 1
 
 

@@ -35,14 +35,11 @@ def progress_bar(
     total: int | None,
     shown: bool = True,
     done: int = 0,
-    keep: bool = False,
-    in_bytes: bool = False,
     clock: "Clock | None" = None,
 ) -> Iterator[ProgressBar]:
     """A bar with the time left on standard error, where that is a terminal or a notebook; elsewhere nothing.
 
-    `keep` leaves the finished bar on the screen. `in_bytes` shows amounts and speed as for a download. Without `total`
-    there is the time since the start and, where `clock` has a limit, what is left of that.
+    Without `total` there is the time since the start and, where `clock` has a limit, what is left of that.
     """
     if not shown:
         yield ProgressBar()
@@ -53,21 +50,21 @@ def progress_bar(
     console = Console(stderr=True)
     fields = ("description", "fields[text]")
     title_column, text_column = (rich.TextColumn(f"{{task.{name}}}", markup=False) for name in fields)
-    columns = [title_column, rich.BarColumn(), *_amounts(rich, in_bytes, total, clock), text_column]
+    columns = [title_column, rich.BarColumn(), *_amounts(rich, total, clock), text_column]
     disabled = not (console.is_terminal or console.is_jupyter)
     token = _IS_SHOWN.set(True)
     try:
-        with rich.Progress(*columns, console=console, transient=not keep, disable=disabled) as bar:
+        with rich.Progress(*columns, console=console, transient=True, disable=disabled) as bar:
             yield _Shown(bar, bar.add_task(title, total=total, completed=done, text=""))
     finally:
         _IS_SHOWN.reset(token)
 
 
-def _amounts(rich: Any, in_bytes: bool, total: int | None, clock: "Clock | None") -> list[Any]:
+def _amounts(rich: Any, total: int | None, clock: "Clock | None") -> list[Any]:
     """The columns of how far it is, and of the time."""
     if total is not None:
-        amounts = [rich.DownloadColumn(), rich.TransferSpeedColumn()] if in_bytes else [rich.MofNCompleteColumn()]
-        return [*amounts, rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn()]
+        times = [rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn()]
+        return [rich.MofNCompleteColumn(), *times]
     if clock is None or not clock.has_limit:
         return [rich.TimeElapsedColumn()]
     limit = clock

@@ -40,12 +40,10 @@ def check_integer(name: str | Argument, value: Any, minimum: int = 0, error: typ
     return int(value)
 
 
-def check_number(
-    name: str, value: Any, condition: str, holds: bool | None = None, error: type[DDPNError] = ConfigError
-) -> float:
-    """Return `value` as a float, or raise `error` if it is no number or `holds` is false."""
+def check_number(name: str, value: Any, condition: str, holds: bool | None = None) -> float:
+    """Return `value` as a float, or raise a `ConfigError` if it is no number or `holds` is false."""
     if not is_number(value) or holds is False:
-        raise error(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
+        raise ConfigError(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
     return float(value)
 
 
@@ -62,27 +60,18 @@ def check_choice(name: str, value: Any, choices: Iterable[str], error: type[DDPN
     return value
 
 
-def check_keys(
-    keys: Iterable[Any],
-    known: Iterable[str],
-    where: str,
-    error: type[DDPNError] = ConfigError,
-    required: Iterable[str] = (),
-) -> None:
-    """Raise `error` for the first of `keys` that is unknown, with a suggestion, or the first of `required` missing.
+def check_keys(keys: Iterable[Any], known: Iterable[str], where: str) -> None:
+    """Raise a `ConfigError` for the first of `keys` that is unknown, with a suggestion.
 
     >>> check_keys(["epoch"], ["epochs", "lr"], "options")
     Traceback (most recent call last):
     ddpn.runtime.errors.ConfigError: Unknown key 'epoch' in options. Did you mean 'epochs'? Known keys: epochs, lr.
     """
-    keys, known = list(keys), list(known)
+    known = list(known)
     for key in keys:
         if key not in known:
             hint = f"{_did_you_mean(key, known)} Known keys: {', '.join(known)}." if known else "No keys are accepted."
-            raise error(f"Unknown key {key!r} in {where}. {hint.strip()}")
-    for key in required:
-        if key not in keys:
-            raise error(f"Missing key {key!r} in {where}.")
+            raise ConfigError(f"Unknown key {key!r} in {where}. {hint.strip()}")
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:
@@ -126,9 +115,9 @@ class Registry(MutableMapping[str, Any]):
             entry = self._entries[name] = getattr(import_module(module), attribute)
         return entry
 
-    def find(self, name: Any, argument: str | None = None) -> Any:
+    def find(self, name: Any) -> Any:
         """The class called `name`; raises a `ConfigError` with a suggestion if there is none."""
-        return self[check_choice(argument or self.kind, name, self._entries)]
+        return self[check_choice(self.kind, name, self._entries)]
 
     def __setitem__(self, name: str, entry: Any) -> None:
         self._entries[name] = entry

@@ -71,12 +71,9 @@ def examples(cells: Any) -> str:
     "'n/a', 'x'"
     """
     known = cells.drop_nulls().unique(maintain_order=True).to_list()
-    shown = ", ".join(_short(str(value)) for value in known[:_SHOWN])
+    words = (str(value) for value in known[:_SHOWN])
+    shown = ", ".join(repr(word if len(word) <= 30 else f"{word[:27]}...") for word in words)
     return shown if len(known) <= _SHOWN else f"{shown} and {len(known) - _SHOWN:,} more"
-
-
-def _short(word: str) -> str:
-    return repr(word if len(word) <= 30 else f"{word[:27]}...")
 
 
 # Numbers: thousands separators, decimal commas, currencies, units, brackets, "5+" for 5 or more -----------------------

@@ -38,8 +38,8 @@ BINARY = {".parquet": "read_parquet", ".pq": "read_parquet", ".feather": "read_i
 JSON = {".jsonl": "read_ndjson", ".ndjson": "read_ndjson", ".json": "read_json"}
 EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
 COMPRESSED = (".gz", ".zst")
-#: Endings of Parquet files.
-PARQUET = (".parquet", ".pq")
+#: Endings of files that are read from folders.
+_IN_FOLDERS = (".parquet", ".pq", *TEXT)
 
 
 def ending(path: str, to_write: bool = False) -> str:
@@ -59,10 +59,10 @@ def is_pattern(source: str) -> bool:
     return glob.has_magic(source) and not os.path.exists(source)
 
 
-def find_files(sources: Sequence[str], endings: Sequence[str] = (*PARQUET, *TEXT)) -> list[Path]:
+def find_files(sources: Sequence[str]) -> list[Path]:
     """The files that paths, folders and patterns such as 'data/*.parquet' stand for, each in the order of their names.
 
-    Of a folder these are the files directly inside that have one of the endings (in lower case), but for hidden ones.
+    Of a folder these are the Parquet and text files directly inside, but for hidden ones.
 
     >>> find_files(["january.csv", "-"])
     [PosixPath('january.csv'), PosixPath('-')]
@@ -70,21 +70,21 @@ def find_files(sources: Sequence[str], endings: Sequence[str] = (*PARQUET, *TEXT
     found: list[Path] = []
     for source in sources:
         if os.path.isdir(source):
-            paths = [path for path in Path(source).iterdir() if _is_table(path, endings)]
+            paths = [path for path in Path(source).iterdir() if _is_table(path)]
         elif is_pattern(source):
             paths = [Path(path) for path in glob.glob(source, recursive=True)]
         else:
             paths = [Path(source)]
         if not paths and os.path.isdir(source):
-            raise InputError(f"{source} is a folder without a file that ends in {' or '.join(endings)}.")
+            raise InputError(f"{source} is a folder without a file that ends in {' or '.join(_IN_FOLDERS)}.")
         if not paths:
             raise InputError(f"No file matches {source}")
         found += sorted(paths)
     return found
 
 
-def _is_table(path: Path, endings: Sequence[str]) -> bool:
-    return path.suffix.lower() in endings and not path.name.startswith((".", "_")) and path.is_file()
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() in _IN_FOLDERS and not path.name.startswith((".", "_")) and path.is_file()
 
 
 @contextmanager
@@ -215,20 +215,16 @@ def _utf8(content: bytes, name: str) -> bytes:
     if content.startswith(_ZSTD) or content.isascii():
         text = content
     elif content.startswith(_WIDE):
-        text = _decoded(content, "utf-16", name)
+        try:
+            text = content.decode("utf-16").encode()
+        except UnicodeDecodeError:
+            raise InputError(f"{name} cannot be read as UTF-16 text, which its first bytes announce.") from None
     else:
         text = _or_windows(content, name)
     if b"\x00" in text[:10_000] and not content.startswith(_ZSTD):
         raise InputError(f"{name} is not a text file: it holds NUL bytes.")
     # Line ends of old Macs.
     return text.replace(b"\r", b"\n") if b"\r" in text and b"\n" not in text else text
-
-
-def _decoded(content: bytes, encoding: str, name: str) -> bytes:
-    try:
-        return content.decode(encoding).encode()
-    except UnicodeDecodeError:
-        raise InputError(f"{name} cannot be read as {encoding.upper()} text, which its first bytes announce.") from None
 
 
 def _or_windows(content: bytes, name: str) -> bytes:

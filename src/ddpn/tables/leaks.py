@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.runtime.validation import listed
+from ddpn.tables.cells import polars
 
 #: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
 _REPEATS, _DIGITS = 10, 9
@@ -179,12 +180,8 @@ def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> _LeftOver
     exposure, has the variance m times the square of its unit, that is its mean times the unit.
     """
     order = np.argsort(codes, kind="stable")
-    x, counts, ranks, unit = (
-        codes[order].astype(float),
-        target.values[order],
-        _ranks(target.values)[order],
-        target.unit[order],
-    )
+    x, counts, unit = codes[order].astype(float), target.values[order], target.unit[order]
+    ranks = polars().Series(counts).rank("average").to_numpy()
     if is_number:
         width = x[2:] - x[:-2]
         left = np.divide(x[2:] - x[1:-1], width, out=np.full(len(width), 0.5), where=width > 0)
@@ -206,12 +203,6 @@ def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> _LeftOver
     # Two standard deviations at most: a few wrong rows must not hide the others.
     noise = np.minimum(rest[0] ** 2 / units / np.maximum(level, step), 4.0)
     return _LeftOver(float(max(shares)), float(noise.mean()))
-
-
-def _ranks(y: np.ndarray) -> np.ndarray:
-    """Ranks, equal counts sharing their mean rank."""
-    _, place, number = np.unique(y, return_inverse=True, return_counts=True)
-    return (np.cumsum(number) - 0.5 * number)[place]
 
 
 def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:

@@ -96,12 +96,18 @@ class Roles:
         default as a warning.
         """
         present = set(frame.columns)
-        found, sentences = [], []
+        found, sentences = list[Any](), list[str]()
         for column in self.used:
             if column.name not in present:
                 check_column(column.name, frame.columns, "needed by the model", InputError)
             values, odd, notes = column.converted(frame[column.name], self.missing)
-            sentences += [*notes, *_sentences(column, values, odd)]
+            sentences += notes
+            if len(odd):
+                what = WORDS[column.kind if column.kind != "category" else column.level_kind]
+                sentences.append(
+                    f"Column {column.name}: {len(odd):,} of {len(values):,} values are not {what} as in fit "
+                    f"({examples(odd)}) and are treated as missing."
+                )
             is_date = column.kind == "date"
             found += date_parts(values, column.parts, column.inputs) if is_date else [values]
         report_all(sentences, report)
@@ -215,18 +221,6 @@ class Roles:
                 got, rows = repr(text.filter(bad)[0]), labels_of(bad.to_numpy(), labels)
                 raise InputError(argument=what, must="hold numbers", got=got, rows=rows)
         return numbers.to_numpy().astype(np.float64)
-
-
-def _sentences(column: TableColumn, values: Any, odd: Any) -> list[str]:
-    """What to report about a column of a later table."""
-    rows = len(values)
-    if len(odd):
-        what = WORDS[column.kind if column.kind != "category" else column.level_kind]
-        return [
-            f"Column {column.name}: {len(odd):,} of {rows:,} values are not {what} as in fit ({examples(odd)}) and are "
-            "treated as missing."
-        ]
-    return []
 
 
 def report_all(sentences: list[str], report: Callable[[str], None] | None) -> None:

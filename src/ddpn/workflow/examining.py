@@ -107,17 +107,10 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
 # Explanations ---------------------------------------------------------------------------------------------------------
 
 
-class Explained(NamedTuple):
-    """An explanation, and a sentence about the rows it is from."""
-
-    found: Explanation
-    note: str
-
-
 def explain_table(
     folder: ModelFolder, frame: Any, seed: int = 0, progress: Callable[[str], object] | None = None
-) -> Explained:
-    """Importance and effects; importance needs the target.
+) -> tuple[Explanation, str]:
+    """Importance and effects, and a sentence about the rows that they are from; importance needs the target.
 
     Rows that the model was fitted to are left out where the table has the target.
     """
@@ -125,10 +118,10 @@ def explain_table(
     names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
     if roles.target is None or roles.target not in frame.columns:
         inputs = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame), names)
-        return Explained(explanation_of(inputs, seed, progress), "Without the target, importance is not measured.")
+        return explanation_of(inputs, seed, progress), "Without the target, importance is not measured."
     sample, note, _ = rows_to_score(folder, frame)
     inputs = Inputs.of_sample(folder.model, sample, names)
-    return Explained(explanation_of(inputs, seed, progress), note.replace("scored", "used"))
+    return explanation_of(inputs, seed, progress), note.replace("scored", "used")
 
 
 def explain_rows(folder: ModelFolder, frame: Any, rows: list[int], of: str = "mean", seed: int = 0) -> Contributions:

@@ -114,11 +114,6 @@ class Interrupts:
         return True
 
 
-def _budget(seconds: float | None, started: float | None) -> Clock:
-    """The time from `started` until a model is saved."""
-    return Clock(None if seconds is None else seconds - max(_RESERVE * seconds, _END), started)
-
-
 def _share(clock: Clock, share: float) -> Clock:
     """A share of the time that is left."""
     return clock.part(share * clock.left)
@@ -157,7 +152,8 @@ def fit(
     one, counts from `started` (as `time.monotonic` counts) until the model is saved. With `interrupts`, nothing but a
     step is ended by Ctrl-C after the training.
     """
-    clock, interrupts = _budget(prepared.plan.seconds, started), interrupts or Interrupts()
+    budget, interrupts = prepared.plan.seconds, interrupts or Interrupts()
+    clock = Clock(None if budget is None else budget - max(_RESERVE * budget, _END), started)
     # Before the time that is left is divided: these take seconds for many rows.
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)

@@ -13,10 +13,10 @@ from ddpn.runtime.validation import check_choice
 from ddpn.storage.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
+from ddpn.tables.row_hashes import SeenRows
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
-    from ddpn.tables.row_hashes import SeenRows
 
 #: The version of task.json.
 FORMAT = 2
@@ -33,7 +33,7 @@ class ModelFolder:
 
     model: "CountRegressor | CountGLM"
     task: dict[str, Any]
-    seen: "SeenRows | None" = None
+    seen: SeenRows | None = None
 
     @property
     def roles(self) -> Roles:
@@ -119,17 +119,10 @@ def _loaded(path: Path, mixed_only: bool, **columns: str | None) -> ModelFolder:
 
     kind = check_choice("the class of the saved model", manifest["estimator"]["class"], estimators.__all__)
     model = getattr(estimators, kind).load(path, mixed_only)
-    seen = None if mixed_only else _seen_rows(path, manifest)
+    seen, digest = None, manifest["files"].get(SEEN_ROWS)
+    if digest is not None and not mixed_only:
+        seen = SeenRows.from_bytes(read_files(path, {"files": {SEEN_ROWS: digest}})[SEEN_ROWS])
     return ModelFolder(model, json.loads(json.dumps(task)), seen)
-
-
-def _seen_rows(path: Path, manifest: dict[str, Any]) -> "SeenRows | None":
-    digest = manifest["files"].get(SEEN_ROWS)
-    if digest is None:
-        return None
-    from ddpn.tables.row_hashes import SeenRows
-
-    return SeenRows.from_bytes(read_files(path, {"files": {SEEN_ROWS: digest}})[SEEN_ROWS])
 
 
 @refuses_strange_files

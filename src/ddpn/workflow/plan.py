@@ -403,8 +403,5 @@ def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
 
 def plan_from(plain: Mapping[str, Any]) -> Plan:
     """The plan that `as_dict` wrote."""
-    return Plan(**{name: _tuple(value) for name, value in plain.items()})
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+    return Plan(**read)

@@ -41,8 +41,6 @@ from ddpn.tables.files import polars
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.prediction_request import Request, quantile_name
 
-#: Columns that every table has, and those of them that are counts.
-NUMBERS, COUNTS = ("mean", "aleatoric", "epistemic", "stddev"), ("median", "mode", "lower", "upper")
 #: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
 _LARGEST = 2.0**52
 

@@ -336,16 +336,10 @@ def _follows(series: Any, ranks: np.ndarray) -> bool:
     codes = series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if not np.ptp(codes):
         return False
-    is_number = series.dtype.is_numeric() and not series.null_count()
-    return (is_number and _is_monotone(series.rank("average").to_numpy(), ranks)) or _has_stretches(codes)
-
-
-def _is_monotone(values: np.ndarray, ranks: np.ndarray) -> bool:
-    return bool(np.ptp(ranks) and abs(np.corrcoef(values, ranks)[0, 1]) >= _MONOTONE)
-
-
-def _has_stretches(codes: np.ndarray) -> bool:
-    """Whether the stretches of equal values are long for every value, on average."""
+    is_number = series.dtype.is_numeric() and not series.null_count() and np.ptp(ranks)
+    if is_number and abs(np.corrcoef(series.rank("average").to_numpy(), ranks)[0, 1]) >= _MONOTONE:
+        return True
+    # Whether the stretches of equal values are long for every value, on average.
     starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
     _, rows = np.unique(codes, return_counts=True)
     _, stretches = np.unique(codes[starts], return_counts=True)

@@ -1,9 +1,10 @@
-"""What all results share: a table, the first rows of it as text, columns by name, and their order."""
+"""What all results share: a table, the first rows of it as text, columns by name, their order, and figures."""
 
 import numpy as np
 import pytest
 
-from ddpn.analysis.explanations import Importance, Importances
+from ddpn import explain
+from ddpn.analysis.explanations import Importance, Importances, Inputs, contributions
 from ddpn.runtime.errors import ConfigError, InputError
 
 
@@ -35,3 +36,22 @@ def test_columns_in_the_order_of_a_measure(found):
     assert found.by()[0].name == "x11"
     with pytest.raises(ConfigError, match="of must be one of"):
         found.by("variance")
+
+
+def test_every_kind_of_column_is_drawn(formula, frame):
+    model = formula(lambda c: c["x"] * np.where(c["ward"] == "b", 1.0, 0.1) + np.where(np.isnan(c["age"]), 1, 0))
+    found = explain(model, frame[:120], np.ones(120))
+    assert set(found.to_dict()) == {"rows", "effects", "importance"}
+    figure = found.effects.plot(["x", "age", "ward", "flag"])
+    assert len(figure.axes) == 8
+    said = {words for ax in figure.axes for words in (ax.get_xlabel(), ax.get_ylabel())}
+    assert {"predicted mean", "predicted variance / mean"} <= said
+    labels = [text.get_text() for ax in figure.axes for text in ax.get_yticklabels()]
+    assert {"a", "b", "c", "missing", "no", "yes"} <= set(labels)
+    first, *others = found.importance.plot(most=3).axes
+    assert (len(first.get_yticklabels()), len(others)) == (3, 2)
+    rows = contributions(Inputs(model, frame[:3]), Inputs(model, frame))
+    drawn = rows.plot(row=1, most=2).axes[0]
+    assert [text.get_text() for text in drawn.get_yticklabels()][-1] == "5 others"
+    ends = [bar.get_x() + bar.get_width() for bar in drawn.patches]
+    assert ends[-1] == pytest.approx(rows.prediction[1])

@@ -211,8 +211,8 @@ SHAPES = {
     "no evidence against": FLAT + 0.05 * np.array([1, -1] * 5),
     "too narrow": FLAT + np.array([0.8, 0, -0.2, -0.2, -0.3, -0.3, -0.2, -0.2, 0, 0.6]),
     "too wide": FLAT - np.array([0.8, 0, -0.2, -0.2, -0.3, -0.3, -0.2, -0.2, 0, 0.6]),
-    "counts are larger": np.linspace(0.5, 1.5, 10),
-    "counts are smaller": np.linspace(1.5, 0.5, 10),
+    "counts higher": np.linspace(0.5, 1.5, 10),
+    "counts lower": np.linspace(1.5, 0.5, 10),
     "without a slope, a U or a hump": FLAT + np.array([0, 0.3, -0.3, 0, 0, 0, -0.3, 0.3, 0, 0]),
 }
 

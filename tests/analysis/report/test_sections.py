@@ -118,21 +118,16 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
     assert cells[2] == f"{scores['mixture']['crps']:.4g}"
 
 
-def test_a_single_row_has_a_report_but_no_verdict(tmp_path, with_exposure):
-    model, given = with_exposure
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, **{name: v[:1] for name, v in given.items()}))
+def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, quick, data):
+    frame, y = data[0][["x"]][:60], data[1][:60]
+    model = quick(likelihood="gaussian", members=1).fit(frame, y)
+    text, _ = checked(write_report(tmp_path / "r.html", model=model, X=frame[:1], y=y[:1]))
+    assert "likelihood gaussian" in text
+    assert "A single network has no epistemic uncertainty" in text
     assert "Too few rows for a verdict: with 1 test row " in text
     assert "evaluated on 1 row on " in text
     assert 'id="leaderboard"' not in text
     assert 'id="scores"' in text
-
-
-def test_a_gaussian_model_is_reported_as_rounded_counts(tmp_path, quick, data):
-    frame, y = data[0][["x"]][:60], data[1][:60]
-    model = quick(likelihood="gaussian", members=1).fit(frame, y)
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, X=frame, y=y))
-    assert "likelihood gaussian" in text
-    assert "A single network has no epistemic uncertainty" in text
 
 
 def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure):
@@ -152,18 +147,17 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
         write_report(tmp_path / "r.html", model=model, X=given["X"], y=given["y"])
 
 
-@pytest.mark.parametrize(("mean", "rows"), [(3e6, 60), (4.0, 5)])
-def test_counts_of_any_size_and_few_rows_can_be_drawn(tmp_path, fitted, made, mean, rows):
+def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
     rng = np.random.default_rng(0)
-    mu = mean * np.exp(0.5 * rng.normal(size=rows))
-    constant = DoublePoisson(torch.full((rows,), mean).double(), 0.01)
+    mu = 3e6 * np.exp(0.5 * rng.normal(size=6))
+    constant = DoublePoisson(torch.full((6,), 3e6).double(), 0.01)
     evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu), baselines={"constant": constant})
     path = tmp_path / "r.html"
     parts = sections.sections(fitted, evidence, Explanation(Effects([], 0)), "y", {})
     path.write_text(page("t", [], parts), encoding="utf-8")
     text, found = checked(path)
-    assert (">2M<" in text) == (mean > 1e6)
-    assert ("Too few rows" in text) == (rows < 50)
+    assert re.search(r">[\d.]+M<", text)
+    assert "Too few rows" in text
     assert found.tags.count("figure") == 9, "no importances"
 
 

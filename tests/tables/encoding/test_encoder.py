@@ -10,12 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
-from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes, steps
@@ -188,35 +186,8 @@ def test_the_output_is_always_finite(numeric, data):
     assert np.isfinite(encoder.transform(later)).all()
 
 
-class RidgeOfFeatures(RegressorMixin, BaseEstimator):
-    """The smallest regressor that leaves X to the encoder."""
-
-    def __init__(self, numeric: str = "standard"):
-        self.numeric = numeric
-
-    def fit(self, X, y, sample_weight=None):
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        self.encoder_ = FeatureEncoder(numeric=self.numeric).fit(X, y, sample_weight)
-        self.n_features_in_ = self.encoder_.n_features_in_
-        y = column_or_1d(y, dtype=np.float64, warn=True)
-        self.ridge_ = Ridge().fit(self.encoder_.transform(X).astype(float), y, sample_weight)
-        return self
-
-    def predict(self, X):
-        check_is_fitted(self)
-        return self.ridge_.predict(self.encoder_.transform(X).astype(float))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.input_tags.allow_nan = True
-        return tags
-
-
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "estimator", [*(FeatureEncoder(numeric=numeric) for numeric in MODES), RidgeOfFeatures("piecewise")], ids=repr
-)
+@pytest.mark.parametrize("estimator", [FeatureEncoder(numeric=numeric) for numeric in MODES], ids=repr)
 def test_scikit_learns_own_checks(estimator, monkeypatch):
     monkeypatch.setattr(steps, "_ROUNDS", 5)
     results = check_estimator(estimator, on_skip=None, on_fail=None)

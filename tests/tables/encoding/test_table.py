@@ -88,24 +88,6 @@ def test_objects_of_mixed_type_are_text_in_their_one_form():
     assert (column.kind, texts(column)) == ("category", ["a", "1", None, "true", "1", "a"])
 
 
-@pytest.mark.parametrize(
-    "series",
-    [
-        pd.Series([1, 2, 1], dtype="category"),
-        pd.Series([1.0, 2.0, 1.0], dtype="category"),
-        pd.Series(["1", "2 ", "1"], dtype="category"),
-        pd.Series([1, "2", 1.0], dtype=object),
-        pd.Series(["1", " 2", "1"], dtype="string"),
-        pl.Series(["1", "2", " 1"]),
-    ],
-    ids=["integers", "floats", "text", "objects", "strings", "polars"],
-)
-def test_levels_have_one_form(series):
-    frame = pl.DataFrame({"c": series}) if isinstance(series, pl.Series) else pd.DataFrame({"c": series})
-    (column,) = Reader().read(frame)
-    assert (column.kind, texts(column)) == ("category", ["1", "2", "1"])
-
-
 def test_columns_with_nothing_in_them_are_numbers():
     for empty in (pl.DataFrame({"a": [None, None]}), np.full((2, 1), None), np.full((2, 1), np.nan)):
         (column,) = Reader().read(empty)

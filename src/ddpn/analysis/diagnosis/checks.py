@@ -88,7 +88,8 @@ def conditional_dispersion(sample: Sample, means: Means) -> Dispersion:
 
     Per row the term is ((y - mean)^2 - y) / mean, the score of the dispersion of a Poisson count: its expectation is 0,
     its variance 2 and its third moment 8 + 4 / mean. An error of the mean changes it in second order only, by
-    error^2 / mean, which `Means.noise` measures.
+    error^2 / mean, which `Means.noise` measures: too much where a mean model has hardly more rows than parameters. So
+    the noise is taken off an excess of variance, and never makes counts under-dispersed.
 
     With groups, such as repeated counts of one person, the variance of the mean of the terms is multiplied by its
     design effect, and the interval is that of the means of groups.
@@ -101,15 +102,15 @@ def conditional_dispersion(sample: Sample, means: Means) -> Dispersion:
     effect = design_effect(share * (terms - raw), group)
     third = float(share**3 @ (8.0 + 4.0 / mean))
     null = SumNull(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
-    p_value = min(1.0, 2.0 * min(null.above(raw - means.most_noise), null.below(raw - means.noise)))
+    p_value = min(1.0, 2.0 * min(null.above(raw - means.most_noise), null.below(raw)))
     _, low, high = gain_of(terms, share, group=group)[:3]
     # Towards 1 the interval is at least as wide as for a Poisson, so that it leaves 1 out only if the test rejects.
     if raw > means.noise:
         low = min(low, raw - null.quantile(1.0 - LEVEL / 2))
     else:
         high = max(high, raw - null.quantile(LEVEL / 2))
-    ends = (1.0 + low) / (1.0 + means.most_noise), (1.0 + high) / (1.0 + means.noise)
-    estimate = max((1.0 + raw) / (1.0 + means.noise), 0.0)
+    ends = (1.0 + low) / (1.0 + means.most_noise), 1.0 + high
+    estimate = max((1.0 + raw) / (1.0 + float(np.clip(raw, 0.0, means.noise))), 0.0)
     weight = sample.weight_or_ones
     excess = float((weight * mean) @ terms) / float(weight @ mean**2)
     spread = float(np.sqrt(max(excess, 0.0))) if estimate > 1.0 else 0.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ddpn.analysis.numbers import value_text
-from ddpn.runtime.display import html_columns
+from ddpn.runtime.display import html_columns, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
 
@@ -30,20 +30,13 @@ class ExplanationResult(ABC):
 
     def __repr__(self) -> str:
         table = self.table()
-        rows = len(next(iter(table.values()), []))
-        columns = [[name, *map(_cell, values[:_SHOWN])] for name, values in table.items()]
-        widths = [max(map(len, column)) for column in columns]
-        lines = ["  ".join(map(str.rjust, line, widths)) for line in zip(*columns, strict=True)]
-        more = [f"... and {rows - _SHOWN:,} more rows"] if rows > _SHOWN else []
-        return "\n".join([type(self).__name__, *lines, *more])
+        rows = list(zip(*table.values(), strict=True))
+        more = [f"... and {len(rows) - _SHOWN:,} more rows"] if len(rows) > _SHOWN else []
+        return "\n".join([type(self).__name__, text_table(list(table), rows[:_SHOWN]), *more])
 
     def _repr_html_(self) -> str:
         table = self.table()
         return html_columns(table | {name: [value_text(v) for v in table[name]] for name in table if name == "value"})
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 One = TypeVar("One")

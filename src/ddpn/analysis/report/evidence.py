@@ -15,9 +15,9 @@ from torch.distributions import Distribution
 from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.figure_data import Pit
-from ddpn.analysis.gains import effective_rows, gain_of, wilson, z_of
+from ddpn.analysis.gains import effective_rows, gain_of, weighted_mean, weighted_quantile, wilson, z_of
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
-from ddpn.analysis.numbers import fmt, mean, percent, plural, quantile, value_text
+from ddpn.analysis.numbers import fmt, percent, plural, value_text
 from ddpn.analysis.verdict import COVERAGE as LEVEL
 from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores
 from ddpn.calibration.recalibration import Recalibration
@@ -203,7 +203,9 @@ def group_of(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> R
     """The group of these rows, given by a mask or by positions."""
     scores, weight = evidence.scores, evidence.weight[rows]
     values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.mae)
-    return RowGroup(column, label, len(weight), effective_rows(weight), *(mean(each[rows], weight) for each in values))
+    return RowGroup(
+        column, label, len(weight), effective_rows(weight), *(weighted_mean(each[rows], weight) for each in values)
+    )
 
 
 def groups_by(columns: list[Column], position: int, evidence: Evidence) -> list[RowGroup]:
@@ -226,12 +228,12 @@ def groups_by(columns: list[Column], position: int, evidence: Evidence) -> list[
 def error_sentences(evidence: Evidence, target: str) -> str:
     """The typical error of single predictions, and the bias if there is one."""
     y, weight, error = evidence.y, evidence.weight, evidence.scores.mae
-    level = mean(y, weight)
-    half, most = (quantile(error, weight, q) for q in (0.5, 0.9))
+    level = weighted_mean(y, weight)
+    half, most = (weighted_quantile(error, weight, q) for q in (0.5, 0.9))
     middle = "exact" if half == 0 else f"off by {fmt(half)} or less"
     words = (
         f"Half of the predictions are {middle}, 90% are off by {fmt(most)} or less. The mean absolute error is "
-        f"{fmt(mean(error, weight))}, and the mean of {target} is {fmt(level)}."
+        f"{fmt(weighted_mean(error, weight))}, and the mean of {target} is {fmt(level)}."
     )
     bias = gain_of(evidence.mean - y, weight)
     if len(y) >= MIN_ROWS and level > 0 and abs(bias.mean) > _BIAS * level and bias.is_clear:
@@ -260,7 +262,7 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
         expected, reason = LEVEL, f"the calibration aimed at {level}"
         words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
     else:
-        expected = mean(evidence.expected, evidence.weight)
+        expected = weighted_mean(evidence.expected, evidence.weight)
         reason = f"the distributions expect {percent(expected)}; intervals of integers cover more than {level}"
     if found.too_narrow:
         return words + f"That is clearly less than {level}: the intervals are too narrow."
@@ -273,19 +275,14 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
     return words + f"That is as expected ({reason})."
 
 
-_SHAPES = {
-    "flat": "is flat up to chance: there is no evidence against the predicted distributions.",
-    "up": "is sloped: counts are larger than predicted more often than they should be.",
-    "down": "is sloped: counts are smaller than predicted more often than they should be.",
-    "U": "is U-shaped: too many counts are in the tails. The distributions are too narrow.",
-    "hump": "is hump-shaped: too few counts are in the tails. The distributions are too wide.",
-    "uneven": "has bars outside the range of chance, but without a slope, a U or a hump.",
-}
-
-
 def pit_sentence(pit: Pit) -> str:
     """What the shape of the PIT histogram means, where it is more than chance."""
-    return f"The PIT histogram {_SHAPES[pit.shape]}"
+    shape = {"up": "sloped", "down": "sloped", "U": "U-shaped", "hump": "hump-shaped"}.get(pit.shape)
+    if pit.shape == "flat":
+        return "The PIT histogram is flat up to chance: there is no evidence against the predicted distributions."
+    if shape is None:
+        return "The PIT histogram has bars outside the range of chance, but without a slope, a U or a hump."
+    return f"The PIT histogram is {shape}, more than by chance: {pit.meaning}."
 
 
 def recalibration_sentences(found: Recalibration | None) -> str:

@@ -9,8 +9,8 @@ from ddpn.analysis import plots
 from ddpn.analysis.explanations import Curve, Effect, Effects, Importances
 from ddpn.analysis.explanations.column_effects import scale_of
 from ddpn.analysis.figure_data import COVERAGES, Pit, Tenths, bin_probabilities, count_bins, even_bins, wants_log
-from ddpn.analysis.gains import wilson
-from ddpn.analysis.numbers import fmt, percent, plural, quantile, value_text
+from ddpn.analysis.gains import weighted_quantile, wilson
+from ddpn.analysis.numbers import fmt, percent, plural, value_text
 from ddpn.analysis.report.evidence import LEVEL, Evidence, RowGroup
 from ddpn.analysis.report.page import figure_html
 from ddpn.metrics import coverage_curve
@@ -73,9 +73,9 @@ def counts_figure(evidence: Evidence, target: str) -> str:
     unit, top = "count" if bins.unit else "range of counts", int(np.argmax(observed))
     description = f"The most frequent {unit} starts at {bins.edges[top]:,.0f}, with {percent(observed[top])} of rows."
     words = f"Each bar is a {unit}. Dots are the predicted probabilities, averaged over {plural(len(rows), 'row')}."
-    known = {"label": f"observed {target}", "bins": bins, "observed": observed, "expected": expected}
-    drawn = plots.panel(partial(plots.draw_counts, **known))
-    return figure_html(drawn, "counts", "Observed and expected counts", description, words)
+    label = f"observed {target}"
+    draw = partial(plots.draw_counts, label=label, bins=bins, observed=observed, expected=expected)
+    return figure_html(plots.panel(draw), "counts", "Observed and expected counts", description, words)
 
 
 # Predictions ---------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def sharpness_figure(evidence: Evidence) -> str:
     widths = [board.scores[name].width for name in names]
     weight = np.ones(board.rows) if board.weight is None else board.weight
     bins = count_bins(np.concatenate(widths))
-    half, most = (fmt(quantile(widths[0], weight, q)) for q in (0.5, 0.9))
+    half, most = (fmt(weighted_quantile(widths[0], weight, q)) for q in (0.5, 0.9))
     description = f"Half of the intervals have a width of {half} or less, 90% of {most} or less."
     words = f"{description} An interval of width 0 is a single count. Narrow is good only if the coverage is right."
     labels = (board.evaluation.labels.get(name, name) for name in names)
@@ -140,8 +140,8 @@ def split_figure(found: list[RowGroup]) -> str:
         "counts: more training rows do not remove it. Epistemic variance is disagreement between the components: "
         "more training rows of the same kind reduce it."
     )
-    known = {"names": [g.label for g in found], "parts": np.array([1.0 - g.share for g in found])}
-    draw = partial(plots.draw_shares, **known, words=[f"± {fmt(g.variance**0.5)}" for g in found])
+    names, parts = [g.label for g in found], np.array([1.0 - g.share for g in found])
+    draw = partial(plots.draw_shares, names=names, parts=parts, words=[f"± {fmt(g.variance**0.5)}" for g in found])
     drawn = plots.panel(draw, plots.bars_height(len(found)), margins=plots.NAMED)
     return figure_html(drawn, "split", "Aleatoric and epistemic uncertainty", description, words)
 

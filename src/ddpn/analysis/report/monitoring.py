@@ -30,9 +30,7 @@ def write_monitoring(path: Path, found: Monitoring, about: dict[str, Any]) -> No
     checks = page.table_html(headings, cells, caption="All checks, those with drift first.")
     parts = {
         "Result": page.headline_html("worse" if found.drift else "better", found.headline, details),
-        "Checks": page.pair(
-            _effects(found), page.table_html(headings, checks, caption="All checks, those with drift first.")
-        ),
+        "Checks": page.pair(_effects(found), checks),
         "Counts": _counts(found),
         "Unusual values": page.paragraphs(*found.findings),
         "Not compared": page.paragraphs(*found.not_compared),
@@ -48,7 +46,7 @@ def _effects(found: Monitoring) -> str:
     """The size of the largest differences."""
     shown = sorted(found.shown, key=lambda check: -check.effect)[:_SHOWN]
     names, sizes = [_name(check) for check in shown], np.array([check.effect for check in shown])
-    texts = [f"{check.effect:.2f}{' !' if check.drift else ''}" for check in shown]
+    texts = [f"{check.effect:.0%}{' !' if check.drift else ''}" for check in shown]
     labels = ("difference of shares", "difference", "what matters")
     draw = partial(plots.draw_against, names=names, level=sizes, words=texts, labels=labels, mark=found.effect)
     drawn = plots.panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)

@@ -18,8 +18,9 @@ from torch.distributions import Distribution
 from ddpn.analysis.explanations import Effects, Explanation, Importance, Importances, effects, importance
 from ddpn.analysis.explanations.column_effects import is_missing
 from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.gains import weighted_mean, weighted_quantile
 from ddpn.analysis.leaderboard import Leaderboard
-from ddpn.analysis.numbers import fmt, mean, percent, plural, quantile, value_text
+from ddpn.analysis.numbers import fmt, percent, plural, value_text
 from ddpn.analysis.report import figures, page
 from ddpn.analysis.report.evidence import (
     LEVEL,
@@ -254,15 +255,15 @@ def _data(evidence: Evidence, target: str) -> str:
 def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     """The counts and columns in a few numbers."""
     y, weight = evidence.y, evidence.weight
-    centre, rows = mean(y, weight), plural(len(y), "row")
+    centre, rows = weighted_mean(y, weight), plural(len(y), "row")
     number = Counter(column.kind for column in evidence.columns)
     kinds = ", ".join(plural(number[kind], *words) for kind, words in _KINDS.items() if number[kind])
     facts = [
         ("Rows evaluated", rows if len(y) == evidence.total else f"{rows} of {evidence.total:,}"),
         (f"Mean {target}", fmt(centre)),
-        ("Variance", fmt(mean(np.square(y - centre), weight))),
-        ("Minimum, median, maximum", " · ".join(fmt(v) for v in (y.min(), quantile(y, weight, 0.5), y.max()))),
-        ("Zeros", percent(mean((y == 0).astype(float), weight))),
+        ("Variance", fmt(weighted_mean(np.square(y - centre), weight))),
+        ("Minimum, median, maximum", " · ".join(fmt(v) for v in (y.min(), weighted_quantile(y, weight, 0.5), y.max()))),
+        ("Zeros", percent(weighted_mean((y == 0).astype(float), weight))),
         ("Columns", kinds),
     ]
     if evidence.exposure is not None:

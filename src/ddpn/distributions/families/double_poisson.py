@@ -296,8 +296,8 @@ def _solved(mean: float, variance: float) -> tuple[float, float, float]:
         return v + (m - floor(mean)) * (m - floor(mean) - 1.0)
 
     def misfit(at: np.ndarray) -> list[float]:
-        law = DoublePoisson(*torch.from_numpy(np.exp(np.clip(at, *_LOG_BOUNDS))), validate_args=False)
-        found = law._facts()[1:3, 0]
+        mu, gamma = torch.from_numpy(np.exp(np.clip(at, *_LOG_BOUNDS)))
+        found = DoublePoisson(mu, gamma, validate_args=False)._facts()[1:3, 0]
         # Where the excess underflows the distribution is too narrow.
         return [log(found[0] / mean), log(max(excess(*found), 1e-300) / excess(mean, variance))]
 

@@ -268,13 +268,18 @@ def fit_category(
     effects: LevelEffects | None = None,
 ) -> CategoricalColumn:
     """Levels of at least `min_weight`, the `max_levels` most frequent of them; equal ones in alphabetical order."""
-    found = np.bincount(codes + 1, weights, minlength=len(levels) + 1)
+    seen = _weight_of_levels(codes, levels, weights)
+    kept = tuple(level for level, weight in seen.items() if weight >= min_weight)[:max_levels]
+    return CategoricalColumn(kept, len(kept) < len(seen), bool(weights[codes < 0].any()), effects)
+
+
+def _weight_of_levels(codes: np.ndarray, levels: tuple[str, ...], weights: np.ndarray) -> dict[str, float]:
+    """The weight of each level that has rows, most frequent first; equal ones in alphabetical order."""
     totals: dict[str, float] = {}
-    for level, weight in zip(levels, found[1:].tolist(), strict=True):
-        totals[level] = totals.get(level, 0.0) + weight
-    seen = sorted((level for level in totals if totals[level] > 0.0), key=lambda level: (-totals[level], level))
-    kept = tuple(level for level in seen if totals[level] >= min_weight)[:max_levels]
-    return CategoricalColumn(kept, len(kept) < len(seen), bool(found[0] > 0.0), effects)
+    for level, weight in zip(levels, np.bincount(codes + 1, weights, len(levels) + 1)[1:].tolist(), strict=True):
+        if weight > 0.0:
+            totals[level] = totals.get(level, 0.0) + weight
+    return dict(sorted(totals.items(), key=lambda each: (-each[1], each[0])))
 
 
 # Effects of levels -------------------------------------------------------------------------------------------------
@@ -341,12 +346,7 @@ def level_places(codes: np.ndarray, levels: tuple[str, ...], weights: np.ndarray
 
     The place after them is that of levels beyond `MAX_LEVELS`, and the next, also the last entry, of missing values.
     """
-    found = np.bincount(codes + 1, weights, minlength=len(levels) + 1)[1:]
-    totals: dict[str, float] = {}
-    for level, weight in zip(levels, found.tolist(), strict=True):
-        if weight > 0.0:
-            totals[level] = totals.get(level, 0.0) + weight
-    names = sorted(totals, key=lambda level: (-totals[level], level))[:MAX_LEVELS]
+    names = list(_weight_of_levels(codes, levels, weights))[:MAX_LEVELS]
     place = {level: j for j, level in enumerate(names)}
     return names, np.array([*(place.get(level, len(names)) for level in levels), len(names) + 1], dtype=np.int64)
 

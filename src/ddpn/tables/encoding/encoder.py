@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -187,7 +186,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         min_weight = float(self.min_frequency)
         if not is_integer(self.min_frequency):
             min_weight *= weights.sum()
-        effects = {}
+        effects: dict[int, LevelEffects] = {}
         if y is not None and self.categorical != "one-hot":
             effects = level_effects(table, targets_of(y, weights, exposure), LEVELS_WITHOUT_EFFECT[self.categorical])
         columns, numbers = fit_columns(table, weights, min_weight, self.max_categories, effects)
@@ -288,7 +287,7 @@ def fit_columns(
     weights: np.ndarray,
     min_weight: float,
     max_levels: int,
-    effects: Mapping[int, LevelEffects] = MappingProxyType({}),
+    effects: Mapping[int, LevelEffects],
 ) -> tuple[list[Encoded], dict[int, Distinct]]:
     """Each column's plain encoding, and by position the distinct values of those that hold numbers."""
     columns: list[Encoded] = []
