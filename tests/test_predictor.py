@@ -21,6 +21,7 @@ from ddpn.networks.heads import make_head
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
+from ddpn.tables.encoding import table as reading
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(120, 2))
@@ -69,6 +70,21 @@ def test_a_member_of_weight_zero_is_not_asked(members, predictor):
     assert (predictor.weights["broken"], predictor.seconds["broken"]) == (0.0, 2.0)
     with pytest.raises(AssertionError):
         predictor.distribution(X, EXPOSURE, of="broken")
+
+
+def test_a_table_is_read_once_for_all_members(members, monkeypatch):
+    frame = pd.DataFrame(X, columns=["a", "b"], index=[f"p{row}" for row in range(120)])
+    sample, calls, real = SAMPLE.replace(X=frame), [], reading._read
+    named = {name: type(member)().fit(sample, None, seed=0) for name, member in members.items()}
+    predictor = Predictor(named, WEIGHTS, needs_exposure=True)
+    alone = predictor.distribution(frame, EXPOSURE).mean
+    predictor.profile = FeatureProfile.fit(frame)
+    monkeypatch.setattr(reading, "_read", lambda *arguments: calls.append(1) or real(*arguments))
+    assert torch.equal(predictor.distribution(frame[["b", "a"]], EXPOSURE).mean, alone)
+    assert len(calls) == 1
+    wrong = frame.assign(a=["old"] * 5 + ["1"] * 115)
+    with pytest.raises(InputError, match=r"column 'a' must hold numbers as in fit, got 'old' at rows p0, p1"):
+        predictor.distribution(wrong, EXPOSURE)
 
 
 @pytest.mark.parametrize("name", [MIXTURE, "glm"])

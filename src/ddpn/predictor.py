@@ -26,7 +26,7 @@ from ddpn.runtime.validation import check_choice
 from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, rows_named, take_rows
 from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.tables.count_range import CountRange
-from ddpn.tables.encoding.table import reading_once
+from ddpn.tables.encoding.table import PreparedTable
 
 #: How the mixture is called beside its members.
 MIXTURE = "mixture"
@@ -164,11 +164,17 @@ class Predictor(CalibratedLevels, OODFlags):
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
-        with reading_once():
-            parts = [member.parts(X, scale) for member in members.values()]
+        X = self.prepared(X)
+        parts = [member.parts(X, scale) for member in members.values()]
         with single_thread():
             parts = [[bounded(part, *bounds) for part in own] for own in parts]
             return mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
+
+    def prepared(self, X: Any) -> Any:
+        """X, read once for all members in the columns of the training rows; as it is where a member must read it."""
+        if self.profile is None or not all(member.takes_prepared_tables for member in self.members.values()):
+            return X
+        return PreparedTable.like(self.profile.reader, X)
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
         """The same as `distribution`, a block of rows at a time, which bounds memory.

@@ -8,7 +8,7 @@ from ddpn.calibration import calibrate as module
 from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
 from ddpn.calibration.intervals import level_needed
 from ddpn.calibration.recalibration import Recalibration
-from ddpn.distributions import MonotoneMap, Poisson, Recalibrated
+from ddpn.distributions import Poisson, Recalibrated
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import Constant, PoissonGLM
@@ -198,18 +198,6 @@ def test_groups_stay_in_one_part(sample):
     assert all(len(set(rows.part[rows.sample.group == name])) == 1 for name in set(group))
 
 
-def test_each_fold_has_its_own_predictor(sample):
-    fold = np.arange(ROWS) % 3
-    rows = HeldOut.of_folds(Copies(), Folds(sample, None, fold), seed=0)
-    seen = []
-    for number, dist, block in rows.blocks("mixture"):
-        assert (dist.mean == number + 1.0).all()
-        assert (fold[block.labels] == number).all()
-        seen += block.labels.tolist()
-    assert seen == rows.sample.labels.tolist()
-    assert sum(len(dist.mean) for dist in rows.distributions("mixture")) == ROWS
-
-
 def test_some_rows_keep_their_parts(sample):
     fold = np.arange(ROWS) % 3
     rows = HeldOut.of_folds(Copies(), Folds(sample, None, fold), seed=0)
@@ -218,18 +206,6 @@ def test_some_rows_keep_their_parts(sample):
     assert (fold[some.sample.labels] == some.part).all()
     assert all((dist.mean == number + 1.0).all() for number, dist, _ in some.blocks("mixture"))
     assert rows.some(ROWS, seed=0) is rows
-
-
-def test_every_part_is_recalibrated_with_its_own_map(sample):
-    rows = HeldOut.of(Means(2.0), sample, seed=0)
-    knots = np.array([0.0, 0.5, 1.0])
-    maps = [MonotoneMap.of(knots, np.array([0.0, 0.3 + 0.1 * k, 1.0])) for k in range(5)]
-    rows.maps["mixture"] = maps
-    plain = Poisson(torch.tensor([2.0], dtype=torch.float64))
-    for number, dist, _ in rows.blocks("mixture"):
-        wanted = Recalibrated(plain, maps[number]).mean
-        assert dist.mean.numpy() == pytest.approx(wanted.item())
-    assert all((dist.mean == 2.0).all() for dist in rows.distributions("glm")), "maps are by name"
 
 
 def test_censored_counts_have_the_distributions_of_what_is_recorded(sample):

@@ -121,13 +121,6 @@ def test_prior_rows_reduce_the_spread_of_levels_from_few_rows():
     assert np.mean(held[100.0]) == pytest.approx(0.9, abs=0.01)
 
 
-def test_many_rows_outweigh_the_prior():
-    needed, expected = np.linspace(0, 0.5, 10_000), np.full((10_000, 1), 0.99)
-    plain = IntervalLevels.of(needed).at(0.9)
-    assert IntervalLevels.of(needed, None, expected, 100.0).at(0.9) == pytest.approx(plain, abs=0.01)
-    assert IntervalLevels.of(needed, None, expected, 1e6).at(0.9) == pytest.approx(0.99, abs=1e-6)
-
-
 def test_the_smallest_level_that_holds_enough_rows_by_counting():
     needed = np.random.default_rng(2).permutation(99) / 100
     level = IntervalLevels.of(needed).at(0.9)
@@ -213,11 +206,6 @@ def test_calibration_rows_are_inside_as_often_as_asked(calibrated, counts):
         assert np.ceil(coverage * 91) <= ((low <= y) & (y <= high)).sum()
         less = calibrated.predict_interval(X, calibrated.interval_level(coverage) - 3e-9)
         assert ((less[:, 0] <= y) & (y <= less[:, 1])).sum() < np.ceil(coverage * 91)
-
-
-def test_central_intervals_stay_as_they_are(calibrated, fitted, counts):
-    central = [model.predict_interval(counts[0], kind="central") for model in (calibrated, fitted)]
-    assert (central[0] == central[1]).all()
 
 
 def test_exposure_and_weights_are_used(quick, counts, exposures):

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from scipy.optimize import approx_fprime
 
 from ddpn import CountGLM, Poisson
-from ddpn.calibration import recalibration as module
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.recalibration import KNOTS, Recalibration, fitted_map, overlaps
 from ddpn.distributions import Recalibrated
@@ -52,18 +50,6 @@ def test_the_map_is_the_cdf_of_the_pit():
     at = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     expected = stats.norm.cdf(stats.norm.ppf(at), 0.3, 1.2)
     assert found(torch.from_numpy(at)).numpy() == pytest.approx(expected, abs=0.01)
-
-
-def test_gradients_of_the_likelihood(monkeypatch):
-    u = np.random.default_rng(2).beta(0.6, 0.8, 300)
-    kept = {}
-    monkeypatch.setattr(
-        module, "minimize", lambda loss, x, **options: kept.update(loss=loss) or type("R", (), {"x": x})
-    )
-    fitted_map(overlaps(u * 0.9, u), np.full(300, 1.3), 20.0)
-    theta = np.array([0.2, -0.3, 0.1, 0.15])
-    numeric = approx_fprime(theta, lambda x: kept["loss"](x)[0], 1e-6)
-    assert kept["loss"](theta)[1] == pytest.approx(numeric, rel=1e-4, abs=1e-3)
 
 
 def test_few_rows_are_shrunk_towards_the_identity():
@@ -112,16 +98,6 @@ def test_weights_and_always(wide):
     assert without.rows == 300
     assert not recalibration(mu[:30], y[:30]).is_used
     assert recalibration(mu[:30], y[:30], always=True).is_used
-
-
-def test_the_map_of_a_part_is_that_of_the_other_parts(wide):
-    mu, y = (part[:300] for part in wide)
-    rows = HeldOut.of(Poissons(), Sample(mu[:, None], y))
-    _, maps = Recalibration.fit(rows, "mixture")
-    assert len(maps) == 5
-    for number, found in enumerate(maps):
-        others = rows.sample.rows(rows.part != number)
-        assert found.value.numpy() == pytest.approx(recalibration(others.X[:, 0], others.y).value, abs=1e-9)
 
 
 def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):

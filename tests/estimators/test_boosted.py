@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from ddpn import BoostedCountRegressor, ConfigError, InputError
 
 FEW = {"n_estimators": 30, "max_leaves": 4, "random_state": 0}
-FEWER = FEW | {"n_estimators": 10, "learning_rate": 0.3}
+FEWER = FEW | {"n_estimators": 5, "learning_rate": 0.5}
 
 
 @parametrize_with_checks([BoostedCountRegressor(fractional="round", **FEWER)])

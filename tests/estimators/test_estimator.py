@@ -119,21 +119,6 @@ def test_scores_are_means_over_rows(model, dist, counts, exposures):
         assert score(X, y, weight, exposures) == pytest.approx(np.average(each.numpy(), weights=weight), rel=1e-12)
 
 
-def test_many_rows_are_predicted_as_few_are(quick, counts):
-    X, y = counts
-    model = quick(likelihood="mixed", numeric="piecewise", epochs=3).fit(X, y)
-    many, times = np.tile(X, (12, 1)), (12, 1)
-    found = model.predict(many)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, np.tile(model.predict(X), 12), rtol=1e-12)
-    np.testing.assert_allclose(found[:3], [model.predict(X[i : i + 1])[0] for i in range(3)], rtol=1e-12)
-    np.testing.assert_array_equal(model.predict_interval(many), np.tile(model.predict_interval(X), times))
-    np.testing.assert_array_equal(
-        model.predict_quantiles(many, [0.3, 0.99]), np.tile(model.predict_quantiles(X, [0.3, 0.99]), times)
-    )
-    assert model.crps(many, np.tile(y, 12)) == pytest.approx(model.crps(X, y), rel=1e-9)
-
-
 def test_rows_beyond_a_block_are_predicted_too(fitted, counts, monkeypatch):
     X, y = counts
     wanted = fitted.predict(X), fitted.predict_interval(X), fitted.crps(X, y), fitted.predict_proba_of(X, [0, 1])
@@ -389,34 +374,6 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_
 # Damage ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_manifest_describes_the_model(saved):
-    manifest = json.loads((saved / "model.json").read_text())
-    assert manifest["estimator"]["options"]["members"] == 3
-    assert manifest["members"]["networks"]["facts"]["likelihood"] == "mixed"
-    assert set(manifest["files"]) == FILES - {"model.json"}
-
-
-@pytest.mark.parametrize("name", sorted(FILES - {"model.json"}))
-@pytest.mark.parametrize("damage", ["truncated", "altered", "missing"])
-def test_a_damaged_file_is_refused(saved, name, damage):
-    content = bytearray((saved / name).read_bytes())
-    content[-4] ^= 1
-    if damage == "missing":
-        (saved / name).unlink()
-    else:
-        (saved / name).write_bytes(content if damage == "altered" else content[:-7])
-    words = f"File not found: .*{name}" if damage == "missing" else f"{name} was truncated or changed"
-    with pytest.raises(InputError, match=words):
-        DDPNRegressor.load(saved)
-
-
-def test_an_altered_manifest_is_refused(saved):
-    manifest = (saved / "model.json").read_text()
-    (saved / "model.json").write_text(manifest.replace('"members": 3', '"members": 2'))
-    with pytest.raises(InputError, match=r"model.json was changed or damaged"):
-        DDPNRegressor.load(saved)
-
-
 def test_files_with_right_hashes_and_wrong_content_are_refused(saved, rewrite):
     known = json.loads((saved / "networks" / "networks.json").read_text())
     known["options"]["hidden"] = [9]
@@ -435,13 +392,3 @@ def test_another_kind_of_estimator_is_reported(counts, tmp_path, saved):
         DDPNRegressor.load(tmp_path / "glm")
     with pytest.raises(InputError, match=r"holds a DDPNRegressor, not a CountGLM"):
         CountGLM.load(saved)
-
-
-def test_a_model_is_overwritten_on_request_only(quick, counts, saved, fitted):
-    other = quick(random_state=7).fit(*counts)
-    with pytest.raises(InputError, match="already exists"):
-        other.save(saved)
-    assert (DDPNRegressor.load(saved).predict(counts[0]) == fitted.predict(counts[0])).all()
-    other.save(saved, overwrite=True)
-    assert (DDPNRegressor.load(saved).predict(counts[0]) == other.predict(counts[0])).all()
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]

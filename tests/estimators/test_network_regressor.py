@@ -374,14 +374,6 @@ def test_networks_are_kept_where_another_member_is_interrupted(quick, larger, mo
     assert DDPNRegressor.load(tmp_path / "model").interrupted_
 
 
-def test_before_the_first_epoch_there_is_nothing(quick, larger, interrupt):
-    interrupt(at=0)
-    model = quick()
-    fit_interrupted(model, larger)
-    with pytest.raises(ValueError, match="not fitted"):
-        model.predict(larger[0])
-
-
 def test_a_fit_that_ends_before_its_first_epoch_changes_nothing(quick, counts, wards, interrupt):
     model = quick(members=1, epochs=1).fit(*wards)
     before = dict(vars(model))
@@ -405,6 +397,7 @@ def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
 # The paper's data ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(data_folder))
     data = length_of_stay()

@@ -1,7 +1,5 @@
 """`CountRegressor` and `DDPNRegressor`: what they fit, and which rows they hold out."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -188,11 +186,3 @@ def test_a_member_that_cannot_be_fitted_is_left_out_with_a_warning(quick, line, 
     assert list(model.predictor_.weights) == ["networks", "constant"]
     assert set(model.predictor_.seconds) == {"networks", "constant"}
     assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
-
-
-def test_a_new_fit_forgets_the_members_of_the_old(mixed, quick, line):
-    copy = quick(mix_with=["constant"], **QUICK).fit(*line)
-    assert copy.set_params(mix_with=()).fit(*line).predictor_.weights == {"networks": 1.0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert mixed.predict(line[0]).shape == (300,)

@@ -9,7 +9,7 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.metrics import d2_tweedie_score
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
@@ -88,18 +88,6 @@ def routing():
         yield
 
 
-def test_arguments_are_kept_as_they_were_given():
-    hidden, options = [4, 4], {"lr": 0.1}
-    model = DDPNRegressor(hidden=hidden, members=3, training_options=options)
-    assert model.hidden is hidden
-    assert model.training_options is options
-    assert model.get_params()["members"] == 3
-    model.set_params(members=4, likelihood="poisson")
-    assert (model.members, model.likelihood) == (4, "poisson")
-    with pytest.raises(ValueError, match="Invalid parameter 'member'"):
-        model.set_params(member=4)
-
-
 def test_a_clone_is_unfitted_and_fits_the_same(fitted, counts):
     copy = clone(fitted)
     assert not hasattr(copy, "predictor_")
@@ -167,13 +155,6 @@ def test_a_grid_is_searched_with_nested_keys_and_numbers_of_numpy(quick, counts)
     assert best.predict(counts[0]).shape == (90,)
 
 
-def test_a_pipeline_reaches_nested_options(quick, counts):
-    pipe = make_pipeline(StandardScaler(), quick(likelihood="double_poisson"))
-    pipe.set_params(ddpnregressor__training_options__lr=0.5, ddpnregressor__head_options__gamma="shared")
-    assert pipe[-1].training_options == {"lr": 0.5}
-    assert pipe.fit(*counts)[-1].head_.options["gamma"] == "shared"
-
-
 # Metadata routing ------------------------------------------------------------------------------------------------
 
 
@@ -204,9 +185,3 @@ def test_exposures_reach_every_step_of_a_search(quick, counts, exposures):
     assert (one == inner.predict(scaled, exposures)).all()
     assert two == pytest.approx(2.0 * one, rel=1e-12)
     assert np.isfinite(search.score(X, y, exposure=exposures))
-
-
-@pytest.mark.usefixtures("routing")
-def test_an_exposure_that_was_not_requested_is_reported(quick, counts, exposures):
-    with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="exposure"):
-        cross_validate(quick(), *counts, cv=FOLDS, params={"exposure": exposures})

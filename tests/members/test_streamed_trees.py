@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.members.member import Task
-from ddpn.members.portfolio import default_candidates
 from ddpn.members.trees import boosting, streamed
 from ddpn.members.trees.member import Trees
 from ddpn.metrics import crps
-from ddpn.networks.heads import make_head
 from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
 
@@ -94,10 +91,3 @@ def test_memory_and_time_bound_the_rows(parts, stream, monkeypatch):
     assert found.n_rows == 3000
     assert len(longer) * 0.9 < longer.read < len(longer) * 1.1, "rows are drawn from the whole table"
     assert streamed.affordable_rows(stream, 4, Clock(0.05)) < 2000
-
-
-def test_a_task_gives_its_stream_and_its_clock_to_the_trees(stream):
-    task = Task(make_head("negative_binomial"), 2000, Clock(9.0), stream)
-    (trees,) = [each.make(task.clock) for each in default_candidates(task) if each.name == "trees"]
-    assert trees.stream is stream
-    assert trees.clock is task.clock

@@ -135,6 +135,7 @@ class CrossFitted(Member):
     def __init__(self, copies: Sequence[Member]) -> None:
         self.copies = list(copies)
         self.label = copies[0].label  # type: ignore[misc]
+        self.takes_prepared_tables = copies[0].takes_prepared_tables  # type: ignore[misc]
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         raise NotApplicableError("it is a mixture of copies that are fitted already")

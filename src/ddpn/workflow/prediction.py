@@ -37,7 +37,6 @@ from ddpn.distributions import discretized
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import RowError, rows_named, take_rows
-from ddpn.tables.encoding.table import reading_once
 from ddpn.tables.files import polars
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.prediction_request import Request, quantile_name
@@ -144,10 +143,10 @@ def predict_rows(
     days: frozenset[str] = frozenset(),
 ) -> PredictedRows:
     """Predict the distribution of every row; `summary` counts what is unusual about the rows."""
-    with reading_once():
-        measured = None if predictor.profile is None or summary is None else predictor.profile.measure(X)
-        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
-            dist = predictor.distribution(X, exposure, of, upper)
+    X = predictor.prepared(X)
+    measured = None if predictor.profile is None or summary is None else predictor.profile.measure(X)
+    with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+        dist = predictor.distribution(X, exposure, of, upper)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     score = None if measured is None else measured.score

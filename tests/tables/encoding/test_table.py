@@ -189,21 +189,6 @@ def test_frames_without_text_names_are_read_by_position():
         reader.read(np.eye(2), reset=False)
 
 
-def test_a_table_is_read_once_within_a_prediction(monkeypatch):
-    frame, calls, real = pl.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), [], table._read
-    first, second, swapped = BaseEstimator(), BaseEstimator(), BaseEstimator()
-    for reader in (first, second):
-        read_table(reader, frame, reset=True)
-    read_table(swapped, frame.select("b", "a"), reset=True)
-    monkeypatch.setattr(table, "_read", lambda *arguments: calls.append(1) or real(*arguments))
-    with table.reading_once():
-        found = [read_table(reader, frame, reset=False) for reader in (first, second, swapped)]
-    assert found[0] is found[1]
-    assert [column.name for column in found[2]] == ["b", "a"]
-    assert len(calls) == 2  # another order of columns is another table
-    assert read_table(first, frame, reset=False) is not found[0]
-
-
 def test_few_rows_are_read_like_many():
     frame = pl.DataFrame(
         {

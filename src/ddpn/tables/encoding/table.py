@@ -4,9 +4,7 @@ Frames of pandas, polars and pyarrow are read by narwhals, which requires none o
 scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time, timedelta
 from typing import Any, NamedTuple
 
@@ -45,33 +43,26 @@ class Column(NamedTuple):
     levels: tuple[str, ...] = ()
 
 
-#: Tables that were read within `reading_once`, with their columns, by their ids and by what a reader knew from fit.
-_KNOWN: ContextVar[dict[Any, tuple[Any, list[Column]]] | None] = ContextVar("known", default=None)
-
-
-@contextmanager
-def reading_once() -> Iterator[None]:
-    """Within this, a table that several estimators read is read by the first of them: it must not change meanwhile."""
-    if _KNOWN.get() is not None:
-        yield
-        return
-    token = _KNOWN.set({})
-    try:
-        yield
-    finally:
-        _KNOWN.reset(token)
-
-
 class PreparedTable:
     """Columns that were read and checked, in the order of fit: a table that members need not read again.
 
     The caller is responsible for the names and order of columns, and for finite numbers. `is_named` if the names are
-    those of a data frame, and not x0, x1, ...
+    those of a data frame, and not x0, x1, ...; `index` is what messages call the rows, as in pandas.
     """
 
-    def __init__(self, columns: list[Column], is_named: bool = True) -> None:
-        self.columns, self.is_named = columns, is_named
+    def __init__(self, columns: list[Column], is_named: bool = True, index: np.ndarray | None = None) -> None:
+        self.columns, self.is_named, self.index = columns, is_named, index
         self.shape = len(columns[0].values), len(columns)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @classmethod
+    def like(cls, reader: Any, X: Any) -> "PreparedTable":
+        """A later table, read once for all that was fitted to the table of a fitted reader."""
+        if isinstance(X, PreparedTable):
+            return X
+        return cls(read_table(reader, X, reset=False), hasattr(reader, "feature_names_in_"), row_labels(X))
 
     @classmethod
     def of_all(cls, first: Any, *others: Any) -> "list[PreparedTable]":
@@ -82,7 +73,8 @@ class PreparedTable:
 
     def rows(self, index: Any) -> "PreparedTable":
         """Some of the rows: `index` is a mask, a slice or positions."""
-        return PreparedTable([column._replace(values=column.values[index]) for column in self.columns], self.is_named)
+        columns = [column._replace(values=column.values[index]) for column in self.columns]
+        return PreparedTable(columns, self.is_named, None if self.index is None else self.index[index])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The values and levels of every column, by which the same table is known again."""
@@ -112,15 +104,8 @@ def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
     if isinstance(X, PreparedTable):
         return X.for_fit(estimator) if reset else X.columns
-    known = None if reset else _KNOWN.get()
-    if known is None:
-        with rows_named(row_labels(X)):
-            return _read(estimator, X, reset)
-    key = id(X), estimator.n_features_in_, tuple(getattr(estimator, "feature_names_in_", ()))
-    if key not in known:
-        with rows_named(row_labels(X)):
-            known[key] = X, _read(estimator, X, reset)  # with the table, so that no other one has its id
-    return known[key][1]
+    with rows_named(row_labels(X)):
+        return _read(estimator, X, reset)
 
 
 def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
