@@ -149,16 +149,3 @@ def test_arrays_and_text_are_the_same_trees(fitted, wide):
     assert all(
         (ours == theirs).all() for ours, theirs in zip(again.arrays.values(), booster.arrays.values(), strict=True)
     )
-    # SHAP values need the numbers of rows in the leaves, which are kept.
-    assert again.contributions(matrix) == pytest.approx(booster.contributions(matrix))
-    rest = booster.raw(matrix) - again.contributions(matrix).sum(1)
-    assert rest == pytest.approx(rest[0])
-
-
-def test_contributions_add_up_to_the_log_mean(fitted, wide):
-    values, base = fitted.contributions(wide.X, wide.exposure)
-    mean = fitted.distribution(wide.X, wide.exposure).mean[:, 0].log().numpy()
-    assert values.sum(1) + base == pytest.approx(mean)
-    # x and ward matter, a column of zeros does not.
-    assert np.abs(values).mean(0)[:2].min() > 0.1
-    assert (values[:, 2] == 0).all()

@@ -154,14 +154,6 @@ class CrossFitted(Member):
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         return as_one(self.parts(X, exposure))
 
-    def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
-        each = [copy.contributions(X, exposure) for copy in self.copies]
-        known = [found for found in each if found is not None]
-        if len(known) < len(each):
-            return None
-        values, bases = zip(*known, strict=True)
-        return np.mean(values, axis=0), np.mean(bases, axis=0)
-
     def facts(self) -> dict[str, Any]:
         """Those of the copies: once where they are the same, else as a list."""
         each = [copy.facts() for copy in self.copies]

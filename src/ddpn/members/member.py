@@ -211,24 +211,6 @@ class Member(ABC):
         """
         return [self.distribution(X, exposure)]
 
-    def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
-        """What each column adds to the logarithm of the predicted mean, where a member can tell exactly; else None.
-
-        Parameters
-        ----------
-        X : table
-            Rows with the columns of `fit`.
-        exposure : array, shape (rows,), optional
-            As for `distribution`.
-
-        Returns
-        -------
-        tuple of arrays or None
-            Values of shape (rows, columns), in the order of the columns of `fit`, and the base of every row, of shape
-            (rows,): what they are added to, with the logarithm of the exposure.
-        """
-        return None
-
     def facts(self) -> dict[str, Any]:
         """What `ddpn show` and the report show about it: values that JSON can hold, by name."""
         return {}

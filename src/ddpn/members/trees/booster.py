@@ -70,15 +70,6 @@ class Booster:
     def _columns(self, matrix: np.ndarray) -> np.ndarray:
         return matrix if self.chosen is None else matrix[:, self.chosen]
 
-    def contributions(self, matrix: np.ndarray) -> np.ndarray:
-        """SHAP values of the sum, one column per column of the matrix."""
-        values = np.zeros(matrix.shape)
-        if self._booster is not None and len(matrix):
-            # The last column is the expected value.
-            found = np.asarray(self._booster.predict(self._columns(matrix), pred_contrib=True))
-            values[:, slice(None) if self.chosen is None else self.chosen] = found[:, :-1]
-        return values
-
 
 # Text as arrays -------------------------------------------------------------------------------------------------------
 

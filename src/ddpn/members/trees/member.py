@@ -267,16 +267,6 @@ class Trees(Member):
         with single_thread():
             return self.head(raw.unsqueeze(1), None if scale is None else scale.unsqueeze(1))
 
-    def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """SHAP values of the log rate, averaged over the boosters.
-
-        The base has what is left: the expected log rate, the exposure, and that the mean of rates is averaged.
-        """
-        matrix = self.table.read(X)
-        with tree_threads_for(matrix.size):
-            values = np.mean([booster.contributions(matrix) for booster in self.means], axis=0)
-        return values, np.log(self.distribution(X, exposure).mean[:, 0].numpy()) - values.sum(axis=1)
-
     # Saving ------------------------------------------------------------------------------------------------------
 
     @property
