@@ -425,6 +425,10 @@ class Estimator(RegressorMixin, BaseEstimator):
         model: Any = cls(**options)
         model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
         model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
+        names = known["features"] or [f"x{j}" for j in range(known["n_features"])]
+        profile = model.predictor_.profile
+        if profile is not None and profile.names != names:
+            raise InputError(f"{path} has a profile of other columns than its manifest. Fit the model again.")
         if known["features"] is not None:
             model.feature_names_in_ = np.array(known["features"], dtype=object)
         if TASK in files:

@@ -242,6 +242,8 @@ class TableReader(BaseEstimator):
         reader = cls()
         reader.kinds_, reader.n_features_in_ = known["kinds"], len(known["kinds"])
         if known["names"] is not None:
+            if not all(isinstance(name, str) for name in known["names"]):
+                raise TypeError("names of columns must be text")
             reader.feature_names_in_ = np.array(known["names"], dtype=object)
         return reader
 
