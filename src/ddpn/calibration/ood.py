@@ -111,8 +111,20 @@ class FeatureProfile:
     The score of a row is the largest of three surprises, each -log of a tail probability: that of its most unusual
     cell and, in an encoding by normal scores and levels, that of its distance from the mean and that of the column that
     the others predict worst. No training row is kept: the summary has some quantiles and the range of numbers, hashes
-    and frequencies of levels, shares of missing values, and correlations of inputs. There is no joint distribution
-    (`joint`) where training rows are few, or inputs more than 256.
+    and frequencies of levels, shares of missing values, and correlations of inputs.
+
+    Parameters
+    ----------
+    reader : TableReader
+        Reads tables with the columns of the training rows. `fit` makes it and the others.
+    columns : list of ColumnProfile
+        What is ordinary in each column.
+    joint : Joint or None
+        What is ordinary in all columns together; None where training rows are few, or inputs more than 256.
+    tails : tuple of UpperTail
+        The upper tails of the scores.
+    ignored : sequence of str
+        Columns that do not count in the score of a row.
 
     Examples
     --------
