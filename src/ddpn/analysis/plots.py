@@ -17,9 +17,9 @@ import numpy as np
 
 from ddpn.analysis.explanations.column_effects import scale_of
 from ddpn.analysis.figure_data import COVERAGES, Bins, Pit, Tenths, wants_log
-from ddpn.analysis.numbers import value_text
 from ddpn.metrics import coverage_curve
 from ddpn.metrics.predictive import checked, checked_weight
+from ddpn.runtime.display import value_text
 from ddpn.runtime.validation import check_integer
 
 _ACCENT, _SOFT, _CONTRAST, _BAND, _MUTED, _RULE, _INK = (

@@ -206,7 +206,7 @@ def _column_table(found: Any, most: int) -> "Table":
 
 
 def _range(one: Any, curve: Any) -> str:
-    from ddpn.analysis.numbers import value_text
+    from ddpn.runtime.display import value_text
 
     low, high = int(curve.level.argmin()), int(curve.level.argmax())
     if low == high:
@@ -216,7 +216,7 @@ def _range(one: Any, curve: Any) -> str:
 
 
 def _show_rows(found: Any, numbers: list[int], most: int) -> None:
-    from ddpn.analysis.numbers import value_text
+    from ddpn.runtime.display import value_text
 
     value = math.exp if found.log else float
     for place, number in enumerate(numbers):

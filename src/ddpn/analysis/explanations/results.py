@@ -4,8 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ddpn.analysis.numbers import value_text
-from ddpn.runtime.display import html_columns, text_table
+from ddpn.runtime.display import html_columns, text_table, value_text
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column
 

@@ -17,7 +17,6 @@ from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.gains import effective_rows, gain_of, weighted_mean, weighted_quantile, wilson, z_of
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
-from ddpn.analysis.numbers import fmt, percent, plural, value_text
 from ddpn.analysis.verdict import COVERAGE as LEVEL
 from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores
 from ddpn.calibration.recalibration import Recalibration
@@ -26,6 +25,7 @@ from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import limited
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.tables.encoding.table import Column
 

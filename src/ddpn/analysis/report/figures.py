@@ -10,11 +10,11 @@ from ddpn.analysis.explanations import Curve, Effect, Effects, Importances
 from ddpn.analysis.explanations.column_effects import scale_of
 from ddpn.analysis.figure_data import COVERAGES, Pit, Tenths, bin_probabilities, count_bins, even_bins, wants_log
 from ddpn.analysis.gains import weighted_quantile, wilson
-from ddpn.analysis.numbers import fmt, percent, plural, value_text
 from ddpn.analysis.report.evidence import LEVEL, Evidence, RowGroup
 from ddpn.analysis.report.page import figure_html
 from ddpn.metrics import coverage_curve
 from ddpn.networks.training import History
+from ddpn.runtime.display import fmt, percent, plural, value_text
 
 #: Rows whose intervals are computed at every level, and rows whose distributions are averaged.
 _CURVE_ROWS, _MIXED_ROWS = 4000, 1000

@@ -10,9 +10,9 @@ import numpy as np
 from ddpn.analysis import plots
 from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.monitoring import Check, Monitoring
-from ddpn.analysis.numbers import fmt, percent, plural
 from ddpn.analysis.report import page
 from ddpn.analysis.report.figures import pit_figure
+from ddpn.runtime.display import fmt, percent, plural
 
 #: Checks that a figure shows.
 _SHOWN = 30

@@ -20,7 +20,6 @@ from ddpn.analysis.explanations.column_effects import is_missing
 from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.gains import weighted_mean, weighted_quantile
 from ddpn.analysis.leaderboard import Leaderboard
-from ddpn.analysis.numbers import fmt, percent, plural, value_text
 from ddpn.analysis.report import figures, page
 from ddpn.analysis.report.evidence import (
     LEVEL,
@@ -41,6 +40,7 @@ from ddpn.analysis.report.evidence import (
 from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
+from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import rows_words
