@@ -265,7 +265,7 @@ def _pooled(
 
 def _in_worker(place: int, job: Job, content: np.ndarray, parent: int, method: str | None) -> tuple[int, _Outcome]:
     _end_with(parent)
-    # A job may start processes of its own, as those of torch that read images: not by the method that joblib sets.
+    # A job may start processes of its own: not by the method that joblib sets.
     multiprocessing.set_start_method(method, force=True)
     limit_threads(1)
     return place, _attempt(job, pickle.loads(content.data))

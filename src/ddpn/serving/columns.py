@@ -147,7 +147,7 @@ def _float(cell: float | None, absent: frozenset[float] = frozenset()) -> float:
 
 
 def _group(cell: Any) -> str:
-    """The name of a group, as `ddpn.tables.kinds.group_labels` has it."""
+    """The name of a group, as `ddpn.tables.row_hashes.group_labels` has it."""
     return "missing" if cell is None else canonical_number(cell)
 
 

@@ -1,9 +1,8 @@
 """`tune`: search for better settings of a model within a budget of time, and fit it with the best ones (`ddpn tune`).
 
 A trial is the pipeline of `ddpn fit` with some settings, scored on rows that it was not fitted to. Optuna suggests the
-settings, and trials that are worse than the best on the same rows are dropped. A search depends on nothing but its
-seed and the scores of folds, which are kept in a folder: one that was killed is run again, and what was scored before
-is read.
+settings and drops trials that are worse than the best (`WilcoxonPruner`). A search depends on nothing but its seed and
+the scores of folds, which are kept in a folder: one that was killed is run again, and what was scored before is read.
 """
 
 import hashlib
@@ -56,6 +55,9 @@ CROSSED_ROWS, FOLDS = 5000, 3
 SCORED_ROWS = 2000
 #: Networks of a trial at most: its score is compared with others of as many networks.
 TRIAL_NETWORKS = 2
+#: A trial is scored on further folds unless it is worse than the best with this p-value, on the same rows: half of a
+#: standard error. Blocks of rows of a fold, whose mean scores are compared.
+_WORSE, _BLOCKS = 0.3, 20
 #: In the first trials every setting keeps its default with this probability, and so many trials are of this kind.
 KEEP, FIRST = 0.5, 8
 #: A fit has more networks and rows than a trial, other models for comparison, and calibration: so many times the
@@ -64,8 +66,7 @@ _REFIT, _REFIT_SECONDS, _MOST_RESERVED = 2.0, 5.0, 0.6
 #: Trials with scores that importances need, and trees of the forest that they are found from.
 _ENOUGH, _TREES = 6, 32
 #: Standard errors that one other trial must be better by than the defaults, which are kept otherwise: as for the
-#: weights of a mixture, what is not clearly worse and simpler is preferred. A trial is scored on further folds unless
-#: it is worse than the best by more than that.
+#: weights of a mixture, what is not clearly worse and simpler is preferred.
 _TOLERANCE = 0.5
 
 
@@ -334,9 +335,25 @@ def storage_of(path: Path, prepared: Prepared, space: Space) -> Path:
 class Search:
     """Run trials until the time or the number of trials is spent, the defaults first.
 
-    `n_jobs` trials run at once. The next ones are chosen when all of these are over, so that they depend on scores
-    alone, not on which machine is fast or fails. Scores of folds are kept in `folder`; `started` is when the search
-    began, by `time.monotonic()`.
+    Parameters
+    ----------
+    prepared : Prepared
+        The table.
+    space : dict
+        Ranges and choices by name.
+    defaults : dict
+        The settings of the first trial.
+    limit : Limit
+        When to end.
+    folder : Path
+        Where scores are kept.
+    on_step : callable
+        Called with a line on the progress.
+    started : float, optional
+        When the search began, by `time.monotonic()`. Default: now.
+    n_jobs : int or RayCluster, optional
+        How many trials run at once, as for `ddpn.runtime.jobs.run`. The next ones are chosen when all of these are
+        over, so that they depend on scores alone, not on which machine is fast or fails.
 
     Attributes
     ----------
@@ -367,21 +384,6 @@ class Search:
         self._optuna = import_extra("optuna", "tune")
         self._distributions = {name: values.distribution(self._optuna) for name, values in space.items()}
         self._study = self._empty_study()
-
-    def _empty_study(self) -> Any:
-        """A study in which the first trials keep some of the defaults."""
-        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
-        random, seed = np.random.default_rng(self._prepared.plan.seed), self._prepared.plan.seed
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-            # Trials in progress count as bad ones: others are tried beside them.
-            sampler = self._optuna.samplers.TPESampler(n_startup_trials=FIRST, seed=seed, constant_liar=True)
-            study = self._optuna.create_study(sampler=sampler)
-            known = [name for name, values in self._space.items() if self._defaults[name] in values]
-            for _ in range(FIRST):
-                kept = [name for name in known if random.random() < KEEP]
-                study.enqueue_trial({n: self._defaults[n] for n in kept} if len(kept) < len(self._space) else {})
-        return study
 
     @property
     def best(self) -> Trial:
@@ -425,6 +427,13 @@ class Search:
                 self.trials.append(trial)
                 self._on_step(f"Trial {trial.number}: {trial.dropped or f'CRPS {trial.crps:.4g}'}; {self._progress()}")
 
+    def _next(self, number: int) -> list[Trial]:
+        """So many trials that Optuna suggests; the first one has the defaults."""
+        if not self.trials:
+            return [Trial(0, self._defaults)]
+        handles = [self._study.ask(self._distributions) for _ in range(number)]
+        return [Trial(at, dict(each.params), handle=each) for at, each in enumerate(handles, start=len(self.trials))]
+
     def _width(self) -> int:
         """How many trials run at once: what the first process of this search decided, so that a later one continues."""
         known = self._store.read("width")
@@ -438,13 +447,6 @@ class Search:
     def _trials_left(self) -> int:
         most = 10**9 if self._limit.trials is None else self._limit.trials
         return max(0, most - len(self.trials))
-
-    def _next(self, number: int) -> list[Trial]:
-        """So many trials that Optuna suggests; the first one has the defaults."""
-        if not self.trials:
-            return [Trial(0, self._defaults)]
-        handles = [self._study.ask(self._distributions) for _ in range(number)]
-        return [Trial(at, dict(each.params), handle=each) for at, each in enumerate(handles, start=len(self.trials))]
 
     def _progress(self) -> str:
         parts = [f"best {self.best.crps:.4g} (trial {self.best.number})"]
@@ -461,6 +463,7 @@ class Search:
             rest = [trial for trial in trials if not trial.dropped]
             for trial, scored in zip(rest, self._scored(rest, number, clock), strict=True):
                 self._take(trial, scored)
+                self._race(trial)
         for trial in trials:
             self._close(trial)
 
@@ -480,7 +483,7 @@ class Search:
         return found
 
     def _take(self, trial: Trial, scored: "Scores | DDPNError") -> None:
-        """Add the scores of a fold to a trial, and drop one that is worse than the best on its rows so far."""
+        """Add the scores of a fold to a trial."""
         if isinstance(scored, DDPNError):
             if trial.number == 0:
                 raise scored  # the defaults must be fitted in the end
@@ -488,14 +491,32 @@ class Search:
             return
         trial.scores = np.concatenate([trial.scores, scored["crps"]])
         trial.seconds.append(scored["seconds"].item())
-        folds, weight = len(trial.seconds), self._weight[: len(trial.scores)]
         if not np.isfinite(scored["crps"]).all():
             trial.dropped = "dropped: an infinite CRPS"
-        elif self.trials and folds < len(self.folds):
-            lead = gain_of(self.best.scores[: len(weight)] - trial.scores, weight)
-            if lead.mean < -_TOLERANCE * lead.error:
-                mean = np.average(trial.scores, weights=weight)
-                trial.dropped = f"dropped after fold {folds} of {len(self.folds)}, CRPS {mean:.4g}"
+
+    def _race(self, trial: Trial) -> None:
+        """Drop a trial that is worse than the best on the rows so far, before further folds."""
+        handle, folds = trial.handle, len(trial.seconds)
+        if handle is None or trial.dropped:
+            return
+        for step, value in self._steps(trial).items():
+            if step >= _BLOCKS * (folds - 1):
+                handle.report(value, step)
+        if folds < len(self.folds) and handle.should_prune():
+            mean = np.average(trial.scores, weights=self._weight[: len(trial.scores)])
+            trial.dropped = f"dropped after fold {folds} of {len(self.folds)}, CRPS {mean:.4g}"
+
+    def _steps(self, trial: Trial) -> dict[int, float]:
+        """By how much a trial is worse than the defaults in each block of rows."""
+        worse = trial.scores - (self.trials[0] if self.trials else trial).scores[: len(trial.scores)]
+        ends = np.cumsum([len(fold.test) for fold in self.folds])[: len(trial.seconds) - 1]
+        values = np.split(worse, ends), np.split(self._weight[: len(worse)], ends)
+        return {
+            _BLOCKS * fold + number: float(np.average(block, weights=weight))
+            for fold, pair in enumerate(zip(*values, strict=True))
+            for number, (block, weight) in enumerate(zip(*(np.array_split(v, _BLOCKS) for v in pair), strict=True))
+            if len(block) and weight.any()
+        }
 
     def _close(self, trial: Trial) -> None:
         """Compare a trial that is over with the defaults on its rows, and tell Optuna."""
@@ -505,23 +526,51 @@ class Search:
             trial.crps = float(np.average(trial.scores, weights=weight))
             found = gain_of(first.scores[: len(weight)] - trial.scores, weight)
             trial.gain, trial.error = found.mean, found.error
-        if trial.handle is not None:
-            state = self._optuna.trial.TrialState.FAIL if trial.gain is None else None
-            self._study.tell(trial.handle, None if trial.gain is None else -trial.gain, state=state)
-        elif all(value in self._space[name] for name, value in trial.settings.items()):
-            known = {"params": trial.settings, "distributions": self._distributions, "value": -(trial.gain or 0.0)}
-            self._study.add_trial(self._optuna.trial.create_trial(**known))
+        if trial.handle is None:
+            self._study.add_trial(self._finished(trial, self._steps(trial)))
+        elif trial.dropped:
+            self._study.tell(trial.handle, state=self._optuna.trial.TrialState.PRUNED)
+        else:
+            self._study.tell(trial.handle, -(trial.gain or 0.0))
+
+    def _empty_study(self) -> Any:
+        """A study in which the first trials keep some of the defaults."""
+        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
+        random, seed = np.random.default_rng(self._prepared.plan.seed), self._prepared.plan.seed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            # Trials in progress count as bad ones: others are tried beside them.
+            sampler = self._optuna.samplers.TPESampler(n_startup_trials=FIRST, seed=seed, constant_liar=True)
+            pruner = self._optuna.pruners.WilcoxonPruner(p_threshold=_WORSE)
+            study = self._optuna.create_study(sampler=sampler, pruner=pruner)
+            known = [name for name, values in self._space.items() if self._defaults[name] in values]
+            for _ in range(FIRST):
+                kept = [name for name in known if random.random() < KEEP]
+                study.enqueue_trial({n: self._defaults[n] for n in kept} if len(kept) < len(self._space) else {})
+        return study
+
+    def _finished(self, trial: Trial, steps: dict[int, float]) -> Any:
+        """A trial that is over, for Optuna; settings that are not in the space, as defaults may be, are left out."""
+        known = {name: value for name, value in trial.settings.items() if value in self._space[name]}
+        return self._optuna.trial.create_trial(
+            params=known,
+            distributions={name: self._distributions[name] for name in known},
+            value=-(trial.gain or 0.0),
+            intermediate_values=steps,
+        )
 
     def importances(self) -> dict[str, float]:
         """The share of the scores' variance that each setting explains (fANOVA), largest first; {} for few trials.
 
         Trials that were dropped count by their difference from the defaults on the rows that they were scored on.
         """
-        values = [each.value for each in self._study.get_trials(states=[self._optuna.trial.TrialState.COMPLETE])]
-        if len(values) < _ENOUGH or np.ptp(values) == 0.0:
+        study, names = self._optuna.create_study(), set(self._space)
+        whole = [self._finished(trial, {}) for trial in self.trials if trial.gain is not None]
+        study.add_trials([trial for trial in whole if set(trial.params) == names])
+        if len(study.trials) < _ENOUGH or np.ptp([each.value for each in study.trials]) == 0.0:
             return {}
         evaluator = self._optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=self._prepared.plan.seed)
-        found = self._optuna.importance.get_param_importances(self._study, evaluator=evaluator)
+        found = self._optuna.importance.get_param_importances(study, evaluator=evaluator)
         return {name: float(share) for name, share in found.items()}
 
     def result(self) -> TuningResult:
@@ -554,9 +603,14 @@ def by_chance(trials: int) -> float:
 
 
 def chosen(trials: Sequence[Trial], weight: np.ndarray) -> tuple[Trial | None, Gain]:
-    """The trial to refit, None for the defaults (the first trial), and the gain of the best of the other trials.
+    """The trial to refit, None for the defaults, and the gain of the best trial that is not the defaults.
 
-    `weight` are those of the rows that trials were scored on.
+    Parameters
+    ----------
+    trials : sequence of Trial
+        Trials that are over; the first has the defaults.
+    weight : array
+        Weights of the rows that they were scored on.
     """
     whole = [trial for trial in trials[1:] if not trial.dropped]
     if not whole:
@@ -641,7 +695,14 @@ def fold_job(folds: list[Prepared], number: int, settings: Settings, end: float 
 def score_fold(fold: Prepared, settings: Settings, clock: Clock) -> np.ndarray:
     """Fit the training rows of a fold, and the CRPS of its test rows; Normals count as rounded.
 
-    What is not in `settings` is as in the fold's plan. A `TimeLimitError` ends the fit when the time of `clock` is up.
+    Parameters
+    ----------
+    fold : Prepared
+        One of `folds_of`.
+    settings : dict
+        Settings by name; the others are those of the fold's plan.
+    clock : Clock
+        Ends the fit with a `TimeLimitError`.
     """
 
     def check_time(step: str = "") -> None:

@@ -128,7 +128,9 @@ def diagnose_sample(
 
 def _of_bounds(sample: Sample, options: tuple[str, ...]) -> Recommendation:
     """The advice for counts whose bounds or limits are known."""
-    likelihood = "mixed" if sample.upper is None else "double_binomial"
+    # A likelihood of shares takes the upper bound as the total of a row, and no exposure beside it.
+    is_share = sample.upper is not None and sample.exposure is None
+    likelihood = "double_binomial" if is_share else "mixed"
     reason = "ddpn fit takes bounds and limits from these options, and fits distributions that have them."
     return Recommendation(likelihood, reason, options)
 

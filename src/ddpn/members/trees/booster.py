@@ -14,7 +14,7 @@ from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.runtime.errors import InputError
 
 _FILE = "trees.safetensors"
-#: Arrays per split, per leaf and per tree with categories, with their types. Counts serve SHAP values.
+#: Arrays per split, per leaf and per tree with categories, with their types, as in LightGBM's text.
 PER_SPLIT = {
     "split_feature": np.int32,
     "threshold": np.float64,

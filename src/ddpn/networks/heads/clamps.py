@@ -22,8 +22,6 @@ LOG_VARIANCE = (-14.0, 34.0)
 _LOG_NARROWEST = math.log(100.0)
 #: Below mu = 0.1 that bound would exclude small means (mu = 1e-6, gamma = 1e-4 has mean 244): gamma <= 10 there.
 _LOG_SMALL = math.log(0.1)
-#: The least that `highest_log_gamma` returns.
-LEAST_HIGH_LOG_GAMMA = _LOG_SMALL + _LOG_NARROWEST
 #: Above this mu, gamma mu >= 0.1 bounds gamma instead of 1e-4: a standard deviation of three times the mean.
 LOG_LARGE = math.log(1e3)
 #: How far beyond a bound `unbend` goes, where the exact inverse would be infinite.

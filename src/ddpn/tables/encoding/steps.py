@@ -15,6 +15,7 @@ MAX_THRESHOLDS = 254
 MAX_BINS, _FEWEST = 65_536, 31
 #: Distinct rows for the trees; more do not change the best cuts of a column.
 MAX_ROWS = 100_000
+#: LightGBM estimates the rows of a leaf from its curvature: one of large counts may have a few less.
 _ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
 
 
