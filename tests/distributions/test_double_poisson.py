@@ -274,6 +274,14 @@ class TestFromMoments:
         assert_within(law.mean, at["mean"], 1e-9, **at)
         assert_within(law.variance, variance, 1e-9, **at)
 
+    def test_close_to_the_least_variance(self, assert_within):
+        rng = np.random.default_rng(0)
+        mean = f64(np.exp(rng.uniform(0.0, 10.3, 60)))
+        variance = variance_limits(mean)[0] + f64(np.exp(rng.uniform(-6.9, 0.0, 60)))
+        law = DoublePoisson.from_moments(mean, variance)
+        assert_within(law.mean, mean, 1e-9, variance=variance)
+        assert_within(law.variance, variance, 1e-8, mean=mean)
+
     def test_by_an_independent_sum(self, summed):
         law = DoublePoisson.from_moments(f64(4.0), f64(9.0))
         exact = summed(law.mu.item(), law.gamma.item()).law

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from functools import cache
-from math import floor, inf, log, nan, sqrt
+from math import inf, log, nan, sqrt
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import root
 from torch import Tensor
 from torch.distributions import constraints, register_kl
 
@@ -23,9 +22,10 @@ from ddpn.runtime.errors import InputError
 _REMEDY = "Emit its logarithm and exponentiate, or clamp it."
 #: How far from the mode rounding may lead a comparison of probabilities.
 _BESIDE = 3
+_STEPS = 100
 _TOLERANCE = 1e-9
-#: log mu and log gamma are sought within these bounds: beyond, float64 cannot hold the distribution.
-_LOG_BOUNDS = (-600.0, -18.0), (36.0, 23.0)
+#: Parameters are sought within these bounds: beyond, float64 cannot hold the distribution.
+_LOG_MU, _LOG_GAMMA = (-600.0, 36.0), (-18.0, 23.0)
 #: gamma mu |log mu| above which D is a series: the table of y log y would change log weights by 2e-11.
 _ROUNDED = 2e5
 
@@ -269,9 +269,8 @@ def parameters_of_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tenso
     m, v = mean.detach().reshape(-1).double(), variance.detach().reshape(-1).double()
     low, high = variance_limits(m)
     _check_reached((v > low) & (v < high), m, v)
-    solved = [_solved(*pair) for pair in zip(m.tolist(), v.tolist(), strict=True)]
-    mu, gamma, reached = torch.tensor(solved, dtype=torch.float64).reshape(-1, 3).T
-    _check_reached(reached > 0, m, v)
+    mu, gamma, reached = _newton(m, v)
+    _check_reached(reached, m, v)
     return mu.reshape(mean.shape).to(mean.dtype), gamma.reshape(mean.shape).to(mean.dtype)
 
 
@@ -285,25 +284,52 @@ def _check_reached(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
         )
 
 
-def _solved(mean: float, variance: float) -> tuple[float, float, float]:
-    """mu and gamma of the Double Poisson with these moments, and 1 if there is one.
+def _excess(mean: Tensor, variance: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+    """E[(Z - n)(Z - n - 1)] with n = `below`, and its slope in the mean.
 
-    What is matched, in logarithms, are the mean and E[(Z - n)(Z - n - 1)] with n the integer below the mean, which is
-    the variance beyond the least: it is 0 for distributions on {n, n + 1} alone.
+    It is 0 for distributions on {n, n + 1} alone: for n the integer below the mean it is the variance beyond the least.
     """
+    gap = mean - below
+    return variance + gap * (gap - 1.0), 2.0 * gap - 1.0
 
-    def excess(m: float, v: float) -> float:
-        return v + (m - floor(mean)) * (m - floor(mean) - 1.0)
 
-    def misfit(at: np.ndarray) -> list[float]:
-        mu, gamma = torch.from_numpy(np.exp(np.clip(at, *_LOG_BOUNDS)))
-        found = DoublePoisson(mu, gamma, validate_args=False)._facts()[1:3, 0]
-        # Where the excess underflows the distribution is too narrow.
-        return [log(found[0] / mean), log(max(excess(*found), 1e-300) / excess(mean, variance))]
+def _newton(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Solve for (log mu, log gamma) by Newton with steps cut to 1, and halved where the misfit grows.
 
-    for shift in (0.0, -0.5, 1.0, -2.0):
-        guess = [log(mean), log(min(mean / variance, 1.5)) + shift]
-        found = root(misfit, guess, method="hybr", options={"xtol": 1e-15}).x
-        if sum(map(abs, misfit(found))) < _TOLERANCE:
-            return *np.exp(found), 1.0
-    return nan, nan, 0.0
+    Mean and excess variance are matched in logarithms, where both equations are close to linear.
+    """
+    below = mean.floor()
+    excess, _ = _excess(mean, variance, below)
+    best = torch.stack([mean.log(), (mean / variance).clamp(max=1.5).log()])
+    at, misfit = best, torch.full_like(mean, torch.inf)
+    step = torch.zeros_like(best)
+    for _ in range(_STEPS):
+        off, new_step = _newton_step(at, mean, excess, below)
+        own = off.abs().sum(0).nan_to_num(torch.inf)
+        is_better = (own < misfit) | torch.isinf(misfit)
+        best, misfit = torch.where(is_better, at, best), torch.where(is_better, own, misfit)
+        if bool((misfit < 1e-13).all()):
+            break
+        step = torch.where(is_better, new_step, 0.5 * step)
+        at = torch.stack([(best + step)[0].clamp(*_LOG_MU), (best + step)[1].clamp(*_LOG_GAMMA)])
+    return best[0].exp(), best[1].exp(), misfit < _TOLERANCE
+
+
+def _newton_step(at: Tensor, mean: Tensor, excess: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+    """What is missing in the logarithms of mean and excess variance, and the step in (log mu, log gamma)."""
+    mu, gamma = at.exp()
+    exact = DoublePoisson(mu, gamma, validate_args=False)._facts()
+    found_mean, found_variance = torch.from_numpy(exact[1]), torch.from_numpy(exact[2])
+    found_excess, slope = _excess(found_mean, found_variance, below)
+    off = torch.stack([(found_mean / mean).log(), (found_excess / excess).log()])
+    with torch.enable_grad():
+        leaf = at.detach().clone().requires_grad_()
+        sums = rule.double_poisson_sums(*leaf.exp())
+        (by_mean,) = torch.autograd.grad(sums.mean.sum(), leaf, retain_graph=True)
+        (by_variance,) = torch.autograd.grad(sums.variance.sum(), leaf)
+    (a, b), (c, d) = by_mean / found_mean, (by_variance + slope * by_mean) / found_excess
+    determinant = a * d - b * c
+    step = torch.stack([-(d * off[0] - b * off[1]) / determinant, -(a * off[1] - c * off[0]) / determinant])
+    step = step / step.abs().amax(0).clamp(min=1.0)
+    # Where the excess has underflowed the distribution is too narrow: a smaller gamma widens it.
+    return off, torch.stack([step[0].nan_to_num(0.0), step[1].nan_to_num(-0.5)])
