@@ -154,7 +154,7 @@ def _short_name(point: Any) -> str:
 
 
 def _ticks(axis: Any, integers: bool = False, percent: bool = False, log: bool = False, most: int = 7) -> None:
-    """Give an axis few ticks at round numbers, at integers only or in percent; `log` is that of `_log_axis`."""
+    """Give an axis few ticks at round numbers, at integers only or in percent; `log` is for the scale of `_log1p`."""
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
     if log:
@@ -164,7 +164,8 @@ def _ticks(axis: Any, integers: bool = False, percent: bool = False, log: bool =
             shown = [t for t in (0.0, *(float(part * 10**p) for p in powers for part in parts)) if low <= t <= high]
             if len(shown) <= most + 1:
                 break
-        axis.set_major_locator(FixedLocator(shown[:: -(-len(shown) // (most + 1))]))
+        is_short = len(shown) < 2  # between two such numbers
+        axis.set_major_locator(MaxNLocator(3) if is_short else FixedLocator(shown[:: -(-len(shown) // (most + 1))]))
     else:
         axis.set_major_locator(MaxNLocator(most, integer=integers, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter((lambda value, position: f"{100 * value:.6g}%") if percent else short)

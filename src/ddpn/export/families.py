@@ -225,7 +225,7 @@ def ends(family: FamilyGraph, share: np.ndarray, depth: float) -> Value:
 
 
 def _double_poisson_end(family: FamilyGraph, depths: Value) -> Value:
-    """As `ddpn.distributions.double_poisson.weights.upper_end`."""
+    """Where weights are below a depth: Newton's method in sqrt(y), from outside."""
     log_mu = family.log_mu
     mu, target = log_mu.exp(), depths / family.log_shape.exp()
     s = mu.sqrt() + (target * 0.5).sqrt()

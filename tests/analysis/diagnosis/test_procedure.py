@@ -31,7 +31,12 @@ SITUATIONS = {
         "under",
         "double_poisson",
     ),
-    "no zeros": (lambda s: 1 + s.rng.poisson(s.mean), {"under-dispersed", "no zeros"}, "under", "double_poisson"),
+    "no zeros": (
+        lambda s: 1 + s.rng.poisson(s.mean),
+        {"under-dispersed", "no small counts"},
+        "under",
+        "double_poisson",
+    ),
     "marginally over-dispersed": (lambda s: s.rng.poisson(np.exp(1.2 + 1.2 * s.X[:, 0])), set(), "equi", "poisson"),
 }
 
@@ -43,6 +48,27 @@ def test_the_right_findings(simulated, simulate, labels, direction, likelihood):
     assert set(found.labels) == labels
     assert found.direction == direction
     assert found.recommendation.likelihood == likelihood
+
+
+def test_counts_from_three_on_have_a_lower_bound(simulated):
+    found = diagnose(simulated.X, 3 + simulated.rng.poisson(simulated.mean), mean_model="glm")
+    assert "no small counts" in found.labels
+    assert "heavy-tailed" not in found.labels
+    assert found.recommendation.options == ("--lower 3",)
+
+
+def test_counts_of_a_known_total_are_not_zero_inflated(simulated):
+    y = simulated.rng.binomial(5, expit(0.8 * simulated.X[:, 0]))
+    found = diagnose(simulated.X, y, mean_model="glm")
+    assert "zero-inflated" not in found.labels
+    assert not found.recommendation.likelihood.startswith("zero_inflated")
+    assert "upper=5 (--upper 5)" in found.recommendation.reason
+
+
+def test_limits_that_no_count_reaches_change_nothing(simulated):
+    y = simulated.rng.poisson(simulated.mean).astype(float)
+    sample = Sample(simulated.X, y, limit=np.full(len(y), np.inf))
+    assert diagnose_sample(sample, mean_model="glm").findings
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -67,7 +93,7 @@ def test_censored_counts(simulated):
     y = np.minimum(10, simulated.rng.poisson(2 * simulated.mean * simulated.rng.gamma(4, 0.25, len(simulated.mean))))
     found = diagnose(simulated.X, y, mean_model="glm")
     assert found.finding("ceiling").found
-    assert "--censored-above 10; if larger counts are impossible, pass --upper 10" in found.recommendation.reason
+    assert "(--censored-above 10); if larger counts are impossible" in found.recommendation.reason
 
 
 @pytest.mark.parametrize(

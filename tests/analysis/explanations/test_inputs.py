@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 from ddpn.analysis.explanations import Inputs
+from ddpn.calibration.ood import FeatureProfile
 from ddpn.members.glm import Constant
 from ddpn.predictor import Predictor
 from ddpn.tables.encoding.table import PreparedTable
@@ -36,6 +37,15 @@ def test_or_an_array(formula, given):
 
 
 def test_members_of_the_package_need_not_read_the_table_again():
-    found = Inputs(Predictor({"one": Constant()}), pd.DataFrame(ROWS)).table(np.array([2, 0]), {0: np.array([0, 0])})
-    assert isinstance(found, PreparedTable)
-    assert [column.values.tolist() for column in found.columns] == [[1.0, 1.0], [-1, 0]]
+    predictor, frame = Predictor({"one": Constant()}), pd.DataFrame(ROWS)
+    predictor.profile = FeatureProfile.fit(frame)
+    for same in (frame, frame[["b", "a"]]):
+        found = Inputs(predictor, same).table(np.array([2, 0]), {0: np.array([0, 0])})
+        assert isinstance(found, PreparedTable)
+        assert [column.values.tolist() for column in found.columns] == [[1.0, 1.0], [-1, 0]]
+
+
+def test_a_predictor_without_a_profile_lets_its_members_look_at_the_columns():
+    frame = pd.DataFrame(ROWS)[["b", "a"]]
+    found = Inputs(Predictor({"one": Constant()}), frame).table(np.array([2, 0]))
+    assert list(found.columns) == ["b", "a"]

@@ -274,39 +274,52 @@ def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
 # Zeros, the largest count, heaping and the tail ----------------------------------------------------------------------
 
 
+#: The label of counts without small ones.
+NONE_BELOW = "no small counts"
+
+
 def zero_finding(table: ProbabilityTable) -> Finding:
-    """The share of zeros against the expected share."""
-    test = moment_test(table, (table.counts == 0).astype(float)[None])
+    """The share of zeros, or without any that of all counts below the smallest, against the expected share."""
+    low = max(int(table.y.min()), 1)
+    test = moment_test(table, (table.counts < low).astype(float)[None])
     sign = "more" if test.observed > test.expected else "fewer"
-    label = "zero-inflated" if sign == "more" else "too few zeros" if test.observed else "no zeros"
+    label = "zero-inflated" if sign == "more" else "too few zeros" if test.observed else NONE_BELOW
+    what = "0" if low == 1 else f"below {low:,}"
     # Few zeros more or less change no recommendation.
     matters = abs(test.observed - test.expected) >= 0.01
     effect = f"{percent(test.observed)} observed, {percent(test.expected)} expected"
     sentence = (
-        f"{percent(test.observed)} of the counts are 0, {sign} than the {percent(test.expected)} that a smooth "
+        f"{percent(test.observed)} of the counts are {what}, {sign} than the {percent(test.expected)} that a smooth "
         f"distribution with the same mean and dispersion has ({write_p(test.p_value)})."
     )
-    clean = f"The number of zeros agrees with a smooth distribution of the same mean and dispersion ({effect})."
+    which = "zeros" if low == 1 else f"counts {what}"
+    clean = f"The number of {which} agrees with a smooth distribution of the same mean and dispersion ({effect})."
     return Finding("zeros", label, effect, test.p_value, matters, sentence, clean)
 
 
 def ceiling_finding(table: ProbabilityTable) -> Finding:
-    """Rows at the largest count, against a smooth distribution up to it: possibly a limit, or "that many or more"."""
+    """Rows at the largest count, and none above, against a smooth distribution: a limit, or "that many or more"."""
     top, total = int(table.y.max()), len(table.y)
     found, inside = int(np.sum(table.y == top)), np.clip(table.pmf[:, : top + 1].sum(axis=1), 1e-300, 1.0)
-    at = np.minimum(table.pmf[:, top] / inside, 1.0)
-    expected = float(np.bincount(table.place, minlength=len(at)) @ at)
+    rows = np.bincount(table.place, minlength=len(inside))
+    expected, beyond = float(rows @ np.minimum(table.pmf[:, top] / inside, 1.0)), float(rows @ (1.0 - inside))
     pile = stats.binom(total, expected / total)
-    # Given that one row is there: the largest count is chosen by the rows.
-    p_value = min(1.0, float(pile.sf(found - 1) / max(pile.sf(0), 1e-300)))
-    effect = f"{percent(found / total)} at the maximum {top:,}, {percent(expected / total)} expected"
-    sentence = (
-        f"{found:,} rows ({percent(found / total)}) are at the maximum {top:,}, where a smooth distribution has "
-        f"{percent(expected / total)} ({write_p(p_value)}): larger counts may be impossible, or recorded as {top:,}."
-    )
-    matters = found >= _FEWEST and found >= _RATIO * expected
-    clean = f"No pile-up at the maximum ({effect})."
-    return Finding("ceiling", "piled up at the maximum", effect, p_value, matters, sentence, clean)
+    # Given that one row is there: the largest count is chosen by the rows. So is what is expected beyond it, which has
+    # an exponential distribution of mean 1.
+    p_pile, p_beyond = min(1.0, float(pile.sf(found - 1) / max(pile.sf(0), 1e-300))), float(np.exp(-beyond))
+    p_value, at = min(1.0, 2.0 * min(p_pile, p_beyond)), percent(found / total)
+    is_pile = found >= _FEWEST and found >= _RATIO * expected
+    if is_pile or p_pile <= p_beyond:
+        label, matters = "piled up at the maximum", is_pile
+        effect = f"{at} at the maximum {top:,}, {percent(expected / total)} expected"
+        what = f"{found:,} rows ({at}) are at the maximum {top:,}, where a smooth distribution has "
+        what += f"{percent(expected / total)}"
+    else:
+        label, matters = "upper limit", beyond >= 0.01 * total
+        effect = f"none above {top:,}, {percent(beyond / total)} expected"
+        what = f"None of the counts is above {top:,}, where a smooth distribution has {percent(beyond / total)}"
+    sentence = f"{what} ({write_p(p_value)}): larger counts may be impossible, or recorded as {top:,}."
+    return Finding("ceiling", label, effect, p_value, matters, sentence, f"No limit at the maximum ({effect}).")
 
 
 def heaping_finding(table: ProbabilityTable) -> Finding:

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from ddpn.analysis.diagnosis.checks import (
+    NONE_BELOW,
     FittedFamily,
     ceiling_finding,
     conditional_dispersion,
@@ -24,6 +25,7 @@ from ddpn.analysis.diagnosis.result import Diagnosis, Finding, Recommendation, S
 from ddpn.analysis.gains import holm
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import Sample, checked_sample
+from ddpn.tables.count_range import CountRange
 from ddpn.tables.row_hashes import group_labels
 
 #: Rows, and counts above 0, below which nothing is tested: an interval of the dispersion would be wider than +-0.4.
@@ -110,7 +112,10 @@ def diagnose_sample(
     options: tuple[str, ...] = (),
 ) -> Diagnosis:
     """`diagnose` for rows that are validated already; `options` of `ddpn fit` describe their bounds and limits."""
+    CountRange().check_known(sample)
     sample, step = sample.rows(sample.is_used), progress or (lambda words: None)
+    if sample.limit is not None and not np.isfinite(sample.limit).any():
+        sample = sample.replace(limit=None)
     total, notes = len(sample), list[str]()
     if total > max_rows:
         sample = sample.rows(np.sort(np.random.default_rng(seed).choice(total, max_rows, replace=False)))
@@ -176,7 +181,9 @@ def _consistent(findings: list[Finding]) -> list[Finding]:
     """Leave out findings that others explain: all checks share one dispersion, which a limit and a tail distort."""
     labels = {each.label for each in findings if each.found}
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()
-    explained |= {"heavy-tailed", "too few zeros"} if {"piled up at the maximum", "no zeros"} & labels else set()
+    is_limited = any(each.found for each in findings if each.name == "ceiling")
+    explained |= {"heavy-tailed", "too few zeros"} if is_limited or NONE_BELOW in labels else set()
+    explained |= {"zero-inflated"} if is_limited else set()
     return [each.explained() if each.found and each.label in explained else each for each in findings]
 
 
@@ -206,14 +213,15 @@ def recommend(
     reasons = [reason]
     if "tail" in found:
         reasons.append("Extreme counts also occur where the dispersion differs between rows, which ddpn fit predicts.")
-    if zeros == "no zeros":
-        options.append("--lower 1")
-        reasons.append("The option is for zeros that cannot occur.")
+    if zeros == NONE_BELOW:
+        low = f"{y.min():.0f}"
+        options.append(f"--lower {low}")
+        reasons.append(f"If counts below {low} cannot occur, pass lower={low} (--lower {low}).")
     if "ceiling" in found:
         top = f"{y.max():.0f}"
         reasons.append(
-            f"Check how the column was recorded: if {top} means '{top} or more', pass --censored-above {top}; if "
-            f"larger counts are impossible, pass --upper {top}."
+            f"Check how the column was recorded: if {top} means '{top} or more', pass censored_above={top} "
+            f"(--censored-above {top}); if larger counts are impossible, pass upper={top} (--upper {top})."
         )
     if "heaping" in found:
         reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")

@@ -198,7 +198,7 @@ class Diagnosis:
         All checks.
     dispersion, mean_model : Dispersion, str
         The dispersion, and the model of the mean; None where there are too few rows or counts to say anything about
-        them.
+        them, and for counts with known bounds or limits.
     explained : float
         The share of the Poisson deviance that the mean model explains out of fold.
     notes : tuple of str

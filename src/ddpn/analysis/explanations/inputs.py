@@ -90,13 +90,14 @@ class Inputs:
         bound = counts.bounds(n, upper, labels)[1] if counts.upper_per_row or upper is not None else None
         known = {"exposure": scale, "upper": bound}
         self._fill(predictor, _columns(model, X), {name: v for name, v in known.items() if v is not None}, names or {})
+        self._is_bare = isinstance(model, Predictor)
         frame = nw.from_native(X, eager_only=True, pass_through=True)
         self._library = frame.implementation if isinstance(frame, nw.DataFrame) else None
 
     def _fill(
         self, predictor: Predictor, columns: list[Column], more: Mapping[str, np.ndarray], names: Mapping[str, str]
     ) -> None:
-        self.predictor, self.width, self._library = predictor, len(columns), None
+        self.predictor, self.width, self._library, self._is_bare = predictor, len(columns), None, False
         self.extra = {name: len(columns) + i for i, name in enumerate(more)}
         self.columns = columns + [Column(names.get(name, name), "number", values) for name, values in more.items()]
         self.sample: Sample | None = None
@@ -194,7 +195,9 @@ class Inputs:
             for j, column in enumerate(self.columns[: self.width])
         ]
         members = self.predictor.mixed.values()
-        if all(copy.takes_prepared_tables for member in members for copy in copies_of(member)):
+        # Without a profile members must look at names themselves.
+        is_read = self.predictor.profile is not None or not self._is_bare
+        if is_read and all(copy.takes_prepared_tables for member in members for copy in copies_of(member)):
             return PreparedTable(columns)
         return _plain_table(columns, self._library)
 
@@ -224,9 +227,10 @@ class Inputs:
 
 
 def _columns(model: Any, X: Any) -> list[Column]:
-    """Every column as the model reads it; a bare predictor knows no names and kinds, and takes them as they are."""
+    """Every column as the model reads it; a predictor without a profile knows no names, and takes them as they are."""
     if isinstance(model, Predictor):
-        return [column._replace(name=str(column.name)) for column in TableReader().fit(X)]
+        read = TableReader().fit(X) if model.profile is None else model.profile.reader.read(X)
+        return [column._replace(name=str(column.name)) for column in read]
     table, kinds = read_table(model, X, reset=False), getattr(model, "feature_kinds_", None)
     read = table if kinds is None else [as_fitted(column, kind) for column, kind in zip(table, kinds, strict=True)]
     return [column._replace(name=str(column.name)) for column in read]

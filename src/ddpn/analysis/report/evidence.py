@@ -282,7 +282,7 @@ def pit_sentence(pit: Pit) -> str:
         return "The PIT histogram is flat up to chance: there is no evidence against the predicted distributions."
     if shape is None:
         return "The PIT histogram has bars outside the range of chance, but without a slope, a U or a hump."
-    return f"The PIT histogram is {shape}, more than by chance: {pit.meaning}."
+    return f"The PIT histogram is {shape}, more than chance explains ({pit.meaning})."
 
 
 def recalibration_sentences(found: Recalibration | None) -> str:

@@ -227,7 +227,7 @@ _SCORES = [
 
 def _leaderboard(board: Leaderboard) -> str:
     """The scores of all candidates, and what the columns mean."""
-    caption = "The model (mixture), its members and what it is compared with, on the same rows"
+    caption = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
     return page.table_html(*board.cells(), caption=caption) + page.definitions(_SCORES, "notes")
 
 
@@ -340,7 +340,8 @@ def fifths(evidence: Evidence) -> list[RowGroup]:
 
 def important_groups(found: Importances, evidence: Evidence) -> list[list[RowGroup]]:
     """The groups by each of the columns that are most important for the predictions."""
-    return [groups_by(evidence.inputs.columns, one.position, evidence) for one in found.by("crps")[:_GROUPED]]
+    needed = [one for one in found.by("crps")[:_GROUPED] if one.crps.mean() > 0]
+    return [groups_by(evidence.inputs.columns, one.position, evidence) for one in needed]
 
 
 # Explanations --------------------------------------------------------------------------------------------------------

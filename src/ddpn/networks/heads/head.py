@@ -309,7 +309,7 @@ class Head(ABC):
 
     @property
     def locations(self) -> tuple[int, ...]:
-        """Positions of the raw outputs that say where counts lie, which boosting learns first: the first one."""
+        """Positions of the raw outputs that say where counts lie, whose curvature needs no floor: the first one."""
         return (0,)
 
     @property

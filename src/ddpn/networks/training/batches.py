@@ -108,6 +108,8 @@ class MemoryBatches:
     ) -> None:
         sample = source if isinstance(source, Sample) else source.sample
         rows = len(sample) if positions is None else min(map(len, positions))
+        if not rows:
+            raise InputError("data must hold at least one row for each member, got none.")
         self.source, self.device, self.share = source, sample.y.device, share
         self.batch = min(batch_size, rows)
         self.steps = rows // self.batch
