@@ -238,15 +238,19 @@ def _columns(model: Any, X: Any) -> list[Column]:
 
 def _plain_table(columns: list[Column], library: Any) -> Any:
     """Columns as a data frame of a library, or as an array without one, for members that read tables on their own."""
-    cells = {
-        column.name: np.array([*column.levels, None], dtype=object)[column.values]
-        if column.kind == "category"
-        else column.values
-        for column in columns
-    }
     if library is None:
-        return np.column_stack(list(cells.values()))
-    return nw.from_dict({name: values.tolist() for name, values in cells.items()}, backend=library).to_native()
+        return np.column_stack([_cells(column) if column.kind == "category" else column.values for column in columns])
+    return nw.from_dict({column.name: _cells(column).tolist() for column in columns}, backend=library).to_native()
+
+
+def _cells(column: Column) -> np.ndarray:
+    """Text, numbers or booleans, None where a value is missing."""
+    if column.kind == "category":
+        return np.array([*column.levels, None], dtype=object)[column.values]
+    known = ~np.isnan(column.values)
+    cells = np.full(len(known), None, dtype=object)
+    cells[known] = column.values[known].astype(bool if column.kind == "flag" else float)
+    return cells
 
 
 def joined(first: Column, second: Column) -> Column:

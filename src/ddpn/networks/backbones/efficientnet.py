@@ -1,6 +1,5 @@
 """Images on small machines: EfficientNet-Lite0 with the ImageNet weights of a Python package."""
 
-import copy
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import Frozen
+from ddpn.networks.backbones.members import Copies, Frozen
 from ddpn.networks.backbones.pretrained import IMAGES, ImageNormalization, Tail, Tuned
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice
@@ -55,7 +54,7 @@ class EfficientNet(Tuned):
         check_choice("pooling", pooling, POOLINGS)
         # Those drawn at random differ from call to call; pretrained weights are read once.
         make: Callable[[], nn.Module] = partial(_features, pretrained, pooling)
-        make = partial(copy.deepcopy, make()) if pretrained else make
+        make = Copies(make()) if pretrained else make
         options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "members": members}
         if frozen == "all":
             super().__init__(Frozen(make(), row_axes=3), Tail(None, **options))

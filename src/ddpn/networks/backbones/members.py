@@ -5,6 +5,7 @@ The shape contract: B rows, M members, P raw outputs. A network takes (B, F), th
 first, so the sum of the members' losses gives each of them exactly the gradient it would have alone.
 """
 
+import copy
 import math
 from collections.abc import Callable, Sequence, Sized
 from itertools import pairwise
@@ -31,6 +32,22 @@ def generators(seeds: Sequence[int]) -> list[torch.Generator]:
         return [torch.Generator().manual_seed(seed) for seed in seeds]
     except (TypeError, ValueError, RuntimeError):
         raise ConfigError(f"seeds must be 64-bit integers, one per member, got {seeds!r:.40}.") from None
+
+
+class Copies:
+    """Builds copies of one network, such as a pretrained one; unlike a lambda it can be pickled.
+
+    The network it copies is never changed, so a copy of a model shares it.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+
+    def __call__(self) -> nn.Module:
+        return copy.deepcopy(self._network)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
+        return self
 
 
 class Linear(nn.Module):

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from ddpn.networks.backbones.members import MLP, Frozen, Members
+from ddpn.networks.backbones.members import MLP, Copies, Frozen, Members
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.extras import import_extra, locate
 from ddpn.runtime.validation import check_number, is_integer, is_number
@@ -291,7 +291,7 @@ def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: floa
         _set_dropout(settings, dropout)
         found = transformers.AutoModel.from_pretrained(where, config=settings)
     # Whatever precision they were stored in: training in half precision keeps its weights in float32.
-    return partial(copy.deepcopy, _without_pooler(found).float())
+    return Copies(_without_pooler(found).float())
 
 
 def tokenizer_of(pretrained: str) -> tuple[Any, int]:
