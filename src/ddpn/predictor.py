@@ -402,5 +402,5 @@ def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _facts(part: Any) -> dict[str, Any]:
-    """The fields that are no arrays: numbers that JSON can hold."""
+    """The fields that are not arrays: values that JSON can hold."""
     return {field: value for field, value in part._asdict().items() if not isinstance(value, np.ndarray)}

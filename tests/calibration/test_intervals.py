@@ -339,7 +339,7 @@ def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"groups": "shop"}, InputError, "groups must be labels or a number where X is no data frame"),
+        ({"groups": "shop"}, InputError, "groups must be labels or a number if X is not a data frame"),
         ({"groups": ["a"]}, InputError, "one label per row of X, got 1 for 1500"),
         ({"groups": 1}, InputError, "at least 2 ranges"),
         ({"groups": 3, "group_rows": -1.0}, ConfigError, "group_rows must be a finite number"),

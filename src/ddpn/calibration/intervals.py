@@ -245,7 +245,7 @@ class IntervalLevels(NamedTuple):
 
 
 def column_of(X: Any, name: str) -> Any:
-    """A column of a data frame, or None where X is no data frame."""
+    """A column of a data frame, or None if X is not a data frame."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return None
@@ -368,7 +368,7 @@ def grouping(
         return found, found.codes(None, mean)
     values = column_of(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
-        must = "be labels or a number where X is no data frame"
+        must = "be labels or a number if X is not a data frame"
         raise InputError(argument="groups", must=must, got=repr(groups))
     labels = group_labels(values, len(sample))
     found = IntervalGroups(groups, tuple(sorted(set(labels.tolist()))), np.empty(0), prior_rows)

@@ -262,7 +262,7 @@ class Censored(Modified):
 
 
 def bounded(dist: Any, lower: RowBound, upper: RowBound) -> Any:
-    """The distributions, given that counts are at least `lower` and at most `upper`; None is no bound.
+    """The distributions, given that counts are at least `lower` and at most `upper`; None means no bound.
 
     Shape: dist (N,) or (N, k); bounds (N,), a number, or tensors that broadcast.
     """
@@ -281,7 +281,7 @@ def as_recorded(dist: Any, sample: Sample) -> Any:
 
 
 def limited(dist: Any, limit: RowBound) -> Any:
-    """The distributions of counts that are recorded up to a limit per row, see `Censored`; None is no limit.
+    """The distributions of counts that are recorded up to a limit per row, see `Censored`; None means no limit.
 
     Shape: as in `bounded`.
     """

@@ -199,7 +199,7 @@ class Recalibrated(Modified):
 
     @property
     def size(self) -> int:
-        """The number of components of the base, 1 where it is no mixture."""
+        """The number of components of the base, 1 if it is not a mixture."""
         return self.base.size if isinstance(self.base, Mixture) else 1
 
     @property

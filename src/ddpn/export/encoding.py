@@ -20,7 +20,7 @@ from ddpn.tables.kinds import NUMBER, number_of
 _DAY_MICROSECONDS = 86_400e6
 
 
-class Table(NamedTuple):
+class TableNodes(NamedTuple):
     """The columns that a model sees.
 
     `numbers` has a column per number, date part and boolean, NaN where missing, in the order of `number_names`. `codes`
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     levels: dict[str, tuple[str, ...]]
 
 
-def read_columns(graph: Graph, columns: Sequence[InputColumn], levels: Mapping[str, tuple[str, ...]]) -> Table:
+def read_columns(graph: Graph, columns: Sequence[InputColumn], levels: Mapping[str, tuple[str, ...]]) -> TableNodes:
     """Inputs for the raw columns, and what the model sees of them; `levels` are those of each category."""
     numbers: list[Value] = []
     codes: list[Value] = []
@@ -48,7 +48,7 @@ def read_columns(graph: Graph, columns: Sequence[InputColumn], levels: Mapping[s
             numbers += _numbers(graph, cells, column)
             number_names += column.names
     names = tuple(name for column in columns for name in column.names)
-    return Table(names, _side_by_side(numbers), tuple(number_names), _side_by_side(codes), dict(levels))
+    return TableNodes(names, _side_by_side(numbers), tuple(number_names), _side_by_side(codes), dict(levels))
 
 
 def _side_by_side(columns: list[Value]) -> Value | None:
@@ -140,7 +140,7 @@ class _Placed(NamedTuple):
     places: list[int]
 
 
-def encoded(graph: Graph, table: Table, encoder: FeatureEncoder, chosen: np.ndarray | None = None) -> Value:
+def encoded(graph: Graph, table: TableNodes, encoder: FeatureEncoder, chosen: np.ndarray | None = None) -> Value:
     """The encoder's inputs, or some of them; float64 with the values of float32. Shape: (rows, inputs)."""
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
@@ -154,7 +154,7 @@ def encoded(graph: Graph, table: Table, encoder: FeatureEncoder, chosen: np.ndar
 
 
 def _numeric_parts(
-    graph: Graph, table: Table, own: dict[str, NumericColumn], starts: dict[str, int], limit: float
+    graph: Graph, table: TableNodes, own: dict[str, NumericColumn], starts: dict[str, int], limit: float
 ) -> list[_Placed]:
     """Values, indicators of missing values, bins, steps and codes of all columns of numbers."""
     assert table.numbers is not None
@@ -200,7 +200,7 @@ def _bounded(graph: Graph, z: Value, limit: float) -> Value:
 
 
 def _category_parts(
-    codes: Value, table: Table, own: dict[str, CategoricalColumn], starts: dict[str, int]
+    codes: Value, table: TableNodes, own: dict[str, CategoricalColumn], starts: dict[str, int]
 ) -> list[_Placed]:
     """Indicators of all categories, and the effects of levels of those that have them."""
     parts = [_one_hot(codes, table, own, starts)]
@@ -214,7 +214,7 @@ def _category_parts(
     return [*parts, _Placed(_looked_up(codes.take(columns), targets), places)] if places else parts
 
 
-def _one_hot(codes: Value, table: Table, own: dict[str, CategoricalColumn], starts: dict[str, int]) -> _Placed:
+def _one_hot(codes: Value, table: TableNodes, own: dict[str, CategoricalColumn], starts: dict[str, int]) -> _Placed:
     """One input per level, and those of rare levels and missing values."""
     targets, columns, inputs, places = [], [], [], []
     for j, (name, levels) in enumerate(table.levels.items()):
@@ -237,7 +237,7 @@ def _looked_up(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
     )
 
 
-def tree_matrix(graph: Graph, table: Table, known: TreeTable) -> Value:
+def tree_matrix(graph: Graph, table: TableNodes, known: TreeTable) -> Value:
     """Numbers as they are and codes of levels, `LEVELS` for a missing one. Shape: (rows, columns)."""
     levels = dict(zip(table.names, known.levels, strict=True))
     parts = (
@@ -254,7 +254,7 @@ def tree_matrix(graph: Graph, table: Table, known: TreeTable) -> Value:
     return graph.concat([part.inputs for part in parts]).take(order)
 
 
-def design_matrix(graph: Graph, table: Table, design: Design) -> Value:
+def design_matrix(graph: Graph, table: TableNodes, design: Design) -> Value:
     """The columns of a `CountGLM`; NaN where a value is missing or a level is unknown. Shape: (rows, coefficients)."""
     parts = []
     for name, levels in zip(table.names, design.levels, strict=True):

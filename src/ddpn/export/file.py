@@ -16,7 +16,7 @@ from ddpn.export.encoding import level_codes, read_columns
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.members import RowNodes, member_stack
-from ddpn.export.mixture import Bounds, MixtureGraph, Wanted
+from ddpn.export.mixture import Bounds, ExportedOutputs, MixtureGraph
 from ddpn.export.source import ExportedModel, InputColumn, source_of
 from ddpn.members.folds import copies_of, known_levels
 from ddpn.networks.heads import make_head
@@ -184,20 +184,20 @@ def assemble(source: ExportedModel, quantiles: tuple[float, ...], coverage: floa
     return Assembled(graph.model(outputs, "ddpn"), inputs.all, inputs.outputs)
 
 
-def _wanted(predictor: Predictor, quantiles: tuple[float, ...], coverage: float, pmf: int) -> Wanted:
+def _wanted(predictor: Predictor, quantiles: tuple[float, ...], coverage: float, pmf: int) -> ExportedOutputs:
     """Outputs, with the levels at which intervals cover what is asked."""
     groups = predictor.groups
     if groups is None or MIXTURE not in groups.levels:
-        return Wanted(quantiles, np.array([predictor.interval_level(coverage)]), pmf)
+        return ExportedOutputs(quantiles, np.array([predictor.interval_level(coverage)]), pmf)
     codes = np.array([*range(len(groups.names)), -1])
     levels = groups.at(coverage, MIXTURE, predictor.intervals[MIXTURE], codes)
-    return Wanted(quantiles, levels, pmf, None if groups.by else groups.edges)
+    return ExportedOutputs(quantiles, levels, pmf, None if groups.by else groups.edges)
 
 
 class _Inputs:
     """Inputs besides the columns of the model, which may be among them, and names of outputs that are still free."""
 
-    def __init__(self, graph: Graph, source: ExportedModel, wanted: Wanted) -> None:
+    def __init__(self, graph: Graph, source: ExportedModel, wanted: ExportedOutputs) -> None:
         self._graph, self._source = graph, source
         self.all = list(source.columns)
         counts, groups = source.predictor.counts, source.predictor.groups

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddpn.export.encoding import Table, design_matrix, encoded, tree_matrix
+from ddpn.export.encoding import TableNodes, design_matrix, encoded, tree_matrix
 from ddpn.export.families import HeadNodes, parts_of
 from ddpn.export.graph import Graph, Value
 from ddpn.export.trees import Forest
@@ -21,7 +21,7 @@ from ddpn.runtime.errors import ConfigError
 class RowNodes(NamedTuple):
     """What members predict from: the table, the logarithm of the exposure or None, and a zero per row, (rows, 1)."""
 
-    table: Table
+    table: TableNodes
     log_exposure: Value | None
     zero: Value
 

@@ -34,7 +34,7 @@ _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExportedOutputs:
     """The outputs: quantiles, an interval, and probabilities of the counts up to `pmf`.
 
     `levels` are those of the interval: one per group of rows, the last of rows in no group. `edges` are the inner ends
@@ -65,7 +65,12 @@ class Levels:
     """
 
     def __init__(
-        self, graph: Graph, wanted: Wanted, change: MonotoneMap | None, is_changed: Value | None, code: Value | None
+        self,
+        graph: Graph,
+        wanted: ExportedOutputs,
+        change: MonotoneMap | None,
+        is_changed: Value | None,
+        code: Value | None,
     ) -> None:
         self._graph, self._wanted, self._change = graph, wanted, change
         self._is_changed, self._code = is_changed, code
@@ -126,7 +131,7 @@ _BEYOND = 64
 
 
 class Bounds(NamedTuple):
-    """The smallest and the largest possible count; `upper` may be a value per row, (rows, 1). None is no bound."""
+    """The smallest and the largest possible count; `upper` may be a value per row, (rows, 1). None means no bound."""
 
     lower: int = 0
     upper: Value | float | None = None
@@ -154,7 +159,7 @@ class MixtureGraph:
     weights: list[float]
     bounds: Bounds
     change: MonotoneMap | None
-    wanted: Wanted
+    wanted: ExportedOutputs
     code: Value | None
 
     @property
@@ -165,7 +170,7 @@ class MixtureGraph:
         return joined / joined.sum()
 
     def columns(self, graph: Graph, rows: Value, zero: Value) -> Value:
-        """Every output of every row, see `Wanted.names`. `rows` is their number, `zero` a 0 per row, (rows, 1)."""
+        """Every output, see `ExportedOutputs.names`. `rows` is the number of rows, `zero` a 0 per row, (rows, 1)."""
         packed = _Packed(graph, self, zero)
         size = _block_size(graph, packed, rows)
         times = (rows + size - 1) / size

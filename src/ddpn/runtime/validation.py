@@ -41,7 +41,7 @@ def check_integer(name: str | Argument, value: Any, minimum: int = 0, error: typ
 
 
 def check_number(name: str, value: Any, condition: str, holds: bool | None = None) -> float:
-    """Return `value` as a float, or raise a `ConfigError` if it is no number or `holds` is false."""
+    """Return `value` as a float, or raise a `ConfigError` if it is not a number or `holds` is false."""
     if not is_number(value) or holds is False:
         raise ConfigError(argument=name, must=f"be {condition}", got=f"{value!r:.40}")
     return float(value)

@@ -104,7 +104,7 @@ _CODES = 0.05
 class NumberFormat:
     """How the numbers of a column are written: the decimal sign, and the unit that they may have.
 
-    Without a decimal sign they were no text in fit, and a later table that has text says itself how it is written.
+    Without a decimal sign they were not text in fit, and a later table that has text says itself how it is written.
     `ambiguous` is a cell such as "1,234" if no cell of the column says whether its comma is a decimal sign. `integers`
     is whether all values of the fit were integers: the points of a later 31.287 are then thousands separators.
     """
@@ -257,7 +257,7 @@ _DATES_SAMPLED = 1000
 class DateFormat:
     """The order of day, month and year in text, and the time zone whose clock counts ("" for the one as written).
 
-    Without an order they were no text in fit, and a later table that has text says itself how it is written.
+    Without an order they were not text in fit, and a later table that has text says itself how it is written.
     `ambiguous` is a cell such as "03/04/2021" if no cell of the column says which of the two is the day.
     """
 

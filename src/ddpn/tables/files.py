@@ -253,7 +253,7 @@ def separator_of(header: str) -> str:
 
 
 def _named(cells: Any, name: str) -> Any:
-    """The rows below the first, whose cells are the names; a column without a name and without values is no column."""
+    """The rows below the first, whose cells are the names; a column without a name and without values is ignored."""
     library = polars()
     names = [str(word or "").lstrip("\ufeff").strip() for word in cells.row(0)]
     body = cells[1:]

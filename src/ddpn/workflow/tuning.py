@@ -212,7 +212,7 @@ def _text(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedModel:
     """The result of `tune`.
 
     Attributes
@@ -239,7 +239,7 @@ def tune(
     verbose: bool = False,
     on_step: Callable[[str], object] = lambda text: None,
     n_jobs: Where = None,
-) -> Tuned:
+) -> TunedModel:
     """Search the settings of a model, fit the best ones as `ddpn fit` does, and save the model.
 
     Trials are fitted to training rows and scored by the CRPS of rows that they were not fitted to; test rows are only
@@ -277,7 +277,7 @@ def tune(
 
     Returns
     -------
-    Tuned
+    TunedModel
         The refitted model (`fitted`) and what the search found (`result`).
 
     Examples
@@ -314,7 +314,7 @@ def tune(
         if not fitted.interrupted:
             for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}{_FOLDER}"):
                 shutil.rmtree(old)
-    return Tuned(fitted, result)
+    return TunedModel(fitted, result)
 
 
 def _in_time(plan: Plan, left: float | None) -> Plan:

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from ddpn.paper.experiments.runs import finished_runs
 from ddpn.paper.experiments.tables import (
     Cell,
-    Table,
+    ResultTable,
     accuracy,
     detection_tables,
     markdown,
@@ -24,7 +24,7 @@ from ddpn.runtime.errors import InputError
 # A table as Markdown --------------------------------------------------------------------------------------------------
 
 
-TABLE = Table(
+TABLE = ResultTable(
     "50% more",
     ("MAE & more", "CRPS"),
     {"β-DDPN, a_b": [Cell(0.5, 0.1, 0.6, 1), Cell(12.3456)], 'say "x"': [Cell(0.7, None, None, 2), Cell(None)]},

@@ -21,7 +21,7 @@ from ddpn.analysis.diagnosis.checks import (
     zero_finding,
 )
 from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, Means, out_of_fold_means
-from ddpn.analysis.diagnosis.result import Diagnosis, Finding, Recommendation, Summary
+from ddpn.analysis.diagnosis.result import Diagnosis, Finding, Recommendation, TargetSummary
 from ddpn.analysis.gains import holm
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import Sample, checked_sample
@@ -140,11 +140,11 @@ def _of_bounds(sample: Sample, options: tuple[str, ...]) -> Recommendation:
     return Recommendation(likelihood, reason, options)
 
 
-def _summary(sample: Sample, total: int) -> Summary:
+def _summary(sample: Sample, total: int) -> TargetSummary:
     y, weight = sample.y, sample.weight_or_ones
     mean = float(np.average(y, weights=weight))
     variance, zeros = (float(np.average(each, weights=weight)) for each in (np.square(y - mean), y == 0))
-    return Summary(total, len(y), mean, variance, zeros, float(y.min()), float(y.max()))
+    return TargetSummary(total, len(y), mean, variance, zeros, float(y.min()), float(y.max()))
 
 
 def _hopeless(y: np.ndarray) -> str:
@@ -161,7 +161,7 @@ def _hopeless(y: np.ndarray) -> str:
     return ""
 
 
-def _checked(sample: Sample, target: str, summary: Summary, means: Means, notes: list[str]) -> Diagnosis:
+def _checked(sample: Sample, target: str, summary: TargetSummary, means: Means, notes: list[str]) -> Diagnosis:
     dispersion, families = conditional_dispersion(sample, means), fit_families(sample, means.mean)
     findings = [dispersion_finding(dispersion, means.name)]
     table = tabulate(max(families.values(), key=lambda family: family.loglik), sample, means.mean)

@@ -129,7 +129,7 @@ class Dispersion:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TargetSummary:
     """The target by itself, without the features.
 
     Attributes
@@ -190,7 +190,7 @@ class Diagnosis:
     ----------
     target : str
         The name of the target.
-    summary : Summary
+    summary : TargetSummary
         The target by itself.
     recommendation : Recommendation
         A likelihood, and why.
@@ -206,7 +206,7 @@ class Diagnosis:
     """
 
     target: str
-    summary: Summary
+    summary: TargetSummary
     recommendation: Recommendation
     findings: tuple[Finding, ...] = ()
     dispersion: Dispersion | None = None

@@ -279,7 +279,7 @@ def pit_sentence(pit: Pit) -> str:
     """What the shape of the PIT histogram means, where it is more than chance."""
     shape = {"up": "sloped", "down": "sloped", "U": "U-shaped", "hump": "hump-shaped"}.get(pit.shape)
     if pit.shape == "flat":
-        return "The PIT histogram is flat up to chance: there is no evidence against the predicted distributions."
+        return "The PIT histogram is flat except for chance: there is no evidence against the predicted distributions."
     if shape is None:
         return "The PIT histogram has bars outside the range of chance, but without a slope, a U or a hump."
     return f"The PIT histogram is {shape}, more than chance explains ({pit.meaning})."

@@ -114,7 +114,7 @@ def write_report(
     groups : sequence, optional
         What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
     interval_groups : sequence, optional
-        The labels of the groups that intervals are calibrated by, if these are no column of X.
+        The labels of the groups that intervals are calibrated by, if they are not a column of X.
     progress : callable, optional
         Called with the name of each step.
 

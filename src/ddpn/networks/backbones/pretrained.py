@@ -239,7 +239,7 @@ def _last(make: Callable[[], nn.Module], n: int, kind: type[Encoder]) -> nn.Modu
 
 @torch.no_grad()
 def _features(whole: Encoder, example: Tensor) -> Tensor:
-    """The features of an example; raises a `ConfigError` before any training if the model is no encoder for it."""
+    """The features of an example; raises a `ConfigError` before any training if the model cannot encode it."""
     try:
         return whole.eval()(example)
     except Exception as error:

@@ -48,7 +48,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSettings:
     """The paper's settings: AdamW and a cosine schedule, no warm-up, no weight averaging, no clipping, random start.
 
     `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
@@ -81,8 +81,8 @@ class Training:
 
 
 #: The names of all settings of a training.
-TRAINING = [f.name for f in fields(Training)]
-_UNTRAINED = Training(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, members=1)
+TRAINING = [f.name for f in fields(TrainingSettings)]
+_UNTRAINED = TrainingSettings(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, members=1)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Experiment:
     paper: str
     minutes: float
     methods: tuple[Method, ...] = ()
-    training: Training = _UNTRAINED
+    training: TrainingSettings = _UNTRAINED
     data: Mapping[str, Any] | None = None
     simulation: Mapping[str, Any] | None = None
     reference: Mapping[str, str] | None = None
@@ -165,7 +165,7 @@ class Run:
         return make_head(self.method.head, **{**self.method.options, **options})
 
     @property
-    def training(self) -> Training:
+    def training(self) -> TrainingSettings:
         """The settings at this point of the grid."""
         return replace(self.experiment.training, **{key: value for key, value in self.point.items() if key in TRAINING})
 
@@ -273,7 +273,7 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     if "training" in content:
         every = methods()
         declared["methods"] = tuple(every[each] for each in content["methods"])
-        declared["training"] = Training(**_with_tuples(content["training"]))
+        declared["training"] = TrainingSettings(**_with_tuples(content["training"]))
         declared["grid"] = _with_tuples(content.get("grid", {}))
     return Experiment(name, **declared)
 

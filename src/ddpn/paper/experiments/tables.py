@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     rank: int | None = None
 
 
-class Table(NamedTuple):
+class ResultTable(NamedTuple):
     """Rows of cells under columns, with a title above and notes below."""
 
     title: str
@@ -63,7 +63,7 @@ def _text(cell: Cell, mark: str = "{}") -> str:
     return mark.format(ours) + (f" · paper {_shown(cell.paper)}" if cell.paper is not None else "")
 
 
-def markdown(table: Table) -> str:
+def markdown(table: ResultTable) -> str:
     """Best in bold, second best underlined."""
     marks = {1: "**{}**", 2: "<u>{}</u>", None: "{}"}
     lines = [f"**{table.title}**", ""]
@@ -87,7 +87,7 @@ RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
 Pair = tuple[Tensor, Tensor]
 
 
-def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> Table:
+def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> ResultTable:
     """MAE, CRPS and median precision of single members (mean and standard deviation) and of the ensemble."""
     paper: dict[tuple[str, str, str], float] = {}
     if experiment.reference is not None and protocol == "paper":
@@ -101,7 +101,7 @@ def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str)
         if protocol == "ours" and "rounded" in result["scores"]:
             rows[f"{_label(result)}, rounded to counts"] = _cells(result, "rounded", {})
     marked = ranked(rows, low=[i for i, name in enumerate(columns) if "MP" not in name])
-    return Table(f"{experiment.title} ({RULES[protocol]})", columns, marked, _notes(experiment, runs, protocol))
+    return ResultTable(f"{experiment.title} ({RULES[protocol]})", columns, marked, _notes(experiment, runs, protocol))
 
 
 def _label(result: Mapping[str, Any]) -> str:
@@ -119,7 +119,7 @@ def _cells(result: Mapping[str, Any], protocol: str, paper: dict[tuple[str, str,
     return cells
 
 
-def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> Table:
+def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
     """CRPS of the ensembles and of the true distribution, and the error of their variance."""
     columns = ("ensemble CRPS", "gap to the truth", "relative error of aleatoric variance", "median epistemic variance")
     rows, best = {}, 0.0
@@ -129,7 +129,7 @@ def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> Table:
         values = [crps, *(truth[key] for key in ("crps_gap", "aleatoric_relative_error", "epistemic"))]
         rows[_label(result)] = [Cell(value) for value in values]
     notes = (f"CRPS of the true distribution: {best:.4f}.", *_notes(experiment, runs, "ours"))
-    return Table(experiment.title, columns, ranked(rows, low=(0, 2)), notes)
+    return ResultTable(experiment.title, columns, ranked(rows, low=(0, 2)), notes)
 
 
 def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def scored(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
     return found
 
 
-def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) -> dict[str, Table]:
+def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) -> dict[str, ResultTable]:
     """By total variance (all rows, then the paper's variant), and for texts of equal length."""
     runs, title = scored(finished), f"Detecting {experiment.ood} among {experiment.title.lower()}"
     tables = {
@@ -193,7 +193,7 @@ def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) ->
     return tables
 
 
-def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Table:
+def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
     paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
     rows, sizes = {}, {}
     for each in runs:
@@ -203,7 +203,7 @@ def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Table
         sizes[f"{found.n_in:,} test rows and {found.n_out:,} OOD rows are evaluated."] = True
     kept = "which give the thresholds" if as_paper else "which are not evaluated"
     first = f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {kept}."
-    return Table(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), (first, *sizes))
+    return ResultTable(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), (first, *sizes))
 
 
 def _areas(pairs: Iterable[Pair]) -> list[Cell]:
@@ -212,7 +212,7 @@ def _areas(pairs: Iterable[Pair]) -> list[Cell]:
     return [Cell(*area) for each in found for area in (each.auroc, each.fpr80)]
 
 
-def _by_length(title: str, runs: Sequence[ScoredRun]) -> Table:
+def _by_length(title: str, runs: Sequence[ScoredRun]) -> ResultTable:
     pairs = [(each, each.with_equal_lengths()) for each in runs]
     rows = {every.run.label: _areas([every.variances, equal.variances]) for every, equal in pairs}
     lengths: Any = [one.lengths for one in pairs[0]]
@@ -223,7 +223,7 @@ def _by_length(title: str, runs: Sequence[ScoredRun]) -> Table:
     ranked(rows, low=(1, 3), high=(0, 2))
     # A baseline without a rank.
     rows["number of tokens alone, few"] = _areas([(-test.double(), -ood.double()) for test, ood in lengths])
-    return Table(title, ("AUROC", "FPR80", "equal lengths: AUROC", "equal lengths: FPR80"), rows, notes)
+    return ResultTable(title, ("AUROC", "FPR80", "equal lengths: AUROC", "equal lengths: FPR80"), rows, notes)
 
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
