@@ -31,6 +31,11 @@ def test_a_constant_target_has_no_cut(codes, y):
     assert [cuts.tolist() for cuts in best_cuts(codes, np.full(len(codes), y), np.ones(len(codes)), 5)] == [[]] * 3
 
 
+def test_rows_whose_weight_vanishes_make_no_cut(codes):
+    weights = np.where(codes[:, 1] > 99, 1e-300, 1.0)
+    assert [cuts.tolist() for cuts in best_cuts(codes, codes[:, 1] > 99, weights, 5)] == [[]] * 3
+
+
 def test_more_rows_than_the_trees_look_at_are_thinned_evenly(codes, monkeypatch):
     monkeypatch.setattr(steps, "MAX_ROWS", 1000)
     kept, _, weights = distinct_rows(codes, codes[:, 0], np.ones(len(codes)))

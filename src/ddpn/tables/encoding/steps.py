@@ -65,7 +65,10 @@ def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tupl
     totals = np.bincount(inverse.ravel(), weights)
     kept = slice(None, None, -(-len(first) // MAX_ROWS))
     rows, totals = first[kept], totals[kept]
-    return codes[rows], y[rows], totals * (len(totals) / totals.sum())
+    totals = totals * (len(totals) / totals.sum())
+    # LightGBM holds weights as float32: with all counts above zero on rows that vanish there, their mean would be zero.
+    counted = totals.astype(np.float32) > 0
+    return codes[rows][counted], y[rows][counted], totals[counted]
 
 
 def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[dict[str, Any]]:
