@@ -178,14 +178,14 @@ def sample_with(**parts):
 BAD_VALUES = {
     "negative": (sample_with(y=at(3, -1.0)), "y", "hold non-negative integers"),
     "fractional": (sample_with(y=at(2, 0.5)), "y", "hold non-negative integers"),
-    "nan": (sample_with(y=at(5, torch.nan)), "y", "hold non-negative integers"),
-    "weight": (sample_with(weight=at(4, -2.0)), "weight", "be finite and at least 0"),
-    "weight nan": (sample_with(weight=at(4, torch.nan)), "weight", "be finite and at least 0"),
+    "nan": (sample_with(y=at(5, torch.nan)), "y", "be finite"),
+    "weight": (sample_with(weight=at(4, -2.0)), "weight", "be finite and not negative"),
+    "weight nan": (sample_with(weight=at(4, torch.nan)), "weight", "be finite and not negative"),
     "exposure": (sample_with(exposure=at(7, 0.0)), "exposure", "be finite and positive"),
     "column": (sample_with(exposure=torch.ones(ROWS, 1)), "exposure", "have one number per row"),
 }
 BAD_SOURCES = {
-    "no weight": (sample_with(weight=torch.zeros(ROWS)), "weight", "be above 0 in some row"),
+    "no weight": (sample_with(weight=torch.zeros(ROWS)), "weight", "be positive in some row"),
     "array": (sample_with(X=X.numpy()), "X", "be a tensor"),
     "lengths": (sample_with(y=torch.ones(5)), "y", "have as many rows as X, 24"),
     "empty": (Sample(torch.ones(0, 3), torch.ones(0)), "data", "hold at least one row"),

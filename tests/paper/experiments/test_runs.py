@@ -106,7 +106,7 @@ def stopped_after(epochs, error, monkeypatch):
     usual = Training.run_epoch
 
     def run_epoch(self):
-        if self.epoch == epochs:
+        if self.state.epoch == epochs:
             raise error
         return usual(self)
 

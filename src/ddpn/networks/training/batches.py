@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.networks.heads import Head
 from ddpn.networks.training.config import ALL, Share, TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample
+from ddpn.sample import Sample, check_counts, check_vector
 
 #: Rows of a table that go through a network together where no gradients are kept.
 _IN_ORDER = 8192
@@ -279,45 +279,33 @@ class StreamBatches:
 # Checks of the rows a training is given, before its first step -------------------------------------------------------
 
 
-def check_source(name: str, source: Any) -> None:
-    """Raise an `InputError` if `source` is nothing that a training takes its rows from."""
-    if not isinstance(source, Sample | Augmented | OwnRows | Streamed):
-        kinds, remedy = "be a Sample, Augmented, OwnRows or Streamed", "Use Sample(X, y)."
-        raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
+def check_sample(sample: Sample, head: Head, needs_weight: bool) -> None:
+    """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take.
 
-
-def check_sample(sample: Sample, head: Head) -> None:
-    """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take."""
+    With `needs_weight`, weights of 0 in all rows are an error too; those of a chunk of a stream are not.
+    """
     for name, part in sample.parts.items():
         if not isinstance(part, Tensor):
             raise InputError(argument=name, must="be a tensor", got=type(part).__name__, remedy="Use torch.as_tensor.")
+        if name != "X" and part.dim() != 1:
+            must, got = "have one number per row", f"shape {tuple(part.shape)}"
+            raise InputError(argument=name, must=must, got=got, remedy="Use reshape(-1).")
         if len(part) != len(sample.X):
             must = f"have as many rows as X, {len(sample.X)}"
             raise InputError(argument=name, must=must, got=str(len(part)))
     if len(sample) == 0:
         raise InputError(argument="data", must="hold at least one row", got="0")
-    check_values(sample, head)
-    if sample.weight is not None and not sample.weight.any():
-        raise InputError(argument="weight", must="be above 0 in some row", got="0 in all rows")
-
-
-def check_values(sample: Sample, head: Head) -> None:
-    """Raise an `InputError` for counts outside the support, negative weights, and exposures that are not positive."""
-    for name, part in sample.parts.items():
-        if name != "X" and part.dim() != 1:
-            must, got = "have one number per row", f"shape {tuple(part.shape)}"
-            raise InputError(argument=name, must=must, got=got, remedy="Use reshape(-1).")
+    found = {name: part.numpy(force=True) for name, part in sample.parts.items() if name != "X"}
+    y, exposure = found["y"], found.get("exposure")
     if head.support.is_discrete:
-        check_counts("y", sample.y)
-    _check("y", sample.y, sample.y.isfinite(), "be finite")
-    if sample.exposure is not None:
-        check_positive("exposure", sample.exposure, "Give the time or size that each count was counted over.")
+        check_counts(y, len(y))
+    elif not np.isfinite(y).all():
+        bad = np.flatnonzero(~np.isfinite(y))
+        raise InputError(argument="y", must="be finite", got=str(y[bad[0]]), rows=bad.tolist())
+    check_vector("exposure", exposure, len(y), zero=False)
+    check_vector("weight", found.get("weight"), len(y), zero=True, all_zero=not needs_weight)
     if head.exposure_is_total:
-        exposure = None if sample.exposure is None else sample.exposure.cpu().numpy()
-        head.check_targets(sample.y.cpu().numpy(), exposure)
-    if sample.weight is not None:
-        good = sample.weight.isfinite() & (sample.weight >= 0)
-        _check("weight", sample.weight, good, "be finite and at least 0")
+        head.check_targets(y, exposure)
 
 
 def check_exposure_in_both(train: Any, validation: Any) -> None:
@@ -328,9 +316,3 @@ def check_exposure_in_both(train: Any, validation: Any) -> None:
         with_, without = ("train", "validation") if has[0] else ("validation", "train")
         got = f"one in {with_}, none in {without}"
         raise InputError(argument="exposure", must="be in both or in none", got=got)
-
-
-def _check(name: str, values: Tensor, good: Tensor, must: str) -> None:
-    if not good.all():
-        row = int((~good).nonzero()[0])
-        raise InputError(argument=name, must=must, got=f"{values[row]:g}", rows=[row])
