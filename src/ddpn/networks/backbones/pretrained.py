@@ -267,7 +267,7 @@ def loader(
     kind: Callable[[nn.Module], Encoder], pretrained: str | os.PathLike[str] | None, config: Any
 ) -> Callable[[], Encoder]:
     """A function that builds an encoder: from `config` with random weights, else with pretrained ones, read once."""
-    transformers = _transformers()
+    transformers = import_extra("transformers", "text")
     if config is not None:
         return partial(_drawn, kind, _without_dropout(_configured(config)))
     where = _located(pretrained)
@@ -281,20 +281,16 @@ def loader(
 def _drawn(kind: Callable[[nn.Module], Encoder], config: Any) -> Encoder:
     """An encoder with random weights."""
     with _reported(_UNBUILDABLE.format(config.model_type), Exception):
-        model = _transformers().AutoModel.from_config(config)
+        model = import_extra("transformers", "text").AutoModel.from_config(config)
     return kind(model)
 
 
 def tokenizer_of(pretrained: str) -> tuple[Any, int]:
     """The tokenizer that comes with a model, and the id that the model takes for padding."""
-    transformers, where = _transformers(), _located(pretrained)
+    transformers, where = import_extra("transformers", "text"), _located(pretrained)
     with _reported(_UNREADABLE.format(pretrained), *_READING):
         tokenizer = transformers.AutoTokenizer.from_pretrained(where)
         return tokenizer, int(getattr(transformers.AutoConfig.from_pretrained(where), "pad_token_id", None) or 0)
-
-
-def _transformers() -> Any:
-    return import_extra("transformers", "text")
 
 
 def _located(pretrained: Any) -> str:
@@ -306,7 +302,7 @@ def _located(pretrained: Any) -> str:
 
 def _configured(config: Any) -> Any:
     """A copy of a transformers configuration: rates of dropout are written into it."""
-    transformers = _transformers()
+    transformers = import_extra("transformers", "text")
     if isinstance(config, transformers.PretrainedConfig):
         return copy.deepcopy(config)
     kind = config.get("model_type") if isinstance(config, dict) else None
@@ -401,7 +397,15 @@ class TokenEncoder(Encoder):
         if not is_integer(found) or not 0 <= found < words:
             most = f"{words}, the model's number of tokens"
             raise ConfigError(f"pad must be an id below {most}, got {found!r}. Use pad=tokenizer.pad_token_id.")
-        self.pad, self.words, self.positions = int(found), words, _positions(model)
+        self.pad, self.words = int(found), words
+        # None if the model uses relative positions.
+        self.positions: int | None = None
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
+                # If padding has a row of its own, positions begin behind it (RoBERTa).
+                taken = 0 if module.padding_idx is None else module.padding_idx + 1
+                self.positions = int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
+                break
 
     def example(self) -> Tensor:
         """Two texts, of which one is padded."""
@@ -437,16 +441,6 @@ class TokenEncoder(Encoder):
             most, remedy = f"at most {self.positions} tokens", f"Tokenise with max_length={self.positions}."
             raise InputError(f"x must hold texts of {most}, got {longest}. {remedy}")
         return ids[:, : max(1, longest)]
-
-
-def _positions(model: Any) -> int | None:
-    """How many tokens have a position of their own; None if the model uses relative positions."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
-            # If padding has a row of its own, positions begin behind it (RoBERTa).
-            taken = 0 if module.padding_idx is None else module.padding_idx + 1
-            return int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
-    return None
 
 
 class ViT(Transformer):

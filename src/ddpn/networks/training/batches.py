@@ -25,38 +25,13 @@ _EPOCHS, _MOST_CHUNKS = 40, 16
 
 
 @dataclass(frozen=True, eq=False)
-class Augmented:
-    """Rows in memory whose inputs are changed at random before every epoch, in the same way for all members.
-
-    Parameters
-    ----------
-    sample : Sample
-        The rows, as tensors.
-    augment : callable
-        Takes all inputs and returns as many of the same shape and dtype; it draws from torch's global generator, which
-        is seeded by the epoch.
-    """
-
-    sample: Sample
-    augment: Callable[[Tensor], Tensor]
-
-    def __len__(self) -> int:
-        return len(self.sample)
-
-
-@dataclass(frozen=True, eq=False)
 class OwnRows:
     """Rows in memory of which each network trains on some and is validated with others.
 
-    One epoch is chosen for all networks, by the mean of their validation scores: a number that all rows choose together
-    hardly depends on a single one of them.
-
-    Parameters
-    ----------
-    sample : Sample
-        All rows, as tensors. A row that networks read in different encodings is there once per encoding.
-    train, validation : sequence of Tensor of int
-        For each network the positions of the rows it trains on, and of those that validate it.
+    `train` and `validation` have for each network the positions of the rows it trains on, and of those that validate
+    it. A row that networks read in different encodings is in `sample` once per encoding. One epoch is chosen for all
+    networks, by the mean of their validation scores: a number that all rows choose together hardly depends on a single
+    one of them.
     """
 
     sample: Sample
@@ -85,47 +60,43 @@ def parts_of(sample: Sample, size: int) -> Iterator[Sample]:
         yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
 
 
-def _same_for_all(sample: Sample) -> Sample:
-    """The same rows for every member. Shape: X as it is, the others (N, 1)."""
-    return sample.map(lambda t: t.unsqueeze(1)).replace(X=sample.X)
-
-
 class MemoryBatches:
     """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
 
-    `positions` are those of each member's own rows, if it has any. All members take as many steps per epoch as the one
-    with the fewest rows. Rows left over after whole batches wait for another epoch, as orders are drawn anew each time.
-    `accumulate` is the number of parts that a batch is computed in.
+    `positions` are those of each member's own rows, if it has any. `augment` changes the inputs before every epoch. All
+    members take as many steps per epoch as the one with the fewest rows. Rows left over after whole batches wait for
+    another epoch, as orders are drawn anew each time. `accumulate` is the number of parts that a batch is computed in.
     """
 
     def __init__(
         self,
-        source: Sample | Augmented | OwnRows,
+        sample: Sample,
         batch_size: int,
         positions: Sequence[Tensor] | None = None,
         share: Share = ALL,
         accumulate: int = 1,
+        augment: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        sample = source if isinstance(source, Sample) else source.sample
         rows = len(sample) if positions is None else min(map(len, positions))
         if not rows:
             raise InputError("data must hold at least one row for each member, got none.")
-        self.source, self.device, self.share = source, sample.y.device, share
+        self.device, self.share = sample.y.device, share
         self.batch = min(batch_size, rows)
         self.steps = rows // self.batch
         #: Whether members have rows of their own also in `in_order`.
         self.own_rows = positions is not None
         self._positions = [each.to(self.device) for each in positions or ()]
         self._part = -(-batch_size // accumulate)
-        self.sample = sample.replace(X=sample.X.clone()) if isinstance(source, Augmented) else sample
+        self._augment, self._given = augment, sample.X
+        self.sample = sample if augment is None else sample.replace(X=sample.X.clone())
 
     def begin(self, epoch: int) -> None:
-        """Change augmented inputs at random; in place, because a captured step reads them where they are."""
-        if isinstance(self.source, Augmented):
+        """Change inputs at random; in place, because a captured step reads them where they are."""
+        if self._augment is not None:
             X = self.sample.X
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
                 torch.manual_seed(epoch)
-                changed = self.source.augment(self.source.sample.X)
+                changed = self._augment(self._given)
             taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (X, changed))
             if got != taken:
                 raise InputError(argument="augment", must=f"return inputs of {taken} as it takes them", got=got)
@@ -155,21 +126,17 @@ class MemoryBatches:
         # Of texts, images and clouds as many rows together as a training has room for.
         size = _IN_ORDER if X.dim() == 2 and X.is_floating_point() else WITHOUT_GRADIENTS * self._part
         if not self.own_rows:
-            return (_same_for_all(part) for part in parts_of(self.sample, size))
+            # The same rows for every member: X as it is, the others (N, 1).
+            return (part.map(lambda t: t.unsqueeze(1)).replace(X=part.X) for part in parts_of(self.sample, size))
         longest = torch.arange(max(map(len, self._positions)), device=self.device)
         index = torch.stack([rows[longest % len(rows)] for rows in self._positions])
         return (pick(self.sample, part) for part in index.split(size, dim=1))
 
 
 class RowStream(Protocol):
-    """Training rows of a table that is read again for every pass.
+    """Training rows of a table that is read again for every pass, at most `most_passes` times.
 
-    Attributes
-    ----------
-    identity : str
-        A digest of the table, by which a checkpoint knows it.
-    most_passes : float
-        Passes over the table at most.
+    `identity` is a digest of the table, by which a checkpoint knows it.
     """
 
     identity: str
@@ -234,7 +201,7 @@ class Streamed:
 
 
 #: What a training takes its rows from.
-Source = Sample | Augmented | OwnRows | Streamed
+Source = Sample | OwnRows | Streamed
 
 
 class StreamBatches:
@@ -310,8 +277,7 @@ def check_sample(sample: Sample, head: Head, needs_weight: bool) -> None:
 
 def check_exposure_in_both(train: Any, validation: Any) -> None:
     """Raise an `InputError` if one of training and validation rows has exposures and the other has none."""
-    samples = [source.sample if isinstance(source, Augmented) else source for source in (train, validation)]
-    has = [sample.exposure is not None for sample in samples if isinstance(sample, Sample)]
+    has = [sample.exposure is not None for sample in (train, validation) if isinstance(sample, Sample)]
     if len(set(has)) > 1:
         with_, without = ("train", "validation") if has[0] else ("validation", "train")
         got = f"one in {with_}, none in {without}"

@@ -10,7 +10,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from ddpn.metrics import crps
 from ddpn.networks.backbones.members import Frozen, Members
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import (
-    Augmented,
     MemoryBatches,
     OwnRows,
     Source,
@@ -54,6 +52,7 @@ def fit(
     validation: Sample | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
+    augment: Callable[[Tensor], Tensor] | None = None,
     runtime: Runtime | None = None,
     checkpoint: Path | str | None = None,
     save_seconds: float = 30.0,
@@ -68,13 +67,17 @@ def fit(
     ----------
     model : CountModel
         With weights drawn by `reset`.
-    train : Sample of tensors, Augmented, OwnRows or Streamed
+    train : Sample of tensors, OwnRows or Streamed
         Training rows. `OwnRows` have training and validation rows per member, and choose one epoch for all. Rows that
         are `Streamed` are read while they are trained on.
     validation : Sample of tensors, optional
         Rows that choose each member's best epoch.
     config : TrainingConfig
         The settings.
+    augment : callable, optional
+        Changes the inputs of training rows in memory before every epoch, in the same way for all members. It takes all
+        inputs and returns as many of the same shape and dtype, drawn from torch's global generator, which is seeded by
+        the epoch.
     runtime : Runtime, optional
         Device and precision. Default: a GPU if there is one, and the precision of `config`.
     checkpoint : path, optional
@@ -103,7 +106,7 @@ def fit(
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:
         raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
-    training = Training(model.to(runtime.device), train, validation, config, runtime, clock=clock)
+    training = Training(model.to(runtime.device), train, validation, config, runtime, clock=clock, augment=augment)
     state = training.state
     # Only one process writes a checkpoint; the others need not wait. They may be on other machines.
     path, identity = None if checkpoint is None else Path(checkpoint), training.identity()
@@ -155,11 +158,15 @@ class Training:
         config: TrainingConfig,
         runtime: Runtime,
         clock: Clock | None = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.model, self.config, self.runtime = model, config, runtime
+        self._given, self._augment = (train, validation), augment
         self._clock = clock if clock is not None and clock.has_limit else None
         if isinstance(train, OwnRows) and validation is not None:
             raise ConfigError("validation must be None where training rows are OwnRows, which contain it.")
+        if isinstance(train, Streamed) and augment is not None:
+            raise ConfigError("augment must be None where training rows are Streamed: change them as they are encoded.")
         check_exposure_in_both(train, validation)
         weight = model.projection.weight
         if weight.numel() and not weight.flatten(1).any(1).all():
@@ -186,13 +193,13 @@ class Training:
         shared: dict[str, Any] = {"share": self.runtime.share, "accumulate": self.config.accumulate}
         if isinstance(source, Streamed):
             return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._loaded, **shared)
-        if not isinstance(source, Sample | Augmented | OwnRows):
-            kinds, remedy = "be a Sample, Augmented, OwnRows or Streamed", "Use Sample(X, y)."
+        if not isinstance(source, Sample | OwnRows):
+            kinds, remedy = "be a Sample, OwnRows or Streamed", "Use Sample(X, y)."
             raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
         sample = self._loaded(source if isinstance(source, Sample) else source.sample, needs_weight=True)
-        here = sample if isinstance(source, Sample) else replace(source, sample=sample)
         own = getattr(source, name) if isinstance(source, OwnRows) else None
-        return MemoryBatches(here, self.config.batch_size, own, **shared)
+        augment = self._augment if name == "train" else None
+        return MemoryBatches(sample, self.config.batch_size, own, augment=augment, **shared)
 
     def _loaded(self, sample: Sample, needs_weight: bool = False) -> Sample:
         check_sample(sample, self.model.head, needs_weight)
@@ -200,12 +207,13 @@ class Training:
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes this training from others; to be called before its first step."""
+        train, validation = self._given
         head = {"name": self.model.head.name, "options": self.model.head.options}
         shapes = {name: list(p.shape) for name, p in self.model.named_parameters()}
         return {
             "config": self.config.as_dict(),
-            "training data": rows_identity(self.batches.source),
-            "validation data": None if self.validation is None else rows_identity(self.validation.source),
+            "training data": rows_identity(train) | ({} if self._augment is None else {"augmented": True}),
+            "validation data": None if self.validation is None else rows_identity(validation or train),
             # As it is read from a file, where a tuple is a list.
             "head": json.loads(json.dumps(head)),
             "network": {"layers": str(self.model.backbone), "shapes": shapes},

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.model import CountModel
-from ddpn.networks.training.batches import Augmented, OwnRows, Source, Streamed
+from ddpn.networks.training.batches import OwnRows, Source, Streamed
 from ddpn.networks.training.config import TrainingConfig
 from ddpn.networks.training.weights import FlatWeights, Optimizer
 from ddpn.runtime.errors import InputError, TrainingError
@@ -238,8 +238,6 @@ def rows_identity(source: Source) -> dict[str, Any]:
     """Checksums of rows in memory; of a stream the `identity` of its table."""
     if isinstance(source, OwnRows):
         return rows_identity(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
-    if isinstance(source, Augmented):
-        return rows_identity(source.sample) | {"augmented": True}
     found: dict[str, Any] = {"rows": len(source)}
     if isinstance(source, Streamed):
         return found | {"identity": source.source.identity}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Augmented, Runtime, TrainingConfig, fit
+from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
 from ddpn.networks.training.weights import load_trained_tensors, trained_tensors
 from ddpn.paper.experiments.catalogue import Experiment, Run
@@ -236,8 +236,8 @@ def _train_group(
         if gamma is not None:  # an experiment that studies it (Appendix A.4); elsewhere it starts randomly
             with torch.no_grad():
                 model.projection.bias[..., 1] = math.log(gamma)
-        train = parts.train if parts.augment is None else Augmented(parts.train, parts.augment)
-        history = fit(model, train, parts.validation, config, runtime=runtime, checkpoint=state)
+        options: dict[str, Any] = {"augment": parts.augment, "runtime": runtime, "checkpoint": state}
+        history = fit(model, parts.train, parts.validation, config, **options)
         if history.interrupted:
             raise KeyboardInterrupt  # the finished members and the checkpoint stay
         if runtime.is_main:
