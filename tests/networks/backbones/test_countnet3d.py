@@ -8,7 +8,7 @@ from ddpn.networks.backbones.countnet3d import CountNet3D
 from ddpn.networks.backbones.members import generators
 from ddpn.runtime.errors import InputError
 
-SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6), "embedding": 4}
+SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6)}
 
 
 def drawn(members: int = 3, **changes) -> CountNet3D:

@@ -36,20 +36,35 @@ def coco_people() -> Dataset:
     images are all that have such an annotation. Rows are in the order of the images' ids and split 70/10/20.
     """
     folder = data_folder()
-    path, home = _find(folder), folder / "coco_people"
+    home = folder / "coco_people"
+    path = next((folder / name for name in SOURCE.files if (folder / name).is_file()), None)
+    if path is None:
+        instances, counts = (Path(name).relative_to("coco_people") for name in SOURCE.files)
+        raise InputError(
+            f"No annotations found: {home} has neither {instances} nor {counts}. "
+            f"Unpack {ANNOTATIONS_URL} and {SOURCE.url} there, or set DDPN_DATA to the folder above it."
+        )
     root = next((home / name for name in ("images", "train2017") if (home / name).is_dir()), None)
     if root is None:
         raise InputError(f"Folder of images not found: {home / 'train2017'}. Unpack {SOURCE.url} in {home}.")
     if path.suffix == ".csv":
         table = read_columns(path, numbers=["person_count"], texts=["image_id"])
-        names, counts = table["image_id"].to_list(), table["person_count"].to_list()
+        names, people = table["image_id"].to_list(), table["person_count"].to_list()
     else:
-        names, counts = _counted(path)
-    files = _locate(path, root, names)
+        names, people = _counted(path)
+    there = os.listdir(root)
+    # A name may lack its ending.
+    known = {name.removesuffix(".jpg"): name for name in there} | {name: name for name in there}
+    if missing := [name for name in names if name not in known]:
+        raise InputError(
+            f"Images of {path} not found in {root}: {len(missing):,} of {len(names):,}, such as {missing[0]}. "
+            f"Unpack {SOURCE.url} there."
+        )
+    files = [known[name] for name in names]
     file, times = Counter(files).most_common(1)[0]
     if times > 1:
         raise InputError(f"Every image must be counted once, got {file} {times} times.")
-    y = as_counts(np.array(counts, dtype=np.float64), "person_count")
+    y = as_counts(np.array(people, dtype=np.float64), "person_count")
     import polars  # slow to import
 
     frame, is_sample = polars.DataFrame({"file": files}), len(y) < ALL
@@ -57,17 +72,6 @@ def coco_people() -> Dataset:
     terms = SOURCE.license, SOURCE.citation
     parts = split(len(y), shares=LARGE_SHARES)
     return Dataset("coco_people", frame, y, parts, *terms, note=note, sample=is_sample, root=root)
-
-
-def _find(folder: Path) -> Path:
-    """The first annotations that the folder has."""
-    if found := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
-        return found
-    instances, counts = (Path(name).relative_to("coco_people") for name in SOURCE.files)
-    raise InputError(
-        f"No annotations found: {folder / 'coco_people'} has neither {instances} nor {counts}. "
-        f"Unpack {ANNOTATIONS_URL} and {SOURCE.url} there, or set DDPN_DATA to the folder above it."
-    )
 
 
 def _counted(path: Path) -> tuple[list[str], list[float]]:
@@ -89,15 +93,3 @@ def _counted(path: Path) -> tuple[list[str], list[float]]:
     if unknown := [image for image in ids if image not in files]:
         raise InputError(f"{path} must list the image of every annotation, got {len(unknown)} others: {unknown[0]}.")
     return [files[image] for image in ids], [float(counts[image]) for image in ids]
-
-
-def _locate(path: Path, root: Path, names: list[str]) -> list[str]:
-    """The file below root of each name, which may lack its ending .jpg."""
-    there = os.listdir(root)
-    files = {name.removesuffix(".jpg"): name for name in there} | {name: name for name in there}
-    if missing := [name for name in names if name not in files]:
-        raise InputError(
-            f"Images of {path} not found in {root}: {len(missing):,} of {len(names):,}, such as {missing[0]}. "
-            f"Unpack {SOURCE.url} there."
-        )
-    return [files[name] for name in names]

@@ -149,18 +149,6 @@ class Dataset:
         rows = getattr(self.split, check_choice("part", part, PARTS, InputError))
         return self.features(features)[rows], self.y[rows]
 
-    def files(self, part: str) -> list[Path]:
-        """The image files of one part of the split.
-
-        Parameters
-        ----------
-        part : {"train", "validation", "test"}
-            Which part.
-        """
-        if self.root is None:
-            raise InputError(f"The data set {self.name} has no folder of images: its root is None.")
-        return [self.root / name for name in self.part(part)[0]["file"]]
-
 
 def as_counts(column: Any, name: str) -> NDArray[np.int64]:
     """A column of a file as integers; rows are numbered from 1."""
@@ -245,27 +233,21 @@ def fetch(source: Source) -> Path:
 
 
 def _download(source: Source, path: Path) -> None:
-    if source.archive is None:
-        _retrieve(source.url, source.sha256, path)
-        return
-    archive = path.with_name(f"{path.name}.zip")
-    _retrieve(source.url, source.archive, archive)
-    with ZipFile(archive) as members:
-        write_bytes(path, members.read(path.name))
-    archive.unlink()
-
-
-def _retrieve(url: str, sha256: str | None, path: Path) -> None:
-    """Download to `path`: pooch moves a file there only if its checksum is right."""
+    """Download to `path`, or unpack it from an archive: pooch keeps a file only if its checksum is right."""
     pooch = import_extra("pooch", "data")
-    cache = pooch.create(path.parent, "", registry={path.name: sha256}, urls={path.name: url}, retry_if_failed=_RETRIES)
+    name, sha256 = (path.name, source.sha256) if source.archive is None else (f"{path.name}.zip", source.archive)
+    cache = pooch.create(path.parent, "", registry={name: sha256}, urls={name: source.url}, retry_if_failed=_RETRIES)
     try:
-        cache.fetch(path.name)
+        found = Path(cache.fetch(name))
     except ValueError as error:
         raise InputError(
-            f"{url} sent a file with a wrong checksum, expected SHA-256 {sha256}. If it does so again, "
+            f"{source.url} sent a file with a wrong checksum, expected SHA-256 {sha256}. If it does so again, "
             f"the file at this address has changed."
         ) from error
+    if source.archive is not None:
+        with ZipFile(found) as members:
+            write_bytes(path, members.read(path.name))
+        found.unlink()
 
 
 def _failure(source: Source, path: Path, error: OSError) -> str:
@@ -328,7 +310,21 @@ def load(name: str = "rand_health") -> Dataset:
 
 def dataset_status() -> list[DatasetStatus]:
     """The status of every data set. Nothing is downloaded."""
-    return [_status(name) for name in SOURCES]
+    folder, found = data_folder(), []
+    for name, source in SOURCES.items():
+        status = missing = DatasetStatus(name, source.url, source.license, "missing")
+        if not source.files or any((folder / file).is_file() for file in source.files):
+            try:
+                data = load(name)
+                # The license of the file that is there: the reviews may be others than the paper's.
+                more = {"license": data.license, "rows": len(data.y), "sample": data.sample}
+                status = replace(missing, state="available", **more)
+            except ConfigError:
+                status = missing  # a package that is not installed
+            except DDPNError as error:
+                status = replace(missing, state=f"damaged: {error}")
+        found.append(status)
+    return found
 
 
 def download(name: str) -> str:
@@ -347,19 +343,3 @@ def download(name: str) -> str:
     data = load(name)
     place = path or (data_folder() if source.files else "inside statsmodels")
     return f"{name}: {len(data.y):,}{' (sample)' if data.sample else ''} rows, {place}"
-
-
-def _status(name: str) -> DatasetStatus:
-    source, folder = SOURCES[name], data_folder()
-    missing = DatasetStatus(name, source.url, source.license, "missing")
-    if source.files and not any((folder / file).is_file() for file in source.files):
-        return missing
-    try:
-        data = load(name)
-    except ConfigError:
-        # A package that is not installed.
-        return missing
-    except DDPNError as error:
-        return replace(missing, state=f"damaged: {error}")
-    # The license of the file that is there: the reviews may be others than the paper's.
-    return replace(missing, license=data.license, state="available", rows=len(data.y), sample=data.sample)

@@ -42,7 +42,12 @@ def reviews() -> Dataset:
     import polars  # slow to import
 
     frame = polars.DataFrame({"title": [texts[0] for _, texts in kept], "text": [texts[1] for _, texts in kept]})
-    stars = np.array([_stars(path, row, texts[2]) for row, texts in kept], dtype=np.int64)
+    stars = np.empty(len(kept), dtype=np.int64)
+    for place, (row, texts) in enumerate(kept):
+        rating = str(texts[2]).strip().removesuffix(".0")
+        if rating not in ("1", "2", "3", "4", "5"):
+            raise InputError(f"Ratings of {path} must be integers from 1 to 5, got {texts[2]!r} at row {row}.")
+        stars[place] = int(rating)
     return Dataset("reviews", frame, stars, split(len(stars), shares=LARGE_SHARES), *terms, note=note)
 
 
@@ -95,13 +100,6 @@ def _json_rows(path: Path) -> Iterable[tuple[Any, ...]]:
         # JSON can spell half a surrogate pair, which is not valid in UTF-8.
         title, text = (str(record.get(name) or "").encode(errors="replace").decode() for name in _PATIO[:2])
         yield title, text, record.get(_PATIO[2])
-
-
-def _stars(path: Path, row: int, rating: Any) -> int:
-    stars = str(rating).strip().removesuffix(".0")
-    if stars not in ("1", "2", "3", "4", "5"):
-        raise InputError(f"Ratings of {path} must be integers from 1 to 5, got {rating!r} at row {row}.")
-    return int(stars)
 
 
 def _lines(path: Path) -> Iterable[str]:
