@@ -13,52 +13,19 @@ _LINEAR = -15.0
 
 
 def location(raw: Tensor) -> Tensor:
-    """mu = softplus(raw), as forecasting libraries have it; positive with a gradient for every finite raw output.
-
-    Parameters
-    ----------
-    raw : Tensor
-        Raw outputs of a network.
-
-    Examples
-    --------
-    >>> location(torch.tensor([-1000.0, 0.0, 50.0]))
-    tensor([1.7303e-07, 6.9315e-01, 5.0000e+01])
-    """
+    """mu = softplus(raw), as forecasting libraries have it; positive with a gradient for every finite raw output."""
     raw = promoted(raw)
     log_mu = torch.where(raw < _LINEAR, raw, softplus(raw.clamp(min=_LINEAR)).log())
     return bend(log_mu, *LOG_MU).exp()
 
 
 def exponential_location(raw: Tensor) -> Tensor:
-    """mu = e^raw, for networks that predict logarithms; positive with a gradient for every finite raw output.
-
-    Parameters
-    ----------
-    raw : Tensor
-        Raw outputs of a network.
-
-    Examples
-    --------
-    >>> exponential_location(torch.tensor([-1000.0, 0.0, 2.0]))
-    tensor([1.7303e-07, 1.0000e+00, 7.3891e+00])
-    """
+    """mu = e^raw, for networks that predict logarithms; positive with a gradient for every finite raw output."""
     return bend(promoted(raw), *LOG_MU).exp()
 
 
 def inverse_dispersion(raw: Tensor) -> Tensor:
-    """gamma = e^raw: a raw output of 0 is a Poisson, and raw outputs of equal size over- and under-disperse alike.
-
-    Parameters
-    ----------
-    raw : Tensor
-        Raw outputs of a network.
-
-    Examples
-    --------
-    >>> inverse_dispersion(torch.tensor([-1000.0, 0.0, 1.0]))
-    tensor([2.1025e-05, 1.0000e+00, 2.7183e+00])
-    """
+    """gamma = e^raw: a raw output of 0 is a Poisson, and raw outputs of equal size over- and under-disperse alike."""
     return bend(promoted(raw), *LOG_GAMMA).exp()
 
 

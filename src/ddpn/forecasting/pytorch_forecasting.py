@@ -64,20 +64,16 @@ class DoublePoissonDistributionLoss(_Loss):
         ConfigError
             If the normaliser is centred or takes logarithms or logits of the target.
         """
-        _check_normaliser(encoder)
+        name, transformation = type(encoder).__name__, encoder.transformation
+        if encoder.center:
+            raise ConfigError(f"target_normalizer must not be centred for counts, got {name}(center=True).")
+        if transformation in ("log", "logit"):
+            must = 'not have the transformation "log" or "logit" for counts'
+            raise ConfigError(f'target_normalizer must {must}, got {name}(transformation="{transformation}").')
         scale = target_scale[..., 1].unsqueeze(-1)
         gamma = inverse_dispersion(parameters[..., 1])
-        if encoder.transformation == "log1p":
+        if transformation == "log1p":
             dist = double_poisson(exponential_location(parameters[..., 0] * scale), gamma)
         else:
             dist = double_poisson(location(parameters[..., 0]), gamma, scale)
         return torch.stack([dist.mu, dist.gamma], dim=-1)
-
-
-def _check_normaliser(encoder: Any) -> None:
-    name = type(encoder).__name__
-    if encoder.center:
-        raise ConfigError(f"target_normalizer must not be centred for counts, got {name}(center=True).")
-    if encoder.transformation in ("log", "logit"):
-        got = f'{name}(transformation="{encoder.transformation}")'
-        raise ConfigError(f'target_normalizer must not have the transformation "log" or "logit" for counts, got {got}.')
