@@ -91,7 +91,6 @@ def test_features_computed_once_give_the_same_results(model, data, tmp_path, mon
         torch.testing.assert_close(cached[name], whole[name], rtol=1e-4, atol=1e-5)
     assert cached["raw"].shape == (8, 3, 2)
     assert cached["ood"].shape == (2, 3, 2)
-    assert cached["ood_length"].tolist() == [7, 7]  # five words and two marks
 
 
 def test_rounding_and_place_of_features_do_not_change_the_identity_of_rows(model, data, monkeypatch):

@@ -8,8 +8,7 @@ from sklearn.metrics import auc, average_precision_score, roc_auc_score, roc_cur
 from torch.distributions import Normal
 
 from ddpn.distributions import DoublePoisson, Poisson
-from ddpn.metrics import auroc
-from ddpn.paper.experiments.scoring import detection, matched, score
+from ddpn.paper.experiments.scoring import detection, score
 from ddpn.runtime.errors import InputError
 
 K = np.arange(400)
@@ -186,39 +185,3 @@ def test_too_few_scores_for_a_hold_out_are_refused():
     with pytest.raises(InputError) as found:
         detection(range(4), [1.0])
     assert found.value.argument == "score_in"
-
-
-# Matched subsets ------------------------------------------------------------------------------------------------
-
-
-def lengths(seed=0):
-    """Words of long and of short texts."""
-    rng = np.random.default_rng(seed)
-    return rng.negative_binomial(2, 0.02, 6000) + 5, rng.negative_binomial(4, 0.12, 3000) + 3
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_length_separates_nothing_any_more(seed):
-    inside, outside = lengths(seed)
-    assert auroc(-inside, -outside) > 0.8
-    rows_in, rows_out = matched(inside, outside)
-    assert len(rows_in) == len(rows_out) > 1000
-    assert auroc(-inside[rows_in], -outside[rows_out]) == pytest.approx(0.5, abs=0.01)
-    levels = np.linspace(0.05, 0.95, 19)
-    ours, theirs = np.quantile(inside[rows_in], levels), np.quantile(outside[rows_out], levels)
-    assert ours == pytest.approx(theirs, rel=0.05, abs=1.0)
-
-
-def test_rows_are_rows_of_either_side_each_once_drawn_at_random():
-    inside, outside = lengths()
-    for rows, n in zip(matched(inside, outside), (len(inside), len(outside)), strict=True):
-        assert (rows.diff() > 0).all()
-        assert rows[0] >= 0
-        assert rows[-1] < n
-    assert max(matched([1.0] * 1000, [1.0] * 10)[0].tolist()) > 500
-
-
-@pytest.mark.parametrize(("sides", "message"), [(([1, 2], [7, 8]), "must overlap"), (([1, 2], []), "at least one")])
-def test_bad_matching_is_refused(sides, message):
-    with pytest.raises(InputError, match=message):
-        matched(*sides)

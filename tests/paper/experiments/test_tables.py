@@ -1,7 +1,6 @@
 """Tables of finished runs, which were written by hand."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from ddpn.paper.experiments.tables import (
     Cell,
     ResultTable,
     accuracy,
-    detection_tables,
+    detection_table,
     markdown,
     ranked,
     scored,
@@ -162,74 +161,25 @@ def raw(rows, gamma):
     return torch.stack([log_mu, log_gamma], dim=-1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def experiment(declare):
     return replace(declare("tiny", simulation={"name": "wave"}, methods=["ddpn"]), ood="bible")
 
 
-def write(finish, experiment, members=2, **more):
-    """Write a run of ddpn with a larger variance for OOD rows."""
-    test, ood = raw(TEST, 3.0)[:, :members], raw(OOD, 1.0)[:, :members]
-    kept = {name: tensor for name, tensor in ({"ood": ood} | more).items() if tensor is not None}
-    finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), **kept)
-
-
-@pytest.fixture
-def wrote(experiment, finish):
-    return partial(write, finish, experiment)
-
-
-@pytest.fixture(scope="module")
-def out(experiment, finish_in, tmp_path_factory):
-    """The folder of a run with the lengths of texts."""
-    folder = tmp_path_factory.mktemp("lengths")
-    lengths = {
-        "length": torch.randint(20, 60, (TEST,), generator=_RANDOM),
-        "ood_length": torch.randint(10, 50, (OOD,), generator=_RANDOM),
-    }
-    write(partial(finish_in, folder), experiment, **lengths)
-    return folder
-
-
-def tables(experiment, out):
-    return detection_tables(experiment, finished_runs(experiment, out))
-
-
-@pytest.fixture(scope="module")
-def by_name(experiment, out):
-    return tables(experiment, out)
-
-
-def test_areas_are_those_of_the_total_variance(experiment, out, by_name):
-    (run,) = scored(finished_runs(experiment, out))
-    expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(run.variances))
-    auroc, aupr, fpr80 = by_name["table_ood"].rows["DDPN"]
+def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
+    test, ood = raw(TEST, 3.0), raw(OOD, 1.0)
+    finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), ood=ood)
+    runs = scored(finished_runs(experiment, tmp_path))
+    expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(runs[0].variances))
+    auroc, aupr, fpr80 = detection_table("OOD", runs, as_paper=False).rows["DDPN"]
     assert auroc.value == pytest.approx(expected, abs=0.02)
     assert auroc.paper == 0.854
     assert auroc.rank == aupr.rank == fpr80.rank == 1
-
-
-def test_length_detects_nothing_among_texts_of_equal_length(by_name):
-    table = by_name["table_ood_matched"]
-    every, _, alike, _ = table.rows["number of tokens alone, few"]
-    assert every.value > 0.6
-    assert alike.value == pytest.approx(0.5, abs=0.05)
-    assert alike.rank is None
-
-
-def test_all_are_written(experiment, out):
-    written = {path.name for path in write_tables(experiment, out)}
-    assert {"table_ood.md", "table_ood_paper.md", "table_ood_matched.md"} <= written
-
-
-def test_lengths_without_overlap_are_reported(experiment, wrote, tmp_path):
-    wrote(members=1, length=torch.full((TEST,), 60), ood_length=torch.full((OOD,), 20))
-    found = tables(experiment, tmp_path)
-    assert "table_ood_matched" not in found
-    assert found["table_ood"].notes[-1].startswith("No table for texts of equal length: length_in and length_out must")
+    written = {path.name for path in write_tables(experiment, tmp_path)}
+    assert {"table_ood.md", "table_ood_paper.md"} <= written
 
 
 def test_a_run_without_ood_predictions_is_reported(experiment, finish, tmp_path):
     finish(experiment.runs()[0], [[0.0, 0.0]])
     with pytest.raises(InputError, match=r"No predictions of OOD rows in .*ddpn\. Delete it"):
-        tables(experiment, tmp_path)
+        write_tables(experiment, tmp_path)

@@ -84,9 +84,8 @@ class ExperimentRows(NamedTuple):
     """The rows of an experiment, and for simulations the true distribution of the test counts.
 
     Without validation rows a training keeps its last epoch: training rows would select one that ignores hard points.
-    `ood` are out-of-distribution rows, without counts; `lengths` are the numbers of tokens of test and OOD rows.
-    `augment` changes training inputs at random. `cached` means that x holds features of the network's frozen part, and
-    `source` identifies the rows before it.
+    `ood` are out-of-distribution rows, without counts. `augment` changes training inputs at random. `cached` means that
+    x holds features of the network's frozen part, and `source` identifies the rows before it.
     """
 
     train: Sample
@@ -98,7 +97,6 @@ class ExperimentRows(NamedTuple):
     augment: Callable[[Tensor], Tensor] | None = None
     cached: bool = False
     classes: int = 0
-    lengths: tuple[Tensor, Tensor] | None = None
     source: tuple[int, ...] | None = None
 
     @property
@@ -163,7 +161,6 @@ def _shortened(parts: ExperimentRows, rows: int) -> ExperimentRows:
         # The true distribution of a simulation is that of all test rows.
         test=parts.test.rows(few) if parts.truth is None else parts.test,
         ood=None if parts.ood is None else parts.ood[few],
-        lengths=None if parts.lengths is None else (parts.lengths[0][few], parts.lengths[1][few]),
     )
 
 
@@ -209,7 +206,7 @@ def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
     source, backbone = experiment.data or {}, experiment.backbone or {}
     length = source["max_length"]
     if experiment.dry_steps and "config" in backbone:
-        tokens, pad = partial(_hashed, length=length, words=backbone["config"]["vocab_size"]), 0
+        tokens = partial(_hashed, length=length, words=backbone["config"]["vocab_size"])
     else:
         tokenizer, pad = tokenizer_of(backbone["pretrained"])
         if tokenizer.pad_token_id != pad:
@@ -218,11 +215,8 @@ def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
                 f"Set it in {backbone['pretrained']}/config.json."
             )
         tokens = partial(tokenize, tokenizer=tokenizer, max_length=length)
-    parts = _parts(data, lambda table: tokens(join_texts(table, source["text"])))
-    if experiment.ood is None:
-        return parts
-    ood = tokens(bible())
-    return parts._replace(ood=ood, lengths=((pad != parts.test.X).sum(1), (ood != pad).sum(1)))
+    ood = None if experiment.ood is None else tokens(bible())
+    return _parts(data, lambda table: tokens(join_texts(table, source["text"])), ood=ood)
 
 
 def _hashed(texts: list[str], length: int, words: int) -> Tensor:

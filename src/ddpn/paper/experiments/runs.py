@@ -158,8 +158,6 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         outputs["y"] = parts.test.y
         if parts.test.X.dim() == 2 and not parts.cached:
             outputs["x"] = parts.test.X
-        if parts.lengths is not None:
-            outputs["length"], outputs["ood_length"] = parts.lengths
         write(folder / PREDICTIONS, outputs, {})
         write(folder / WEIGHTS, weights, {"head": run.head.name})
         write_text(folder / RESULT, json.dumps(result, indent=1))

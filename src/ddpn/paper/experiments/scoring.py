@@ -90,8 +90,6 @@ def _against(truth: CountDistribution, ensemble: Any, y: Tensor) -> dict[str, fl
 HELD_OUT, RESAMPLINGS = 0.2, 10
 #: Expected false positive rates at which the paper's script takes thresholds.
 ALPHAS = np.linspace(1e-3, 1.0, 100)
-#: Bins of pooled quantiles within which `matched` matches both sides.
-BINS = 200
 
 
 class Detection(NamedTuple):
@@ -129,7 +127,11 @@ def detection(score_in: Any, score_out: Any, *, as_paper: bool = False) -> Detec
         rows, kept = order[:held], inside[order[held:]]
         if as_paper:
             kept = inside[-1 - rows]
-            areas.append(_joined(_quantiles(inside[rows], 1.0 - ALPHAS), kept, outside))
+            with np.errstate(invalid="ignore"):
+                between = np.quantile(inside[rows], 1.0 - ALPHAS)
+            # Linear between scores; next to an infinite score the higher of the two, which flags less.
+            higher = np.quantile(inside[rows], 1.0 - ALPHAS, method="higher")
+            areas.append(_joined(np.where(np.isnan(between), higher, between), kept, outside))
         else:
             areas.append((auroc(kept, outside), aupr(kept, outside), fpr80(kept, outside)))
     first, second, third = ((float(each.mean()), float(each.std(ddof=1))) for each in np.array(areas).T)
@@ -142,39 +144,3 @@ def _joined(thresholds: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> 
     tpr, fpr = hits / len(outside), alarms / len(inside)
     precision = np.where(hits + alarms > 0, hits / np.maximum(hits + alarms, 1), 1.0)
     return float(np.trapezoid(tpr, fpr)), float(np.trapezoid(precision, tpr)), float(fpr[np.abs(tpr - 0.8).argmin()])
-
-
-def _quantiles(scores: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Quantiles, linear between scores; next to an infinite score the higher of the two, which flags less."""
-    with np.errstate(invalid="ignore"):
-        found = np.quantile(scores, levels)
-    return np.where(np.isnan(found), np.quantile(scores, levels, method="higher"), found)
-
-
-def matched(length_in: Any, length_out: Any) -> tuple[Tensor, Tensor]:
-    """Choose rows of both sides with nearly the same distribution of a nuisance variable, such as the length of a text.
-
-    Where OOD inputs are shorter than in-distribution ones, a score may detect them by their length alone. In each bin
-    between quantiles of both sides together, equally many rows of either side are drawn at random, as many as the rarer
-    side has there. Returns row numbers of either side, ascending.
-
-    >>> rows_in, rows_out = matched([5, 5, 5, 9, 9, 30], [5, 9, 9, 9, 80])
-    >>> len(rows_in), len(rows_out), rows_out[-1].item()
-    (3, 3, 3)
-    """
-    random = torch.Generator().manual_seed(0)
-    sides = checked_scores(length_in=length_in, length_out=length_out)
-    edges = np.unique(_quantiles(np.concatenate(sides), np.arange(1, BINS) / BINS))
-    pairs = zip(*(_shuffled_by_bin(np.searchsorted(edges, side), random) for side in sides), strict=True)
-    rows = [np.concatenate(column) for column in zip(*((a[: len(b)], b[: len(a)]) for a, b in pairs), strict=True)]
-    if not len(rows[0]):
-        raise InputError("length_in and length_out must overlap, got no rows of similar length.")
-    first, second = (torch.from_numpy(np.sort(side)) for side in rows)
-    return first, second
-
-
-def _shuffled_by_bin(places: np.ndarray, random: torch.Generator) -> list[np.ndarray]:
-    """The rows of each bin, in random order."""
-    order = torch.randperm(len(places), generator=random).numpy()
-    order = order[np.argsort(places[order], kind="stable")]
-    return np.split(order, np.cumsum(np.bincount(places, minlength=BINS))[:-1])

@@ -16,7 +16,7 @@ from ddpn.distributions import Mixture
 from ddpn.metrics import ood_score
 from ddpn.paper.experiments.catalogue import Experiment, reference
 from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of
-from ddpn.paper.experiments.scoring import detection, matched
+from ddpn.paper.experiments.scoring import detection
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
 
@@ -84,7 +84,6 @@ METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
 COLUMNS = ("AUROC", "AUPR", "FPR80")
 #: What titles call the rules that scores follow.
 RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
-Pair = tuple[Tensor, Tensor]
 
 
 def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> ResultTable:
@@ -150,50 +149,26 @@ def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -
 
 
 class ScoredRun(NamedTuple):
-    """A finished run with the total variances and the lengths of texts, each for test rows and for OOD rows."""
+    """A finished run with the total variances of test rows and of OOD rows, which detect these in the paper."""
 
     run: FinishedRun
-    variances: Pair
-    lengths: Pair | None
-
-    def with_equal_lengths(self) -> "ScoredRun":
-        """Subsets of both kinds of rows with the same lengths."""
-        assert self.lengths is not None
-        test, ood = matched(*self.lengths)
-        variances, lengths = ((pair[0][test], pair[1][ood]) for pair in (self.variances, self.lengths))
-        return ScoredRun(self.run, variances, lengths)
+    variances: tuple[Tensor, Tensor]
 
 
 def scored(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
-    """The OOD scores of finished runs: the variance of each row, as in the paper."""
+    """The OOD scores of finished runs."""
     found = []
     for run in runs:
         tensors = predictions_of(run.folder)
         if "ood" not in tensors:
             raise InputError(f"No predictions of OOD rows in {run.folder}. Delete it and run it again.")
         test, ood = (ood_score(Mixture(run.distribution(tensors[name])), "variance") for name in ("raw", "ood"))
-        lengths = (tensors["length"], tensors["ood_length"]) if "ood_length" in tensors else None
-        found.append(ScoredRun(run, (test, ood), lengths))
+        found.append(ScoredRun(run, (test, ood)))
     return found
 
 
-def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) -> dict[str, ResultTable]:
-    """By total variance (all rows, then the paper's variant), and for texts of equal length."""
-    runs, title = scored(finished), f"Detecting {experiment.ood} among {experiment.title.lower()}"
-    tables = {
-        "table_ood": _by_variance(f"{title}: total variance", runs, False),
-        "table_ood_paper": _by_variance(f"{title}: total variance, the paper's rows and areas", runs, True),
-    }
-    if all(run.lengths is not None for run in runs):
-        try:
-            tables["table_ood_matched"] = _by_length(f"{title}: what the length of a text explains", runs)
-        except InputError as error:
-            first = tables["table_ood"]
-            tables["table_ood"] = first._replace(notes=(*first.notes, f"No table for texts of equal length: {error}"))
-    return tables
-
-
-def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
+def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> ResultTable:
+    """How well the total variance detects OOD rows, by our rule or by that of the paper's script."""
     paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
     rows, sizes = {}, {}
     for each in runs:
@@ -206,26 +181,6 @@ def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Resul
     return ResultTable(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), (first, *sizes))
 
 
-def _areas(pairs: Iterable[Pair]) -> list[Cell]:
-    """AUROC and FPR80 of each pair of scores."""
-    found = [detection(*pair) for pair in pairs]
-    return [Cell(*area) for each in found for area in (each.auroc, each.fpr80)]
-
-
-def _by_length(title: str, runs: Sequence[ScoredRun]) -> ResultTable:
-    pairs = [(each, each.with_equal_lengths()) for each in runs]
-    rows = {every.run.label: _areas([every.variances, equal.variances]) for every, equal in pairs}
-    lengths: Any = [one.lengths for one in pairs[0]]
-    notes = (
-        f"With equal lengths: {len(lengths[1][0]):,} rows of each kind, equally many of every length.",
-        "The last row uses nothing but the length: shorter texts count as OOD.",
-    )
-    ranked(rows, low=(1, 3), high=(0, 2))
-    # A baseline without a rank.
-    rows["number of tokens alone, few"] = _areas([(-test.double(), -ood.double()) for test, ood in lengths])
-    return ResultTable(title, ("AUROC", "FPR80", "equal lengths: AUROC", "equal lengths: FPR80"), rows, notes)
-
-
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
     """Write all tables of an experiment beside its runs."""
     runs = finished_runs(experiment, out)
@@ -233,7 +188,9 @@ def write_tables(experiment: Experiment, out: Path) -> list[Path]:
     if experiment.simulation is not None:
         tables["table_simulation"] = simulation(experiment, runs)
     if experiment.ood is not None:
-        tables |= detection_tables(experiment, runs)
+        title, with_ood = f"Detecting {experiment.ood} among {experiment.title.lower()}: total variance", scored(runs)
+        tables["table_ood"] = detection_table(title, with_ood, as_paper=False)
+        tables["table_ood_paper"] = detection_table(f"{title}, the paper's rows and areas", with_ood, as_paper=True)
     written = []
     for name, table in tables.items():
         written.append(out / experiment.name / f"{name}.md")
