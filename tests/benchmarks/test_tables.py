@@ -2,7 +2,6 @@
 
 import json
 from importlib import import_module
-from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -154,25 +153,6 @@ def test_the_lightgbm_recipe_against_a_direct_computation(prepared):
     assert np.log(found["alpha"][0]) == pytest.approx(np.log(alphas[likely.argmax(), 0]), abs=0.02)
 
 
-def test_the_version_of_a_package_that_was_installed_by_another_name(tmp_path, monkeypatch):
-    """xgboost may come from the distribution xgboost-cpu."""
-    facts = tmp_path / "counting_cpu-3.2.1.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: counting-cpu\nVersion: 3.2.1\n")
-    (facts / "top_level.txt").write_text("counting\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    version_of = module("adapters.common").version_of
-    assert version_of("counting") == version_of("counting-cpu") == "3.2.1"
-    assert version_of("torch") == version("torch")
-
-
-def test_glms_leave_out_combinations_of_columns():
-    pytest.importorskip("statsmodels")
-    a, b = np.random.default_rng(0).normal(size=(2, 50))
-    kept = module("adapters.statsmodels_glm").independent(np.column_stack([np.ones(50), a, b, a + b]))
-    assert len(kept) == 3
-
-
 def _named(settings):
     """The same settings by the names of LightGBM's scikit-learn interface."""
     names = {
@@ -270,11 +250,3 @@ def test_further_splits_have_their_own_ratios_and_no_other_part(results):
     assert splits.with_splits(more, lambda split: split < 2) == results
     assert "On 6 splits of two it is +1.6% with a standard error of" in splits.sentence([found], "two")
     assert splits.sentence([found], "one") == ""
-
-
-def test_the_page_warns_about_times_of_different_machines(results):
-    assert module("page").several_machines(results) == ""
-    results["one"]["ddpn_networks"][0]["machine"] = "another"
-    assert "(another; one; based on commits abc): CPU seconds can be compared only within one" in module(
-        "page"
-    ).several_machines(results)

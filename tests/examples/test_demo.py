@@ -43,10 +43,3 @@ def test_ctrl_c_ends_it_in_one_sentence(demo, tmp_path, monkeypatch, capsys):
         demo.main()
     assert stop.value.code == 130
     assert "Stopped. Run it again" in capsys.readouterr().err
-
-
-def test_a_command_that_fails_ends_it_with_its_code(demo, monkeypatch):
-    monkeypatch.setattr("ddpn.cli.app", lambda words, standalone_mode: 2)
-    with pytest.raises(SystemExit) as stop:
-        demo.ddpn("fit")
-    assert stop.value.code == 2

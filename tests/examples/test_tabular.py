@@ -2,7 +2,6 @@
 
 import sys
 
-import numpy as np
 import pytest
 
 SMALL = {"members": 2, "hidden": (16,), "epochs": 30, "numeric": "standard", "training_options": {"batch_size": 64}}
@@ -22,16 +21,6 @@ def test_intervals_cover_and_far_rows_are_flagged(tabular, capsys):
     assert "the 90% intervals cover" in shown
 
 
-def test_the_shop_has_both_kinds_of_dispersion(tabular):
-    frame = tabular.shop(20_000)
-    alike = frame[(frame["weekday"] == "Tue") & frame["temperature"].between(11, 13) & (frame["rain"] < 1)]
-    steady = alike["mechanics"] >= 4
-    wide, narrow = alike["jobs"][~steady], alike["jobs"][steady]
-    assert narrow.var() < 0.8 * narrow.mean()
-    assert wide.var() > 1.5 * wide.mean()
-    assert frame["rain"].isna().sum() == 400
-
-
 def test_a_file_of_your_own(tabular, tmp_path, monkeypatch, capsys):
     table = tabular.shop(400).rename(columns={"jobs": "repairs"})
     table.to_csv(tmp_path / "mine.csv", index=False)
@@ -40,11 +29,3 @@ def test_a_file_of_your_own(tabular, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tabular, "run", lambda frame, target, **_: given(frame, target, **SMALL | {"epochs": 2}))
     tabular.main()
     assert "repairs" in capsys.readouterr().out
-
-
-def test_far_rows_keep_their_categories(tabular):
-    X = tabular.shop(200).drop(columns="jobs")
-    moved = tabular.far_away(X)
-    assert (moved["weekday"] == X["weekday"]).all()
-    assert (moved["temperature"] > X["temperature"].max()).all()
-    assert np.isfinite(moved["rain"]).all()

@@ -26,17 +26,3 @@ def test_minilm_places_similar_texts_together(texts):
     cake, again, roof = texts.minilm(["Tasting a cake.", "Eating a piece of cake.", "Repairing the roof."])
     assert np.linalg.norm(cake) == pytest.approx(1.0, abs=1e-5)
     assert cake @ again > cake @ roof + 0.2
-
-
-def test_the_embedding_is_the_better_one_installed(texts, monkeypatch):
-    monkeypatch.setattr(texts, "find_spec", lambda name: None)
-    assert texts.installed() == "tfidf"
-    monkeypatch.setattr(texts, "find_spec", lambda name: object())
-    assert texts.installed() == "minilm"
-
-
-def test_no_request_is_in_both_parts(texts):
-    posts, y = texts.board(repeats=4)
-    assert len(posts) == len(y) == 4 * 360
-    cut = int(0.8 * len(y))
-    assert not set(posts[:cut]) & set(posts[cut:])

@@ -32,8 +32,3 @@ def test_importing_the_package_imports_no_library():
     check = f"import sys, ddpn.forecasting; print({names} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="has no attribute 'PoissonOutput'"):
-        _ = forecasting.PoissonOutput

@@ -159,11 +159,3 @@ TABLE = pl.DataFrame({"n": [3.0, -1.0, 8.0, 8.0, 2.5], "same": [2.0] * 5, "lette
 def test_an_unknown_level():
     with pytest.raises(InputError, match="letter must be one of a, got b at rows 1, 3, 4"):
         tabular.one_hot(TABLE, "letter", ("a",))
-
-
-def test_a_cyclic_encoding_joins_the_ends():
-    hours = tabular.cyclic(pl.DataFrame({"hr": np.arange(24.0)}), "hr")
-    sine, cosine = hours["hr_sin"], hours["hr_cos"]
-    np.testing.assert_allclose(sine**2 + cosine**2, 1.0)
-    np.testing.assert_allclose([sine[0], cosine[0]], [sine[23], cosine[23]], atol=1e-12)
-    assert np.arctan2(sine[1], cosine[1]) == pytest.approx(2 * np.pi / 23)

@@ -125,10 +125,3 @@ def test_the_real_reviews(real_data):
     assert data.X.rows() == [(title, review) for title, review, _ in raw]
     assert data.y.tolist() == [int(rating) for _, _, rating in raw]
     assert [len(part) for part in data.split] == [15_848, 2_264, 4_529]
-
-
-def test_the_real_verses(real_data):
-    real_data(text.BIBLE)
-    verses = text.bible()
-    assert len(verses) == 31_102
-    assert verses[0].startswith("In the beginning God created the heaven and the earth")

@@ -15,7 +15,6 @@ from ddpn.paper.experiments.catalogue import parse
 from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runs import (
     DONE,
-    WEIGHTS,
     execute,
     finished_runs,
     folder_of,
@@ -26,7 +25,7 @@ from ddpn.paper.experiments.runs import (
 )
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
-from ddpn.storage.tensor_files import read, write
+from ddpn.storage.tensor_files import read
 
 CONTENT = {
     "title": "A test",
@@ -81,13 +80,6 @@ def test_the_folder_of_a_run_holds_everything(done, tmp_path):
         assert len(result_of(folder)["scores"]["ours"]["single"]["crps"]) == members
         assert result_of(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
     assert states(TINY, done) == ["done"] * 3
-
-
-def test_saved_weights_give_the_saved_predictions(glm):
-    folder, _ = glm
-    weights, kept = read(folder / "weights.safetensors")[0], predictions_of(folder)
-    again = kept["x"].double() @ weights["coef"].T + weights["intercept"]
-    assert torch.equal(again.float(), kept["raw"][:, 0])
 
 
 def test_other_settings_change_networks_but_not_a_glm(done):
@@ -206,17 +198,6 @@ def test_distributions_are_those_of_saved_weights_and_outputs(waves, finish, tmp
     expected = np.exp([[1.0, 2.0]] * 3)
     np.testing.assert_allclose(found.distribution(kept["raw"]).mean, expected, rtol=1e-6)
     np.testing.assert_allclose(found.at(np.array([0.0, 1.0, 9.0])).mean, expected, rtol=1e-6)
-
-
-def test_weights_are_used_at_the_given_input(waves, finish, tmp_path):
-    """One hidden unit passes x on, so that log mu = x for x > 0."""
-    folder = finish(waves.runs()[0], [[0.0]])
-    weights, _ = read(folder / WEIGHTS)
-    for name, tensor in weights.items():
-        weights[name] = torch.ones_like(tensor) if name.endswith("weight") else torch.zeros_like(tensor)
-    write(folder / WEIGHTS, weights, {})
-    (found,) = finished_runs(waves, tmp_path)
-    np.testing.assert_allclose(found.at(np.array([0.25, 0.5])).mean[:, 0], np.exp([0.75, 1.5]), rtol=1e-6)
 
 
 def test_runs_keep_the_order_of_the_experiment_and_glms_can_be_left_out(waves, finish, tmp_path):
