@@ -273,12 +273,3 @@ def check_sample(sample: Sample, head: Head, needs_weight: bool) -> None:
     check_vector("weight", found.get("weight"), len(y), zero=True, all_zero=not needs_weight)
     if head.exposure_is_total:
         head.check_targets(y, exposure)
-
-
-def check_exposure_in_both(train: Any, validation: Any) -> None:
-    """Raise an `InputError` if one of training and validation rows has exposures and the other has none."""
-    has = [sample.exposure is not None for sample in (train, validation) if isinstance(sample, Sample)]
-    if len(set(has)) > 1:
-        with_, without = ("train", "validation") if has[0] else ("validation", "train")
-        got = f"one in {with_}, none in {without}"
-        raise InputError(argument="exposure", must="be in both or in none", got=got)

@@ -26,7 +26,6 @@ from ddpn.networks.training.batches import (
     Source,
     StreamBatches,
     Streamed,
-    check_exposure_in_both,
     check_sample,
     parts_of,
     pick,
@@ -109,8 +108,9 @@ def fit(
     training = Training(model.to(runtime.device), train, validation, config, runtime, clock=clock, augment=augment)
     state = training.state
     # Only one process writes a checkpoint; the others need not wait. They may be on other machines.
-    path, identity = None if checkpoint is None else Path(checkpoint), training.identity()
+    path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
+        identity = training.identity()
         runtime.spread_file(path)
         if (saved := read_checkpoint(path, identity)) is not None:
             state.restore(saved)
@@ -167,7 +167,10 @@ class Training:
             raise ConfigError("validation must be None where training rows are OwnRows, which contain it.")
         if isinstance(train, Streamed) and augment is not None:
             raise ConfigError("augment must be None where training rows are Streamed: change them as they are encoded.")
-        check_exposure_in_both(train, validation)
+        has = [rows.exposure is not None for rows in (train, validation) if isinstance(rows, Sample)]
+        if len(set(has)) > 1:
+            got = "one in train, none in validation" if has[0] else "one in validation, none in train"
+            raise InputError(argument="exposure", must="be in both or in none", got=got)
         weight = model.projection.weight
         if weight.numel() and not weight.flatten(1).any(1).all():
             # Layers are made of zeros, from which only biases would learn.
@@ -286,9 +289,9 @@ class Training:
                 state.step += 1
                 healthy &= state.optimizer.healthy
                 if self.runtime.device.type == "cpu" and not healthy.all():
-                    self._recover(healthy)
+                    state.recover(healthy, self._failing_rows, self.runtime.is_main)
                     healthy.fill_(True)
-        self._recover(healthy)
+        state.recover(healthy, self._failing_rows, self.runtime.is_main)
         return (total / self.batches.steps).tolist()
 
     def _step_by_time(self) -> int:
@@ -321,9 +324,6 @@ class Training:
             raw = self.model.raw(part.X)
         each = self.model.head.sample_loss(raw, part)
         return each if part.weight is None else each * part.weight
-
-    def _recover(self, healthy: Tensor) -> None:
-        self.state.recover(healthy, self._failing_rows, shows=self.runtime.is_main)
 
     @torch.no_grad()
     def _failing_rows(self, member: int) -> list[int]:

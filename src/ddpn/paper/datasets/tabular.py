@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,19 +70,16 @@ def length_of_stay() -> Dataset:
     source = SOURCES["length_of_stay"]
     full, sampled = (data_folder() / file for file in source.files)
     sample = sampled.is_file() and not full.is_file()
-    table = _read_stays(sampled if sample else fetch(source), sample)
+    # The files differ in the day of admission and in what leaks.
+    if sample:
+        table = read_columns(sampled, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate_weekday"))
+    else:
+        table = read_columns(fetch(source), numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate"))
+        weekdays = type(table["vdate"])("vdate_weekday", [_weekday(text) for text in table["vdate"]])
+        table = table.drop("vdate").with_columns(weekdays)
     note = f"a random sample of {len(table):,} of the 100,000 rows of the paper's file" if sample else ""
     encodings = {"standard": _standard_stays}
     return _dataset("length_of_stay", table, "lengthofstay", note=note, sample=sample, encodings=encodings)
-
-
-def _read_stays(path: Path, sample: bool) -> Any:
-    """The columns of the sample, from either file: they differ in the day of admission and in what leaks."""
-    if sample:
-        return read_columns(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate_weekday"))
-    table = read_columns(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate"))
-    weekdays = type(table["vdate"])("vdate_weekday", [_weekday(text) for text in table["vdate"]])
-    return table.drop("vdate").with_columns(weekdays)
 
 
 @cache

@@ -110,13 +110,6 @@ class Experiment:
     in_all: bool = True
     dry_steps: int | None = None
 
-    @property
-    def needs(self) -> str:
-        """Where its rows come from."""
-        if self.simulation:
-            return f"simulated ({self.simulation['name']})"
-        return f"data set {self.data['name']}" if self.data else "nothing"
-
     def with_training(self, **changes: Any) -> Self:
         """The experiment with other settings of the training."""
         return replace(self, training=replace(self.training, **changes))
@@ -207,8 +200,11 @@ def listing() -> Table:
     table.add_column("minutes", justify="right")
     for name in names():
         found = experiment(name)
+        needs = f"data set {found.data['name']}" if found.data else "nothing"
+        if found.simulation:
+            needs = f"simulated ({found.simulation['name']})"
         # A view of another experiment has a title of its own.
-        table.add_row(name, read(name)["title"], found.paper, found.needs, f"{found.minutes:g}")
+        table.add_row(name, read(name)["title"], found.paper, needs, f"{found.minutes:g}")
     table.caption = "Minutes on two CPU cores; 600 or more are estimates for experiments that need a GPU."
     return table
 
