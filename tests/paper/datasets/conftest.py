@@ -1,80 +1,50 @@
-"""A small web server that can misbehave, and the folder of real data where there is one."""
+"""A network that can misbehave, and the folder of real data where there is one."""
 
-import gc
 import os
-import threading
-import warnings
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import requests
 
 #: The folder of real data.
 REAL = Path(os.environ.get("DDPN_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
 
 
-class Server(ThreadingHTTPServer):
+class Server:
     """Sends `body` from any address, except for what `script` (one entry per request, then none) orders.
 
     An entry is a number of bytes after which the connection ends, or a status, given as "status 503".
     """
 
-    daemon_threads = True
+    url = "http://127.0.0.1/file.csv"
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.body = b""
+        self.body, self.requests = b"", 0
         self.script: list[int | str] = []
-        self.requests, self.broke = 0, False
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/file.csv"
+    def get(self, url: str, **options: object) -> requests.Response:
+        self.requests += 1
+        order = self.script.pop(0) if self.script else None
+        answer = requests.Response()
+        answer.status_code = int(order.removeprefix("status ")) if isinstance(order, str) else 200
+        answer.reason = {200: "OK", 404: "Not Found"}.get(answer.status_code, "Unavailable")
+        answer.iter_content = lambda chunk_size: self._parts(order if isinstance(order, int) else None)
+        return answer
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        server = self.server
-        server.requests += 1
-        order = server.script.pop(0) if server.script else None
-        server.broke |= order is not None
-        if isinstance(order, str):
-            self.send_error(int(order.removeprefix("status ")))
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(server.body)))
-        self.end_headers()
-        self.wfile.write(server.body[:order])
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture(scope="session")
-def running() -> Iterator[Server]:
-    """A server on this machine."""
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
+    def _parts(self, end: int | None) -> Iterator[bytes]:
+        yield self.body[:end]
+        if end is not None:
+            raise requests.ConnectionError("the connection broke off")
 
 
 @pytest.fixture
-def server(running: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """The server as it was at first; retries do not wait."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    """What answers every request; retries do not wait."""
+    found = Server()
+    monkeypatch.setattr(requests, "get", found.get)
     monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
-    running.body, running.script, running.requests, running.broke = b"", [], 0, False
-    yield running
-    if running.broke:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # pooch leaves connections to be closed that broke off
-            gc.collect()
+    return found
 
 
 @pytest.fixture(autouse=True)
