@@ -13,9 +13,9 @@ import torch
 from scipy import stats
 from scipy.special import ndtr
 
-from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.gains import holm
 from ddpn.analysis.leaderboard import score_rows
+from ddpn.analysis.plots import Pit
 from ddpn.analysis.verdict import COVERAGE
 from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
 from ddpn.calibration.ood import TableSummary, shown_day

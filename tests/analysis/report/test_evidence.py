@@ -12,7 +12,7 @@ from torch.distributions import Exponential, Normal
 
 from ddpn import InputError, Poisson
 from ddpn.analysis.explanations import Importance, Importances
-from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.plots import Pit
 from ddpn.analysis.report import evidence as module
 from ddpn.analysis.report.evidence import (
     coverage_sentences,

@@ -137,24 +137,6 @@ class Effect:
         return np.sort(np.argsort(-self.share, kind="stable")[:_SHOWN]).tolist()
 
 
-def scale_of(curves: list[Curve]) -> tuple[float, float]:
-    """The ends of an axis that several curves share: all levels with some room, beyond which bands may reach.
-
-    From 0 where that costs at most a third of the height, and with 1, the Poisson, where it is near.
-    """
-    levels = np.concatenate([curve.level for curve in curves])
-    bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
-    low, high = float(levels.min()), float(levels.max())
-    room = max(0.6 * (high - low), 0.05 * abs(high), 1e-9)
-    low, high = max(low - room, float(bands.min())), min(high + room, float(bands.max()))
-    if 0.0 <= low < (high - low) / 2.0:
-        low = 0.0
-    if curves[0].quantity == "variance / mean" and low - (high - low) < 1.0 < high + (high - low):
-        low, high = min(low, 1.0), max(high, 1.0)
-    margin = max(0.04 * (high - low), 1e-6 * max(abs(high), 1e-6))
-    return low - margin if low else low, high + margin
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects(ByColumn[Effect]):
     """The effects of several columns; a sequence of `Effect` that also takes names.

@@ -14,13 +14,13 @@ from torch.distributions import Distribution
 
 from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.gains import effective_rows, gain_of, weighted_mean, weighted_quantile, wilson, z_of
 from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
+from ddpn.analysis.plots import Pit
 from ddpn.analysis.verdict import COVERAGE as LEVEL
 from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores
 from ddpn.calibration.recalibration import Recalibration
-from ddpn.distributions import Recalibrated, discretized
+from ddpn.distributions import discretized
 from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import limited
 from ddpn.metrics.predictive import mass_between
@@ -48,9 +48,8 @@ class Evidence(NamedTuple):
     `labels` are what the user's table calls the rows, `total` is how many it has. `low` and `high` are the ends of the
     interval, `expected` its probability. `components` is how many distributions per row the model mixes, `board` has
     the scores of all rows and all candidates, `calibrated` is the number of rows that intervals were calibrated on (0
-    without calibration). `ids` are the name of a column that identifies rows, and its values; `base` the distributions
-    before recalibration (None where they are the same), `grouped` the name of what intervals are calibrated by and the
-    group of every row.
+    without calibration). `ids` are the name of a column that identifies rows, and its values; `grouped` the name of
+    what intervals are calibrated by and the group of every row.
     """
 
     inputs: Inputs
@@ -71,7 +70,6 @@ class Evidence(NamedTuple):
     fingerprint: str
     calibrated: int = 0
     ids: tuple[str, Sequence[Any]] | None = None
-    base: Any = None
     grouped: tuple[str, np.ndarray] | None = None
 
     @property
@@ -155,7 +153,6 @@ def gather(
             fingerprint=sample.digest(),
             calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
             ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
-            base=mixture.base if isinstance(mixture, Recalibrated) else None,
             grouped=_grouped(predictor, used, means),
         )
 

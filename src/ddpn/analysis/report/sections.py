@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
-from ddpn.analysis.explanations import Effects, Explanation, Importance, Importances, effects, importance
+from ddpn.analysis import plots
+from ddpn.analysis.explanations import Effect, Effects, Explanation, Importances, effects, importance
 from ddpn.analysis.explanations.column_effects import is_missing
-from ddpn.analysis.figure_data import Pit
-from ddpn.analysis.gains import weighted_mean, weighted_quantile
-from ddpn.analysis.leaderboard import Leaderboard
-from ddpn.analysis.report import figures, page
+from ddpn.analysis.gains import weighted_mean, weighted_quantile, wilson
+from ddpn.analysis.report import page
 from ddpn.analysis.report.evidence import (
     LEVEL,
     MAX_ROWS,
@@ -40,28 +40,33 @@ from ddpn.analysis.report.evidence import (
 from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
+from ddpn.metrics import coverage_curve
+from ddpn.predictor import Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.runtime.errors import InputError
+from ddpn.storage.files import write_text
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import rows_words
 
-#: Columns in the table of columns, levels in their descriptions, and columns of a single row.
-_COLUMNS, _LISTED, _CELLS = 40, 4, 12
+#: Columns of a single row, and columns whose importance is drawn.
+_CELLS, _SHOWN = 12, 12
 #: Columns whose effects are shown: the most important ones for the mean, some of them for the spread.
 _EFFECTS, _FOR_SPREAD = 6, 2
 #: Groups of rows by predicted mean, columns that rows are grouped by, and groups of calibrated intervals.
 _FIFTHS, _GROUPED, _GROUPS = 5, 2, 12
-#: Rows predicted best and worst.
-_EXTREMES = 3
+#: Rows predicted best and worst, rows drawn one by one, and rows whose intervals are computed at every level.
+_EXTREMES, _DRAWN, _CURVE_ROWS = 3, 160, 4000
+#: Most and fewest bars of a distribution, and the probability left out in each tail.
+_BARS, _FEWEST, _LEFT_OUT = 60, 5, 1e-3
 _PERCENT = percent(LEVEL, 0)
-_KINDS = {"number": ("number", "numbers"), "flag": ("yes/no", "yes/no"), "category": ("category", "categories")}
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
 _NUMBERING = "Rows are called by the index of the data frame or, in other tables, by their position from 0."
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.
-_SHOWN = {"command", "target", "note", "numbering"}
+_SHOWN_IN_TEXT = {"command", "target", "note", "numbering"}
 #: Arguments of a model that are shown by other facts, or that say how it was run.
 _SHOWN_ELSEWHERE = {"likelihood", "random_state", "validation", "verbose"}
+#: Means are not integers, though they may round to one.
 _decimal = partial(fmt, integers=False)
 
 
@@ -160,7 +165,11 @@ def write_report(
     parts = sections(model, evidence, found, target, known)
     above = [*filter(None, [leak]), *warnings]
     text = page.page(f"How well the model predicts {target}", _summary(model, evidence, known), parts, above)
-    return page.write_page(place, text)
+    try:
+        write_text(place, text)
+    except OSError as error:
+        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
+    return place
 
 
 def _summary(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
@@ -180,7 +189,7 @@ def sections(
     model: Any, evidence: Evidence, explanation: Explanation, target: str, task: Mapping[str, Any]
 ) -> dict[str, str]:
     """The HTML of every section that has something to show, by its title."""
-    pit, board = _pit(evidence, evidence.dist), evidence.board
+    board, pit = evidence.board, plots.Pit.of(evidence.dist, evidence.y, evidence.weight)
     found, shape = board.evaluation, pit_sentence(pit)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns))
     by_column = important_groups(importances, evidence)
@@ -193,26 +202,18 @@ def sections(
     ]
     parts = {
         "Verdict": page.headline_html(board.verdict.level, board.verdict.headline, details),
-        "Leaderboard" if found.others else "Scores": _leaderboard(board),
-        "Data": _data(evidence, target),
-        "Accuracy": page.paragraphs(str(task.get("note") or _UNSEEN))
-        + page.pair(figures.scatter_figure(evidence, target), figures.sharpness_figure(evidence)),
-        "Calibration": _calibration(model, evidence, pit, shape),
+        "Leaderboard" if found.others else "Scores": page.table_html(*board.cells(), caption=_COMPARED)
+        + page.definitions(_SCORES, "notes"),
+        "Accuracy": _accuracy(evidence, target, str(task.get("note") or _UNSEEN)),
+        "Calibration": _calibration(model.predictor_, evidence, pit, shape),
         "Uncertainty": _uncertainty(evidence, by_column),
         "Importance": _importance(importances),
         "Effects": _effects(explanation.effects, target),
         "Best and worst rows": _rows(evidence, importances, str(task.get("numbering") or _NUMBERING)),
-        "Training": _training(model),
         "Reproduction": page.definitions(reproduction(model, evidence, task), code=True),
     }
     return {title: html for title, html in parts.items() if html}
 
-
-def _pit(evidence: Evidence, dist: Any) -> Pit:
-    return Pit.of(dist, evidence.y, evidence.weight)
-
-
-# Leaderboard ---------------------------------------------------------------------------------------------------------
 
 _SCORES = [
     ("Weight", "Share of a member in the mixture."),
@@ -225,46 +226,59 @@ _SCORES = [
 ]
 
 
-def _leaderboard(board: Leaderboard) -> str:
-    """The scores of all candidates, and what the columns mean."""
-    caption = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
-    return page.table_html(*board.cells(), caption=caption) + page.definitions(_SCORES, "notes")
+_COMPARED = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
 
 
-# Data ----------------------------------------------------------------------------------------------------------------
+# Accuracy, calibration and uncertainty -------------------------------------------------------------------------------
 
 
-def _data(evidence: Evidence, target: str) -> str:
-    columns = evidence.columns[:_COLUMNS]
-    rows = [(c.name, _KINDS[c.kind][0], description(c), percent(is_missing(c).mean())) for c in columns]
-    left = len(evidence.columns) - len(columns)
-    drawn = ""
-    if len(evidence.y) < evidence.total:
-        why = "the others have no weight" if len(evidence.y) < MAX_ROWS else "a random sample, which is enough"
-        drawn = f"Of {plural(evidence.total, 'row')}, {len(evidence.y):,} are evaluated: {why}."
-    words = page.heading("Dispersion") + page.paragraphs(dispersion_sentences(evidence))
-    return (
-        page.definitions(data_facts(evidence, target), "facts")
-        + page.paragraphs(drawn)
-        + page.pair(words, figures.counts_figure(evidence, target))
-        + page.table_html(("Column", "Kind", "Values", "Missing"), rows, caption="Columns", words=True)
-        + page.paragraphs(f"And {plural(left, 'more column')}." if left else "")
+def _accuracy(evidence: Evidence, target: str, note: str) -> str:
+    """Facts about the counts, and observed counts against predicted means, with intervals."""
+    y, rows = evidence.y, _spread_rows(evidence.mean, _DRAWN)
+    evaluated = ""
+    if len(y) < evidence.total:
+        why = "the others have no weight" if len(y) < MAX_ROWS else "a random sample, which is enough"
+        evaluated = f"Of {plural(evidence.total, 'row')}, {len(y):,} are evaluated: {why}."
+    inside = evidence.scores.coverage[rows] > 0
+    mean, low, high = (values[rows] for values in (evidence.mean, evidence.low, evidence.high))
+    log = plots.wants_log(np.concatenate([mean, high, y]))
+    description = f"{(~inside).sum()} of {len(rows)} rows shown are outside their {_PERCENT} interval."
+    if len(rows) < len(y):
+        description = f"{len(rows)} of {plural(len(y), 'row')}, evenly spread over the predictions. {description}"
+    words = f"{description} The dashed line joins the means of tenths of all rows; it should follow the diagonal."
+    if log:
+        words += " Both axes are logarithmic, in 1 + count."
+    draw = partial(
+        plots.draw_scatter,
+        label=f"predicted mean of {target}",
+        mean=mean,
+        ends=np.array([low, high]),
+        y=y[rows],
+        inside=inside,
+        tenths=plots.tenths_of(evidence.mean, y, evidence.weight),
+        log=log,
     )
+    scatter = page.figure_html(plots.panel(draw), "scatter", "Predicted and observed", description, words)
+    facts = page.definitions(data_facts(evidence, target), "facts")
+    return page.paragraphs(note, evaluated) + page.pair(scatter, facts)
+
+
+def _spread_rows(values: np.ndarray, most: int) -> np.ndarray:
+    """At most so many rows, evenly spread over the order of these values."""
+    order = np.argsort(values, kind="stable")
+    return order[np.round(np.linspace(0, len(order) - 1, min(most, len(order)))).astype(int)]
 
 
 def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
-    """The counts and columns in a few numbers."""
+    """The counts in a few numbers."""
     y, weight = evidence.y, evidence.weight
     centre, rows = weighted_mean(y, weight), plural(len(y), "row")
-    number = Counter(column.kind for column in evidence.columns)
-    kinds = ", ".join(plural(number[kind], *words) for kind, words in _KINDS.items() if number[kind])
     facts = [
         ("Rows evaluated", rows if len(y) == evidence.total else f"{rows} of {evidence.total:,}"),
         (f"Mean {target}", fmt(centre)),
         ("Variance", fmt(weighted_mean(np.square(y - centre), weight))),
         ("Minimum, median, maximum", " · ".join(fmt(v) for v in (y.min(), weighted_quantile(y, weight, 0.5), y.max()))),
         ("Zeros", percent(weighted_mean((y == 0).astype(float), weight))),
-        ("Columns", kinds),
     ]
     if evidence.exposure is not None:
         facts.append(("Exposure", f"{fmt(evidence.exposure.min())} to {fmt(evidence.exposure.max())}"))
@@ -273,39 +287,43 @@ def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     return facts
 
 
-def description(column: Column) -> str:
-    """The values of a column in a few words."""
-    if column.kind == "category":
-        number = Counter(column.values[~is_missing(column)].tolist())
-        order = sorted(number, key=lambda level: (-number[level], column.levels[level]))
-        shown = ", ".join(column.levels[level] for level in order[:_LISTED])
-        return shown if len(order) <= _LISTED else f"{shown}, … ({len(order):,} levels)"
-    known = column.values[~is_missing(column)]
-    if not len(known):
-        return "none"
-    if column.kind == "flag":
-        return f"{percent(float(known.mean()))} yes"
-    if np.isin(known, (0.0, 1.0)).all():
-        return f"0 or 1, {percent(float(known.mean()))} are 1"
-    least, middle, most = (value_text(float(value)) for value in (known.min(), np.median(known), known.max()))
-    return f"{least} to {most}, median {middle}"
-
-
-# Calibration and uncertainty -----------------------------------------------------------------------------------------
-
-
-def _calibration(model: Any, evidence: Evidence, pit: Pit, shape: str) -> str:
-    """The PIT histogram, before and after recalibration, and the coverage within groups that are calibrated."""
-    html = page.pair(figures.pit_figure(pit, shape), figures.coverage_figure(evidence))
-    more = []
-    if evidence.base is not None:
-        before = _pit(evidence, evidence.base)
-        words = pit_sentence(before)
-        more.append(figures.pit_figure(before, words, "pit-before", "PIT histogram before recalibration"))
+def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape: str) -> str:
+    """The PIT histogram, coverage at all levels, and the coverage within groups that intervals are calibrated by."""
+    heights = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
+    words = f"Position of each count within its predicted distribution; flat is calibrated. {shape}"
+    drawn = plots.panel(partial(plots.draw_pit, pit=pit))
+    histogram = page.figure_html(drawn, "pit", "PIT histogram", heights, words)
+    html = page.paragraphs(recalibration_sentences(predictor.recalibration))
+    html += page.pair(histogram, _coverage_figure(evidence))
     if groups := calibration_groups(evidence):
-        more.append(figures.calibrated_coverage_figure(groups, model.predictor_.groups.rows))
-    words = page.paragraphs(recalibration_sentences(model.predictor_.recalibration))
-    return words + html + (page.pair(*more) if more else "")
+        rows = predictor.groups.rows if predictor.groups is not None else {}
+        sizes = ", ".join(f"{group.label}: {rows.get(group.label, 0):,}" for group in groups)
+        html += _group_table(groups) + page.paragraphs(
+            f"Intervals are calibrated within these groups, on so many rows each: {sizes}. Groups of few calibration "
+            "rows, or of none, have the level of all rows, or one near it."
+        )
+    return html
+
+
+def _coverage_figure(evidence: Evidence) -> str:
+    """Observed against nominal coverage, beside the coverage that the distributions themselves expect."""
+    rows = torch.from_numpy(np.sort(_spread_rows(evidence.mean, _CURVE_ROWS)))
+    y, weight = torch.from_numpy(evidence.y)[rows], evidence.weight[rows.numpy()]
+    curve = coverage_curve(evidence.dist.rows(rows), y, plots.COVERAGES, weight=weight)
+    described = (
+        f"{percent(level, 0)} nominal: {percent(share)}"
+        for level, share in zip(plots.COVERAGES, curve.observed.tolist(), strict=True)
+    )
+    words = (
+        "Intervals of integers cover at least their nominal share, short ones much more. So the solid line should "
+        "follow the dashed one and not the diagonal: below it the model is overconfident, above it too cautious."
+    )
+    if evidence.calibrated:
+        words += " These are the intervals before calibration, which corrects both."
+    if len(rows) < len(evidence.y):
+        words += f" From {plural(len(rows), 'row')}."
+    drawn = plots.panel(partial(plots.draw_coverage, curve=curve))
+    return page.figure_html(drawn, "coverage", "Coverage of uncalibrated intervals", "; ".join(described) + ".", words)
 
 
 def calibration_groups(evidence: Evidence) -> list[RowGroup]:
@@ -318,17 +336,25 @@ def calibration_groups(evidence: Evidence) -> list[RowGroup]:
 
 
 def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
-    groups = fifths(evidence)
-    html = page.pair(figures.split_figure(groups), figures.group_coverage_figure(groups))
-    for found in by_column:
-        name = found[0].column
-        headings = (name, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
-        rows = []
-        for g in found:
-            means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
-            rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), percent(g.coverage)))
-        html += page.table_html(headings, rows, caption=f"Uncertainty by {name}")
-    return html
+    """How variable and how uncertain predictions are in groups by predicted mean and by the most important columns."""
+    words = (
+        "The variance of a prediction has two parts. Aleatoric variance is noise in the counts: more training rows do "
+        "not remove it. Epistemic variance is disagreement between the components: more training rows of the same "
+        f"kind reduce it. Coverage is the share of rows inside their {_PERCENT} interval, with Wilson's 95% interval."
+    )
+    tables = "".join(_group_table(found) for found in (fifths(evidence), *by_column))
+    return page.paragraphs(dispersion_sentences(evidence), words) + tables
+
+
+def _group_table(found: list[RowGroup]) -> str:
+    name, rows = found[0].column, []
+    headings = (name, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
+    for g in found:
+        means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
+        low, high = wilson(g.coverage, g.size)
+        coverage = f"{percent(g.coverage)} ({percent(low)} to {percent(high)})"
+        rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), coverage))
+    return page.table_html(headings, rows, caption=f"Uncertainty by {name}")
 
 
 def fifths(evidence: Evidence) -> list[RowGroup]:
@@ -352,15 +378,12 @@ def explanation_of(evidence: Evidence, progress: Callable[[str], object]) -> Exp
     found = importance(evidence.inputs, seed=SEED, progress=progress)
     if not found.each:
         return Explanation(Effects([], 0), found)
-    chosen = [one.position for one in _important(found)]
-    return Explanation(effects(evidence.inputs, chosen, seed=SEED, progress=progress), found)
-
-
-def _important(found: Importances) -> list[Importance]:
-    """The columns to show: by their importance for the mean, the last ones by that for the spread."""
-    first, rest = found.by("mean")[: _EFFECTS - _FOR_SPREAD], found.by("mean")[_EFFECTS - _FOR_SPREAD :]
-    chosen = first + [one for one in found.by("spread") if one not in first][:_FOR_SPREAD]
-    return chosen + [one for one in rest if one not in chosen][: _EFFECTS - len(chosen)]
+    # By their importance for the mean, the last ones by that for the spread.
+    by_mean, size = found.by("mean"), _EFFECTS - _FOR_SPREAD
+    chosen = by_mean[:size] + [one for one in found.by("spread") if one not in by_mean[:size]][:_FOR_SPREAD]
+    chosen += [one for one in by_mean[size:] if one not in chosen][: _EFFECTS - len(chosen)]
+    shown = [one.position for one in chosen]
+    return Explanation(effects(evidence.inputs, shown, seed=SEED, progress=progress), found)
 
 
 def _importance(found: Importances) -> str:
@@ -379,11 +402,27 @@ def _importance(found: Importances) -> str:
         ("Similar columns", "Columns that can replace each other share their importance."),
     ]
     return page.pair(
-        figures.importance_figure(found, "crps", "Importance for the predictions", "increase of the CRPS"),
-        figures.importance_figure(found, "mean", "Importance for the mean", "change of the mean"),
-        figures.importance_figure(found, "spread", "Importance for the spread", "change of variance / mean"),
+        importance_figure(found, "crps", "Importance for the predictions"),
+        importance_figure(found, "mean", "Importance for the mean"),
+        importance_figure(found, "spread", "Importance for the spread"),
         page.heading("How to read these figures") + page.definitions(notes),
     )
+
+
+def importance_figure(found: Importances, key: str, title: str) -> str:
+    """What shuffling the most important columns changes: "crps", "mean" or "spread"."""
+    shown, words = found.by(key)[:_SHOWN], []
+    digits = 0 if max(getattr(one, key).max() for one in shown) >= 1 else 1
+    for one in shown:
+        rounded = round(100 * one.strength(key), digits)
+        words.append(f"{rounded:{'+' if key == 'crps' and rounded else ''}.{digits}f}%")
+    draw = partial(plots.draw_importance, found=shown, of=key, words=words)
+    drawn = plots.panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
+    caption = ""
+    if len(found.each) > len(shown):
+        caption = f"The {len(shown)} largest of {plural(found.columns, 'column')} are shown."
+    description = "; ".join(f"{one.name}: {text}" for one, text in zip(shown, words, strict=True)) + "."
+    return page.figure_html(drawn, f"importance-{key}", title, description, caption)
 
 
 def _effects(found: Effects, target: str) -> str:
@@ -401,7 +440,30 @@ def _effects(found: Effects, target: str) -> str:
         "members that disagree. Marks at the bottom have equally many rows between them. All figures of a side have "
         "the same scale, so a flat line is a weak effect. These are effects in the model, not causes.",
     )
-    return html + "".join(page.pair(*both) for both in figures.effect_figures(found))
+    scales = {of: plots.scale_of([getattr(one, of) for one in found]) for of in ("mean", "spread")}
+    for place, one in enumerate(found):
+        html += page.pair(*(effect_figure(one, of, f"effect-{of}-{place}", scales[of]) for of in scales))
+    return html
+
+
+def effect_figure(one: Effect, of: str, name: str, scale: tuple[float, float]) -> str:
+    """The effect of a column on the "mean" or on the "spread", on an axis with the ends `scale`."""
+    curve = getattr(one, of)
+    order = np.argsort(curve.level, kind="stable")
+    low, high = ((_decimal(float(curve.level[i])), value_text(one.points[i])) for i in (order[0], order[-1]))
+    caption = f"From {low[0]} where {one.name} is {low[1]} to {high[0]} where it is {high[1]}."
+    if len(order) == 1:
+        caption = f"{_decimal(curve.typical)}: these rows have one value only, {value_text(one.points[0])}."
+    draw = partial(plots.draw_effect, one=one, curve=curve, scale=scale)
+    if one.is_line:
+        drawn = plots.panel(draw, margins=plots.BESIDE if one.has_missing else plots.PLAIN)
+    else:
+        kept = one.frequent
+        if len(kept) < len(one.points):
+            caption += f" The {len(kept)} most frequent of {len(one.points)} levels are shown."
+        words = [_decimal(float(curve.level[i])) for i in kept]
+        drawn = plots.panel(partial(draw, words=words), plots.bars_height(len(kept)), margins=plots.NAMED)
+    return page.figure_html(drawn, name, f"{one.name}: {of}", caption, caption)
 
 
 # Single rows ---------------------------------------------------------------------------------------------------------
@@ -417,7 +479,10 @@ def _rows(evidence: Evidence, importances: Importances, numbering: str) -> str:
     for name, rows in (("best", ranked[:number]), ("worst", ranked[len(ranked) - number :][::-1])):
         cards = [_card(evidence, row, f"{name}-{i}", order[:_CELLS]) for i, row in enumerate(rows)]
         html += page.heading(f"Predicted {name}") + page.cards(cards) if cards else ""
-    words = f"By CRPS. The vertical line is the observed count. {numbering} Important columns come first."
+    words = (
+        f"By CRPS. The vertical line is the observed count, dark bars are the {_PERCENT} interval. {numbering} "
+        "Important columns come first."
+    )
     return page.paragraphs(words) + html if html else ""
 
 
@@ -435,7 +500,23 @@ def _card(evidence: Evidence, row: int, name: str, columns: Sequence[int]) -> st
         *([] if evidence.exposure is None else [("Exposure", fmt(evidence.exposure[row]))]),
     ]
     cells = [(column.name, cell_text(column, row)) for column in (evidence.columns[j] for j in columns)]
-    return page.card(title, figures.distribution_svg(evidence, row, name), facts, cells)
+    return page.card(title, distribution_svg(evidence, row, name), facts, cells)
+
+
+def distribution_svg(evidence: Evidence, row: int, name: str) -> str:
+    """The predicted distribution of one row, with its observed count."""
+    dist, y = evidence.dist.rows(torch.tensor([row])), float(evidence.y[row])
+    tails = [float(dist.icdf(torch.tensor([q], dtype=torch.float64))) for q in (_LEFT_OUT, 1 - _LEFT_OUT)]
+    low, high = min(tails[0], y), max(tails[1], y) + 1.0
+    # A distribution on one or two counts is shown with its neighbours.
+    low, high = max(0.0, min(low, high - _FEWEST + 1)), max(high, low + _FEWEST - 1)
+    edges, shares = plots.binned(dist, low, high, _BARS)
+    interval = float(evidence.low[row]), float(evidence.high[row])
+    description = f"Most likely around {edges[int(np.argmax(shares))]:,.0f}; observed {y:,.0f}."
+    draw = partial(plots.draw_distribution, edges=edges, shares=shares[:, 0], interval=interval, y=y)
+    drawn = plots.panel(draw, 1.5, 2.9, (0.15, 0.2))
+    drawn.axes[0].set_yticks([])
+    return plots.svg_of(drawn, name, f"Predicted probabilities of row {evidence.labels[row]}", description)
 
 
 def cell_text(column: Column, row: int) -> str:
@@ -448,7 +529,7 @@ def cell_text(column: Column, row: int) -> str:
     return ("yes" if value else "no") if column.kind == "flag" else f"{value:.6g}"
 
 
-# Training and reproduction -------------------------------------------------------------------------------------------
+# Reproduction ------------------------------------------------------------------------------------------------------
 
 
 def members_text(model: Any) -> str:
@@ -478,24 +559,18 @@ def fitted_rows(model: Any) -> str:
     return rows_words(rows, max(copies) if max(copies) > 1 else 0)
 
 
-def _training(model: Any) -> str:
-    """Rows, epochs, time, what went wrong, and the curves of the networks."""
+def training_text(model: Any) -> str:
+    """How the networks were trained, and what went wrong; empty where there are none."""
     history = getattr(model, "history_", None)
     if history is None or not history.epochs:
         return ""
-    copies = [copy for member in model.predictor_.members.values() for copy in copies_of(member)]
-    score = next(copy.options.score for copy in copies if isinstance(copy, Networks))
-    words = f"Trained on {fitted_rows(model)}, for {plural(len(history.epochs), 'epoch')} in {fmt(history.seconds)} "
-    words += f'seconds, with the numeric encoding "{model.numeric_}".'
+    words = f"{plural(len(history.epochs), 'epoch')} in {fmt(history.seconds)} seconds, with the numeric encoding "
+    words += f'"{model.numeric_}".'
     if history.stopped:
         words += f" Stopped: {history.stopped}."
     if history.rollbacks:
         words += f" Rolled back {plural(len(history.rollbacks), 'time')}, last: {history.rollbacks[-1]}."
-    curves = (
-        figures.training_figure(history, "loss", "Training loss", "loss"),
-        figures.training_figure(history, "score", "Validation score", f"validation {score.upper()}"),
-    )
-    return page.paragraphs(words) + page.pair(*filter(None, curves))
+    return words
 
 
 def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -512,12 +587,13 @@ def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> lis
         ("Model", members_text(model)),
         ("Likelihood", likelihood_text(model)),
         ("Training rows", fitted_rows(model)),
+        ("Training of networks", training_text(model)),
         ("Settings", ", ".join(f"{name} = {value!r}" for name, value in options.items())),
         ("Seeds", f"model {getattr(model, 'random_state', None)}; draws of this report {SEED}"),
         ("Data fingerprint", f"sha256 {evidence.fingerprint}"),
         ("Versions of this report", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]
-    given = {str(key).replace("_", " "): v for key, v in task.items() if key not in _SHOWN and v is not None}
+    given = {str(key).replace("_", " "): v for key, v in task.items() if key not in _SHOWN_IN_TEXT and v is not None}
     facts = [(name, words) for name, words in facts if words]
     return [*facts, *((key[:1].upper() + key[1:], _one_line(value)) for key, value in given.items())]
 
