@@ -59,11 +59,11 @@ def diagnose(
 
 
 def _show_diagnosis(found: Any) -> None:
-    summary = found.summary
+    known = found.summary
     typer.echo(found.headline)
     typer.echo(
-        f"{summary.used:,} rows, mean {summary.mean:.4g}, from {summary.minimum:,.0f} to {summary.maximum:,.0f}. "
-        f"Without the features the variance is {summary.ratio:.3g} times the mean."
+        f"{known['used']:,} rows, mean {known['mean']:.4g}, from {known['minimum']:,.0f} to {known['maximum']:,.0f}. "
+        f"Without the features the variance is {known['variance_over_mean']:.3g} times the mean."
     )
     if found.findings:
         explained = f"{found.explained:.0%} of the deviance explained out of fold"
