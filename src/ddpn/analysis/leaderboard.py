@@ -45,30 +45,6 @@ def scored_rows(dist: Any, y: np.ndarray, interval: tuple[Tensor, Tensor]) -> Ro
     return RowScores(*(values.double().numpy() for values in scores))
 
 
-def _score_others(name: str, dist: Distribution, sample: Sample) -> RowScores:
-    """Scores per row of distributions that another model predicts, with their own central intervals."""
-    rows, shape = len(sample), tuple(known(dist).batch_shape)
-    if shape not in ((), (1,), (rows,)):
-        raise InputError(f"baseline '{name}' must have one distribution per row of X ({rows}), got batch {shape}.")
-    found = limited(discretized(dist if shape == (rows,) else dist.expand((rows,))), sample.limit)
-    return scored_rows(found, sample.y, found.interval(COVERAGE))
-
-
-def _is_mixture(predictor: Predictor, name: str) -> bool:
-    """Whether a member has the distributions and the intervals of the mixture, so that its scores are the same."""
-    if name != predictor.sole_member or predictor.groups is not None:
-        return False
-    return predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE)
-
-
-def _simpler(predictor: Predictor) -> list[str]:
-    """The members that are simpler than the mixture: all if it has several members, else those of a simpler kind."""
-    if len(predictor.mixed) > 1:
-        return list(predictor.members)
-    (own,) = predictor.mixed.values()
-    return [name for name, member in predictor.members.items() if _complexity(member) < _complexity(own)]
-
-
 def _complexity(member: Member) -> int:
     return copies_of(member)[0].complexity
 
@@ -88,15 +64,12 @@ class Leaderboard:
         How many rows were scored.
     scores : dict of RowScores
         The scores of every row, by name.
-    weight : array, optional
-        How many times each row counts.
     """
 
     entries: list[dict[str, Any]]
     evaluation: Evaluation
     rows: int
     scores: dict[str, RowScores] = field(repr=False)
-    weight: np.ndarray | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -165,9 +138,20 @@ def leaderboard(
     """
     rows = {MIXTURE: score_rows(predictor, sample)}
     for name in predictor.members:
-        rows[name] = rows[MIXTURE] if _is_mixture(predictor, name) else score_rows(predictor, sample, name)
+        # A member has the scores of the mixture if it has its distributions and its intervals.
+        is_mixture = name == predictor.sole_member and predictor.groups is None
+        if is_mixture and predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE):
+            rows[name] = rows[MIXTURE]
+        else:
+            rows[name] = score_rows(predictor, sample, name)
     for name, dist in (others or {}).items():
-        rows[name] = _score_others(name, dist, sample)
+        shape, number = tuple(known(dist).batch_shape), len(sample)
+        if shape not in ((), (1,), (number,)):
+            raise InputError(
+                f"baseline '{name}' must have one distribution per row of X ({number}), got batch {shape}."
+            )
+        other = limited(discretized(dist if shape == (number,) else dist.expand((number,))), sample.limit)
+        rows[name] = scored_rows(other, sample.y, other.interval(COVERAGE))
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     entries = [
@@ -184,6 +168,11 @@ def leaderboard(
     networks = [name for name, member in predictor.members.items() if _complexity(member) >= Networks.complexity]
     compared = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name not in networks)]
     compared += list(others or {})
+    # All members are simpler than a mixture of several; than a single member, those of a simpler kind.
+    simpler = list(predictor.members)
+    if len(predictor.mixed) == 1:
+        (own,) = predictor.mixed.values()
+        simpler = [name for name, member in predictor.members.items() if _complexity(member) < _complexity(own)]
     found = Evaluation.from_rows(
         MIXTURE,
         {name: rows[name] for name in (MIXTURE, *compared)},
@@ -191,9 +180,9 @@ def leaderboard(
         sample.weight,
         sample.group,
         labels=labels | {name: f"the ensemble of {labels[name]} alone" for name in networks},
-        simpler=[*_simpler(predictor), *(others or {})],
+        simpler=[*simpler, *(others or {})],
         leak=" ".join(leaks),
-        warnings=tuple(filter(None, [meaning])),
+        meaning=meaning,
     )
     entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])
-    return Leaderboard(entries, found, len(sample), rows, sample.weight)
+    return Leaderboard(entries, found, len(sample), rows)

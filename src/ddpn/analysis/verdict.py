@@ -58,7 +58,7 @@ class Evaluation:
     weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as they
     stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all
     rows have. `simpler` are the candidates that are simpler than the model; the default is all. `leak` is a sentence
-    about a target leak, `warnings` are further sentences to repeat.
+    about a target leak, `meaning` one about what the scores mean.
     """
 
     model: str
@@ -75,7 +75,7 @@ class Evaluation:
     only_count: float | None = None
     simpler: Collection[str] | None = None
     leak: str = ""
-    warnings: tuple[str, ...] = ()
+    meaning: str = ""
 
     @classmethod
     def from_rows(
@@ -227,16 +227,15 @@ def verdict(found: Evaluation) -> Verdict:
     'Gradient boosting is better on these rows (its CRPS is 3% lower, 95% interval 1% to 5%): use it.'
     """
     level, headline = _headline(found)
-    further = (found.leak, _coverage(found) if math.isfinite(found.coverage) else "", *found.warnings)
-    return Verdict(level, (headline, *filter(None, further)), _preferred(found, level))
-
-
-def _preferred(found: Evaluation, level: str) -> str | None:
-    """The candidate that is clearly better, or as good and simpler."""
-    if level == "worse":
-        return found.rival
     is_tied = level == "unclear" and found.is_decidable and found.rival is not None
-    return found.rival if is_tied and found.against(str(found.rival)) == "unclear" and found.rival_is_simpler else None
+    is_tied = is_tied and found.against(str(found.rival)) == "unclear" and found.rival_is_simpler
+    sentences = [headline, found.leak]
+    if math.isfinite(found.coverage):
+        wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
+        share = f"{100 * found.coverage:.1f}%"
+        sentences.append(f"The model's {COVERAGE:.0%} intervals cover {share} of the test rows{wrong}.")
+    sentences.append(found.meaning)
+    return Verdict(level, tuple(filter(None, sentences)), found.rival if level == "worse" or is_tied else None)
 
 
 def _headline(found: Evaluation) -> tuple[str, str]:
@@ -246,82 +245,54 @@ def _headline(found: Evaluation) -> tuple[str, str]:
     if found.leak:
         return "unusable", "These scores cannot be trusted: a column contains the target (target leak)."
     if found.size < MIN_ROWS:
-        return "unclear", _too_few(found)
+        rows = "1 test row" if found.rows == 1 else f"{found.rows:,} test rows"
+        if found.rows >= MIN_ROWS:
+            rows += f", which by their weights and groups count as {found.size:.0f},"
+        return "unclear", f"Too few rows for a verdict: with {rows} every difference may be chance."
     if not found.is_decidable:
         same = f"All {found.rows:,} test rows have the count {found.only_count:g}"
         return "unclear", f"{same}: they cannot show how well counts are predicted."
     if found.rival is None:
         why = "No other model could be scored" if len(found.crps) > 1 else "The model was not compared with any other"
         return "unclear", f"{why}, so it is unknown whether a simpler one would do as well."
-    name = found.labels.get(found.rival, found.rival)
-    outcome = found.against(found.rival)
+    name, gain, base = found.labels.get(found.rival, found.rival), found.gain, found.crps[found.rival]
+    outcome, crps = found.against(found.rival), f"the model's CRPS is {change(gain, base)}"
     if outcome == "unclear":
-        return "unclear", _no_difference(found, name)
-    if found.gain.hangs_on_few:
-        return "unclear", _few_decide(found, name)
+        return "unclear", _no_difference(found, name, crps)
+    if gain.hangs_on_few:
+        without = f"{_share(gain.without_few, base)} {_side(gain.without_few)}"
+        return "unclear", (
+            f"A handful of rows decides between the model and {name}: {crps}, but {without} without the {gain.few} of "
+            f"{found.rows:,} rows that count most. Test on more rows."
+        )
     if found.medians_disagree:
-        return "unclear", _disagreement(found, name)
+        error = change(found.error_gains[found.rival], found.errors[found.rival])
+        return "unclear", (
+            f"CRPS and absolute error disagree on the model and {name}: {crps}, its mean absolute error {error}. "
+            "Choose by what you need, distributions or single numbers."
+        )
     if outcome == "worse":
-        ahead = change(-found.gain, found.crps[found.model])
+        ahead = change(-gain, found.crps[found.model])
         return "worse", f"{_capital(name)} is better on these rows (its CRPS is {ahead}): use it."
-    return _better(found, name)
-
-
-def _better(found: Evaluation, name: str) -> tuple[str, str]:
-    lower = change(found.gain, found.crps[str(found.rival)])
-    ahead = f"better than the best alternative, {name} (the model's CRPS is {lower})"
+    ahead = f"better than the best alternative, {name} ({crps})"
     if found.too_narrow or found.too_wide:
         wrong = "too narrow" if found.too_narrow else "much wider than necessary"
         return "unclear", f"The model predicts {ahead}, but its intervals are {wrong}: use them with care."
     return "better", f"The model is {ahead}: use it."
 
 
-def _too_few(found: Evaluation) -> str:
-    rows = "1 test row" if found.rows == 1 else f"{found.rows:,} test rows"
-    if found.rows >= MIN_ROWS:
-        rows += f", which by their weights and groups count as {found.size:.0f},"
-    return f"Too few rows for a verdict: with {rows} every difference may be chance."
-
-
-def _no_difference(found: Evaluation, name: str) -> str:
+def _no_difference(found: Evaluation, name: str, crps: str) -> str:
     """The sentence for a difference that is too small, or too uncertain, to decide."""
-    gain, rival = found.gain, str(found.rival)
+    gain, least = found.gain, found.least(str(found.rival))
     advice = f"prefer the simpler, {name}" if found.rival_is_simpler else "keep the model, which is the simpler"
     if gain.mean == 0:
         return f"There is no difference from the best alternative, {name} (the same CRPS): {advice}."
-    words = f"(the model's CRPS is {change(gain, found.crps[rival])})"
-    least = found.least(rival)
     if abs(gain.mean) < least and (gain.is_clear or max(abs(gain.low), abs(gain.high)) < least):
-        return f"The difference from the best alternative, {name}, is too small to matter {words}: {advice}."
+        return f"The difference from the best alternative, {name}, is too small to matter ({crps}): {advice}."
     return (
-        f"There is no clear difference from the best alternative, {name} {words}: "
-        f"{found.rows:,} test rows cannot distinguish it from chance. {_capital(advice)}, or test on more rows."
+        f"There is no clear difference from the best alternative, {name} ({crps}): {found.rows:,} test rows cannot "
+        f"distinguish it from chance. {_capital(advice)}, or test on more rows."
     )
-
-
-def _few_decide(found: Evaluation, name: str) -> str:
-    gain, base = found.gain, found.crps[str(found.rival)]
-    without = f"{_share(gain.without_few, base)} {_side(gain.without_few)}"
-    return (
-        f"A handful of rows decides between the model and {name}: the model's CRPS is {change(gain, base)}, but "
-        f"{without} without the {gain.few} of {found.rows:,} rows that count most. Test on more rows."
-    )
-
-
-def _disagreement(found: Evaluation, name: str) -> str:
-    rival = str(found.rival)
-    crps, error = change(found.gain, found.crps[rival]), change(found.error_gains[rival], found.errors[rival])
-    return (
-        f"CRPS and absolute error disagree on the model and {name}: the model's CRPS is {crps}, its mean absolute "
-        f"error {error}. Choose by what you need, distributions or single numbers."
-    )
-
-
-def _coverage(found: Evaluation) -> str:
-    target, coverage = f"{COVERAGE:.0%}", f"{100 * found.coverage:.1f}%"
-    words = f"The model's {target} intervals cover {coverage} of the test rows"
-    found_wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
-    return f"{words}{found_wrong}."
 
 
 def change(gain: Gain, base: float) -> str:

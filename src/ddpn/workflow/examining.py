@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions
-from ddpn.analysis.explanations.summary import explanation_of
+from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions, explanation_of
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
 from ddpn.runtime.errors import ConfigError, InputError

@@ -159,7 +159,10 @@ def _sampled(
             f"columns, got {len(rows):,}. Explain fewer rows, or raise max_predictions."
         )
     others = inputs.draw(_BACKGROUND, rng, others)
-    start = _spread_out(inputs, others, starts, quantity)
+    # Starts at evenly spaced ranks of the predictions, whose mean is close to that of all background rows.
+    now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
+    ranks = np.floor((np.arange(starts) + 0.5) * len(others) / starts).astype(int)
+    start = others[np.argsort(now, kind="stable")[ranks]]
     values, error = shapley_values(inputs, rows, start, quantity, rng)
     both = np.concatenate([rows, start])
     moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
@@ -169,13 +172,6 @@ def _sampled(
         inputs.names, values, error, base, now[: len(rows)], _cells(inputs.columns, rows),
         QUANTITIES[moments.log][quantity], moments.log,
     )  # fmt: skip
-
-
-def _spread_out(inputs: Inputs, others: np.ndarray, size: int, quantity: int) -> np.ndarray:
-    """Background rows at evenly spaced ranks of their predictions, whose mean is close to that of all of them."""
-    now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
-    ranks = np.floor((np.arange(size) + 0.5) * len(others) / size).astype(int)
-    return others[np.argsort(now, kind="stable")[ranks]]
 
 
 def _cells(columns: list[Column], rows: np.ndarray) -> list[list[Any]]:
@@ -224,8 +220,8 @@ def _walks(
 
     `order` (walks, columns) says in which order columns change, `known` are the predictions of both ends.
     """
-    values = [column.values for column in inputs.columns]
-    differs = np.stack([~_same(each[start], each[end]) for each in values], 1)
+    cells = ((column.values[start], column.values[end]) for column in inputs.columns)
+    differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in cells], 1)
     steps = np.take_along_axis(differs, order, 1)  # by step, not by column
     # Steps between equal values change nothing, and the last step that changes anything reaches the explained row.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]
@@ -238,20 +234,12 @@ def _walks(
     path = np.concatenate([known[0][:, None], path], 1)
     # A walk between equal rows never leaves its start.
     path[left[:, 0] == 0] = known[0][left[:, 0] == 0, None]
-    changes = np.diff(_filled_forward(path), axis=1)
+    # A step that changes nothing has the prediction of the step before.
+    place = np.where(np.isnan(path), 0, np.arange(path.shape[1]))
+    changes = np.diff(np.take_along_axis(path, np.maximum.accumulate(place, 1), 1), axis=1)
     found = np.zeros_like(changes)
     np.put_along_axis(found, order, changes, 1)
     return found
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return (one == other) | ((one != one) & (other != other))
-
-
-def _filled_forward(path: np.ndarray) -> np.ndarray:
-    """NaN replaced by the last value before it."""
-    place = np.where(np.isnan(path), 0, np.arange(path.shape[1]))
-    return np.take_along_axis(path, np.maximum.accumulate(place, 1), 1)
 
 
 def _predicted(inputs: Inputs, rows: np.ndarray, sources: dict[int, np.ndarray], quantity: int) -> np.ndarray:

@@ -198,7 +198,7 @@ def sections(
         (f"{_PERCENT} interval", coverage_sentences(evidence, found)),
         ("Calibration", shape),
         *uncertainty_sentences(evidence, [group for each in by_column for group in each]),
-        *(("Test rows", words) for words in found.warnings),
+        *([("Test rows", found.meaning)] if found.meaning else []),
     ]
     parts = {
         "Verdict": page.headline_html(board.verdict.level, board.verdict.headline, details),
