@@ -21,7 +21,6 @@ from ddpn.analysis.plots import Pit
 from ddpn.analysis.report import sections, write_report
 from ddpn.analysis.report.page import page
 from ddpn.analysis.report.sections import (
-    cell_text,
     data_facts,
     distribution_svg,
     effect_figure,
@@ -34,7 +33,6 @@ from ddpn.analysis.report.sections import (
 )
 from ddpn.members.networks import Networks
 from ddpn.networks.training import History
-from ddpn.tables.encoding.table import Column
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 #: SVG elements that close themselves.
@@ -273,18 +271,6 @@ def test_a_training_is_described_with_what_went_wrong(fitted):
     history = History(fitted.history_.epochs, rollbacks=["member 0 at epoch 3"], stopped="patience")
     words = training_text(SimpleNamespace(history_=history, numeric_="standard"))
     assert words.endswith(" Stopped: patience. Rolled back 1 time, last: member 0 at epoch 3.")
-
-
-CELLS = [
-    (Column("n", "number", np.array([0.1 + 0.2, np.nan, 9.0])), ["0.3", "missing", "9"]),
-    (Column("f", "flag", np.array([1.0, np.nan, 0.0])), ["yes", "missing", "no"]),
-    (Column("c", "category", np.array([1, -1, 0]), ("p", "q")), ["q", "missing", "p"]),
-]
-
-
-@pytest.mark.parametrize(("column", "cells"), CELLS)
-def test_cells_are_text(column, cells):
-    assert [cell_text(column, row) for row in range(3)] == cells
 
 
 # Figures: the numbers in them against scipy and numpy ---

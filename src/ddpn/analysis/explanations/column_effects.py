@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations.inputs import Inputs, PredictedMoments
+from ddpn.analysis.explanations.inputs import MISSING, Inputs, PredictedMoments, is_missing
 from ddpn.analysis.explanations.results import ByColumn
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.table import Column
@@ -19,8 +19,6 @@ from ddpn.tables.kinds import number_of
 
 #: Half the width of a 90% band in standard errors.
 _Z = 1.6449
-#: What a missing value is called among the points.
-MISSING = "missing"
 #: Levels of a category that are measured, the most frequent ones.
 _LEVELS = 20
 #: Values of a number that figures show as bars, and bars that they have at most.
@@ -279,11 +277,6 @@ class EffectGrid(NamedTuple):
         if not self.discrete:
             here = (here + np.append(here[1:], 0.0)) / 2.0
         return here / len(self.code)
-
-
-def is_missing(column: Column) -> np.ndarray:
-    """Mask of the rows without a value."""
-    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
 
 
 def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:

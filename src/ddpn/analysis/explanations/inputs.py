@@ -26,6 +26,8 @@ _BLOCK = 8192
 _LEAST = 1e-9
 #: Columns that are explained where none are named. Of more, those that change predictions most are taken.
 MAX_COLUMNS = 40
+#: What a missing value is called.
+MISSING = "missing"
 #: Rows that are shuffled to find them: fewer where there are very many columns.
 _SCREENED_ROWS, _LEAST_ROWS, _WORK = 200, 20, 40_000
 
@@ -239,18 +241,25 @@ def _columns(model: Any, X: Any) -> list[Column]:
 def _plain_table(columns: list[Column], library: Any) -> Any:
     """Columns as a data frame of a library, or as an array without one, for members that read tables on their own."""
     if library is None:
-        return np.column_stack([_cells(column) if column.kind == "category" else column.values for column in columns])
-    return nw.from_dict({column.name: _cells(column).tolist() for column in columns}, backend=library).to_native()
+        return np.column_stack([cells(column) if column.kind == "category" else column.values for column in columns])
+    return nw.from_dict({column.name: cells(column).tolist() for column in columns}, backend=library).to_native()
 
 
-def _cells(column: Column) -> np.ndarray:
-    """Text, numbers or booleans, None where a value is missing."""
+def is_missing(column: Column) -> np.ndarray:
+    """Mask of the rows without a value."""
+    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
+
+
+def cells(column: Column, missing: Any = None) -> np.ndarray:
+    """Text, numbers or booleans, `missing` where there is no value."""
+    found = np.full(len(column.values), missing, dtype=object)
+    known = ~is_missing(column)
+    values = column.values[known]
     if column.kind == "category":
-        return np.array([*column.levels, None], dtype=object)[column.values]
-    known = ~np.isnan(column.values)
-    cells = np.full(len(known), None, dtype=object)
-    cells[known] = column.values[known].astype(bool if column.kind == "flag" else float)
-    return cells
+        found[known] = np.array(column.levels, dtype=object)[values]
+    else:
+        found[known] = values.astype(bool if column.kind == "flag" else float)
+    return found
 
 
 def joined(first: Column, second: Column) -> Column:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.explanations.column_effects import MISSING, QUANTITIES, is_missing
-from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.column_effects import QUANTITIES
+from ddpn.analysis.explanations.inputs import MISSING, Inputs, cells
 from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
-from ddpn.tables.encoding.table import Column
 
 #: Predictions at most, background rows among which starts are chosen, and starts per row.
 _PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
@@ -168,25 +167,11 @@ def _sampled(
     moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
     now = moments.quantities[quantity, :, 0]
     base = float(now[len(rows) :].mean())
+    by_row = zip(*(cells(column, MISSING).tolist() for column in inputs.rows(rows).columns), strict=True)
     return Contributions(
-        inputs.names, values, error, base, now[: len(rows)], _cells(inputs.columns, rows),
+        inputs.names, values, error, base, now[: len(rows)], [list(row) for row in by_row],
         QUANTITIES[moments.log][quantity], moments.log,
     )  # fmt: skip
-
-
-def _cells(columns: list[Column], rows: np.ndarray) -> list[list[Any]]:
-    """The values of some rows as Python values; "missing" where there is none."""
-    by_column = []
-    for column in columns:
-        values = column.values[rows]
-        plain: list[Any] = values.tolist()
-        if column.kind == "category":
-            plain = [column.levels[int(code)] if code >= 0 else MISSING for code in plain]
-        elif column.kind == "flag":
-            plain = [bool(value) for value in plain]
-        absent = is_missing(column)[rows]
-        by_column.append([MISSING if none else value for value, none in zip(plain, absent.tolist(), strict=True)])
-    return [list(row) for row in zip(*by_column, strict=True)]
 
 
 # Sampled Shapley values -----------------------------------------------------------------------------------------------
@@ -220,8 +205,8 @@ def _walks(
 
     `order` (walks, columns) says in which order columns change, `known` are the predictions of both ends.
     """
-    cells = ((column.values[start], column.values[end]) for column in inputs.columns)
-    differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in cells], 1)
+    both = ((column.values[start], column.values[end]) for column in inputs.columns)
+    differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in both], 1)
     steps = np.take_along_axis(differs, order, 1)  # by step, not by column
     # Steps between equal values change nothing, and the last step that changes anything reaches the explained row.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]

@@ -18,7 +18,7 @@ from torch.distributions import Distribution
 
 from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effect, Effects, Explanation, Importances, effects, importance
-from ddpn.analysis.explanations.column_effects import is_missing
+from ddpn.analysis.explanations.inputs import MISSING, cells
 from ddpn.analysis.gains import weighted_mean, weighted_quantile, wilson
 from ddpn.analysis.report import page
 from ddpn.analysis.report.evidence import (
@@ -45,7 +45,6 @@ from ddpn.predictor import Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
-from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import rows_words
 
 #: Columns of a single row, and columns whose importance is drawn.
@@ -499,8 +498,9 @@ def _card(evidence: Evidence, row: int, name: str, columns: Sequence[int]) -> st
         ("CRPS", fmt(evidence.scores.crps[row])),
         *([] if evidence.exposure is None else [("Exposure", fmt(evidence.exposure[row]))]),
     ]
-    cells = [(column.name, cell_text(column, row)) for column in (evidence.columns[j] for j in columns)]
-    return page.card(title, distribution_svg(evidence, row, name), facts, cells)
+    known = [column._replace(values=column.values[[row]]) for column in (evidence.columns[j] for j in columns)]
+    values = [(column.name, value_text(cells(column, MISSING)[0])) for column in known]
+    return page.card(title, distribution_svg(evidence, row, name), facts, values)
 
 
 def distribution_svg(evidence: Evidence, row: int, name: str) -> str:
@@ -517,16 +517,6 @@ def distribution_svg(evidence: Evidence, row: int, name: str) -> str:
     drawn = plots.panel(draw, 1.5, 2.9, (0.15, 0.2))
     drawn.axes[0].set_yticks([])
     return plots.svg_of(drawn, name, f"Predicted probabilities of row {evidence.labels[row]}", description)
-
-
-def cell_text(column: Column, row: int) -> str:
-    """One cell as text."""
-    if is_missing(column)[row]:
-        return "missing"
-    value = column.values[row]
-    if column.kind == "category":
-        return column.levels[int(value)]
-    return ("yes" if value else "no") if column.kind == "flag" else f"{value:.6g}"
 
 
 # Reproduction ------------------------------------------------------------------------------------------------------
