@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from ddpn.analysis.gains import Gain
-from ddpn.analysis.verdict import Evaluation, RowScores, verdict
+from ddpn.analysis.leaderboard import Evaluation, RowScores, verdict
 
 LABELS = {"boosted_nb": "gradient boosting with a Negative Binomial", "constant": "a constant distribution"}
 

@@ -15,9 +15,8 @@ from scipy.special import ndtr
 
 from ddpn.analysis.explanations.inputs import is_missing
 from ddpn.analysis.gains import holm
-from ddpn.analysis.leaderboard import score_rows
+from ddpn.analysis.leaderboard import COVERAGE, score_rows
 from ddpn.analysis.plots import Pit
-from ddpn.analysis.verdict import COVERAGE
 from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
 from ddpn.calibration.ood import TableSummary, shown_day
 from ddpn.distributions import discretized

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from ddpn import DDPNRegressor, DoublePoisson, InputError, Poisson
 from ddpn.analysis.explanations import Curve, Effect, Effects, Explanation, Importance, Importances
 from ddpn.analysis.plots import Pit
-from ddpn.analysis.report import sections, write_report
+from ddpn.analysis.report import sections
 from ddpn.analysis.report.page import page
 from ddpn.analysis.report.sections import (
     data_facts,
@@ -126,7 +126,7 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
 def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, quick, data):
     frame, y = data[0][["x"]][:60], data[1][:60]
     model = quick(likelihood="gaussian", members=1).fit(frame, y)
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, X=frame[:1], y=y[:1]))
+    text, _ = checked(model.report(tmp_path / "r.html", frame[:1], y[:1]))
     assert "likelihood gaussian" in text
     assert "A single network has no epistemic uncertainty" in text
     assert "Too few rows for a verdict: with 1 test row " in text
@@ -139,9 +139,9 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
     model, given = with_exposure
     steps: list[str] = []
     oracle = Poisson(torch.from_numpy(given["y"] + 0.01))
-    options = {"baselines": {"oracle": oracle}, "weight": np.arange(160) % 4, "progress": steps.append}
+    options = {"baselines": {"oracle": oracle}, "sample_weight": np.arange(160) % 4, "progress": steps.append}
     task = {"exposure": "days", "note": "Test rows only."}
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, **given, **options, task=task))
+    text, _ = checked(model.report(tmp_path / "r.html", **given, **options, task=task))
     assert "Of 160 rows, 120 are evaluated: the others have no weight." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
@@ -149,7 +149,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
     assert steps[:2] == ["Scoring 120 rows", "Predicting 120 rows"]
     assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
-        write_report(tmp_path / "r.html", model=model, X=given["X"], y=given["y"])
+        model.report(tmp_path / "r.html", given["X"], given["y"])
 
 
 def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
@@ -171,10 +171,10 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
     monkeypatch.setattr(sections, "sections", lambda *found: {})
     monkeypatch.setattr(sections, "explanation_of", lambda *found: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
-        write_report(tmp_path, model=fitted, X=frame, y=y)
+        fitted.report(tmp_path, frame, y)
     (tmp_path / "file").write_text("kept")
     with pytest.raises(InputError, match=r"Cannot write .*r\.html: .+\."):
-        write_report(tmp_path / "file" / "r.html", model=fitted, X=frame[:1], y=y[:1])
+        fitted.report(tmp_path / "file" / "r.html", frame[:1], y[:1])
     assert os.listdir(tmp_path) == ["file"]
 
 
@@ -184,15 +184,16 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
         ({"baselines": {"glm": Poisson(torch.ones(3))}}, InputError, "baseline 'glm' .* one distribution per row"),
         ({"y": np.arange(9)}, InputError, "one count per row"),
         ({"X": pd.DataFrame({"x": np.zeros(300)})}, InputError, "columns of fit"),
-        ({"weight": np.zeros(300)}, InputError, "sample_weight must be positive"),
-        ({"model": DDPNRegressor()}, NotFittedError, "not fitted"),
+        ({"sample_weight": np.zeros(300)}, InputError, "sample_weight must be positive"),
     ],
 )
 def test_bad_input_is_refused(tmp_path, fitted, data, changed, error, words):
     path = tmp_path / "r.html"
     with pytest.raises(error, match=words):
-        write_report(path, **{"model": fitted, "X": data[0], "y": data[1]} | changed)
+        fitted.report(path, **{"X": data[0], "y": data[1]} | changed)
     assert not path.exists()
+    with pytest.raises(NotFittedError):
+        DDPNRegressor().report(path, *data)
 
 
 # Single sections ---

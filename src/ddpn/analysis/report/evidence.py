@@ -1,6 +1,6 @@
 """What a report is made of: predictions and scores of all rows, the leaderboard, groups of rows; sentences about them.
 
-The headline of a report comes from `ddpn.analysis.verdict`, which every command shares.
+The headline of a report comes from `ddpn.analysis.leaderboard`, which every command shares.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +15,9 @@ from torch.distributions import Distribution
 from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.gains import effective_rows, gain_of, weighted_mean, weighted_quantile, wilson, z_of
-from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
+from ddpn.analysis.leaderboard import COVERAGE as LEVEL
+from ddpn.analysis.leaderboard import MIN_ROWS, Evaluation, Leaderboard, RowScores, leaderboard, scored_rows
 from ddpn.analysis.plots import Pit
-from ddpn.analysis.verdict import COVERAGE as LEVEL
-from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import discretized
 from ddpn.distributions.count import rows_of
@@ -26,7 +25,7 @@ from ddpn.distributions.limits import limited
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
-from ddpn.sample import Sample, check_groups, checked_sample
+from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
 
 #: More rows than this would change no digit of a figure: a random draw of so many is shown.
@@ -91,32 +90,19 @@ class Evidence(NamedTuple):
 
 def gather(
     model: Any,
-    X: Any,
-    y: Any,
-    exposure: Any = None,
-    weight: Any = None,
-    upper: Any = None,
-    censored: Any = None,
-    *,
+    sample: Sample,
     baselines: Mapping[str, Distribution] | None = None,
     leak: str = "",
     meaning: str = "",
-    labels: Any = None,
     ids: tuple[str, Sequence[Any]] | None = None,
-    groups: Any = None,
-    interval_groups: Any = None,
     names: Mapping[str, str] | None = None,
     progress: Callable[[str], object] = lambda stage: None,
 ) -> Evidence:
-    """Validate the inputs, score all rows that have a weight, and predict those that are shown."""
+    """Score all rows that have a weight, and predict those that are shown."""
     predictor: Predictor = model.predictor_
-    sample = checked_sample(X, y, weight, exposure, model.fractional, labels=labels)
-    sample = predictor.counts.of(sample, upper, censored)
     total = len(sample)
-    sample = sample.replace(
-        group=check_groups(groups, total),
-        interval_groups=None if predictor.groups is None else predictor.groups.labels(X, interval_groups),
-    )
+    if predictor.groups is not None:
+        sample = sample.replace(interval_groups=predictor.groups.labels(sample.X, sample.interval_groups))
     rows = np.flatnonzero(sample.is_used)
     others = {
         str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (total,) else dist
@@ -133,7 +119,11 @@ def gather(
         mixture: Any = discretized(predictor.distribution(used.X, known["exposure"], upper=known["upper"]))
         recorded = limited(mixture, used.limit)
         low, high = predictor.interval(recorded, LEVEL, labels=used.interval_groups)
-        means = _numbers(recorded.mean)
+        means, grouped = _numbers(recorded.mean), None
+        if predictor.groups is not None:
+            names, found = np.array([*predictor.groups.names, "not calibrated"], dtype=object), used.interval_groups
+            found = names[predictor.groups.codes(found, means)] if found is None else found
+            grouped = predictor.groups.by or "predicted mean", found
         return Evidence(
             inputs=Inputs.of_sample(model, used, names),
             labels=rows if used.labels is None else used.labels,
@@ -153,17 +143,8 @@ def gather(
             fingerprint=sample.digest(),
             calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
             ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
-            grouped=_grouped(predictor, used, means),
+            grouped=grouped,
         )
-
-
-def _grouped(predictor: Predictor, used: Sample, means: np.ndarray) -> tuple[str, np.ndarray] | None:
-    """What intervals are calibrated by, and the name of every row's group."""
-    found, labels = predictor.groups, used.interval_groups
-    if found is None:
-        return None
-    names = np.array([*found.names, "not calibrated"], dtype=object)
-    return found.by or "predicted mean", names[found.codes(labels, means)] if labels is None else labels
 
 
 def _numbers(values: Tensor) -> np.ndarray:
@@ -327,7 +308,22 @@ def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tu
     whole = group_of("", "all rows", evidence, np.arange(len(evidence.y)))
     least = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
     large = [group for group in groups if group.rows >= least]
-    found = [("Reason", reason)] if (reason := _reason(evidence, large, whole)) else []
+    reason = ""
+    if evidence.components == 1:
+        reason = "A single network has no epistemic uncertainty: fit several members to measure it."
+    elif whole.share < _AGREED:
+        reason = (
+            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
+            "of the variance. The rest is noise in the counts, which more training rows would not remove."
+        )
+    elif large:
+        group = max(large, key=lambda group: group.share)
+        reason = (
+            f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
+            f"disagreement between the components (epistemic). They disagree most where {group.column} is "
+            f"{group.label} ({percent(group.share)}): more training rows of that kind would help."
+        )
+    found = [("Reason", reason)] if reason else []
     # The group with the lowest coverage, if that is more than chance, which has as many attempts as there are groups.
     highest = {group: wilson(group.coverage, group.size, z_of(len(large)))[1] for group in large}
     weakest = min(large, key=highest.__getitem__, default=whole)
@@ -338,22 +334,3 @@ def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tu
         )
         found.append(("Narrow intervals", words))
     return found
-
-
-def _reason(evidence: Evidence, groups: list[RowGroup], whole: RowGroup) -> str:
-    """Which part of the variance matters, and where the epistemic one is largest."""
-    if evidence.components == 1:
-        return "A single network has no epistemic uncertainty: fit several members to measure it."
-    if whole.share < _AGREED:
-        return (
-            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
-            "of the variance. The rest is noise in the counts, which more training rows would not remove."
-        )
-    if not groups:
-        return ""
-    group = max(groups, key=lambda group: group.share)
-    return (
-        f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
-        f"disagreement between the components (epistemic). They disagree most where {group.column} is {group.label} "
-        f"({percent(group.share)}): more training rows of that kind would help."
-    )

@@ -44,6 +44,7 @@ from ddpn.metrics import coverage_curve
 from ddpn.predictor import Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.runtime.errors import InputError
+from ddpn.sample import Sample
 from ddpn.storage.files import write_text
 from ddpn.tables.splits import rows_words
 
@@ -71,23 +72,15 @@ _decimal = partial(fmt, integers=False)
 
 def write_report(
     path: str | PathLike[str],
-    *,
     model: Any,
-    X: Any,
-    y: Any,
-    exposure: Any = None,
-    upper: Any = None,
-    censored: Any = None,
-    weight: Any = None,
+    sample: Sample,
+    *,
     baselines: Mapping[str, Distribution] | None = None,
     task: Mapping[str, Any] | None = None,
     warnings: Sequence[str] = (),
     leak: str = "",
     meaning: str = "",
-    labels: Sequence[Any] | None = None,
     ids: tuple[str, Sequence[Any]] | None = None,
-    groups: Sequence[Any] | None = None,
-    interval_groups: Sequence[Any] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
@@ -98,8 +91,9 @@ def write_report(
         The file to write, such as "report.html".
     model : estimator
         The fitted model.
-    X, y, exposure, upper, censored, weight : array-like
-        The test set, as for `fit`.
+    sample : Sample
+        The test set. Rows have the names of its `labels`; with a `group`, the verdict knows that rows of one group are
+        alike.
     baselines : mapping of str to Distribution, optional
         What other models predict for the same rows, by name; a Normal is rounded to counts.
     task : mapping, optional
@@ -111,14 +105,8 @@ def write_report(
         A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
     meaning : str
         A sentence about what the scores mean, such as that they are for new groups of rows.
-    labels : sequence, optional
-        What the rows are called. Default: the index of a data frame, or positions.
     ids : tuple of str and sequence, optional
         The name and the values of a column that identifies the rows.
-    groups : sequence, optional
-        What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
-    interval_groups : sequence, optional
-        The labels of the groups that intervals are calibrated by, if they are not a column of X.
     progress : callable, optional
         Called with the name of each step.
 
@@ -128,10 +116,10 @@ def write_report(
     >>> import numpy as np
     >>> from ddpn import DDPNRegressor
     >>> X = np.random.default_rng(0).normal(size=(90, 1))
-    >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
+    >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0])).astype(float)
     >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = write_report(f"{folder}/report.html", model=model, X=X[60:], y=y[60:], task={"target": "visits"})
+    ...     path = write_report(f"{folder}/report.html", model, Sample(X[60:], y[60:]), task={"target": "visits"})
     ...     path.name, "visits" in path.read_text(encoding="utf-8")
     ('report.html', True)
     """
@@ -141,47 +129,26 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    evidence = gather(
-        model,
-        X,
-        y,
-        exposure,
-        weight,
-        upper,
-        censored,
-        baselines=baselines,
-        leak=leak,
-        meaning=meaning,
-        labels=labels,
-        ids=ids,
-        groups=groups,
-        interval_groups=interval_groups,
-        names={role: str(known[role]) for role in ("exposure", "upper") if known.get(role)},
-        progress=step,
-    )
+    names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
+    evidence = gather(model, sample, baselines, leak, meaning, ids, names, step)
     found = explanation_of(evidence, step)
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known)
+    fitted = [f"to {fitted_rows(model)}" if fitted_rows(model) else ""]
+    fitted += [f"on {str(known['fitted'])[:10]}" if known.get("fitted") else ""]
+    under = [
+        members_text(model),
+        f"likelihood {likelihood_text(model)}",
+        " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
+        f"evaluated on {plural(len(evidence.y), 'row')} on {date.today().isoformat()}",
+    ]
     above = [*filter(None, [leak]), *warnings]
-    text = page.page(f"How well the model predicts {target}", _summary(model, evidence, known), parts, above)
+    text = page.page(f"How well the model predicts {target}", filter(None, under), parts, above)
     try:
         write_text(place, text)
     except OSError as error:
         raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
     return place
-
-
-def _summary(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
-    """What the model is, what it was fitted to and evaluated on, and when."""
-    rows = fitted_rows(model)
-    when = f"on {str(task['fitted'])[:10]}" if task.get("fitted") else ""
-    fitted = [" ".join(filter(None, ["fitted", f"to {rows}" if rows else "", when]))] if rows or when else []
-    return [
-        members_text(model),
-        f"likelihood {likelihood_text(model)}",
-        *fitted,
-        f"evaluated on {plural(len(evidence.y), 'row')} on {date.today().isoformat()}",
-    ]
 
 
 def sections(
@@ -294,9 +261,11 @@ def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape
     histogram = page.figure_html(drawn, "pit", "PIT histogram", heights, words)
     html = page.paragraphs(recalibration_sentences(predictor.recalibration))
     html += page.pair(histogram, _coverage_figure(evidence))
-    if groups := calibration_groups(evidence):
-        rows = predictor.groups.rows if predictor.groups is not None else {}
-        sizes = ", ".join(f"{group.label}: {rows.get(group.label, 0):,}" for group in groups)
+    if evidence.grouped is not None and predictor.groups is not None:
+        name, labels = evidence.grouped
+        largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_GROUPS))
+        groups = [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
+        sizes = ", ".join(f"{label}: {predictor.groups.rows.get(label, 0):,}" for label in largest)
         html += _group_table(groups) + page.paragraphs(
             f"Intervals are calibrated within these groups, on so many rows each: {sizes}. Groups of few calibration "
             "rows, or of none, have the level of all rows, or one near it."
@@ -323,15 +292,6 @@ def _coverage_figure(evidence: Evidence) -> str:
         words += f" From {plural(len(rows), 'row')}."
     drawn = plots.panel(partial(plots.draw_coverage, curve=curve))
     return page.figure_html(drawn, "coverage", "Coverage of uncalibrated intervals", "; ".join(described) + ".", words)
-
-
-def calibration_groups(evidence: Evidence) -> list[RowGroup]:
-    """The largest of the groups that intervals are calibrated by, in the order of their names."""
-    if evidence.grouped is None:
-        return []
-    name, labels = evidence.grouped
-    largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_GROUPS))
-    return [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
 
 
 def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
@@ -565,6 +525,10 @@ def training_text(model: Any) -> str:
 
 def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Everything needed to reproduce these numbers, by name."""
+
+    def one_line(value: Any) -> str:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
     defaults = type(model)().get_params(deep=False)
     options = {
         name: value
@@ -573,7 +537,7 @@ def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> lis
     }
     versions = {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     facts = [
-        ("Command", _one_line(task.get("command") or "")),
+        ("Command", one_line(task.get("command") or "")),
         ("Model", members_text(model)),
         ("Likelihood", likelihood_text(model)),
         ("Training rows", fitted_rows(model)),
@@ -585,9 +549,4 @@ def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> lis
     ]
     given = {str(key).replace("_", " "): v for key, v in task.items() if key not in _SHOWN_IN_TEXT and v is not None}
     facts = [(name, words) for name, words in facts if words]
-    return [*facts, *((key[:1].upper() + key[1:], _one_line(value)) for key, value in given.items())]
-
-
-def _one_line(value: Any) -> str:
-    """Text as it is, any other value as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return [*facts, *((key[:1].upper() + key[1:], one_line(value)) for key, value in given.items())]
