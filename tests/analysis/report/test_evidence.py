@@ -1,7 +1,6 @@
 """Predictions and scores of every row against scipy, which rows are evaluated; sentences follow the numbers."""
 
 import copy
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,6 @@ from ddpn.analysis.plots import Pit
 from ddpn.analysis.report import evidence as module
 from ddpn.analysis.report.evidence import (
     coverage_sentences,
-    dispersion_sentences,
     error_sentences,
     gather,
     groups_by,
@@ -205,7 +203,7 @@ def test_the_typical_error_and_a_bias_are_reported(made):
     assert "bias" not in error_sentences(made(dist(MU), Y), "visits")
 
 
-# Calibration and dispersion --------------------------------------------------------------------------------------
+# Calibration ----------------------------------------------------------------------------------------------------
 
 FLAT = np.ones(10)
 SHAPES = {
@@ -221,26 +219,6 @@ SHAPES = {
 @pytest.mark.parametrize("fragment", SHAPES)
 def test_the_shape_of_a_pit_histogram_is_recognised(fragment):
     assert fragment in pit_sentence(Pit(SHAPES[fragment], 0.12))
-
-
-M = RNG.uniform(2.0, 12.0, 1200)
-COUNTS = {
-    "equi-dispersed": RNG.poisson(M),
-    "over-dispersed": RNG.negative_binomial(2.0, 2.0 / (2.0 + M)),
-    "under-dispersed": RNG.binomial(np.ceil(2 * M).astype(int), M / np.ceil(2 * M)),
-}
-MEANING = {"equi-dispersed": "about as much", "over-dispersed": "too narrow", "under-dispersed": "cannot express that"}
-
-
-@pytest.mark.parametrize("finding", COUNTS)
-def test_the_dispersion_is_that_of_the_distribution_drawn_from(finding, made):
-    y = COUNTS[finding]
-    words = dispersion_sentences(made(Poisson(torch.from_numpy(M)), y))
-    value, low, high = map(float, re.search(r"is ([\d.]+) \(95% interval (.+) to (.+)\);", words).groups())
-    assert value == pytest.approx(np.mean((y - M) ** 2 / M), rel=5e-3)
-    assert low < value < high
-    assert f"the counts are {finding}:" in words
-    assert MEANING[finding] in words
 
 
 # Why the model is uncertain, and where its intervals are too narrow ---

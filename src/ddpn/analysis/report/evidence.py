@@ -255,11 +255,11 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
 
 def pit_sentence(pit: Pit) -> str:
     """What the shape of the PIT histogram means, where it is more than chance."""
-    shape = {"up": "sloped", "down": "sloped", "U": "U-shaped", "hump": "hump-shaped"}.get(pit.shape)
     if pit.shape == "flat":
         return "The PIT histogram is flat except for chance: there is no evidence against the predicted distributions."
-    if shape is None:
+    if pit.shape == "uneven":
         return "The PIT histogram has bars outside the range of chance, but without a slope, a U or a hump."
+    shape = {"U": "U-shaped", "hump": "hump-shaped"}.get(pit.shape, "sloped")
     return f"The PIT histogram is {shape}, more than chance explains ({pit.meaning})."
 
 
@@ -277,29 +277,6 @@ def recalibration_sentences(found: Recalibration | None) -> str:
         f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
         f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "
         "the mixture, scaled to the recalibrated variance."
-    )
-
-
-_DISPERSION = {
-    "over-dispersed": "Counts vary more than Poisson counts: intervals of a Poisson model would be too narrow.",
-    "under-dispersed": "Counts vary less than Poisson counts. A Poisson or negative binomial model cannot express "
-    "that: its intervals would be too wide.",
-    "equi-dispersed": "Counts vary about as much as Poisson counts.",
-}
-
-
-def dispersion_sentences(evidence: Evidence) -> str:
-    """Whether the counts are over-, under- or (if that may be chance) equi-dispersed around the predicted means.
-
-    The Pearson statistic is 1 for Poisson counts. Rows with a mean and a count of 0 count as 0.
-    """
-    y, m = evidence.y, evidence.mean
-    found = gain_of(np.square(y - m) / np.maximum(m, np.finfo(float).tiny), evidence.weight)
-    kind = "over-dispersed" if found.low > 1 else "under-dispersed" if found.high < 1 else "equi-dispersed"
-    statistic = f"{fmt(found.mean)} (95% interval {fmt(found.low)} to {fmt(found.high)})"
-    return (
-        f"Around the predicted means m the counts are {kind}: the Pearson statistic, mean (y - m)² / m, is "
-        f"{statistic}; it is 1 for Poisson counts. {_DISPERSION[kind]}"
     )
 
 

@@ -28,7 +28,6 @@ from ddpn.analysis.report.evidence import (
     Evidence,
     RowGroup,
     coverage_sentences,
-    dispersion_sentences,
     error_sentences,
     gather,
     group_of,
@@ -40,7 +39,6 @@ from ddpn.analysis.report.evidence import (
 from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
-from ddpn.metrics import coverage_curve
 from ddpn.predictor import Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.runtime.errors import InputError
@@ -54,8 +52,8 @@ _CELLS, _SHOWN = 12, 12
 _EFFECTS, _FOR_SPREAD = 6, 2
 #: Groups of rows by predicted mean, columns that rows are grouped by, and groups of calibrated intervals.
 _FIFTHS, _GROUPED, _GROUPS = 5, 2, 12
-#: Rows predicted best and worst, rows drawn one by one, and rows whose intervals are computed at every level.
-_EXTREMES, _DRAWN, _CURVE_ROWS = 3, 160, 4000
+#: Rows predicted best and worst, and rows drawn one by one.
+_EXTREMES, _DRAWN = 3, 160
 #: Most and fewest bars of a distribution, and the probability left out in each tail.
 _BARS, _FEWEST, _LEFT_OUT = 60, 5, 1e-3
 _PERCENT = percent(LEVEL, 0)
@@ -253,14 +251,21 @@ def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     return facts
 
 
+_PIT = (
+    "The probability integral transform (PIT) is the position of each count within its predicted distribution: 0 is "
+    "below all of it, 1 above. If the distributions are calibrated, all positions are equally frequent, and the "
+    "histogram is flat up to chance.",
+    "A valley means that distributions are too narrow, a hill that they are too wide, and a slope that predictions are "
+    "too low (up) or too high (down).",
+)
+
+
 def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape: str) -> str:
-    """The PIT histogram, coverage at all levels, and the coverage within groups that intervals are calibrated by."""
+    """The PIT histogram, and the coverage within groups that intervals are calibrated by."""
     heights = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
-    words = f"Position of each count within its predicted distribution; flat is calibrated. {shape}"
-    drawn = plots.panel(partial(plots.draw_pit, pit=pit))
-    histogram = page.figure_html(drawn, "pit", "PIT histogram", heights, words)
-    html = page.paragraphs(recalibration_sentences(predictor.recalibration))
-    html += page.pair(histogram, _coverage_figure(evidence))
+    histogram = page.figure_html(plots.panel(partial(plots.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
+    notes = page.paragraphs(*_PIT, recalibration_sentences(predictor.recalibration))
+    html = page.pair(histogram, page.heading("How to read this figure") + notes)
     if evidence.grouped is not None and predictor.groups is not None:
         name, labels = evidence.grouped
         largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_GROUPS))
@@ -273,27 +278,6 @@ def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape
     return html
 
 
-def _coverage_figure(evidence: Evidence) -> str:
-    """Observed against nominal coverage, beside the coverage that the distributions themselves expect."""
-    rows = torch.from_numpy(np.sort(_spread_rows(evidence.mean, _CURVE_ROWS)))
-    y, weight = torch.from_numpy(evidence.y)[rows], evidence.weight[rows.numpy()]
-    curve = coverage_curve(evidence.dist.rows(rows), y, plots.COVERAGES, weight=weight)
-    described = (
-        f"{percent(level, 0)} nominal: {percent(share)}"
-        for level, share in zip(plots.COVERAGES, curve.observed.tolist(), strict=True)
-    )
-    words = (
-        "Intervals of integers cover at least their nominal share, short ones much more. So the solid line should "
-        "follow the dashed one and not the diagonal: below it the model is overconfident, above it too cautious."
-    )
-    if evidence.calibrated:
-        words += " These are the intervals before calibration, which corrects both."
-    if len(rows) < len(evidence.y):
-        words += f" From {plural(len(rows), 'row')}."
-    drawn = plots.panel(partial(plots.draw_coverage, curve=curve))
-    return page.figure_html(drawn, "coverage", "Coverage of uncalibrated intervals", "; ".join(described) + ".", words)
-
-
 def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
     """How variable and how uncertain predictions are in groups by predicted mean and by the most important columns."""
     words = (
@@ -302,7 +286,7 @@ def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
         f"kind reduce it. Coverage is the share of rows inside their {_PERCENT} interval, with Wilson's 95% interval."
     )
     tables = "".join(_group_table(found) for found in (fifths(evidence), *by_column))
-    return page.paragraphs(dispersion_sentences(evidence), words) + tables
+    return page.paragraphs(words) + tables
 
 
 def _group_table(found: list[RowGroup]) -> str:
