@@ -14,7 +14,7 @@ from ddpn.workflow import search_space, tuning
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.search_space import Choices, Limit, Range
+from ddpn.workflow.search_space import Choices, Range
 from ddpn.workflow.tuning import Search, Trial, by_chance, chosen, folds_of, storage_of, tune
 
 #: One small network.
@@ -134,7 +134,7 @@ def search(tmp_path, prepared, monkeypatch):
 
     def go(folder="study", trials=None, seconds=None, seed=0, **options):
         table = replace(prepared, plan=replace(prepared.plan, seed=seed))
-        found = Search(table, SPACE, DEFAULTS, Limit(seconds, trials), tmp_path / folder, **options)
+        found = Search(table, SPACE, DEFAULTS, tmp_path / folder, seconds, trials, **options)
         found.run()
         return found
 
@@ -235,13 +235,6 @@ def test_no_time_for_the_defaults(search, monkeypatch):
     result = found.result()
     assert (result.is_tuned, result.best, result.details) == (False, DEFAULTS, [])
     assert "time for the default settings only" in result.headline
-
-
-def test_importances_find_what_matters(search, calls):
-    shares = search(trials=14).importances()
-    assert max(shares, key=lambda name: shares[name]) == "lr"
-    assert sum(shares.values()) == pytest.approx(1.0)
-    assert search(trials=3).importances() == {}
 
 
 def test_a_damaged_score_is_scored_again(search, calls, tmp_path):
