@@ -10,7 +10,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.tables.cells import MISSING
 from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, group_labels_of, row_hashes, unseen_rows
-from ddpn.workflow.plan import Plan, plan_from, plan_of
+from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import fingerprint, prepare
 
 
@@ -83,14 +83,6 @@ def test_groups_are_part_of_the_fingerprint(panel):
     plan = Plan(target="visits", group=("person",))
     other = panel.with_columns(person=pl.col("person").reverse() // 2)
     assert fingerprint(prepare(panel, plan).sample) != fingerprint(prepare(other, plan).sample)
-
-
-def test_options_and_files_name_groups(tmp_path):
-    (tmp_path / "plan.toml").write_text('target = "visits"\ngroup = ["person", "year"]\n')
-    assert plan_of({}, tmp_path / "plan.toml").group == ("person", "year")
-    plan = plan_of({"target": "visits", "group": "person, year"})
-    assert plan.group == ("person", "year")
-    assert plan_from(plan.as_dict()) == plan
 
 
 # Rows of fit ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.jobs import run as run_jobs
-from ddpn.storage.files import folder_lock
 from ddpn.workflow import search_space, tuning
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
@@ -286,6 +284,17 @@ def test_chance_finds_a_winner_among_equal_trials_in_about_half_of_the_searches(
     assert by_chance(0) == by_chance(1) == 0.5
 
 
+def test_rows_of_a_group_are_one_observation():
+    """Of ten equal rows per group the gain is less clear than of as many rows that are independent."""
+    first, second = trials_of([3.0], rows=40)
+    copies = [replace(trial, scores=np.repeat(trial.scores, 10)) for trial in (first, second)]
+    (best, gain), (_, rows) = chosen([first, second], np.ones(40)), chosen(copies, np.ones(400))
+    _, groups = chosen(copies, np.ones(400), np.repeat(np.arange(40), 10))
+    assert best is second
+    assert (groups.low, groups.high) == pytest.approx((gain.low, gain.high))
+    assert rows.high - rows.low < 0.5 * (groups.high - groups.low)
+
+
 # Whole searches, with fits of a small network
 
 
@@ -362,11 +371,3 @@ def test_bad_input(prepared, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"ddpn\[tune\]"):
         tune(tmp_path / "m", prepared, trials=1)
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
-
-
-def test_two_writers_are_refused(prepared, tmp_path):
-    # Locks of filelock belong to a thread.
-    with ThreadPoolExecutor(1) as other, folder_lock(tmp_path / "m"):
-        error = other.submit(tune, tmp_path / "m", prepared, trials=1).exception()
-    assert isinstance(error, InputError)
-    assert "Another process is writing" in str(error)
