@@ -11,7 +11,7 @@ import torch
 from ddpn import predictor as module
 from ddpn.calibration import intervals
 from ddpn.calibration.calibrate import HeldOut
-from ddpn.calibration.intervals import IntervalLevels, NeededLevels, level_needed
+from ddpn.calibration.intervals import IntervalLevels, level_needed, levels_of
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member, arrays_to_bytes
@@ -181,7 +181,8 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
     y = torch.from_numpy(some.y)
     for name in predictor.intervals:
         dist = predictor.distribution(some.X, some.exposure, of=name)
-        alone = IntervalLevels.of_rows(NeededLevels.of([dist], some.y, prior_rows > 0), some.weight, prior_rows)
+        needed, expected = levels_of([dist], some.y, prior_rows > 0)
+        alone = IntervalLevels.of(needed, some.weight, expected, prior_rows)
         assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
         assert predictor.intervals[name].rows.tolist() == [50]
         if not prior_rows:

@@ -298,8 +298,8 @@ def test_all_members_and_their_calibration_are_restored(of_all, saved_of_all):
         assert (ours.variance == theirs.variance).all()
     ours, theirs = (model.predict_interval(new, 0.7, kind="calibrated") for model in (of_all, loaded))
     assert (ours == theirs).all()
-    assert (loaded.interval_level(0.9), loaded.is_ood(new).tolist()) == (
-        of_all.interval_level(0.9),
+    assert (loaded.predictor_.interval_level(0.9), loaded.is_ood(new).tolist()) == (
+        of_all.predictor_.interval_level(0.9),
         of_all.is_ood(new).tolist(),
     )
     with pytest.raises(InputError, match="'ward'"):

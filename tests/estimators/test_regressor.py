@@ -1,6 +1,7 @@
 """`CountRegressor` and `DDPNRegressor`: what they fit, and which rows they hold out."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ddpn import CountRegressor, DDPNRegressor
@@ -54,6 +55,29 @@ def test_two_rows_are_enough_to_predict():
 def test_members_are_names(members):
     with pytest.raises(ConfigError, match="members"):
         CountRegressor(members=members).fit([[0.0], [1.0]], [3, 5])
+
+
+def test_the_mean_of_trees_follows_monotone_constraints(line):
+    X, y = line
+    for sign in (1, -1):
+        model = CountRegressor(members=["trees"], monotone={"x0": sign}, random_state=0).fit(X, y)
+        assert not model.predictor_.is_recalibrated(), "it might bend the mean"
+        steps = np.diff(np.log(model.predict(np.linspace(-3, 3, 50)[:, None] * [1.0, 0.0, 0.0])))
+        assert (sign * steps >= -1e-12).all()
+
+
+@pytest.mark.parametrize("monotone", [{"ward": 1}, {"age": 2}, {"aeg": 1}, ["age"], 1], ids=str)
+def test_monotone_constraints_are_directions_of_columns_of_numbers(monotone):
+    X, y = pd.DataFrame({"age": np.arange(20.0), "ward": ["A", "B"] * 10}), np.arange(20)
+    with pytest.raises(ConfigError, match="monotone"):
+        CountRegressor(members=["trees"], monotone=monotone).fit(X, y)
+    with pytest.raises(ConfigError, match="monotone"):
+        CountRegressor(members=["trees", "glm"], monotone={"age": 1}).fit(X, y)
+
+
+def test_counts_that_no_member_can_fit_are_refused():
+    with pytest.raises(InputError, match="no count above 0"):
+        CountRegressor(members=["trees"]).fit(np.eye(9), np.zeros(9))
 
 
 @pytest.mark.parametrize(

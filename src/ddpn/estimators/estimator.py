@@ -187,7 +187,12 @@ class Estimator(RegressorMixin, BaseEstimator):
         -------
         array of float, shape (rows,)
         """
-        return self._over_blocks(lambda found: _points(found, statistic), X, exposure, upper)
+
+        def points(found: Prediction) -> Tensor:
+            # Median and mode of a Gaussian are those of the counts that it is rounded to.
+            return point(found if statistic == "mean" else discretized(found.distribution), statistic)
+
+        return self._over_blocks(points, X, exposure, upper)
 
     def predict_interval(
         self,
@@ -315,7 +320,9 @@ class Estimator(RegressorMixin, BaseEstimator):
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         # A Gaussian's mean may be negative; no count divided by this bound overflows.
-        mean = np.maximum(self._recorded_means(sample), 1e-290)
+        with torch.no_grad():
+            means = [dist.mean.double().numpy() for dist, _ in self._fitted.recorded_blocks(sample)]
+        mean = np.maximum(np.concatenate(means), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale
@@ -323,11 +330,6 @@ class Estimator(RegressorMixin, BaseEstimator):
         null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
         left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
         return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
-
-    def _recorded_means(self, sample: Sample) -> np.ndarray:
-        with torch.no_grad():
-            blocks = self._fitted.recorded_blocks(sample)
-            return np.concatenate([dist.mean.double().numpy() for dist, _ in blocks])
 
     def crps(
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
@@ -355,14 +357,12 @@ class Estimator(RegressorMixin, BaseEstimator):
         return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
     def _mean_score(self, score: Any, sample: Sample) -> float:
+        each = []
         with torch.no_grad():
-            each = [self._scored(score, dist, part.y) for dist, part in self._fitted.recorded_blocks(sample)]
+            for dist, part in self._fitted.recorded_blocks(sample):
+                with single_thread():
+                    each.append(score(dist, torch.from_numpy(part.y)).numpy())
         return float(np.average(np.concatenate(each), weights=sample.weight))
-
-    @staticmethod
-    def _scored(score: Any, dist: Any, y: np.ndarray) -> np.ndarray:
-        with single_thread():
-            return score(dist, torch.from_numpy(y)).numpy()
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -446,11 +446,6 @@ class Estimator(RegressorMixin, BaseEstimator):
         tags.input_tags.allow_nan = self._allows_missing
         tags.target_tags.positive_only = True
         return tags
-
-
-def _points(found: Prediction, statistic: str) -> Tensor:
-    """The mean, or the median or mode of the counts that Gaussians are rounded to."""
-    return point(found if statistic == "mean" else discretized(found.distribution), statistic)
 
 
 def _options(value: Any) -> Mapping[str, Any]:

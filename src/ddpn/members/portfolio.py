@@ -15,7 +15,7 @@ from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
 from ddpn.runtime.deadlines import Clock, TimeLimitError
-from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import PreparedTable
@@ -166,7 +166,9 @@ class Portfolio:
                 break
             if self.members and candidate.larger_than not in (None, *self._could_learn_more):
                 continue
-            self.on_step(self._line(candidate))
+            label = candidate.make(self.clock).label or candidate.name
+            known = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
+            self.on_step(f"Fitting {label}{known}")
             member = self._fitted(candidate, seed, is_last)
             if member is None:
                 continue
@@ -178,23 +180,17 @@ class Portfolio:
                 break
             if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
                 self._could_learn_more.append(candidate.name)
+        if self.interrupted and not self.members:
+            raise KeyboardInterrupt
         if not self.members:
-            raise KeyboardInterrupt if self.interrupted else TimeLimitError(self._nothing_fitted())
-        mixed = [name for name in self.members if not self._is_baseline(name)] or list(self.members)
+            reasons = "; ".join(f"{name}: {why}" for name, why in self.left_out.items())
+            if self.clock.has_limit:
+                raise TimeLimitError(f"no model could be fitted in this time ({reasons})")
+            raise InputError(f"No model could be fitted ({reasons}).")
+        baselines = [candidate.name for candidate in self.candidates if candidate.baseline]
+        mixed = [name for name in self.members if name not in baselines] or list(self.members)
         self.weights = dict.fromkeys(self.members, 0.0) | (self.weights or dict.fromkeys(mixed, 1.0 / len(mixed)))
         return self
-
-    def _is_baseline(self, name: str) -> bool:
-        return any(candidate.baseline for candidate in self.candidates if candidate.name == name)
-
-    def _nothing_fitted(self) -> str:
-        reasons = "; ".join(f"{name}: {why}" for name, why in self.left_out.items())
-        return f"no model could be fitted in this time ({reasons})" if reasons else "no model could be fitted"
-
-    def _line(self, candidate: Candidate) -> str:
-        label = candidate.make(self.clock).label or candidate.name
-        known = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
-        return f"Fitting {label}{known}"
 
     def _fitted(self, candidate: Candidate, seed: int, is_last: bool) -> Member | None:
         clock = self.clock.part((_LAST_SHARE if is_last else _SHARE) * self.clock.left)
@@ -204,7 +200,10 @@ class Portfolio:
         try:
             with clock.limit():
                 if self._fits is not None and not candidate.baseline:
-                    member = self._fitted_elsewhere(self._fits, candidate, clock)
+                    # As a job, together with all candidates that are fitted in any case.
+                    others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
+                    wave = {each.name: each.make(_own_part(clock)) for each in others}
+                    member = self._fits.fitted(candidate.name, wave, clock)
                 else:
                     member = self.folds.fit(candidate.make(_own_part(clock)), seed)
         except (NotApplicableError, TimeLimitError) as error:
@@ -218,12 +217,6 @@ class Portfolio:
         if self._fits is not None and not candidate.baseline:
             self.seconds[candidate.name] = self._fits.seconds[candidate.name]
         return member
-
-    def _fitted_elsewhere(self, fits: MemberFits, candidate: Candidate, clock: Clock) -> Member:
-        """A member that was fitted as a job, together with all candidates that are fitted in any case."""
-        others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
-        wave = {each.name: each.make(_own_part(clock)) for each in others}
-        return fits.fitted(candidate.name, wave, clock)
 
     def _weigh(self, candidate: Candidate, member: Member, scores: MixtureScores) -> bool:
         """Choose the weights of all members so far; False where there is no time to score the new one."""

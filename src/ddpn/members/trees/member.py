@@ -38,6 +38,7 @@ from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
+from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import FOLDS
@@ -77,19 +78,17 @@ class TreeTable:
         """Mask of the columns of the matrix that hold codes of levels."""
         return np.array([known is not None for known in self.levels])
 
-    def directions(self, monotone: Mapping[str, int]) -> np.ndarray | None:
+    def directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
         """One direction per column: 1 where the mean must not fall, -1 where it must not rise, 0 for no constraint."""
-        if not monotone:
+        if monotone is None:
             return None
-        found = np.zeros(self.width, dtype=np.int64)
-        for name, sign in monotone.items():
-            if name not in self.names:
-                raise InputError(f"monotone must name columns of X, got {name!r}, which is not there.")
-            place = self.names.index(name)
-            if self.levels[place] is not None:
-                raise ConfigError(f"monotone must name columns of numbers, got {name!r}, which holds categories.")
-            found[place] = sign
-        return found
+        if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
+            must = 'map columns to 1 or -1, such as {"age": 1}'
+            raise ConfigError(argument="monotone", must=must, got=repr(monotone))
+        numbers = [name for name, levels in zip(self.names, self.levels, strict=True) if levels is None]
+        for name in monotone:
+            check_column(name, numbers, "a column of numbers in monotone")
+        return np.array([monotone.get(name, 0) for name in self.names])
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -187,12 +186,12 @@ class Trees(Member):
         clock: Clock = UNLIMITED,
         stream: RowStream | None = None,
     ) -> None:
-        self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, dict(monotone or {})
+        self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, monotone
         self.clock, self.stream = clock, stream
 
     @classmethod
     def like(cls, task: Task) -> Self:
-        return cls(clock=task.clock, stream=task.stream)
+        return cls(monotone=task.monotone, clock=task.clock, stream=task.stream)
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -330,10 +329,3 @@ def _used_rows(train: Sample) -> Sample:
     if len(used) < 2:
         raise NotApplicableError("it needs 2 rows or more")
     return used
-
-
-def check_monotone(monotone: Mapping[str, int] | None) -> None:
-    """Raise a `ConfigError` for anything but a direction per column."""
-    good = monotone is None or (isinstance(monotone, Mapping) and all(v in (1, -1) for v in monotone.values()))
-    if not good:
-        raise ConfigError(f'monotone must map columns to 1 or -1, such as {{"age": 1}}, got {monotone!r}.')
