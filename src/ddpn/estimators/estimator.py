@@ -44,35 +44,12 @@ class Estimator(RegressorMixin, BaseEstimator):
     feature_kinds_: list[str] | None
     feature_names_in_: np.ndarray
     n_features_in_: int
-    #: Arguments that are dictionaries of options, which `set_params` and grid search reach into.
-    _nested: ClassVar[tuple[str, ...]] = ()
     #: Arguments that a saved model does not keep.
     _not_saved: ClassVar[tuple[str, ...]] = ()
     #: Whether X may have missing values.
     _allows_missing: ClassVar[bool] = True
     #: How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
     _roles: Roles | None = None
-
-    # Arguments ---------------------------------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments; with `deep`, also each option that is set, as `argument__option`."""
-        params = super().get_params(deep=False)
-        if deep:
-            for name in self._nested:
-                params |= {f"{name}__{key}": value for key, value in _options(params[name]).items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set arguments, and single options by `argument__option`."""
-        whole = {name: value for name, value in params.items() if name.partition("__")[0] not in self._nested}
-        super().set_params(**whole)
-        # Whole dictionaries first, so that single options of the same call are added to them.
-        for name in sorted(set(params) - set(whole), key=lambda name: "__" in name):
-            argument, _, option = name.partition("__")
-            given = {**_options(getattr(self, argument)), option: params[name]} if option else params[name]
-            setattr(self, argument, given)
-        return self
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -446,11 +423,6 @@ class Estimator(RegressorMixin, BaseEstimator):
         tags.input_tags.allow_nan = self._allows_missing
         tags.target_tags.positive_only = True
         return tags
-
-
-def _options(value: Any) -> Mapping[str, Any]:
-    """The options, none where `value` is no dictionary: `fit` reports that, as scikit-learn wants it."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:

@@ -63,7 +63,6 @@ class NetworkRegressor(CountEstimator):
     verbose: bool = False
     n_jobs: Where = None
 
-    _nested = ("head_options", "training_options")
     _not_saved = ("checkpoint", "verbose", "time_budget", "n_jobs")
 
     # Fitting -----------------------------------------------------------------------------------------------------
@@ -453,7 +452,7 @@ class DDPNRegressor(NetworkRegressor):
         self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
     ) -> tuple[Folds, list[Candidate], int]:
         if validation is None:
-            kept = held_out(train, self._validation_share(), random.randint(2**31 - 1))
+            kept = held_out(train, self.validation, random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
         seeds = tuple(random.randint(2**31 - 1, size=task.options.members).tolist())
         run = {name: getattr(task, name) for name in ("runtime", "checkpoint", "verbose", "stream")}
@@ -463,14 +462,6 @@ class DDPNRegressor(NetworkRegressor):
         apart = replace(task, options=NetworkOptions(), checkpoint=None)
         others = [] if validation is None else chosen_candidates(apart, self.mix_with)
         return Folds(train, validation), [networks, *others], seeds[0]
-
-    def _validation_share(self) -> float | str | None:
-        share = self.validation
-        if share is None or share == "auto":
-            return share
-        if not is_number(share) or not 0.0 <= share < 1.0:
-            raise ConfigError(f'validation must be "auto", None or a share in [0, 1), got {share!r}.')
-        return share
 
     @property
     def encoder_(self) -> FeatureEncoder:
@@ -482,6 +473,9 @@ def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray
     """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
     if share == "auto":
         share = 0.1 if len(sample) >= _MIN_SPLIT_ROWS else 0.0
+    if share is not None and not (is_number(share) and 0.0 <= share < 1.0):
+        must = 'be "auto", None or a share in [0, 1)'
+        raise ConfigError(argument="validation", must=must, got=repr(share))
     groups = len(sample) if sample.group is None else len(np.unique(sample.group))
     if not share or groups < 2:
         return np.zeros(len(sample), dtype=bool)

@@ -109,41 +109,23 @@ def chosen_candidates(task: Task, names: Sequence[str]) -> list[Candidate]:
 class Portfolio:
     """Fits candidates one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        In the order in which they are fitted.
-    clock : Clock
-        The time there is.
-    on_step : callable
-        Called with a line on what is fitted.
-    elsewhere : callable, optional
-        Makes the `MemberFits` that fit candidates, if not in this process.
-
-    Attributes
-    ----------
-    members, weights, seconds : dict
-        What was fitted, its weights and how long it took, by name.
-    left_out : dict
-        Why candidates are not part of the model, by name.
-    folds, seed : Folds, int
-        The rows that members were fitted to, and those that were held out; the seed of the fits.
-    crps : float
-        That of the mixture so far on held-out rows.
-    interrupted : bool
-        Whether Ctrl-C ended the fit, with what there was until then.
+    `on_step` is called with a line on what is fitted; `elsewhere` makes the fits that are not in this process.
     """
 
     candidates: Sequence[Candidate]
     clock: Clock = field(default_factory=Clock)
     on_step: Callable[[str], object] = lambda text: None
     elsewhere: Elsewhere | None = None
+    #: What was fitted, its weights and how long it took, and why candidates are not part of the model, by name.
     members: dict[str, Member] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    #: That of the mixture so far on held-out rows.
     crps: float = float("inf")
+    #: Whether Ctrl-C ended the fit, with what there was until then.
     interrupted: bool = False
+    #: The rows that members were fitted to, and those that were held out; the seed of the fits.
     folds: Folds = field(init=False)
     seed: int = field(init=False)
     _fits: MemberFits | None = None
@@ -156,7 +138,12 @@ class Portfolio:
         """
         self.folds, self.seed = self._affordable(folds, seed), seed
         if all(candidate.takes_prepared_tables for candidate in self.candidates):
-            self.folds = _read_once(self.folds)
+            # Columns are read and checked here, which every member and fold would do again.
+            parts = {"train": self.folds.train, "validation": self.folds.validation}
+            samples = {name: part for name, part in parts.items() if part is not None}
+            tables = PreparedTable.of_all(*(part.X for part in samples.values()))
+            read = {name: part.replace(X=X) for (name, part), X in zip(samples.items(), tables, strict=True)}
+            self.folds = replace(self.folds, **read)
         self._fits = None if self.elsewhere is None else self.elsewhere(self.folds, seed)
         is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
         scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
@@ -272,11 +259,3 @@ class Portfolio:
 def _own_part(clock: Clock) -> Clock:
     """The time after which a member should end by itself, before it is ended."""
     return clock.part(_OWN_SHARE * clock.left)
-
-
-def _read_once(folds: Folds) -> Folds:
-    """The same rows with their columns read and checked, which every member and fold would do again."""
-    if folds.validation is None:
-        return replace(folds, train=folds.train.replace(X=PreparedTable.of_all(folds.train.X)[0]))
-    train, validation = PreparedTable.of_all(folds.train.X, folds.validation.X)
-    return replace(folds, train=folds.train.replace(X=train), validation=folds.validation.replace(X=validation))

@@ -23,7 +23,6 @@ from ddpn.members.trees.boosting import (
     FAMILIES,
     UNLIMITED,
     DispersionFit,
-    Fold,
     MeanFit,
     Settings,
     TreeRows,
@@ -114,15 +113,16 @@ def _frequent(column: Column) -> tuple[str, ...]:
 
 def _matrix(columns: list[Column], levels: list[tuple[str, ...] | None]) -> np.ndarray:
     """Numbers as they are and codes of levels; a level without a code is missing."""
-    parts = zip(columns, levels, strict=True)
-    return np.column_stack([column.values if known is None else _codes(column, known) for column, known in parts])
-
-
-def _codes(column: Column, known: tuple[str, ...]) -> np.ndarray:
-    place = {level: float(code) for code, level in enumerate(known)}
-    # The last entry serves code -1.
-    target = np.array([*(place.get(level, np.nan) for level in column.levels), np.nan])
-    return target[column.values]
+    parts = []
+    for column, known in zip(columns, levels, strict=True):
+        if known is None:
+            parts.append(column.values)
+            continue
+        place = {level: float(code) for code, level in enumerate(known)}
+        # The last entry serves code -1.
+        target = np.array([*(place.get(level, np.nan) for level in column.levels), np.nan])
+        parts.append(target[column.values])
+    return np.column_stack(parts)
 
 
 class Trees(Member):
@@ -211,7 +211,7 @@ class Trees(Member):
             self.used_leaves = mean.settings.leaves
             mean.run_all(self.clock)
             found = fit_around(rows, mean.out_of_fold, used, seed, self.clock)
-            self.means = [mean.whole(_whole(rows))] if self._is_copy else mean.boosters()
+            self.means = [mean.whole()] if self._is_copy else mean.boosters()
             self.head, self.constant, self.dispersions = found.head, found.constant, found.boosters()
             if self.stream is not None and validation is not None:
                 self._fit_stream(rows, validation, seed)
@@ -308,12 +308,6 @@ class Trees(Member):
             "dispersion": "boosted" if self.dispersions else "constant",
             **({} if self.n_rows is None else {"streamed rows": self.n_rows}),
         }
-
-
-def _whole(rows: TreeRows) -> Fold:
-    """All rows as one fold, which leaves out none."""
-    every = Fold(np.arange(len(rows.rate)), np.arange(0))
-    return with_columns([every], rows.matrix, rows.rate, rows.weight)[0]
 
 
 def _used_rows(train: Sample) -> Sample:
