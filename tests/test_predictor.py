@@ -54,10 +54,6 @@ def test_the_mixture_has_the_weights_of_its_members(predictor, members):
     assert mixture.batch_shape == (120,)
 
 
-def test_weights_are_equal_by_default(members):
-    assert Predictor(members).weights == pytest.approx(dict.fromkeys(members, 1 / 3))
-
-
 def test_a_member_of_weight_zero_is_not_asked(members, predictor):
     class Broken(Constant):
         def distribution(self, X, exposure=None):
@@ -158,14 +154,6 @@ def test_exposure_is_required_where_the_fit_had_it(predictor, members):
     assert Predictor(members).distribution(X).batch_shape == (120,)
 
 
-@pytest.mark.parametrize("exposure", [0.0, -1.0, np.nan])
-def test_bad_exposures_are_reported_with_their_rows(predictor, exposure):
-    scale = np.where(np.arange(120) == 7, exposure, 1.0)
-    for table, row in ((X, "7"), (pd.DataFrame(X, index=[f"p{i}" for i in range(120)]), "p7")):
-        with pytest.raises(InputError, match=rf"exposure must be finite and positive, got .* at row {row}"):
-            predictor.distribution(table, scale)
-
-
 # Calibration -----------------------------------------------------------------------------------------------------
 
 
@@ -243,18 +231,6 @@ def test_levels_include_what_predictions_expect_of_as_many_rows(predictor):
         # The mass is the mean over all counts, what is expected that of some thirty quantiles per row.
         assert held(level) >= wanted - 2.0, name
         assert held(level - 0.03) <= wanted + 2.0, name
-
-
-def test_rows_far_away_have_the_smallest_ood_pvalue(predictor):
-    predictor.profile = FeatureProfile.fit(X)
-    predictor.calibrate_ood(X, alpha=0.2)
-    assert (predictor.ood.alpha, len(predictor.ood.scores)) == (0.2, 120)
-    assert predictor.ood_pvalue(np.array([[9.0, 0.0], [0.0, 0.0]]))[0] == pytest.approx(1 / 121)
-
-
-def test_ood_needs_calibration(predictor):
-    with pytest.raises(InputError, match="not calibrated: call fit_ood"):
-        predictor.ood_pvalue(X)
 
 
 # Saving ----------------------------------------------------------------------------------------------------------

@@ -32,16 +32,7 @@ class HeldOut:
 
     The parts are also what a recalibration is cross-fitted by: while intervals are calibrated, the distributions of a
     part are recalibrated with a map that was learned from the other parts, as new rows have a map that was not learned
-    from them.
-
-    Parameters
-    ----------
-    sample : Sample
-        The rows, those of one part after the other.
-    predictors : sequence of Predictor
-        One per part.
-    part : array of int, shape (rows,)
-        The number of each row's part, ascending.
+    from them. Rows of one part come after the other: `part` is the number of each row's part, ascending.
     """
 
     def __init__(self, sample: Sample, predictors: Sequence[Any], part: np.ndarray) -> None:

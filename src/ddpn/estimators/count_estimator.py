@@ -1,4 +1,4 @@
-"""What is done with a fitted estimator and given rows: calibration, leaderboard, report, explanations."""
+"""What is done with a fitted estimator and given rows: calibration, leaderboard, verdict, report, explanations."""
 
 from collections.abc import Iterable
 from os import PathLike
@@ -9,6 +9,7 @@ import numpy as np
 
 from ddpn.analysis.leaderboard import Leaderboard
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
+from ddpn.analysis.verdict import Verdict
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import with_labels
 from ddpn.calibration.recalibration import PRIOR_ROWS
@@ -254,7 +255,7 @@ class CountEstimator(Estimator):
         Returns
         -------
         Leaderboard
-            Print it, or use its `entries`; its `verdict` says whether to use the model, or a simpler one instead.
+            Print it, or use its `entries`; `verdict` says whether to use the model.
 
         Examples
         --------
@@ -271,6 +272,23 @@ class CountEstimator(Estimator):
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         sample = sample.replace(group=check_groups(groups, len(sample)))
         return leaderboard_of(self._fitted, sample.rows(sample.is_used))
+
+    def verdict(self, X: Any, y: Any, **known: Any) -> Verdict:
+        """Decide with a test set whether to use the model, or a simpler one instead.
+
+        Parameters
+        ----------
+        X, y : array-like
+            The test set, as for `score`: rows that `fit` was not given.
+        **known
+            Further arguments of `leaderboard`.
+
+        Returns
+        -------
+        Verdict
+            Sentences, and `level`: "better", "unclear", "worse" or "unusable".
+        """
+        return self.leaderboard(X, y, **known).verdict
 
     def report(self, path: str | PathLike[str], X: Any, y: Any, **options: Any) -> Path:
         """Write a report on a test set as one HTML file: errors, calibration, what drives the predictions.

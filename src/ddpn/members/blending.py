@@ -62,11 +62,7 @@ class MixtureScores:
 
     With c_i the CRPS of member i and G_ij = 2 (c_i + c_j) - 4 c_ij, where c_ij is that of the equal mixture of two, the
     mixture with weights w has the CRPS sum_i w_i c_i - sum_{i<j} w_i w_j G_ij: CRPS is quadratic in the distribution.
-
-    Parameters
-    ----------
-    blocks : sequence of Sample
-        The rows, a sample per fold that is predicted by copies of its own.
+    `blocks` are the rows, a sample per fold that is predicted by copies of its own.
     """
 
     def __init__(self, blocks: Sequence[Sample]) -> None:

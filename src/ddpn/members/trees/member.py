@@ -234,10 +234,11 @@ class Trees(Member):
         found = fit_streamed(self.stream, sample, self.table, self.unit, used, settings, self.clock)
         if found is None:
             return
+        booster, leaves, rows = found
         inputs, (rate, weight) = self.table.read(used.X), rates(used)
-        before, after = self.log_rate(inputs), found.booster.raw(inputs)
+        before, after = self.log_rate(inputs), booster.raw(inputs)
         if weight @ (np.exp(after) - rate * after) < weight @ (np.exp(before) - rate * before):
-            self.means, self.used_leaves, self.n_rows = [found.booster], found.leaves, found.rows
+            self.means, self.used_leaves, self.n_rows = [booster], leaves, rows
             # Counts spread less around a better mean.
             around = self.raw(known.X, known.exposure)[:, 1] - self.constant
             self.constant = DispersionFit(self.head, used, seed, after, around).constant
