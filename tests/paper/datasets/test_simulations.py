@@ -8,7 +8,7 @@ from scipy.special import softmax
 
 from ddpn.distributions import Poisson
 from ddpn.paper.datasets.simulations import SIMULATIONS, Reflected, simulate
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError
 
 names = pytest.mark.parametrize("name", SIMULATIONS)
 
@@ -137,9 +137,3 @@ def test_above_the_top():
     assert dist.log_prob(y).tolist() == [-torch.inf] * 2
     assert dist.cdf(y).tolist() == [1.0, 1.0]
     np.testing.assert_allclose(dist.crps(y), 3 + dist.crps(torch.tensor(12.0)), rtol=1e-7)
-
-
-@pytest.mark.parametrize("top", [0, 101])
-def test_an_invalid_top(top):
-    with pytest.raises(InputError, match=f"top must be between 1 and 100, got {top}"):
-        Reflected(Poisson(2.0), top)

@@ -15,15 +15,10 @@ from torch import Tensor
 
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson
 from ddpn.paper.datasets.dataset import SEED, SHARES, Split, split
-from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
 #: The smallest rate, for rates that reach 0 at one x: the distribution is a point at 0 to the last bit of a float64.
 _LEAST_RATE = 1e-12
-
-
-#: The largest count of a `Reflected` distribution, whose table has an entry per count.
-_MOST = 100
 
 
 class Reflected(CountDistribution):
@@ -38,8 +33,6 @@ class Reflected(CountDistribution):
     """
 
     def __init__(self, dist: CountDistribution, top: int, folds: int = 1, validate_args: bool | None = None) -> None:
-        if not 1 <= top <= _MOST:
-            raise InputError(f"top must be between 1 and {_MOST}, got {top}.")
         counts = torch.arange(float(top), -1.0, -1.0, dtype=torch.float64)
         with torch.no_grad():
             log_p = dist.log_prob(counts.view(-1, *[1] * len(dist.batch_shape)))
