@@ -163,7 +163,7 @@ def test_rays_go_through_the_middles_of_pixels(few):
 
 def test_products_stand_behind_one_another_on_their_shelf():
     for scene in draw_scenes(2000, np.random.default_rng(0)):
-        x, z = scene.x[: scene.count], scene.z[: scene.count]
+        x, z = scene.x[: scene.products], scene.z[: scene.products]
         front, back = z - scene.depth / 2, z + scene.depth / 2
         assert np.all(front[1:] - back[:-1] > -1e-6)
         assert front[0] >= 0
@@ -198,7 +198,7 @@ def test_what_is_seen_lies_on_the_surface_of_the_product_that_is_seen(few):
 def test_products_in_front_hide_those_behind(few):
     nearest = [met.argmin(0)[np.isfinite(met.min(0))] for _, met in map(render, few)]
     assert all((items == 0).any() for items in nearest), "no row is hidden from its front"
-    hidden = np.mean([len(np.unique(items)) < scene.count for scene, items in zip(few, nearest, strict=True)])
+    hidden = np.mean([len(np.unique(items)) < scene.products for scene, items in zip(few, nearest, strict=True)])
     assert 0.1 < hidden < 0.5
 
 

@@ -208,7 +208,7 @@ class Transformer(Tuned):
             torch.manual_seed(0)  # of the trunk, if it is not pretrained
             whole = make()
         count, example = len(blocks_of(whole.model)[2]), whole.example()
-        n = count if frozen == "all" else frozen
+        n: Any = count if frozen == "all" else frozen
         tunes_all = n is None or n == "none"
         if not tunes_all and not (is_integer(n) and -count <= n <= count):
             numbers = f"a number of blocks up to {count} (-1: all but one)"
@@ -277,7 +277,7 @@ def loader(
         settings = _without_dropout(transformers.AutoConfig.from_pretrained(where))
         found = transformers.AutoModel.from_pretrained(where, config=settings)
     # Whatever precision they were stored in: training in half precision keeps its weights in float32.
-    return Copies(kind(found.float()))
+    return cast(Callable[[], Encoder], Copies(kind(found.float())))
 
 
 def _drawn(kind: Callable[[nn.Module], Encoder], config: Any) -> Encoder:

@@ -317,7 +317,7 @@ def dataset_status() -> list[DatasetStatus]:
             try:
                 data = load(name)
                 # The license of the file that is there: the reviews may be others than the paper's.
-                more = {"license": data.license, "rows": len(data.y), "sample": data.sample}
+                more: dict[str, Any] = {"license": data.license, "rows": len(data.y), "sample": data.sample}
                 status = replace(missing, state="available", **more)
             except ConfigError:
                 status = missing  # a package that is not installed

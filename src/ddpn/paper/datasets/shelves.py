@@ -161,12 +161,12 @@ GEOMETRIES = {
 class Scene(NamedTuple):
     """The products in one slot, and the position `eye` (x, y, z) of the camera.
 
-    `x` and `z` are the axes of the products from the front; only the first `count` exist. `slot` is the width and
+    `x` and `z` are the axes of the products from the front; only the first `products` exist. `slot` is the width and
     `opening` the height that the camera looks through, from the middle of the slot's front edge.
     """
 
     geometry: int
-    count: int
+    products: int
     width: Floats
     depth: Floats
     height: Floats
@@ -224,8 +224,8 @@ def render(scene: Scene) -> tuple[Floats, Floats]:
     """The rays, and where each meets each product, infinity if it misses. Shape: (pixels, 3), (products, pixels)."""
     rays, kind = rays_of(scene), list(GEOMETRIES.values())[scene.geometry]
     up, wide, deep = np.array(kind.top, dtype=np.float32)
-    shoulder, zero = scene.height * (1 - up), np.float32(0.0)
-    x, z = (axis[: scene.count, None] for axis in (scene.x, scene.z))
+    shoulder, zero = scene.height * (1 - up), np.zeros((), dtype=np.float32)
+    x, z = (axis[: scene.products, None] for axis in (scene.x, scene.z))
     met = entrance(scene.eye, rays, kind.is_round, x, z, scene.width, scene.depth, zero, shoulder)
     if up > 0:
         top = (scene.width * wide, scene.depth * deep, shoulder, scene.height)
@@ -319,5 +319,5 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) 
             clouds += measure(drawn, rng)
             bar.advance(len(drawn))
     X = pack(clouds, [scene.geometry for scene in scenes], max_points=max_points, seed=seed)
-    y = np.array([scene.count for scene in scenes])
+    y = np.array([scene.products for scene in scenes])
     return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")

@@ -252,7 +252,7 @@ def image_pmfs(experiment: Experiment, out: Path) -> Any:
     raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
     data = load(source["name"])
     check_rows(run, counts, data.part("test")[1])
-    files = [Path(data.root) / name for name in data.part("test")[0]["file"]]
+    files = [Path(data.root or "") / name for name in data.part("test")[0]["file"]]
     chosen = at_quantiles(counts)
     size = (0.6 + 2.5 * len(chosen), 5.2)
     figure, axes = panels(2, len(chosen), size, height_ratios=[1.2, 1.0])

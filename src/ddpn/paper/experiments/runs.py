@@ -182,7 +182,7 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
         glm = CountGLM(likelihood=run.method.head).fit(x, y)
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
     raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
-    history = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
+    history: dict[str, Any] = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
     history["warnings"] = [str(each.message) for each in caught]
     return {"raw": raw.unsqueeze(1).float()}, known, history
 
