@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ddpn.analysis.leaderboard import Leaderboard
+from ddpn.analysis.leaderboard import Leaderboard, Verdict
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
-from ddpn.analysis.verdict import Verdict
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import with_labels
 from ddpn.calibration.recalibration import PRIOR_ROWS
@@ -290,18 +289,28 @@ class CountEstimator(Estimator):
         """
         return self.leaderboard(X, y, **known).verdict
 
-    def report(self, path: str | PathLike[str], X: Any, y: Any, **options: Any) -> Path:
+    def report(
+        self,
+        path: str | PathLike[str],
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+        groups: Any = None,
+        **options: Any,
+    ) -> Path:
         """Write a report on a test set as one HTML file: errors, calibration, what drives the predictions.
 
         Parameters
         ----------
         path : path
             The file to write, such as "report.html".
-        X, y : array-like
-            The test set, as for `score`: rows that `fit` was not given.
+        X, y, sample_weight, exposure, upper, censored, groups
+            The test set, as for `leaderboard`: rows that `fit` was not given.
         **options
-            `exposure`, `upper`, `censored`, `weight`, `baselines`, `task` and others, see
-            `ddpn.analysis.report.write_report`.
+            `baselines`, `task` and others, see `ddpn.analysis.report.write_report`.
 
         Returns
         -------
@@ -310,7 +319,8 @@ class CountEstimator(Estimator):
         """
         from ddpn.analysis.report import write_report  # which has pages and figures
 
-        return write_report(path, model=self, X=self._features(X), y=y, **options)
+        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        return write_report(path, self, sample.replace(group=check_groups(groups, len(sample))), **options)
 
     def effects(
         self,

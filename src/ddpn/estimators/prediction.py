@@ -179,14 +179,14 @@ class Prediction:
     @torch.no_grad()
     def _bars(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Edges of bins that all rows share, the probability of each bin (bins, rows), and the ends of intervals."""
-        from ddpn.analysis.figure_data import bin_probabilities, even_bins
+        from ddpn.analysis.plots import binned
 
         low, high = (end.numpy() for end in self.interval())
         tails = self.quantile([0.005, 0.995]).numpy()
         first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
         # From 0, unless much of the axis would be empty.
-        edges = even_bins(float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48).edges
-        return edges, bin_probabilities(self._rounded, edges), low, high
+        edges, shares = binned(self._rounded, float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48)
+        return edges, shares, low, high
 
     def _first(self) -> tuple["Prediction", str]:
         """The prediction of the rows that are shown, and how many more there are."""

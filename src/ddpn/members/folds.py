@@ -30,7 +30,7 @@ from ddpn.members.member import Member, NotApplicableError, json_to_bytes
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import DDPNError, InputError
-from ddpn.runtime.jobs import Job, Result, Store, Where, run
+from ddpn.runtime.jobs import Job, Result, Where, run
 from ddpn.sample import Sample
 from ddpn.tables.splits import FOLDS, fold_numbers, held_out_rows
 
@@ -180,7 +180,7 @@ class MemberFits:
         n_jobs: Where,
         folds: Folds,
         seed: int,
-        store: Store | None = None,
+        store: Any = None,
         about: Any = None,
         on_step: Callable[[str], object] = lambda text: None,
     ) -> None:
