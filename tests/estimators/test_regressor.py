@@ -76,7 +76,12 @@ def test_monotone_constraints_are_directions_of_columns_of_numbers(monotone):
     with pytest.raises(ConfigError, match="monotone"):
         CountRegressor(members=["trees"], monotone=monotone).fit(X, y)
     with pytest.raises(ConfigError, match="monotone"):
-        CountRegressor(members=["trees", "glm"], monotone={"age": 1}).fit(X, y)
+        CountRegressor(members=["trees"], mix_with=["glm"], monotone={"age": 1}).fit(X, y)
+
+
+def test_further_members_are_fitted_beside_those_that_are_named(line):
+    model = CountRegressor(members=["glm"], mix_with=["constant", "glm"], random_state=0).fit(*line)
+    assert list(model.predictor_.members) == ["glm", "constant"]
 
 
 def test_counts_that_no_member_can_fit_are_refused():

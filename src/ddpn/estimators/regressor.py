@@ -364,7 +364,7 @@ class CountRegressor(NetworkRegressor):
             raise ConfigError(f"{what}, got {self.members!r}. For an ensemble of so many networks use DDPNRegressor.")
         else:
             check_keys(self.members, MEMBERS, "members")
-        if self.monotone is not None and list(self.members) != ["trees"]:
+        if self.monotone is not None and (list(self.members) != ["trees"] or self.mix_with):
             must = 'be None unless members is ["trees"]: other members do not follow it'
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         return _NETWORKS
@@ -388,7 +388,7 @@ class CountRegressor(NetworkRegressor):
             task = replace(task, rows=rows, options=replace(task.options, members=2))
         if self.members == "auto":
             return folds, default_candidates(task, self.mix_with), seed
-        return folds, chosen_candidates(task, self.members), seed
+        return folds, chosen_candidates(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
