@@ -182,7 +182,7 @@ def test_without_validation_rows_or_after_an_interruption_there_are_networks_onl
     model = quick(mix_with=["glm"], **QUICK | ({"validation": None} if case == "no validation" else {}))
     if case == "interrupted":
         run = Training.run_epoch
-        monkeypatch.setattr(Training, "run_epoch", lambda self: run(self) if self.epoch < 1 else _interrupt())
+        monkeypatch.setattr(Training, "run_epoch", lambda self: run(self) if self.state.epoch < 1 else _interrupt())
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y)
     else:
@@ -380,13 +380,13 @@ def test_an_interrupted_fit_continues_where_it_stopped(fast, larger, tmp_path, m
     done = []
 
     def interrupted(training: Training) -> str:
-        if training.config.epochs == 6 and training.epoch == 3:
+        if training.config.epochs == 6 and training.state.epoch == 3:
             raise KeyboardInterrupt
         return run_epoch(training)
 
     def watched(training: Training) -> str:
         if training.config.epochs == 6:
-            done.append(training.epoch)
+            done.append(training.state.epoch)
         return run_epoch(training)
 
     with monkeypatch.context() as patched:
@@ -485,7 +485,7 @@ def interrupt(monkeypatch):
         def watched(self: Training) -> str:
             if self not in seen:
                 seen.append(self)
-            if self.epoch == at and len(seen) == training:
+            if self.state.epoch == at and len(seen) == training:
                 raise KeyboardInterrupt
             return run_epoch(self)
 
