@@ -131,7 +131,9 @@ def test_an_image_is_the_same_each_time_and_shares_no_name_with_another():
 
 
 def test_any_name_stays_text():
-    svg = svg_of(panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), words=(NAME, "b"))), "one", NAME, NAME)
+    svg = svg_of(
+        panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), np.ones((2, 2)), words=(NAME, "b"))), "one", NAME, NAME
+    )
     tree = ElementTree.fromstring(svg)
     words = [text.text for text in tree.iter("text")]
     assert words[-2:] == [NAME, "b"]

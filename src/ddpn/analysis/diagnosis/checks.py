@@ -412,7 +412,14 @@ def heaping_finding(table: ProbabilityTable) -> Finding:
     if largest < _LARGEST:
         clean = f"Heaping cannot be seen in counts up to {largest}."
         return Finding("heaping", "heaped", "not tested", 1.0, False, "", clean)
-    tests = {size: moment_test(table, _contrast(table, size, skip)[None]) for size, skip in ((10, 0), (5, 10))}
+    tests = {}
+    for size in (10, 5):
+        # 1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out.
+        multiple, contrast = np.arange(size, min(largest - 1, len(table.counts) - 1), size), 0.0 * table.counts
+        if size == 5:
+            multiple = multiple[multiple % 10 != 0]
+        contrast[multiple], contrast[multiple - 1], contrast[multiple + 1] = 1.0, -0.5, -0.5
+        tests[size] = moment_test(table, contrast[None])
     p_value = min(1.0, 2.0 * min(test.p_more for test in tests.values()))
     # Only those that are not multiples of 10 show that 5 is the unit.
     unit = 5 if tests[5].p_more <= 0.025 else 10
@@ -426,16 +433,6 @@ def heaping_finding(table: ProbabilityTable) -> Finding:
     )
     clean = f"No heaping at multiples of 5 or 10 ({effect})."
     return Finding("heaping", "heaped", effect, p_value, matters, sentence, clean)
-
-
-def _contrast(table: ProbabilityTable, size: int, skip: int) -> np.ndarray:
-    """1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out."""
-    multiple = np.arange(size, min(int(table.y.max()) - 1, len(table.counts) - 1), size)
-    if skip:
-        multiple = multiple[multiple % skip != 0]
-    found = np.zeros(len(table.counts))
-    found[multiple], found[multiple - 1], found[multiple + 1] = 1.0, -0.5, -0.5
-    return found
 
 
 def tail_finding(table: ProbabilityTable) -> Finding:

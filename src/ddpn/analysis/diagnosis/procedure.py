@@ -313,7 +313,18 @@ def recommend(
     mean: np.ndarray,
 ) -> tuple[str, str, tuple[str, ...]]:
     """The likelihood for what was found, by the name of the check; why, and further options of `ddpn fit`."""
-    likelihood, reason = _base(direction, families)
+    likelihood = "poisson"
+    reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
+    if direction == "under":
+        likelihood = "double_poisson"
+        reason = "The Double Poisson can have a variance below the mean; the Negative Binomial cannot."
+    elif direction == "over":
+        best, other = sorted(families.values(), key=lambda family: -family.loglik)
+        likelihood, gain = best.name, best.loglik - other.loglik
+        reason = (
+            f"With one dispersion for all rows the {_WORDS[best.name]} fits the over-dispersed counts better than the "
+            f"{_WORDS[other.name]} (by {gain:.2g} in log-likelihood per row)."
+        )
     options, zeros = list[str](), found["zeros"].label if "zeros" in found else ""
     if zeros == "zero-inflated":
         base, share = zero_inflation(y, mean)
@@ -340,21 +351,6 @@ def recommend(
     if "heaping" in found:
         reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")
     return likelihood, " ".join(reasons), tuple(options)
-
-
-def _base(direction: str, families: Mapping[str, FittedFamily]) -> tuple[str, str]:
-    if direction == "under":
-        return "double_poisson", "The Double Poisson can have a variance below the mean; the Negative Binomial cannot."
-    if direction == "equi":
-        reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
-        return "poisson", reason
-    double, negative = families["double_poisson"], families["negative_binomial"]
-    best, other = (double, negative) if double.loglik > negative.loglik else (negative, double)
-    gain = best.loglik - other.loglik
-    return best.name, (
-        f"With one dispersion for all rows the {_WORDS[best.name]} fits the over-dispersed counts better than the "
-        f"{_WORDS[other.name]} (by {gain:.2g} in log-likelihood per row)."
-    )
 
 
 def zero_inflation(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:

@@ -60,12 +60,7 @@ class Explanation(ExplanationResult):
         return found if self.importance is None else found | {"importance": self.importance.table()}
 
     def plot(self) -> Any:
-        """Draw the strongest effects.
-
-        Returns
-        -------
-        matplotlib Figure
-        """
+        """Draw the strongest effects."""
         return self.effects.plot()
 
 

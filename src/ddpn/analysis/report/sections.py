@@ -198,7 +198,8 @@ _COMPARED = "The model (mixture), its members and what it is compared with, on t
 
 def _accuracy(evidence: Evidence, target: str, note: str) -> str:
     """Facts about the counts, and observed counts against predicted means, with intervals."""
-    y, rows = evidence.y, _spread_rows(evidence.mean, _DRAWN)
+    y, order = evidence.y, np.argsort(evidence.mean, kind="stable")
+    rows = order[np.round(np.linspace(0, len(y) - 1, min(_DRAWN, len(y)))).astype(int)]
     evaluated = ""
     if len(y) < evidence.total:
         why = "the others have no weight" if len(y) < MAX_ROWS else "a random sample, which is enough"
@@ -227,18 +228,11 @@ def _accuracy(evidence: Evidence, target: str, note: str) -> str:
     return page.paragraphs(note, evaluated) + page.pair(scatter, facts)
 
 
-def _spread_rows(values: np.ndarray, most: int) -> np.ndarray:
-    """At most so many rows, evenly spread over the order of these values."""
-    order = np.argsort(values, kind="stable")
-    return order[np.round(np.linspace(0, len(order) - 1, min(most, len(order)))).astype(int)]
-
-
 def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     """The counts in a few numbers."""
     y, weight = evidence.y, evidence.weight
-    centre, rows = weighted_mean(y, weight), plural(len(y), "row")
+    centre = weighted_mean(y, weight)
     facts = [
-        ("Rows evaluated", rows if len(y) == evidence.total else f"{rows} of {evidence.total:,}"),
         (f"Mean {target}", fmt(centre)),
         ("Variance", fmt(weighted_mean(np.square(y - centre), weight))),
         ("Minimum, median, maximum", " · ".join(fmt(v) for v in (y.min(), weighted_quantile(y, weight, 0.5), y.max()))),
