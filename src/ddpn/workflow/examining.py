@@ -18,7 +18,6 @@ from ddpn.sample import Sample
 from ddpn.storage.files import write_bytes
 from ddpn.tables.cells import cleaned, is_text
 from ddpn.tables.files import check_free, check_output, polars, write
-from ddpn.tables.row_hashes import unseen_rows
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
@@ -47,7 +46,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     sample = sample.rows(sample.is_used)
     frame = frame[sample.labels - 1]
     if fingerprint(sample) != folder.task.get("fingerprint"):
-        sample, note = (sample, "") if folder.seen is None else unseen_rows(folder.seen, sample)
+        sample, note = (sample, "") if folder.seen is None else folder.seen.unseen(sample)
         return Scored(sample, f"{missing} {note}".strip())
     plan = plan_from(folder.task["plan"])
     for name in (plan.split_column, plan.time):
