@@ -12,12 +12,11 @@ from typing import Any
 from ddpn.analysis.explanations.column_effects import Curve, Effect, Effects, effects
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
-from ddpn.analysis.explanations.results import ByColumn, ExplanationResult
+from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.analysis.explanations.shapley import Contributions, contributions
 from ddpn.sample import checked_sample
 
 __all__ = [
-    "ByColumn",
     "Contributions",
     "Curve",
     "Effect",

@@ -265,7 +265,7 @@ def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape
         largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_GROUPS))
         groups = [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
         sizes = ", ".join(f"{label}: {predictor.groups.rows.get(label, 0):,}" for label in largest)
-        html += _group_table(groups) + page.paragraphs(
+        html += _group_table(groups, f"Coverage by {name}") + page.paragraphs(
             f"Intervals are calibrated within these groups, on so many rows each: {sizes}. Groups of few calibration "
             "rows, or of none, have the level of all rows, or one near it."
         )
@@ -279,19 +279,20 @@ def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
         "not remove it. Epistemic variance is disagreement between the components: more training rows of the same "
         f"kind reduce it. Coverage is the share of rows inside their {_PERCENT} interval, with Wilson's 95% interval."
     )
-    tables = "".join(_group_table(found) for found in (fifths(evidence), *by_column))
+    groups = (fifths(evidence), *by_column)
+    tables = "".join(_group_table(found, f"Uncertainty by {found[0].column}") for found in groups)
     return page.paragraphs(words) + tables
 
 
-def _group_table(found: list[RowGroup]) -> str:
-    name, rows = found[0].column, []
-    headings = (name, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
+def _group_table(found: list[RowGroup], caption: str) -> str:
+    rows = []
+    headings = (found[0].column, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
     for g in found:
         means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
         low, high = wilson(g.coverage, g.size)
         coverage = f"{percent(g.coverage)} ({percent(low)} to {percent(high)})"
         rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), coverage))
-    return page.table_html(headings, rows, caption=f"Uncertainty by {name}")
+    return page.table_html(headings, rows, caption=caption)
 
 
 def fifths(evidence: Evidence) -> list[RowGroup]:
