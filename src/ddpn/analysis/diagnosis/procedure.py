@@ -269,9 +269,9 @@ def diagnose_sample(
     findings = _consistent([replace(each, adjusted=p) for each, p in zip(findings, adjusted, strict=True)])
     direction = dispersion.direction if findings[0].found else "equi"
     found = {each.name: each for each in findings if each.found}
-    advice = recommend(found, direction, families, y, means.mean)
-    known = tuple(findings), dispersion, LABELS[means.name], means.explained, tuple(notes)
-    return Diagnosis(target, summary, *advice, *known)
+    likelihood, reason, further = recommend(found, direction, families, y, means.mean)
+    label, known = LABELS[means.name], (target, summary, likelihood, reason, further)
+    return Diagnosis(*known, tuple(findings), dispersion, label, means.explained, tuple(notes))
 
 
 def _hopeless(y: np.ndarray) -> str:
