@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 from sklearn.exceptions import NotFittedError
 
-from ddpn import DDPNRegressor, DoublePoisson, InputError, Poisson
+from ddpn import DDPNRegressor, InputError, Poisson
 from ddpn.analysis.explanations import Curve, Effect, Effects, Explanation, Importance, Importances
 from ddpn.analysis.plots import Pit
 from ddpn.analysis.report import sections
@@ -110,13 +110,13 @@ def test_hostile_text_stays_text(written):
     )
 
 
-def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written, gathered):
+def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written, evidence):
     text, _ = checked(written)
     parts = ("<li>A leak is suspected.", "<li>Warning of", 'id="verdict"', "<td>mixture</td>")
     places = [text.index(words) for words in parts]
     assert places == sorted(places)
     assert "These scores cannot be trusted" in text
-    scores = {row["name"]: row for row in gathered.board.entries}
+    scores = {row["name"]: row for row in evidence.board.entries}
     row = re.search(r"<tr><td>mixture</td>.*?</tr>", text).group()
     cells = re.findall(r"<td>(?:<strong>)?([^<]*)", row)
     assert cells[:2] == ["mixture", "–"]
@@ -155,8 +155,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
 def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
     rng = np.random.default_rng(0)
     mu = 3e6 * np.exp(0.5 * rng.normal(size=6))
-    constant = DoublePoisson(torch.full((6,), 3e6).double(), 0.01)
-    evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu), baselines={"constant": constant})
+    evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu))
     path = tmp_path / "r.html"
     parts = sections.sections(fitted, evidence, Explanation(Effects([], 0)), "y", {})
     path.write_text(page("t", [], parts), encoding="utf-8")
@@ -343,14 +342,14 @@ def test_a_distribution_is_drawn_with_the_observed_count(made, mu, y):
     assert 2 <= len(ticks) <= 7
 
 
-def test_fifths_are_by_predicted_mean(gathered):
-    found = fifths(gathered)
+def test_fifths_are_by_predicted_mean(evidence):
+    found = fifths(evidence)
     assert [group.rows for group in found] == [60] * 5
-    first = np.argsort(gathered.mean)[:60]
-    assert found[0].aleatoric == pytest.approx(gathered.aleatoric[first].mean())
-    share = gathered.epistemic[first].mean() / (gathered.aleatoric + gathered.epistemic)[first].mean()
-    html = sections._uncertainty(gathered, [])
-    assert f"<td>{100 * share:.1f}%</td><td>{100 * gathered.scores.coverage[first].mean():.1f}% (" in html
+    first = np.argsort(evidence.mean)[:60]
+    assert found[0].aleatoric == pytest.approx(evidence.aleatoric[first].mean())
+    share = evidence.epistemic[first].mean() / (evidence.aleatoric + evidence.epistemic)[first].mean()
+    html = sections._uncertainty(evidence, [])
+    assert f"<td>{100 * share:.1f}%</td><td>{100 * evidence.scores.coverage[first].mean():.1f}% (" in html
 
 
 def importance(name, column, crps, mean):
