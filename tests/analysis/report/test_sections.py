@@ -168,7 +168,7 @@ def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
 def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, fitted, data):
     frame, y = data
     monkeypatch.setattr(sections, "sections", lambda *found: {})
-    monkeypatch.setattr(sections, "explanation_of", lambda *found: None)
+    monkeypatch.setattr(sections, "explained", lambda *found: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
         fitted.report(tmp_path, frame, y)
     (tmp_path / "file").write_text("kept")

@@ -294,7 +294,12 @@ def tabulate(family: FittedFamily, sample: Sample, mean: np.ndarray) -> Probabil
     if sample.y.max() > _MAX_COUNT:
         return None
     size = int(min(max(largest, sample.y.max()), _MAX_COUNT)) + 2
-    grid, counts = _grid(mean, int(np.clip(_CELLS // size, 16, _MEANS))), torch.arange(float(size), dtype=torch.float64)
+    counts = torch.arange(float(size), dtype=torch.float64)
+    # All means where there are few, else quantiles of them and even steps of their logarithm.
+    grid, most = np.unique(mean), int(np.clip(_CELLS // size, 16, _MEANS))
+    if len(grid) > most:
+        ranks, logs = np.linspace(0, 1, most // 2), np.log(grid)
+        grid = np.unique(np.exp(np.r_[np.quantile(logs, ranks), np.linspace(logs[0], logs[-1], most // 2)]))
 
     def logs(factor: float) -> np.ndarray:
         found = family.distribution(grid[:, None], factor).log_prob(counts).numpy()
@@ -304,17 +309,6 @@ def tabulate(family: FittedFamily, sample: Sample, mean: np.ndarray) -> Probabil
     score = (logs(np.exp(_STEP)) - logs(np.exp(-_STEP))) / (2 * _STEP)
     place = np.searchsorted(0.5 * (grid[1:] + grid[:-1]), mean)
     return ProbabilityTable(counts.numpy(), pmf @ counts.numpy(), pmf, score, place, sample)
-
-
-def _grid(mean: np.ndarray, size: int) -> np.ndarray:
-    """All means where there are few, else quantiles of them and even steps of their logarithm."""
-    known = np.unique(mean)
-    if len(known) <= size:
-        return known
-    logs = np.log(known)
-    return np.unique(
-        np.exp(np.r_[np.quantile(logs, np.linspace(0, 1, size // 2)), np.linspace(logs[0], logs[-1], size // 2)])
-    )
 
 
 class MomentTest(NamedTuple):

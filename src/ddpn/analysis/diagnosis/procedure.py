@@ -246,7 +246,14 @@ def diagnose_sample(
         "rows": total, "used": len(y), "mean": mean, "variance": variance, "zeros": zeros,
         "minimum": float(y.min()), "maximum": float(y.max()), "variance_over_mean": variance / mean if mean else np.nan,
     }  # fmt: skip
-    if hopeless := _hopeless(y):
+    positive, hopeless = int(np.sum(y > 0)), ""
+    if not np.ptp(y):
+        hopeless = f"all counts are {y[0]:,.0f}, so there is nothing to predict."
+    elif len(y) < MIN_ROWS:
+        hopeless = f"too few rows for a diagnosis: {len(y):,}, and {MIN_ROWS} are needed."
+    elif positive < MIN_POSITIVE:
+        hopeless = f"too few counts above 0 for a diagnosis: {positive:,}, and {MIN_POSITIVE} are needed."
+    if hopeless:
         return Diagnosis(target, summary, None, "No recommendation is possible.", notes=(hopeless, *notes))
     if not sample.is_plain:
         # A likelihood of shares takes the upper bound as the total of a row, and no exposure beside it.
@@ -272,20 +279,6 @@ def diagnose_sample(
     likelihood, reason, further = recommend(found, direction, families, y, means.mean)
     label, known = LABELS[means.name], (target, summary, likelihood, reason, further)
     return Diagnosis(*known, tuple(findings), dispersion, label, means.explained, tuple(notes))
-
-
-def _hopeless(y: np.ndarray) -> str:
-    """Why nothing can be tested, or ""."""
-    if not y.any():
-        return "all counts are 0, so there is nothing to predict."
-    if not np.ptp(y):
-        return f"all counts are {y[0]:,.0f}, so there is nothing to predict."
-    if len(y) < MIN_ROWS:
-        return f"too few rows for a diagnosis: {len(y):,}, and {MIN_ROWS} are needed."
-    positive = int(np.sum(y > 0))
-    if positive < MIN_POSITIVE:
-        return f"too few counts above 0 for a diagnosis: {positive:,}, and {MIN_POSITIVE} are needed."
-    return ""
 
 
 def _consistent(findings: list[Finding]) -> list[Finding]:

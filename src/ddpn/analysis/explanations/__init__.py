@@ -22,14 +22,12 @@ __all__ = [
     "Effect",
     "Effects",
     "Explanation",
-    "ExplanationResult",
     "Importance",
     "Importances",
     "Inputs",
     "contributions",
     "effects",
     "explain",
-    "explanation_of",
     "importance",
 ]
 

@@ -48,8 +48,8 @@ from ddpn.tables.splits import rows_words
 
 #: Columns of a single row, and columns whose importance is drawn.
 _CELLS, _SHOWN = 12, 12
-#: Columns whose effects are shown: the most important ones for the mean, some of them for the spread.
-_EFFECTS, _FOR_SPREAD = 6, 2
+#: Columns whose effects are shown: the most important ones, for the mean or for the spread.
+_EFFECTS = 6
 #: Groups of rows by predicted mean, columns that rows are grouped by, and groups of calibrated intervals.
 _FIFTHS, _GROUPED, _GROUPS = 5, 2, 12
 #: Rows predicted best and worst, and rows drawn one by one.
@@ -59,6 +59,23 @@ _BARS, _FEWEST, _LEFT_OUT = 60, 5, 1e-3
 _PERCENT = percent(LEVEL, 0)
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
 _NUMBERING = "Rows are called by the index of the data frame or, in other tables, by their position from 0."
+_COMPARED = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
+_SCORES = [
+    ("Weight", "Share of a member in the mixture."),
+    ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
+    ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
+    ("MAE", "Mean absolute error of the predicted median, in counts."),
+    ("Coverage", "Share of rows inside the interval."),
+    ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
+    ("Fit, s", "Seconds to fit."),
+]
+_PIT = (
+    "The probability integral transform (PIT) is the position of each count within its predicted distribution: 0 is "
+    "below all of it, 1 above. If the distributions are calibrated, all positions are equally frequent, and the "
+    "histogram is flat up to chance.",
+    "A valley means that distributions are too narrow, a hill that they are too wide, and a slope that predictions are "
+    "too low (up) or too high (down).",
+)
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.
 _SHOWN_IN_TEXT = {"command", "target", "note", "numbering"}
@@ -129,7 +146,7 @@ def write_report(
     target = str(known.get("target") or "y")
     names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
     evidence = gather(model, sample, baselines, leak, meaning, ids, names, step)
-    found = explanation_of(evidence, step)
+    found = explained(evidence, step)
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known)
     fitted = [f"to {fitted_rows(model)}" if fitted_rows(model) else ""]
@@ -177,20 +194,6 @@ def sections(
         "Reproduction": page.definitions(reproduction(model, evidence, task), code=True),
     }
     return {title: html for title, html in parts.items() if html}
-
-
-_SCORES = [
-    ("Weight", "Share of a member in the mixture."),
-    ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
-    ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
-    ("MAE", "Mean absolute error of the predicted median, in counts."),
-    ("Coverage", "Share of rows inside the interval."),
-    ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
-    ("Fit, s", "Seconds to fit."),
-]
-
-
-_COMPARED = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
 
 
 # Accuracy, calibration and uncertainty -------------------------------------------------------------------------------
@@ -243,15 +246,6 @@ def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     if evidence.weighted:
         facts.append(("Weights", f"{fmt(weight.min())} to {fmt(weight.max())}"))
     return facts
-
-
-_PIT = (
-    "The probability integral transform (PIT) is the position of each count within its predicted distribution: 0 is "
-    "below all of it, 1 above. If the distributions are calibrated, all positions are equally frequent, and the "
-    "histogram is flat up to chance.",
-    "A valley means that distributions are too narrow, a hill that they are too wide, and a slope that predictions are "
-    "too low (up) or too high (down).",
-)
 
 
 def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape: str) -> str:
@@ -311,16 +305,13 @@ def important_groups(found: Importances, evidence: Evidence) -> list[list[RowGro
 # Explanations --------------------------------------------------------------------------------------------------------
 
 
-def explanation_of(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
+def explained(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
     """Shuffle every column, and measure the effects of the most important ones."""
     found = importance(evidence.inputs, seed=SEED, progress=progress)
     if not found.each:
         return Explanation(Effects([], 0), found)
-    # By their importance for the mean, the last ones by that for the spread.
-    by_mean, size = found.by("mean"), _EFFECTS - _FOR_SPREAD
-    chosen = by_mean[:size] + [one for one in found.by("spread") if one not in by_mean[:size]][:_FOR_SPREAD]
-    chosen += [one for one in by_mean[size:] if one not in chosen][: _EFFECTS - len(chosen)]
-    shown = [one.position for one in chosen]
+    order = sorted(found, key=lambda one: -max(one.strength("mean"), one.strength("spread")))
+    shown = [one.position for one in order[:_EFFECTS]]
     return Explanation(effects(evidence.inputs, shown, seed=SEED, progress=progress), found)
 
 
