@@ -167,11 +167,6 @@ def test_log_axes_have_ticks_however_long_they_are(low, top):
         assert 2 <= sum(low <= tick <= high for tick in ticks) <= 8
 
 
-def test_a_bar_of_a_negative_value_is_left_of_zero():
-    (ax,) = panel(lambda ax: draw_bars(ax, ["a"], np.array([-0.1]), np.array([[-0.2], [0.0]]))).axes
-    assert (ax.patches[0].get_x(), ax.patches[0].get_width()) == (0.0, -0.1)
-
-
 def test_curves_share_a_scale_which_has_the_poisson_where_that_is_near():
     def levels(quantity, *values):
         return Curve(quantity, np.log(values), np.full(len(values), 0.1), 0.0, True)

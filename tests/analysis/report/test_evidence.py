@@ -123,6 +123,10 @@ def test_a_group_has_the_means_of_its_rows(evidence):
         (Column("f", "flag", np.repeat([0.0, 1.0], [70, 30])), {"no": 70, "yes": 30}),
         (Column("c", "category", np.repeat([1, 0, -1], [50, 30, 20]), ("p", "q")), {"q": 50, "p": 30, "missing": 20}),
         (
+            Column("c", "category", np.r_[np.repeat(np.arange(20), 4), 20:40], tuple(f"l{j:02}" for j in range(40))),
+            {f"l{j:02}": 4 for j in range(20)} | {"others": 20},
+        ),
+        (
             Column("year", "number", np.arange(1925.0, 2025.0)),
             dict.fromkeys(["up to 1944", "1944 to 1964", "1964 to 1984", "1984 to 2004", "above 2004"], 20),
         ),
@@ -131,13 +135,6 @@ def test_a_group_has_the_means_of_its_rows(evidence):
 def test_rows_are_grouped_by_values_levels_or_ranges(made, column, expected):
     evidence = made(Poisson(torch.ones(100).double()), np.ones(100), columns=[column])
     assert {group.label: group.rows for group in groups_by([column], 0, evidence)} == expected
-
-
-def test_rare_levels_are_grouped_together(made):
-    values = np.concatenate([np.repeat(np.arange(20), 4), np.arange(20, 40)])
-    column = Column("c", "category", values, tuple(f"l{j:02}" for j in range(40)))
-    found = groups_by([column], 0, made(Poisson(torch.ones(100).double()), np.ones(100), columns=[column]))
-    assert {group.label: group.rows for group in found} == {**{f"l{j:02}": 4 for j in range(20)}, "others": 20}
 
 
 # Sentences ---
@@ -254,10 +251,6 @@ def test_disagreement_is_reported_where_it_is_largest(noisy):
     assert "most where age is yes (75.0%)" in words
     share = epistemic.mean() / (epistemic + noisy.aleatoric).mean()
     assert f"{100 * share:.1f}% is disagreement between the components" in words
-
-
-def test_a_single_network_has_no_epistemic_uncertainty(noisy):
-    assert "single network" in sentences(noisy._replace(components=1))["Reason"]
 
 
 def test_the_group_with_too_narrow_intervals_is_named(made, noisy):

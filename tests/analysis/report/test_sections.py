@@ -100,14 +100,8 @@ def test_a_report_is_complete_and_needs_nothing_else(written):
     assert "@media print" in text
     assert 100_000 < len(text.encode()) < 900_000
     assert os.listdir(written.parent) == ["report.html"]
-
-
-def test_hostile_text_stays_text(written):
-    text, _ = checked(written)
     assert "<script" not in text
-    assert (
-        "How well the model predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27;<" in text
-    )
+    assert "predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27;<" in text
 
 
 def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written, evidence):
@@ -198,18 +192,14 @@ def test_bad_input_is_refused(tmp_path, fitted, data, changed, error, words):
 # Single sections ---
 
 
-def test_the_facts_are_those_of_the_counts(evidence, data):
+def test_the_facts_are_those_of_the_counts(evidence, data, made):
     y = data[1]
     facts = dict(data_facts(evidence, "visits"))
-    assert facts["Mean visits"] == f"{y.mean():.2f}"
-    assert facts["Variance"] == f"{y.var():.1f}"
+    assert (facts["Mean visits"], facts["Variance"]) == (f"{y.mean():.2f}", f"{y.var():.1f}")
     assert facts["Zeros"] == f"{100 * (y == 0).mean():.1f}%"
     assert not {"Exposure", "Weights"} & set(facts)
-
-
-def test_weights_and_exposures_are_shown(evidence, made):
-    known = made(evidence.dist, evidence.y, columns=evidence.columns, exposure=np.linspace(0.5, 2, 300))
-    facts = dict(data_facts(known._replace(weight=np.linspace(1, 3, 300)), "visits"))
+    known = made(evidence.dist, evidence.y, exposure=np.linspace(0.5, 2, 300), weight=np.linspace(1, 3, 300))
+    facts = dict(data_facts(known, "visits"))
     assert (facts["Exposure"], facts["Weights"]) == ("0.500 to 2", "1 to 3")
 
 
@@ -239,9 +229,17 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     assert f"Python {platform.python_version()}" in facts["Versions of this report"]
     assert f"torch {version('torch')}" in facts["Versions of this report"]
     assert "Command" not in facts
-    task = {"target": "y", "command": "ddpn fit", "row_counts": {"train": 9}, "split": None, "seed": 3}
+    task = {
+        "target": "y",
+        "command": "ddpn fit",
+        "row_counts": {"train": 9},
+        "split": None,
+        "seed": 3,
+        "own": [1j, "ä"],
+    }
     facts = dict(reproduction(fitted, evidence, task))
     assert (facts["Command"], facts["Row counts"], facts["Seed"]) == ("ddpn fit", '{"train": 9}', "3")
+    assert facts["Own"] == '["1j", "ä"]'
     assert not {"Target", "Split"} & set(facts)
 
 
@@ -253,14 +251,6 @@ def test_members_are_listed_with_their_weights():
     model = SimpleNamespace(predictor_=predictor, likelihood=("poisson", "negative_binomial"))
     assert members_text(model) == "5 networks (75%) + GLM (25%)"
     assert likelihood_text(model) == "poisson, negative_binomial"
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [("a", "a"), (0.5, "0.5"), ([1, "ä"], '[1, "ä"]'), ({"a": {"b": 1}}, '{"a": {"b": 1}}'), (1j, '"1j"')],
-)
-def test_any_value_becomes_one_line(fitted, evidence, value, words):
-    assert dict(reproduction(fitted, evidence, {"known": value}))["Known"] == words
 
 
 def test_a_training_is_described_with_what_went_wrong(fitted):
