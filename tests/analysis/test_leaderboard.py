@@ -88,7 +88,7 @@ def predictor(comparison: Member) -> Predictor:
     return found
 
 
-def test_the_shape_that_json_documents():
+def test_every_member_and_the_mixture_best_first_in_the_shape_that_json_documents():
     found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     assert json.loads(json.dumps(found)) == found
     gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
@@ -97,32 +97,22 @@ def test_the_shape_that_json_documents():
     assert set(found["verdict"]) == {"level", "sentences", "prefer"}
     for entry in found["entries"]:
         assert list(entry) == ["name", "label", "weight", "mae", "crps", "nll", "coverage", "width", "seconds"]
-
-
-def test_every_member_and_the_mixture_best_first():
-    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     entries = {entry["name"]: entry for entry in found["entries"]}
     assert list(entries) == [MIXTURE, *sorted(["low", "high"], key=lambda name: entries[name]["crps"]), "half_of_it"]
-    assert {name: entry["weight"] for name, entry in entries.items()} == {
-        MIXTURE: None, "low": 0.25, "high": 0.75, "half_of_it": 0.0
-    }  # fmt: skip
+    weights = {MIXTURE: None, "low": 0.25, "high": 0.75, "half_of_it": 0.0}
+    assert {name: entry["weight"] for name, entry in entries.items()} == weights
     assert (entries["low"]["label"], entries["half_of_it"]["label"]) == ("low", "half the mean")
     assert [entries[name]["seconds"] for name in (MIXTURE, "low", "high", "half_of_it")] == [2.0, 2.0, None, 1.0]
-
-
-def test_the_gain_is_on_the_best_member_used_alone():
-    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
-    crps = {entry["name"]: entry["crps"] for entry in found["entries"]}
-    best = min((name for name in crps if name != MIXTURE), key=crps.get)
-    assert found["crps_gain"] == pytest.approx(crps[best] - crps[MIXTURE])
+    best = min(("low", "high", "half_of_it"), key=lambda name: entries[name]["crps"])
+    assert found["crps_gain"] == pytest.approx(entries[best]["crps"] - entries[MIXTURE]["crps"])
     low, high = found["crps_gain_interval"]
     assert low < found["crps_gain"] < high
     assert best in found["verdict"]["sentences"][0]
-    worse = Predictor(
-        {"networks": Scaled(1.0, complexity=5), "half_of_it": Scaled(0.5, label="half the mean")},
-        {"networks": 0.9, "half_of_it": 0.1},
-    )
-    verdict = leaderboard(worse, SAMPLE).to_dict()["verdict"]
+
+
+def test_the_gain_is_on_the_best_member_used_alone():
+    members = {"networks": Scaled(1.0, complexity=5), "half_of_it": Scaled(0.5, label="half the mean")}
+    verdict = leaderboard(Predictor(members, {"networks": 0.9, "half_of_it": 0.1}), SAMPLE).to_dict()["verdict"]
     assert verdict["level"] == "better", verdict
     assert "half the mean" in verdict["sentences"][0]  # also where it is a part of the mixture
     better = leaderboard(predictor(Scaled(1.0, label="the true mean")), SAMPLE).to_dict()

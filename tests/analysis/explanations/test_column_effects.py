@@ -174,14 +174,6 @@ def test_neighbouring_levels_are_alike_in_the_other_columns():
     assert grid_of([sizes, other], 0, 20).points == ["2", "9", "10", "30"]
 
 
-def test_of_many_columns_those_that_move_predictions_are_measured(formula):
-    X = np.random.default_rng(0).normal(size=(60, 45))
-    found = effects(Inputs(formula(lambda c: c["x7"] + c["x44"]), X))
-    assert len(found) == 40
-    assert {"x7", "x44"} <= {one.name for one in found}
-    assert len(effects(Inputs(formula(lambda c: c["x7"]), X), columns=[f"x{j}" for j in range(42)], bins=2)) == 42
-
-
 def test_a_fitted_model_with_recalibration_has_effects(frame):
     rng = np.random.default_rng(0)
     X = frame[["x", "few"]]

@@ -229,15 +229,8 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     assert f"Python {platform.python_version()}" in facts["Versions of this report"]
     assert f"torch {version('torch')}" in facts["Versions of this report"]
     assert "Command" not in facts
-    task = {
-        "target": "y",
-        "command": "ddpn fit",
-        "row_counts": {"train": 9},
-        "split": None,
-        "seed": 3,
-        "own": [1j, "ä"],
-    }
-    facts = dict(reproduction(fitted, evidence, task))
+    task = {"target": "y", "command": "ddpn fit", "row_counts": {"train": 9}, "split": None, "seed": 3}
+    facts = dict(reproduction(fitted, evidence, task | {"own": [1j, "ä"]}))
     assert (facts["Command"], facts["Row counts"], facts["Seed"]) == ("ddpn fit", '{"train": 9}', "3")
     assert facts["Own"] == '["1j", "ä"]'
     assert not {"Target", "Split"} & set(facts)
