@@ -126,9 +126,6 @@ class Gaussian(Member):
     fit = state = from_state = None
 
 
-Gaussian.__abstractmethods__ = frozenset()
-
-
 def test_a_gaussian_has_effects_in_counts_and_on_its_standard_deviation():
     X = np.random.default_rng(0).normal(size=(200, 2))
     found = effects(Inputs(Predictor({"g": Gaussian()}), X))
