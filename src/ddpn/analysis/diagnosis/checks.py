@@ -298,8 +298,8 @@ def tabulate(family: FittedFamily, sample: Sample, mean: np.ndarray) -> Probabil
     # All means where there are few, else quantiles of them and even steps of their logarithm.
     grid, most = np.unique(mean), int(np.clip(_CELLS // size, 16, _MEANS))
     if len(grid) > most:
-        ranks, logs = np.linspace(0, 1, most // 2), np.log(grid)
-        grid = np.unique(np.exp(np.r_[np.quantile(logs, ranks), np.linspace(logs[0], logs[-1], most // 2)]))
+        ranks, means = np.linspace(0, 1, most // 2), np.log(grid)
+        grid = np.unique(np.exp(np.r_[np.quantile(means, ranks), np.linspace(means[0], means[-1], most // 2)]))
 
     def logs(factor: float) -> np.ndarray:
         found = family.distribution(grid[:, None], factor).log_prob(counts).numpy()
