@@ -56,6 +56,10 @@ class Explanation(ExplanationResult):
         found: dict[str, Any] = {"rows": self.effects.rows, "effects": self.effects.table()}
         return found if self.importance is None else found | {"importance": self.importance.table()}
 
+    def _repr_html_(self) -> str:
+        found = {"Importance": self.importance, "Effects": self.effects}
+        return "".join(f"<p>{name}</p>{each._repr_html_()}" for name, each in found.items() if each is not None)
+
     def plot(self) -> Any:
         """Draw the strongest effects."""
         return self.effects.plot()
