@@ -11,10 +11,9 @@ from ddpn.cli import app
 from ddpn.metrics import crps
 from ddpn.runtime.errors import InputError
 from ddpn.tables.table import Table
-from ddpn.workflow.large_tables import checked_rows, open_table
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.preparing import prepare
+from ddpn.workflow.preparing import checked_rows, open_table, prepare
 
 QUICK = """
 members = 1
@@ -127,7 +126,7 @@ def test_a_table_that_does_not_fit_is_streamed_by_itself(table, folder, tmp_path
     table.write_parquet(tmp_path / "a.parquet")
     source, plan = str(folder if name == "folder" else tmp_path / name), Plan(target="y")
     assert open_table([source], plan)[0].height == 9000
-    for module in ("ddpn.tables.table", "ddpn.workflow.large_tables"):
+    for module in ("ddpn.tables.table", "ddpn.workflow.preparing"):
         monkeypatch.setattr(f"{module}.free_memory", lambda: 1000)
     found, note = open_table([source], plan)
     assert isinstance(found, Table)

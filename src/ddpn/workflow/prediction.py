@@ -312,19 +312,14 @@ def predict_block(
         known = (None if values is None else values[rows] for values in (exposure, upper, groups))
         with rows_named(np.arange(first + start, first + frame.height) + 1):
             columns = prediction_table(predictor, X[rows], request, *known, summary=findings.summary, days=roles.days)
-        parts.append(_predicted_frame(columns))
+        if "ood_reason" in columns:  # as text, null where there is none
+            words = ["; ".join(own) or None for own in columns["ood_reason"]]
+            columns["ood_reason"] = polars().Series(words, dtype=polars().String)
+        parts.append(polars().DataFrame(columns))
         done(parts[-1].height)
     predictions = polars().concat(parts)
     findings.add(predictions, groups)
     return _beside(frame, predictions) if request.keep else predictions
-
-
-def _predicted_frame(columns: dict[str, Any]) -> Any:
-    """The columns as a data frame: reasons as text, null where there are none."""
-    if "ood_reason" in columns:
-        words = ["; ".join(own) or None for own in columns["ood_reason"]]
-        columns = columns | {"ood_reason": polars().Series(words, dtype=polars().String)}
-    return polars().DataFrame(columns)
 
 
 def _beside(frame: Any, predictions: Any) -> Any:
