@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.serving import Limits, create_app
-from ddpn.serving.catalogue import named_paths
+from ddpn.serving.server import named_paths
 
 
 def app_builder(paths: Mapping[str, Path]) -> Callable[[], Any]:

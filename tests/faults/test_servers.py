@@ -154,10 +154,11 @@ def test_a_model_is_replaced_while_the_server_loads_it(serving, replacing, serve
 @pytest.mark.proof("Faults", "SIGTERM while requests wait: they are answered")
 def test_sigterm_while_requests_wait(serving, model, proved):
     for _ in range(3):
-        with serving(model, "--batch-window", "300") as (process, client), ThreadPoolExecutor(8) as threads:
-            jobs = [threads.submit(client.post, "/predict", json={"rows": [ROW]}) for _ in range(8)]
-            while "ddpn_queue_requests 8.0" not in client.get("/metrics").text:
-                assert not jobs[0].done(), "too late: the batch has ended"
+        with serving(model) as (process, client), ThreadPoolExecutor(8) as threads:
+            long = {"rows": [ROW] * 300}  # one at a time
+            jobs = [threads.submit(client.post, "/predict", json=long) for _ in range(8)]
+            while "ddpn_queue_requests 0.0" in client.get("/metrics").text:
+                assert not all(job.done() for job in jobs), "too late: all are answered"
             process.send_signal(signal.SIGTERM)
             assert [job.result().status_code for job in jobs] == [200] * 8
             assert process.wait(60) == 0

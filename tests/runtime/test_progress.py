@@ -9,11 +9,12 @@ from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.progress import inner_bar, progress_bar
 
 
+REAL = console.Console
+
+
 def screen(monkeypatch, is_terminal: bool) -> io.StringIO:
-    out, real = io.StringIO(), console.Console
-    monkeypatch.setattr(
-        console, "Console", lambda stderr: real(file=out, force_terminal=is_terminal, width=120, stderr=False)
-    )
+    out = io.StringIO()
+    monkeypatch.setattr(console, "Console", lambda stderr: REAL(file=out, force_terminal=is_terminal, width=120))
     return out
 
 

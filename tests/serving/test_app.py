@@ -19,7 +19,7 @@ from ddpn.workflow.prediction_request import Request
 
 def served(app):
     """The first model of a server."""
-    return next(iter(app.app.state.service.catalogue))
+    return next(iter(app.app.models.values()))
 
 
 def json_rows(table: pl.DataFrame) -> list[dict]:

@@ -35,7 +35,6 @@ def run(scenario, **limits):
 
     async def main():
         batcher = Batcher(Limits(**limits), Metrics())
-        batcher.start()
         try:
             return await scenario(batcher)
         finally:
@@ -44,25 +43,21 @@ def run(scenario, **limits):
     return asyncio.run(main())
 
 
-def test_requests_within_the_window_are_predicted_together():
-    model = Echo()
-
-    async def scenario(batcher):
-        return await asyncio.gather(*(batcher.submit(model, rows(size), Wanted()) for size in (1, 2, 3)))
-
-    assert run(scenario, batch_window=0.05) == [[{"mean": 1}], [{"mean": 2}], [{"mean": 3}]]
-    assert model.batches == [[1, 2, 3]]
-
-
-def test_a_batch_has_no_more_rows_than_allowed_and_one_model():
+def test_what_arrives_meanwhile_is_predicted_together_by_model_and_in_batches_of_256_rows():
     model, other = Echo(), Echo()
+    model.go.clear()
+    sizes = [(model, 1), (model, 100), (other, 1), (model, 156), (model, 1), (model, 300)]
 
     async def scenario(batcher):
-        jobs = [(model, 3), (other, 1), (model, 3), (model, 9)]
-        await asyncio.gather(*(batcher.submit(each, rows(size), Wanted()) for each, size in jobs))
+        jobs = []
+        for each, size in sizes:
+            jobs.append(asyncio.create_task(batcher.submit(each, rows(size), Wanted())))
+            await asyncio.sleep(0.05 if len(jobs) == 1 else 0)  # the first is being predicted
+        model.go.set()
+        return await asyncio.gather(*jobs)
 
-    run(scenario, batch_window=0.02, batch_rows=4)
-    assert sorted(model.batches) == [[3], [3], [9]]
+    assert run(scenario) == [[{"mean": size}] for _, size in sizes]
+    assert model.batches == [[1], [100, 156], [1], [300]]
     assert other.batches == [[1]]
 
 
@@ -133,8 +128,7 @@ def test_what_is_queued_is_finished_at_the_end():
     model = Echo()
 
     async def main():
-        batcher = Batcher(Limits(batch_window=0.05), Metrics())
-        batcher.start()
+        batcher = Batcher(Limits(), Metrics())
         jobs = [asyncio.create_task(batcher.submit(model, rows(1), Wanted())) for _ in range(3)]
         await asyncio.sleep(0)
         await batcher.stop()

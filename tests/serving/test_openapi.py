@@ -24,12 +24,12 @@ REQUESTS = [3, pytest.param(80, marks=[pytest.mark.slow, PROOF])]
 
 def served(app):
     """The first model of a server."""
-    return next(iter(app.app.state.service.catalogue))
+    return next(iter(app.app.models.values()))
 
 
 def described(app, mode):
     """The document as schemathesis reads it, without long lists of rows."""
-    document = copy.deepcopy(app.app.openapi())
+    document = copy.deepcopy(app.app.api.openapi())
     schemas = document["components"]["schemas"]
     if mode == GenerationMode.POSITIVE:  # most larger exposures only lead to predictions that are too large
         for name in ("patients", "again"):
@@ -104,4 +104,4 @@ def test_any_row_is_read_or_refused(cells, app, row):
     model = served(app)
     valid, wrong = validated(model.Row, {**row, **cells})
     assert wrong <= set(cells)
-    assert valid is None or model.inputs([valid]).table.shape == (1, 8)
+    assert valid is None or model.inputs([valid]).X.shape == (1, 8)

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.serving import create_app
-from ddpn.serving.catalogue import named_paths
+from ddpn.serving.server import named_paths
 
 
 @pytest.fixture

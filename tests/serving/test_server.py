@@ -24,7 +24,7 @@ def ended(saved, tmp_path_factory, program):
     file = tmp_path_factory.mktemp("token") / "token"
     file.write_text(f"{SECRET}\n")
     command = ["serve", str(saved), "--port", "0", "--token-file", str(file)]
-    process = program(*command, "--batch-window", "300", "--reload-every", "0", OMP_NUM_THREADS="1")
+    process = program(*command, "--reload-every", "0", OMP_NUM_THREADS="1")
     try:
         while process.poll() is None and "\n" not in process.out.read_text():
             time.sleep(0.01)
@@ -35,10 +35,10 @@ def ended(saved, tmp_path_factory, program):
         headers = {"Authorization": f"Bearer {SECRET}"}
         with httpx.Client(base_url=address, headers=headers, timeout=30.0) as client, ThreadPoolExecutor(4) as threads:
             bad = client.post("/predict", json={"rows": [{**row, "age": "secret-cell"}]})
-            jobs = [threads.submit(client.post, "/predict", json={"rows": [row]}) for _ in range(4)]
-            while client.get("/livez").status_code == 200:
-                if "ddpn_queue_requests 4.0" in client.get("/metrics").text:
-                    break
+            long = {"rows": [row] * 300}  # one at a time
+            jobs = [threads.submit(client.post, "/predict", json=long) for _ in range(4)]
+            while "ddpn_queue_requests 0.0" in client.get("/metrics").text:
+                assert not all(job.done() for job in jobs), "too late: all are answered"
             process.send_signal(signal.SIGTERM)
             answers = [job.result() for job in jobs]
         code = process.wait(30.0)
@@ -61,7 +61,7 @@ def test_logs_are_json_without_rows_and_secrets(ended):
     lines = [json.loads(line) for line in ended["logs"].splitlines()]
     requests = [line for line in lines if line["event"] == "request" and line["path"] == "/predict"]
     assert [line["status"] for line in requests] == [422, 200, 200, 200, 200]
-    assert requests[1]["rows"] == 1
+    assert requests[1]["rows"] == 300
     assert ended["bad"].status_code == 422
     for secret in (SECRET, "0.123454321", "hidden-ward", "secret-cell"):
         assert secret not in ended["logs"] + ended["out"] + ended["line"]

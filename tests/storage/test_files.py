@@ -107,22 +107,22 @@ def test_a_lock_is_held_by_one(tmp_path):
     order = []
 
     def second():
+        with pytest.raises(InputError, match="Another process is using"), lock(path, wait=False):
+            pass
+        with pytest.raises(InputError, match="Busy"), lock(path, wait=False, busy="Busy."):
+            pass
+        order.append("refused")
         with lock(path):
             order.append("second")
 
-    with lock(path):
-        with pytest.raises(InputError, match="Another process is using"), lock(path, wait=False):
-            pass
-        with pytest.raises(InputError, match=r"busy: .*lock"), lock(path, wait=False, busy="busy: {path}"):
-            pass
+    with lock(path), lock(path):  # again by its holder
         waiting = threading.Thread(target=second)
         waiting.start()
         waiting.join(0.2)
         order.append("first")
     waiting.join()
-    assert order == ["first", "second"]
-    with lock(path, wait=False):
-        pass
+    assert order == ["refused", "first", "second"]
+    assert not path.exists()
 
 
 # What a killed process leaves, and links -----------------------------------------------------------------------------

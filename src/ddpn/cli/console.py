@@ -48,7 +48,7 @@ def running(context: Any) -> Iterator[None]:
 
 
 def command_start() -> float:
-    """When the command began, as `time.monotonic` counts: when the program did, or now if no program runs it."""
+    """When the program began, as `time.monotonic` counts, or now if no program runs the command."""
     context = _RUNNING.get()
     started = None if context is None else context.find_object(float)
     return time.monotonic() if started is None else started

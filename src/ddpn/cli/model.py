@@ -276,8 +276,6 @@ MaxRows = Annotated[int, _limit("NUMBER", "Largest number of rows per request.")
 MaxBytes = Annotated[int, _limit("NUMBER", "Largest number of bytes per request.")]
 MaxQueue = Annotated[int, _limit("NUMBER", "Largest number of waiting requests; further ones get status 429.")]
 Timeout = Annotated[float, _limit("SECONDS", "Longest time per request.")]
-BatchRows = Annotated[int, _limit("NUMBER", "Largest number of rows predicted together.")]
-BatchWindow = Annotated[float, _limit("MILLISECONDS", "How long a request waits for others to be predicted together.")]
 
 
 @command("serve", "All accepted requests were answered.", ends_at_once=False)
@@ -293,8 +291,6 @@ def serve(
     max_bytes: MaxBytes = 2_000_000,
     max_queue: MaxQueue = 256,
     timeout: Timeout = 30.0,
-    batch_rows: BatchRows = 256,
-    batch_window: BatchWindow = 2.0,
     log_level: LogLevel = "info",
 ) -> None:
     """Serve models over HTTP: predictions, explanations, metrics, and a page with a what-if form.
@@ -309,12 +305,9 @@ def serve(
     from ddpn.serving.middleware import Limits
 
     check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
-    limits = Limits(
-        max_rows=max_rows, max_bytes=max_bytes, max_queue=max_queue, timeout=timeout, batch_rows=batch_rows,
-        batch_window=batch_window / 1000.0,
-    )  # fmt: skip
-    from ddpn.serving.catalogue import named_paths
+    limits = Limits(max_rows=max_rows, max_bytes=max_bytes, max_queue=max_queue, timeout=timeout)
     from ddpn.serving.middleware import read_token
+    from ddpn.serving.server import named_paths
     from ddpn.serving.server import serve as run
 
     paths, token = named_paths(models), read_token(os.environ.get("DDPN_TOKEN"), token_file)

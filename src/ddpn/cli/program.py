@@ -4,6 +4,7 @@ import atexit
 import gc
 import inspect
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import wraps
@@ -15,7 +16,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from ddpn.cli.console import friendly_errors, number_sentence, prompt_ctrl_c, running
 from ddpn.cli.options import COLUMN_OPTIONS, option
-from ddpn.runtime.deadlines import program_start
 from ddpn.workflow.plan import PLAN_OPTIONS
 
 EXIT_CODES = (
@@ -190,4 +190,4 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 100)
     # At exit nothing is collected that ends with the process anyway: a second less, with torch and its modules.
     atexit.register(gc.freeze)
-    app(obj=program_start())
+    app(obj=time.monotonic())

@@ -1,19 +1,15 @@
-"""`RayCluster`: which Ray cluster to use, and jobs as tasks of it. Ray is imported on use, by this module only."""
+"""`RayCluster`: which Ray cluster to use. Ray is imported on use, by this module only."""
 
 import importlib.util
 import os
-import pickle
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddpn.runtime.errors import ConfigError, DDPNError
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_extra
-from ddpn.runtime.jobs import Job, Result, failed, reason_of
-from ddpn.runtime.threads import limit_threads
 
 #: Seconds that the head of a cluster has to answer.
 _PATIENCE = 10.0
@@ -93,38 +89,26 @@ class RayCluster:
 
 def _init(ray: Any, address: str) -> None:
     """Connect, quietly."""
-    _check_reachable(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
+    place = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": _environment()}
     if address == "local":
         options["include_dashboard"] = False
     try:
+        if place not in ("auto", "local"):  # where nothing answers, Ray would wait for minutes, and end the process
+            host, _, port = place.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.init(address, **options)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        if address == "auto":
+        if place == "auto":
             raise ConfigError(
                 "No Ray cluster was found on this machine. Start one with `ray start --head`, or give an address."
             ) from error
-        raise _unreachable(address) from error
-
-
-def _check_reachable(address: str) -> None:
-    """Raise a `ConfigError` if nothing answers at HOST:PORT: Ray would wait for minutes, and end the process."""
-    if address in ("auto", "local"):
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-    except (OSError, ValueError) as error:
-        raise _unreachable(address) from error
-
-
-def _unreachable(address: str) -> ConfigError:
-    how = (
-        "Give HOST:PORT, as `ray start --head` prints it, and set RAY_AUTH_MODE=token if the cluster asks for a token."
-    )
-    return ConfigError(f"No Ray cluster can be reached at {address!r}. {how}")
+        raise ConfigError(
+            f"No Ray cluster can be reached at {place!r}. Give HOST:PORT, as `ray start --head` prints it, and set "
+            "RAY_AUTH_MODE=token if the cluster asks for a token."
+        ) from error
 
 
 def _environment() -> dict[str, Any]:
@@ -133,55 +117,3 @@ def _environment() -> dict[str, Any]:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     uses_path = any(path and Path(path).resolve() == root for path in paths)
     return {"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}} if uses_path else {}
-
-
-def run_on(
-    cluster: RayCluster, jobs: Sequence[Job], shared: Any, on_start: Callable[[Job], object]
-) -> Iterator[Result]:
-    """Jobs as tasks of Ray, which repeats those whose worker or node dies, and those that raise unexpected errors."""
-    ray = cluster.connect()
-    # Spread, as Ray fills a node to one half first.
-    task = ray.remote(
-        num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=cluster.retries, retry_exceptions=True,
-        scheduling_strategy="SPREAD",
-    )(_on_node)  # fmt: skip
-    # As bytes: arrays that Ray maps from its store cannot be written to, and torch wants to.
-    content = ray.put(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL))
-    running = {task.remote(job, content, cluster.cpus): job for job in jobs}
-    try:
-        for job in jobs:
-            on_start(job)
-        while running:
-            for reference in ray.wait([*running], timeout=1.0)[0]:
-                yield _received(ray, reference, running.pop(reference), cluster.retries)
-    finally:
-        for reference in running:
-            ray.cancel(reference, force=True)
-
-
-def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
-    """What a worker runs. Errors of ddpn are returned: they would come again, and Ray repeats what raises."""
-    limit_threads(cpus)
-    try:
-        return dict(job.work(pickle.loads(content), *job.arguments)), None
-    except DDPNError as error:
-        return None, error
-
-
-def _received(ray: Any, reference: Any, job: Job, retries: int) -> Result:
-    """The result of a task that is over."""
-    errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
-    try:
-        return Result(job, *ray.get(reference))
-    except errors.RayTaskError as error:
-        if isinstance(error.cause, ModuleNotFoundError):
-            what = f"A node of the cluster has no module {error.cause.name}"
-            return Result(job, None, ConfigError(f"{what}. Install the same packages on every node."))
-        return Result(job, None, failed(job, times + reason_of(error.cause)), str(error))
-    except errors.RuntimeEnvSetupError as error:
-        return Result(job, None, ConfigError(f"A node of the cluster cannot be prepared: {reason_of(error)}"))
-    except errors.OutOfMemoryError:
-        reason = "its node was short of memory. Give each job more CPU cores, so that fewer run at once"
-    except errors.RayError as error:
-        reason = f"its worker or node was lost ({type(error).__name__})"
-    return Result(job, None, failed(job, times + reason))

@@ -4,14 +4,12 @@ Imports no torch.
 """
 
 import math
-import os
 import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ddpn.runtime.errors import ConfigError, DDPNError
@@ -86,18 +84,6 @@ FEWEST_ROWS, _LEAST_ROWS = 100, 20
 _PLANNED = 0.6
 
 Result = TypeVar("Result")
-
-
-def program_start() -> float:
-    """When this process began, as `time.monotonic` counts; now, where the system does not tell (not on Linux)."""
-    now = time.monotonic()
-    try:
-        # The name of the program is in brackets and may contain spaces; field 22 is in ticks since the machine began.
-        ticks = int(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return now
-    return now - max(0.0, age)
 
 
 class TimeLimitError(DDPNError):

@@ -15,19 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import joblib
 import numpy as np
 
+from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 from ddpn.runtime.threads import cores, limit_threads
 
-if TYPE_CHECKING:
-    from ddpn.runtime.cluster import RayCluster
-
 #: Where jobs run, as in scikit-learn: None or 1 is this process, 4 are four processes, -1 is one per core.
-Where: TypeAlias = "int | RayCluster | None"
+Where: TypeAlias = int | RayCluster | None
 
 
 class JobError(DDPNError, RuntimeError):
@@ -84,18 +82,6 @@ class Result(NamedTuple):
         return self.files
 
 
-class Store(Protocol):
-    """Where results are kept, such as `ddpn.storage.results.ResultStore`."""
-
-    def read(self, identity: Any) -> Mapping[str, bytes] | None:
-        """The files of a job, if they are there."""
-        ...
-
-    def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
-        """Keep the files of a job."""
-        ...
-
-
 def slots(n_jobs: Where) -> int:
     """How many jobs run at the same time.
 
@@ -104,8 +90,8 @@ def slots(n_jobs: Where) -> int:
     """
     if n_jobs is None:
         return 1
-    if (cluster := _cluster(n_jobs)) is not None:
-        return cluster.slots
+    if isinstance(n_jobs, RayCluster):
+        return n_jobs.slots
     if not isinstance(n_jobs, int | np.integer) or isinstance(n_jobs, bool) or n_jobs == 0:
         must = "be a number of processes, -1 for all cores, or a RayCluster"
         raise ConfigError(argument="n_jobs", must=must, got=repr(n_jobs))
@@ -114,23 +100,14 @@ def slots(n_jobs: Where) -> int:
 
 def is_here(n_jobs: Where) -> bool:
     """Whether jobs run in this process, one after the other."""
-    return _cluster(n_jobs) is None and slots(n_jobs) == 1
-
-
-def _cluster(n_jobs: Where) -> "RayCluster | None":
-    """`n_jobs` where it is a cluster, of which nothing is imported for numbers."""
-    if n_jobs is None or isinstance(n_jobs, int | np.integer):
-        return None
-    from ddpn.runtime.cluster import RayCluster
-
-    return n_jobs if isinstance(n_jobs, RayCluster) else None
+    return not isinstance(n_jobs, RayCluster) and slots(n_jobs) == 1
 
 
 def run(
     jobs: Iterable[Job],
     shared: Any = None,
     n_jobs: Where = None,
-    store: Store | None = None,
+    store: Any = None,
     on_start: Callable[[Job], object] = lambda job: None,
 ) -> Iterator[Result]:
     """Run jobs and yield their results as they come, those that are stored already first.
@@ -146,7 +123,7 @@ def run(
     n_jobs : int, RayCluster or None
         None or 1: this process, one after the other. Other numbers: so many processes of one thread each, -1 for one
         per core. A cluster: its nodes.
-    store : Store, optional
+    store : ddpn.storage.results.ResultStore, optional
         Keeps results: a program that is killed and started again continues with those it has.
     on_start : callable
         Called with each job that begins; on a cluster, with each that is sent to it.
@@ -178,10 +155,8 @@ def run(
 
 
 def _results(jobs: Sequence[Job], shared: Any, n_jobs: Where, on_start: Callable[[Job], object]) -> Iterator[Result]:
-    if (cluster := _cluster(n_jobs)) is not None:
-        from ddpn.runtime.cluster import run_on
-
-        yield from run_on(cluster, jobs, shared, on_start)
+    if isinstance(n_jobs, RayCluster):
+        yield from _on_cluster(n_jobs, jobs, shared, on_start)
     elif not is_here(n_jobs):
         yield from _in_processes(jobs, shared, slots(n_jobs), on_start)
     else:
@@ -200,17 +175,16 @@ def _attempt(job: Job, shared: Any) -> _Outcome:
     except DDPNError as error:
         return None, error, ""
     except OSError as error:
-        return None, failed(job, f": {reason_of(error)}"), ""
+        return None, _failed(job, f": {_reason_of(error)}"), ""
     except Exception as error:
-        return None, failed(job, f": {reason_of(error)}"), traceback.format_exc()
+        return None, _failed(job, f": {_reason_of(error)}"), traceback.format_exc()
 
 
-def failed(job: Job, reason: str) -> JobError:
-    """The error of a job that failed for this reason."""
+def _failed(job: Job, reason: str) -> JobError:
     return JobError(f"{job.name} failed{reason.rstrip('.')}.")
 
 
-def reason_of(error: BaseException) -> str:
+def _reason_of(error: BaseException) -> str:
     """The error in one line."""
     if isinstance(error, OSError):
         return machine_error(error)
@@ -227,17 +201,12 @@ def _in_processes(jobs: Sequence[Job], shared: Any, number: int, on_start: Calla
             rest.remove(result.job)
             yield result
     except BrokenProcessPool:
-        for job in rest:
-            yield from _alone(job, content, on_start)
-
-
-def _alone(job: Job, content: np.ndarray, on_start: Callable[[Job], object]) -> Iterator[Result]:
-    """A job by itself, so that only the job to blame fails."""
-    try:
-        yield from _pooled([job], content, 2, on_start)  # with 1, joblib runs it in this process
-    except BrokenProcessPool:
-        reason = ": its process was ended, perhaps because memory was short. Try fewer jobs"
-        yield Result(job, None, failed(job, reason))
+        for job in rest:  # by itself, so that only the job to blame fails
+            try:
+                yield from _pooled([job], content, 2, on_start)  # with 1, joblib runs it in this process
+            except BrokenProcessPool:
+                reason = ": its process was ended, perhaps because memory was short. Try fewer jobs"
+                yield Result(job, None, _failed(job, reason))
 
 
 def _pooled(
@@ -281,3 +250,55 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _on_cluster(
+    cluster: RayCluster, jobs: Sequence[Job], shared: Any, on_start: Callable[[Job], object]
+) -> Iterator[Result]:
+    """Jobs as tasks of Ray, which repeats those whose worker or node dies, and those that raise unexpected errors."""
+    ray = cluster.connect()
+    # Spread, as Ray fills a node to one half first.
+    task = ray.remote(
+        num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=cluster.retries, retry_exceptions=True,
+        scheduling_strategy="SPREAD",
+    )(_on_node)  # fmt: skip
+    # As bytes: arrays that Ray maps from its store cannot be written to, and torch wants to.
+    content = ray.put(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL))
+    running = {task.remote(job, content, cluster.cpus): job for job in jobs}
+    try:
+        for job in jobs:
+            on_start(job)
+        while running:
+            for reference in ray.wait([*running], timeout=1.0)[0]:
+                yield _received(ray, reference, running.pop(reference), cluster.retries)
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+
+
+def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
+    """What a worker runs. Errors of ddpn are returned: they would come again, and Ray repeats what raises."""
+    limit_threads(cpus)
+    try:
+        return dict(job.work(pickle.loads(content), *job.arguments)), None
+    except DDPNError as error:
+        return None, error
+
+
+def _received(ray: Any, reference: Any, job: Job, retries: int) -> Result:
+    """The result of a task that is over."""
+    errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
+    try:
+        return Result(job, *ray.get(reference))
+    except errors.RayTaskError as error:
+        if isinstance(error.cause, ModuleNotFoundError):
+            what = f"A node of the cluster has no module {error.cause.name}"
+            return Result(job, None, ConfigError(f"{what}. Install the same packages on every node."))
+        return Result(job, None, _failed(job, times + _reason_of(error.cause)), str(error))
+    except errors.RuntimeEnvSetupError as error:
+        return Result(job, None, ConfigError(f"A node of the cluster cannot be prepared: {_reason_of(error)}"))
+    except errors.OutOfMemoryError:
+        reason = "its node was short of memory. Give each job more CPU cores, so that fewer run at once"
+    except errors.RayError as error:
+        reason = f"its worker or node was lost ({type(error).__name__})"
+    return Result(job, None, _failed(job, times + reason))

@@ -15,18 +15,14 @@ _IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
 
 
 class ProgressBar:
-    """What `progress_bar` yields: `advance` moves it on. This class itself shows nothing."""
+    """What `progress_bar` yields: `advance` moves it on."""
 
-    def advance(self, steps: int = 1, text: str = "") -> None:
-        """Count `steps` more as done, and show `text` at the end of the line."""
-
-
-class _Shown(ProgressBar):
-    def __init__(self, progress: object, task: object) -> None:
+    def __init__(self, progress: Any, task: Any) -> None:
         self._progress, self._task = progress, task
 
     def advance(self, steps: int = 1, text: str = "") -> None:
-        self._progress.update(self._task, advance=steps, text=text)  # type: ignore[attr-defined]
+        """Count `steps` more as done, and show `text` at the end of the line."""
+        self._progress.update(self._task, advance=steps, text=text)
 
 
 @contextmanager
@@ -41,39 +37,29 @@ def progress_bar(
 
     Without `total` there is the time since the start and, where `clock` has a limit, what is left of that.
     """
-    if not shown:
-        yield ProgressBar()
-        return
     from rich import progress as rich
     from rich.console import Console
+
+    class Left(rich.ProgressColumn):
+        def render(self, task: Any) -> str:
+            return f"{format_duration(round(clock.left))} left of the budget" if clock else ""
 
     console = Console(stderr=True)
     fields = ("description", "fields[text]")
     title_column, text_column = (rich.TextColumn(f"{{task.{name}}}", markup=False) for name in fields)
-    columns = [title_column, rich.BarColumn(), *_amounts(rich, total, clock), text_column]
-    disabled = not (console.is_terminal or console.is_jupyter)
-    token = _IS_SHOWN.set(True)
+    columns = [rich.TimeElapsedColumn()]
+    if total is not None:
+        columns = [rich.MofNCompleteColumn(), *columns, rich.TextColumn("left"), rich.TimeRemainingColumn()]
+    elif clock is not None and clock.has_limit:
+        columns.append(Left())
+    columns = [title_column, rich.BarColumn(), *columns, text_column]
+    disabled = not shown or not (console.is_terminal or console.is_jupyter)
+    token = _IS_SHOWN.set(shown or _IS_SHOWN.get())
     try:
         with rich.Progress(*columns, console=console, transient=True, disable=disabled) as bar:
-            yield _Shown(bar, bar.add_task(title, total=total, completed=done, text=""))
+            yield ProgressBar(bar, bar.add_task(title, total=total, completed=done, text=""))
     finally:
         _IS_SHOWN.reset(token)
-
-
-def _amounts(rich: Any, total: int | None, clock: "Clock | None") -> list[Any]:
-    """The columns of how far it is, and of the time."""
-    if total is not None:
-        times = [rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn()]
-        return [rich.MofNCompleteColumn(), *times]
-    if clock is None or not clock.has_limit:
-        return [rich.TimeElapsedColumn()]
-    limit = clock
-
-    class Left(rich.ProgressColumn):
-        def render(self, task: Any) -> str:
-            return f"{format_duration(round(limit.left))} left of the budget"
-
-    return [rich.TimeElapsedColumn(), Left()]
 
 
 def inner_bar(title: str, total: int) -> Any:

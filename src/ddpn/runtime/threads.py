@@ -116,10 +116,10 @@ def tree_threads_for(cells: int) -> AbstractContextManager[object]:
 
 
 def _loaded_pools() -> ThreadpoolController:
+    """The thread pools of the libraries that are loaded: finding them takes some milliseconds."""
     return _controller(tuple(name in sys.modules for name in _WITH_POOLS))
 
 
 @cache
 def _controller(loaded: tuple[bool, ...]) -> ThreadpoolController:
-    """The thread pools of the libraries that are loaded: finding them takes some milliseconds."""
     return ThreadpoolController()

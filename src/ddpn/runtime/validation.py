@@ -1,6 +1,7 @@
 """Checks of plain values and names that every package shares, and classes by name. Imports no torch."""
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from numbers import Integral, Real
@@ -95,7 +96,7 @@ def _did_you_mean(word: Any, known: Iterable[str]) -> str:
     return f"Did you mean {found!r}?" if found else ""
 
 
-class Registry(MutableMapping[str, Any]):
+class Registry(UserDict[str, Any]):
     """Classes by name. An entry is the class itself, or "module:Class", which is imported on first use.
 
     `registry["name"] = Class` adds one; listing names imports nothing.
@@ -106,33 +107,16 @@ class Registry(MutableMapping[str, Any]):
     """
 
     def __init__(self, kind: str, entries: dict[str, Any]) -> None:
-        self.kind, self._entries = kind, dict(entries)
+        super().__init__(entries)
+        self.kind = kind
 
     def __getitem__(self, name: str) -> Any:
-        entry = self._entries[name]
+        entry = self.data[name]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
-            entry = self._entries[name] = getattr(import_module(module), attribute)
+            entry = self.data[name] = getattr(import_module(module), attribute)
         return entry
 
     def find(self, name: Any) -> Any:
         """The class called `name`; raises a `ConfigError` with a suggestion if there is none."""
-        return self[check_choice(self.kind, name, self._entries)]
-
-    def __setitem__(self, name: str, entry: Any) -> None:
-        self._entries[name] = entry
-
-    def __delitem__(self, name: str) -> None:
-        del self._entries[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries  # the inherited method would import the class
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __repr__(self) -> str:
-        return f"Registry({self.kind!r}, {list(self)})"
+        return self[check_choice(self.kind, name, self.data)]

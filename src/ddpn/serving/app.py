@@ -2,78 +2,111 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import FileResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
+from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.serving import schemas
 from ddpn.serving.batching import Batcher
-from ddpn.serving.catalogue import Catalogue
 from ddpn.serving.explaining import explain
 from ddpn.serving.middleware import Limits, Metrics, Middleware
 from ddpn.serving.model import ServedModel, about
-from ddpn.serving.schemas import REFUSALS, RequestError, busy, refusal
+from ddpn.serving.schemas import REFUSALS, STATUSES, RequestError, busy, refusal
+from ddpn.storage.model_files import MANIFEST
 
 #: Rows from which on answers are written in a thread, as other requests would wait for them.
 _LARGE_ANSWER = 100
-#: Requests to explain that may wait.
-_MOST_EXPLAINED = 8
-#: Files of the page, with their types.
-_PAGE = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-}
-_REFUSED = {
-    401: "The bearer token is missing or wrong.",
-    404: "There is nothing at this path.",
-    405: "The path has another method.",
-    408: "The body did not arrive in time.",
-    413: "The body is too large.",
-    415: "The body does not say that it is JSON.",
-    422: "The request or a row is invalid; the answer names rows and columns.",
-    429: "Too many requests are waiting.",
-    503: "The answer took too long, or the server is stopping.",
-}
+#: Requests to explain that may wait, and rows of each.
+_MOST_EXPLAINED, _EXPLAINED_ROWS = 8, 20
+#: Files of the page.
+_PAGE = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
+_LOG = logging.getLogger("ddpn.serving")
 
 
 class Service:
-    """The state of one server: its models, batches and metrics; `api` puts it on the web."""
+    """The state of one server: its models by name, batches and metrics. As an ASGI app it answers by `api`.
+
+    A new version of a model folder replaces the model and the `api` while requests are answered.
+    """
 
     def __init__(
-        self, paths: Mapping[str, str | PathLike[str]], limits: Limits, reload_every: float, **columns: str | None
+        self,
+        paths: Mapping[str, str | PathLike[str]],
+        limits: Limits,
+        needs_token: bool,
+        reload_every: float,
+        **columns: str | None,
     ) -> None:
-        self.limits, self.metrics, self._reload_every = limits, Metrics(), reload_every
-        self.catalogue = Catalogue(paths, self.metrics, **columns)
+        if not paths:
+            raise ConfigError("A server needs at least one model.")
+        self.limits, self.needs_token, self.metrics = limits, needs_token, Metrics()
+        self._reload_every, self._columns = reload_every, columns
+        self._seen = {name: _signature(Path(path)) for name, path in paths.items()}
+        self._failed: dict[str, Any] = {}
+        self.models = {name: ServedModel(name, Path(path), **columns) for name, path in paths.items()}
+        for model in self.models.values():
+            self.metrics.model.labels(model.name).info({"version": model.version})
         self.batcher = Batcher(limits, self.metrics)
         self._explaining = 0
         self._explainer = ThreadPoolExecutor(1, thread_name_prefix="explain")
         self.is_ready = False
+        self.api = api(self)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.api(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
-        """Start the batches and the watch over model folders; at the end, finish what was taken."""
-        self.batcher.start()
-        watch = asyncio.create_task(self.catalogue.watch(self._reload_every)) if self._reload_every else None
+        """Start the watch over model folders; at the end, finish what was taken."""
+        watch = asyncio.create_task(self._watch())
         self.is_ready = True
         yield
         self.is_ready = False
-        if watch is not None:
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
+        watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await watch
         await self.batcher.stop()
         self._explainer.shutdown(wait=True)
+
+    async def _watch(self) -> None:
+        """Load new versions as they appear, until cancelled."""
+        while self._reload_every:
+            await asyncio.sleep(self._reload_every)
+            for model in list(self.models.values()):
+                now = _signature(model.path)
+                if now not in (None, self._seen[model.name]):
+                    await self._refresh(model, now)
+
+    async def _refresh(self, model: ServedModel, now: Any) -> None:
+        """Replace a model whose folder has changed; a version that cannot be loaded leaves the old one in place."""
+        name = model.name
+        try:
+            new = await asyncio.to_thread(ServedModel, name, model.path, **self._columns)
+        except (DDPNError, OSError, ValueError, KeyError) as error:
+            if self._failed.get(name) != now:  # tried again each time, as it may be half written, but reported once
+                self._failed[name] = now
+                self.metrics.reloads.labels(name, "failed").inc()
+                _LOG.error("reload failed", extra={"fields": {"model": name, "error": str(error)}})
+            return
+        self.models[name], self._seen[name] = new, now
+        self.metrics.reloads.labels(name, "loaded").inc()
+        self.metrics.model.labels(name).info({"version": new.version})
+        self.api = api(self)
+        _LOG.info("reloaded", extra={"fields": {"model": name, "version": new.version}})
 
     async def predict(self, model: ServedModel, given: Any) -> Response:
         """Predict the rows of a request (`schemas.PredictOptions`)."""
@@ -97,10 +130,12 @@ class Service:
             self._explaining -= 1
         return await asyncio.to_thread(_json, {"model": model.name, "version": model.version, **found})
 
-    async def models(self) -> Response:
+    async def show_models(self) -> Response:
         """All models."""
-        known = [{"name": m.name, "version": m.version, "target": m.folder.roles.target} for m in self.catalogue]
-        return _json({"models": known})
+        known = self.models.values()
+        return _json(
+            {"models": [{"name": m.name, "version": m.version, "target": m.folder.roles.target} for m in known]}
+        )
 
     async def livez(self) -> Response:
         """Whether the process answers, and predictions end."""
@@ -112,12 +147,20 @@ class Service:
         """Whether models are loaded and predictions are made."""
         if not self.is_ready:
             raise busy("The server is starting or stopping.")
-        return _json({"status": "ready", "models": {model.name: model.version for model in self.catalogue}})
+        return _json({"status": "ready", "models": {model.name: model.version for model in self.models.values()}})
 
     async def show_metrics(self) -> Response:
         """Metrics for Prometheus."""
         content, kind = self.metrics.text()
         return Response(content, headers={"content-type": kind})
+
+
+def _signature(path: Path) -> tuple[int, ...] | None:
+    """What changes whenever a folder is written anew; None while there is none."""
+    with suppress(OSError):
+        found = (path / MANIFEST).stat()
+        return found.st_mtime_ns, found.st_ino, found.st_size
+    return None
 
 
 def _json(found: dict[str, Any]) -> Response:
@@ -134,12 +177,9 @@ async def _failed(request: Request, error: Exception) -> Response:
     return RequestError("The server failed. Its log has the details.", 500).response()
 
 
-def api(service: Service, needs_token: bool) -> FastAPI:
-    """The routes for the versions of models that are loaded now, with their OpenAPI document.
-
-    With `needs_token` the document says that requests must have a bearer token, which `Middleware` checks.
-    """
-    models = list(service.catalogue)
+def api(service: Service) -> FastAPI:
+    """The routes for the versions of models that are loaded now, with their OpenAPI document."""
+    models = list(service.models.values())
     known = (f"{m.name} (predicts {m.folder.roles.target or 'counts'}, version {m.version})" for m in models)
     found = FastAPI(
         title="Count predictions by ddpn",
@@ -148,21 +188,21 @@ def api(service: Service, needs_token: bool) -> FastAPI:
         lifespan=service.lifespan,
         docs_url=None,
         redoc_url=None,
-        responses={status: {"description": words, "model": schemas.Problems} for status, words in _REFUSED.items()},
-        dependencies=[Depends(HTTPBearer(scheme_name="token", auto_error=False))] if needs_token else [],
+        responses={status: {"description": words, "model": schemas.Problems} for status, words in STATUSES.items()},
+        # The document says that requests must have a bearer token, which `Middleware` checks.
+        dependencies=[Depends(HTTPBearer(scheme_name="token", auto_error=False))] if service.needs_token else [],
     )
-    found.state.service = service
     for error in (RequestValidationError, HTTPException, RequestError):
         found.add_exception_handler(error, _refused)
     found.add_exception_handler(Exception, _failed)
     for model in models:
         _add_model(found, service, model)
-    found.get("/models", summary="All models")(service.models)
+    found.get("/models", summary="All models")(service.show_models)
     found.get("/livez", summary="Whether the process answers")(service.livez)
     found.get("/readyz", summary="Whether models are loaded and predictions are made")(service.readyz)
     found.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)(service.show_metrics)
-    for path, (name, kind) in _PAGE.items():
-        found.get(path, include_in_schema=False)(_file(name, kind))
+    for path, name in _PAGE.items():
+        found.get(path, include_in_schema=False)(partial(_page, name))
     return found
 
 
@@ -170,41 +210,30 @@ def _add_model(app: FastAPI, service: Service, model: ServedModel) -> None:
     """Add the paths of one model below /models/NAME, and those of the default model."""
     actions = (
         (service.predict, schemas.PredictOptions, service.limits.max_rows, schemas.Predictions),
-        (service.explain, schemas.ExplainOptions, service.limits.explain_rows, schemas.Explanations),
+        (service.explain, schemas.ExplainOptions, _EXPLAINED_ROWS, dict[str, Any]),
     )
 
     async def show() -> Response:
         return _json(about(model))
 
-    is_default = model is next(iter(service.catalogue))
-    starts = (f"/models/{model.name}", *([""] if is_default else []))
-    for act, options, most, answer in actions:
-        body, word = schemas.request_model(options, model.name, model.Row, most), act.__name__
-        for start in starts:
+    def endpoint(act: Callable[[ServedModel, Any], Any], body: Any) -> Callable[..., Any]:
+        async def answered(request: Request, given: body) -> Response:  # `_refused` reads the annotation
+            request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
+            return await act(model, given)
+
+        return answered
+
+    is_default = model is next(iter(service.models.values()))
+    for start in (f"/models/{model.name}", *([""] if is_default else [])):
+        for act, options, most, answer in actions:
+            body, word = schemas.request_model(options, model.name, model.Row, most), act.__name__
             summary = f"{word.capitalize()} rows"
-            app.post(f"{start}/{word}", response_model=answer, summary=summary)(_endpoint(model, act, body))
-    for start in starts:
-        summary = "The model: columns, scores, calibration and limits"
-        app.get(start or "/model", response_model=schemas.AboutModel, summary=summary)(show)
+            app.post(f"{start}/{word}", response_model=answer, summary=summary)(endpoint(act, body))
+        app.get(start or "/model", summary="The model: columns, scores, calibration and limits")(show)
 
 
-def _endpoint(model: ServedModel, act: Callable[[ServedModel, Any], Any], body: Any) -> Callable[..., Any]:
-    """What answers requests whose body has the type `body`, which `_refused` reads from the annotation."""
-
-    async def answered(request: Request, given: body) -> Response:
-        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
-        return await act(model, given)
-
-    return answered
-
-
-def _file(name: str, kind: str) -> Callable[[], Any]:
-    content = (files("ddpn.serving") / "page" / name).read_bytes()
-
-    async def page() -> Response:
-        return Response(content, media_type=kind)
-
-    return page
+async def _page(name: str) -> Response:
+    return FileResponse(files("ddpn.serving") / "page" / name)
 
 
 def create_app(
@@ -233,14 +262,7 @@ def create_app(
     Returns
     -------
     ASGI app
-        Its attribute `app` is a FastAPI app, which is replaced with a new version of a model.
+        Its attribute `app.api` is a FastAPI app, which is replaced with a new version of a model.
     """
-    allowed = limits or Limits()
-    service = Service(paths, allowed, reload_every, **columns)
-    found = Middleware(api(service, token is not None), service.metrics, allowed, token)
-
-    def replace() -> None:
-        found.app = api(service, token is not None)
-
-    service.catalogue.on_version = replace
-    return found
+    service = Service(paths, limits or Limits(), token is not None, reload_every, **columns)
+    return Middleware(service, service.metrics, service.limits, token)

@@ -1,7 +1,7 @@
-"""The columns of requests to a model: types that cells must have, and what the model sees of them."""
+"""The columns of requests to a model: types that cells must have, and cells as the column of a table."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
@@ -14,26 +14,23 @@ from ddpn.calibration.columns import ColumnProfile
 from ddpn.members.folds import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
-from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY, missing_numbers
-from ddpn.tables.kinds import TableColumn, canonical_level, canonical_number
+from ddpn.tables.cells import DAY, polars
+from ddpn.tables.kinds import TableColumn, canonical_level
 from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder
 
 #: ISO 8601, as JSON Schema's formats "date" and "date-time" have it; seconds and the zone may be left out.
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:[Zz]|[+-]\d{2}:\d{2})?)?")
 _LARGEST = 1.7976931348623157e308
-_NAN = float("nan")
-_EPOCH = datetime(1970, 1, 1)
 _Number = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
 _Whole = Annotated[int, Field(ge=-int(_LARGEST), le=int(_LARGEST))]
 _Level = str | bool | _Whole | _Number | None
 _MISSING = ", or null where it is missing"
-_BOOLEAN, _LEVEL = f"true or false{_MISSING}", f"text (or a number, true or false){_MISSING}"
+_LEVEL = f"text (or a number, true or false){_MISSING}"
 #: Levels of a column that a model offers, most frequent first.
 _MOST_LEVELS = 200
 #: Points of a column of numbers or dates, and levels that are points of a category.
 _POINTS, _LEVELS = 21, 12
-_FLAGS: dict[str, Any] = {"example": False, "points": (False, True)}
 
 
 @dataclass(frozen=True)
@@ -41,17 +38,15 @@ class ServedColumn:
     """A column of the requests.
 
     `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored"; a cell has the type
-    `annotation`, which `description` puts into words. `parts` are the names of the model's columns that it becomes, and
-    `values` turns a cell into a value per part: a float (NaN where missing), or the name of a level (None where
-    missing). `example` is a typical cell, and `points` are cells from all over the training rows; `levels`, `range`,
-    `integers` and `days` are those of the training rows.
+    `annotation`, which `description` puts into words. `parts` are the names of the model's columns that it becomes.
+    `example` is a typical cell, and `points` are cells from all over the training rows; `levels`, `range`, `integers`
+    and `days` are those of the training rows.
     """
 
     name: str
     kind: str
     annotation: Any
     description: str
-    values: Callable[[Any], tuple[Any, ...]]
     parts: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     example: Any = None
@@ -64,6 +59,23 @@ class ServedColumn:
     def is_required(self) -> bool:
         return self.kind != "ignored"
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        known = {name: getattr(self, name) for name in ("levels", "range", "days", "integers")}
+        about = {"name": self.name, "kind": self.kind, "typical": self.example}
+        return about | {name: value for name, value in known.items() if value}
+
+    def series(self, cells: Sequence[Any]) -> Any:
+        """Validated cells as a column of a table, which is read as that of a file."""
+        library = polars()
+        if self.kind in ("category", "group"):
+            names = [None if cell is None else canonical_level(cell) for cell in cells]
+            # Text of JSON may have characters that UTF-8 has not.
+            readable = [None if name is None else name.encode(errors="replace").decode() for name in names]
+            return library.Series(self.name, readable, library.String)
+        kinds = {"boolean": library.Boolean, "date": library.Datetime("us")}
+        return library.Series(self.name, cells, kinds.get(self.kind, library.Float64), strict=False)
+
 
 def served_columns(folder: ModelFolder) -> list[ServedColumn]:
     """The columns of requests to a model: those that it needs, and those of the fit that are ignored."""
@@ -72,56 +84,49 @@ def served_columns(folder: ModelFolder) -> list[ServedColumn]:
     levels = dict(zip(inputs, levels_of(predictor, len(inputs)), strict=True))
     known = [None] * len(inputs) if predictor.profile is None else predictor.profile.columns
     profiles = dict(zip(inputs, known, strict=True))
-    found = [_feature(column, roles.missing, levels, profiles) for column in roles.used]
+    found = [_feature(column, levels, profiles) for column in roles.used]
     found += _roles(roles, predictor)
     names = {column.name for column in found}
     unused = [column.name for column in roles.columns] + [roles.target, roles.weight, roles.censored]
     ignored = dict.fromkeys(name for name in unused if name is not None and name not in names)
-    return found + [ServedColumn(name, "ignored", Any, "anything: it is ignored", lambda cell: ()) for name in ignored]
+    return found + [ServedColumn(name, "ignored", Any, "anything: it is ignored") for name in ignored]
 
 
 def _feature(
-    column: TableColumn,
-    missing: Sequence[str],
-    levels: Mapping[str, tuple[str, ...]],
-    profiles: Mapping[str, ColumnProfile | None],
+    column: TableColumn, levels: Mapping[str, tuple[str, ...]], profiles: Mapping[str, ColumnProfile | None]
 ) -> ServedColumn:
     name, parts, about = column.name, tuple(column.inputs), dict[str, Any]()
     if column.kind == "number":
-        absent, whole = frozenset(missing_numbers(missing)), column.number.integers
+        whole = column.number.integers
         about = {"range": _range(profiles[name]), "integers": whole, **_numbers(profiles[name], whole)}
-        words = f"a finite number{_MISSING}"
-        return ServedColumn(name, "number", _Number | None, words, lambda cell: (_float(cell, absent),), parts, **about)
-    if column.kind == "boolean":
-        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (_float(cell),), parts, **_FLAGS)
+        return ServedColumn(name, "number", _Number | None, f"a finite number{_MISSING}", parts, **about)
     if column.kind == "date":
-        words, zone = f"a date such as 2024-12-31 or 2024-12-31T18:30:00{_MISSING}", column.date.zone
+        words = f"a date such as 2024-12-31 or 2024-12-31T18:30:00{_MISSING}"
         about = _days(next((profiles[part] for part in parts if part.endswith(f" {DAY}")), None))
-        return ServedColumn(
-            name, "date", _date(zone), words, lambda cell: _date_numbers(cell, column.parts), parts, **about
-        )
-    if column.level_kind == "boolean":  # its levels are true and false
-        read = lambda cell: None if cell is None else str(cell).lower()  # noqa: E731
-        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (read(cell),), parts, **_FLAGS)
-    read, known = _level_reader(column.level_kind, missing), levels[name]
-    about = {"levels": known, "example": next(iter(known), None), "points": known[:_LEVELS]}
-    return ServedColumn(name, "category", _Level, _LEVEL, lambda cell: (read(cell),), parts, **about)
+        return ServedColumn(name, "date", _date(column.date.zone), words, parts, **about)
+    if column.kind == "boolean" or column.level_kind == "boolean":  # with the levels true and false
+        about = {"example": False, "points": (False, True)}
+        return ServedColumn(name, "boolean", bool | None, f"true or false{_MISSING}", parts, **about)
+    return ServedColumn(name, "category", _Level, _LEVEL, parts, **_names(levels[name]))
+
+
+def _names(levels: Sequence[str]) -> dict[str, Any]:
+    return {"levels": tuple(levels), "example": next(iter(levels), None), "points": tuple(levels[:_LEVELS])}
 
 
 def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
     """The columns that are no features: exposure, upper bound, group."""
     found = []
     if roles.exposure is not None:
-        kind, words = Annotated[float, Field(gt=0.0, le=_LARGEST, allow_inf_nan=False)], "a number above 0"
-        found.append(ServedColumn(roles.exposure, "exposure", kind, words, lambda cell: (float(cell),), example=1.0))
+        kind = Annotated[float, Field(gt=0.0, le=_LARGEST, allow_inf_nan=False)]
+        found.append(ServedColumn(roles.exposure, "exposure", kind, "a number above 0", example=1.0))
     if roles.upper is not None:
         least = max(predictor.counts.lower, int(predictor.counts.upper_is_total))
-        kind, words, first = integer(least, int(_LARGEST)), f"an integer of at least {least}", max(least, 1)
-        found.append(ServedColumn(roles.upper, "upper", kind, words, lambda cell: (float(cell),), example=first))
+        kind, words = integer(least, int(_LARGEST)), f"an integer of at least {least}"
+        found.append(ServedColumn(roles.upper, "upper", kind, words, example=max(least, 1)))
     if roles.groups is not None:
-        groups = () if predictor.groups is None else predictor.groups.names
-        about: dict[str, Any] = {"levels": groups, "example": next(iter(groups), None), "points": groups[:_LEVELS]}
-        found.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, lambda cell: (_group(cell),), **about))
+        names = _names(() if predictor.groups is None else predictor.groups.names)
+        found.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, **names))
     return found
 
 
@@ -137,18 +142,6 @@ def row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
         about = Field(default, alias=column.name, description=column.description)
         fields[f"c{number}"] = (column.annotation, about)
     return create_model(f"Row_{name}", __base__=Row, **fields)
-
-
-# Cells -----------------------------------------------------------------------------------------------------------
-
-
-def _float(cell: float | None, absent: frozenset[float] = frozenset()) -> float:
-    return _NAN if cell is None or cell in absent else float(cell)
-
-
-def _group(cell: Any) -> str:
-    """The name of a group, as `ddpn.tables.row_hashes.group_labels` has it."""
-    return "missing" if cell is None else canonical_number(cell)
 
 
 def _date(zone_name: str) -> Any:
@@ -167,31 +160,6 @@ def _date(zone_name: str) -> Any:
             raise ValueError("no date of the calendar") from None
 
     return Annotated[datetime | date | None, BeforeValidator(read)]
-
-
-def _date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, ...]:
-    """The numbers that a model sees of a date, as `ddpn.tables.cells.date_parts` has them."""
-    if found is None:
-        return tuple(_NAN for _ in parts)
-    known = {
-        DAY: (found - _EPOCH).total_seconds() / 86_400.0,
-        MONTH: float(found.month),
-        WEEKDAY: float(found.isoweekday()),
-        HOUR: found.hour + found.minute / 60,
-    }
-    return tuple(known[part] for part in parts)
-
-
-def _level_reader(level_kind: str, missing: Sequence[str]) -> Callable[[Any], str | None]:
-    """A reader of levels: their one name (`tables.kinds`), None for null and words that stand for it."""
-    canonical = canonical_number if level_kind == "number" else canonical_level
-    absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing} | {"nan"}
-
-    def read(cell: Any) -> str | None:
-        name = None if cell is None else canonical(cell)
-        return None if name in absent else name
-
-    return read
 
 
 # What the model knows about its columns --------------------------------------------------------------------------

@@ -9,12 +9,11 @@ from scipy.special import ndtri
 from ddpn.analysis.explanations.inputs import Inputs, joined
 from ddpn.analysis.explanations.shapley import shapley_values
 from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
-from ddpn.predictor import Predictor
 from ddpn.runtime.errors import InputError
 from ddpn.serving.columns import ServedColumn, levels_of
 from ddpn.serving.model import PredictorInputs, ServedModel
 from ddpn.serving.schemas import Problem, RequestError, Row, Wanted
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.encoding.table import Column, PreparedTable
 
 #: Predictions per explained row, about; typical rows that it is compared with, at least and at most.
 _PREDICTIONS, _LEAST, _MOST = 4000, 4, 32
@@ -42,19 +41,26 @@ def explain(model: ServedModel, rows: Sequence[Row], of: str, curves: bool) -> d
 
 def _contributions(model: ServedModel, inputs: PredictorInputs, row: int, of: str) -> dict[str, Any]:
     """What each column adds to the logarithm of the prediction of one row, compared with typical rows."""
-    width = inputs.table.shape[1]
+    profile, width = model.predictor.profile, inputs.X.width
+    if profile is None:
+        raise InputError("The model has no summary of its training rows to compare with, so that it explains no rows.")
     starts = int(np.clip(_PREDICTIONS // max(1, 2 * (width - 1)), _LEAST, _MOST))
-    own = inputs.table.rows(slice(row, row + 1)).columns
-    names, known = [column.name for column in own], levels_of(model.predictor, width)
-    others = typical_rows(model.predictor, names, known, starts)
-    columns = [joined(one, other) for one, other in zip(own, others, strict=True)]
+    rng, columns = np.random.default_rng(0), []
+    known = zip(
+        PreparedTable.like(profile.reader, inputs.X[row : row + 1]).columns,
+        profile.columns,
+        levels_of(model.predictor, width),
+        strict=True,
+    )
+    for own, distribution, levels in known:
+        columns.append(joined(own, typical_cells(own.name, distribution, levels, starts, rng)))
     # Typical rows have the exposure and the bound of the explained row, which then add nothing.
     extra = {
         name: np.full(1 + starts, values[row])
         for name, values in (("exposure", inputs.exposure), ("upper", inputs.upper))
         if values is not None
     }
-    hybrid, background = Inputs.of_columns(model.predictor, columns, extra), np.arange(1, 1 + starts)
+    hybrid, background = Inputs(model.predictor, PreparedTable(columns), **extra), np.arange(1, 1 + starts)
     quantity = int(of == "spread")
     values, error = shapley_values(hybrid, np.zeros(1, dtype=np.int64), background, quantity, np.random.default_rng(0))
     moments = hybrid.moments(np.arange(1 + starts), variance=quantity == 1, recalibrated=True)
@@ -62,7 +68,7 @@ def _contributions(model: ServedModel, inputs: PredictorInputs, row: int, of: st
     if not np.isfinite([*values[0], *now]).all():
         words = f"rows[{row}] cannot be explained: predictions of rows between it and typical rows are too large."
         raise RequestError([Problem(words, row=row)])
-    by_part = {name: (float(values[0, j]), float(error[0, j])) for j, name in enumerate(names)}
+    by_part = {own.name: (float(values[0, j]), float(error[0, j])) for j, own in enumerate(columns)}
     return {
         "scale": "log" if moments.log else "linear",
         "base": float(now[1:].mean()),
@@ -111,24 +117,13 @@ def _points(column: ServedColumn, now: Any) -> list[Any]:
     return list(dict.fromkeys([*column.points, *([] if now is None else [now])])) or [now]
 
 
-# Typical rows to compare with, drawn from the summary of the training rows: a model folder keeps no row itself --------
+# Typical rows to compare with are drawn from the summary of the training rows: a model folder keeps no row itself -----
 
 
-def typical_rows(
-    predictor: Predictor, names: Sequence[str], levels: Sequence[Sequence[str]], size: int
-) -> list[Column]:
-    """Columns whose values are distributed as in the training, each drawn on its own.
-
-    `levels` are those of each column that are known by name.
-    """
-    if predictor.profile is None:
-        raise InputError("The model has no summary of its training rows to compare with, so that it explains no rows.")
-    rng = np.random.default_rng(0)
-    columns = zip(names, predictor.profile.columns, levels, strict=True)
-    return [_drawn(name, profile, tuple(own), size, rng) for name, profile, own in columns]
-
-
-def _drawn(name: str, profile: ColumnProfile, levels: tuple[str, ...], size: int, rng: np.random.Generator) -> Column:
+def typical_cells(
+    name: str, profile: ColumnProfile, levels: tuple[str, ...], size: int, rng: np.random.Generator
+) -> Column:
+    """A column whose values are distributed as in the training; `levels` are those that are known by name."""
     # Evenly spread ranks, in a random order: as many values from every part of the distribution.
     ranks = rng.permutation((np.arange(size) + 0.5) / size)
     missing = rng.permutation((np.arange(size) + 0.5) / size) < profile.missing_share

@@ -36,25 +36,16 @@ class Limits:
         Requests that wait; more are refused with status 429.
     timeout : float
         Seconds from the arrival of a request to its answer; later ones get status 503.
-    batch_rows : int
-        Rows that are predicted together.
-    batch_window : float
-        Seconds that the first request waits for others to be predicted with.
-    explain_rows : int
-        Rows per request to explain.
     """
 
     max_rows: int = 1000
     max_bytes: int = 2_000_000
     max_queue: int = 256
     timeout: float = 30.0
-    batch_rows: int = 256
-    batch_window: float = 0.002
-    explain_rows: int = 20
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            least = 0 if name == "batch_window" else 1e-3 if name == "timeout" else 1
+            least = 1e-3 if name == "timeout" else 1
             if not math.isfinite(value) or value < least:
                 raise ConfigError(argument=name, must=f"be at least {least:g}", got=f"{value:g}")
 
@@ -193,8 +184,11 @@ class Middleware:
 
     async def _answered(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> RequestError | None:
         """Let the app answer; why it did not, where it did not."""
+        is_open = self._expected is None or scope["path"] in OPEN
+        if not is_open and not hmac.compare_digest(_header(scope, b"authorization"), self._expected or b""):
+            words = "Send the header Authorization: Bearer TOKEN with the token of this server."
+            return RequestError(words, 401, {"WWW-Authenticate": "Bearer"})
         try:
-            self._check_token(scope)
             async with asyncio.timeout(self._limits.timeout):
                 given = await self._with_body(scope, receive) if scope["method"] == "POST" else receive
                 await self.app(scope, given, send)
@@ -204,53 +198,38 @@ class Middleware:
             return error
         return None
 
-    def _check_token(self, scope: MutableMapping[str, Any]) -> None:
-        given = _header(scope, b"authorization")
-        if self._expected is None or scope["path"] in OPEN or hmac.compare_digest(given, self._expected):
-            return
-        words = "Send the header Authorization: Bearer TOKEN with the token of this server."
-        raise RequestError(words, 401, {"WWW-Authenticate": "Bearer"})
-
     async def _with_body(self, scope: MutableMapping[str, Any], receive: Receive) -> Receive:
         """Read the body of a request, within the limits; returns what the app receives it from."""
-        kind = _header(scope, b"content-type", b"application/json")
-        if kind.partition(b";")[0].strip().lower() != b"application/json":
+        kind = _header(scope, b"content-type")
+        if kind.partition(b";")[0].strip().lower() not in (b"", b"application/json"):
             raise RequestError("The body must be JSON: send the header Content-Type: application/json.", 415)
-        if not _header(scope, b"content-type"):
+        if not kind:
             scope["headers"] = [*scope["headers"], (b"content-type", b"application/json")]
+        content, more, most = bytearray(), True, self._limits.max_bytes
         length = _header(scope, b"content-length")
-        if length.isdigit():
-            self._check_size(int(length[:20]))
+        announced = int(length[:20]) if length.isdigit() else 0
         try:
             async with asyncio.timeout(0.9 * self._limits.timeout):  # before that of the whole request
-                content = await self._read(receive)
+                while more and max(announced, len(content)) <= most:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RequestError("The client went away.", 400)
+                    content += message.get("body", b"")
+                    more = message.get("more_body", False)
         except TimeoutError:
             raise RequestError("The body did not arrive in time.", 408) from None
-        messages = [{"type": "http.request", "body": content, "more_body": False}]
+        if max(announced, len(content)) > most:
+            raise RequestError(f"The body must have at most {most:,} bytes. Send fewer rows per request.", 413)
+        messages = [{"type": "http.request", "body": bytes(content), "more_body": False}]
 
         async def received() -> Message:
             return messages.pop() if messages else await receive()
 
         return received
 
-    async def _read(self, receive: Receive) -> bytes:
-        content, more = bytearray(), True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise RequestError("The client went away.", 400)
-            content += message.get("body", b"")
-            self._check_size(len(content))
-            more = message.get("more_body", False)
-        return bytes(content)
 
-    def _check_size(self, size: int) -> None:
-        if size > (most := self._limits.max_bytes):
-            raise RequestError(f"The body must have at most {most:,} bytes. Send fewer rows per request.", 413)
-
-
-def _header(scope: MutableMapping[str, Any], name: bytes, default: bytes = b"") -> bytes:
-    return next((value for own, value in scope["headers"] if own == name), default)
+def _header(scope: MutableMapping[str, Any], name: bytes) -> bytes:
+    return next((value for own, value in scope["headers"] if own == name), b"")
 
 
 def _path(scope: MutableMapping[str, Any], status: int) -> str:

@@ -14,7 +14,7 @@ from ddpn.runtime.threads import single_thread
 from ddpn.serving.columns import row_model, served_columns
 from ddpn.serving.schemas import REFUSALS, Row, Wanted, refusal
 from ddpn.storage.model_files import read_manifest, read_unchanged
-from ddpn.tables.encoding.table import WITH_NUMBERS, Column, PreparedTable
+from ddpn.tables.cells import polars
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.prediction import PredictedRows, predict_rows
 from ddpn.workflow.prediction_request import Request, quantile_name
@@ -80,9 +80,9 @@ _CHANGES, _TRIED = 12, 50_000
 
 
 class PredictorInputs(NamedTuple):
-    """What a predictor takes: the table, and exposures, upper bounds and group labels where the model has them."""
+    """What a predictor takes: the features, and exposures, upper bounds and group labels where the model has them."""
 
-    table: PreparedTable
+    X: Any
     exposure: np.ndarray | None
     upper: np.ndarray | None
     groups: np.ndarray | None
@@ -104,17 +104,10 @@ class ServedModel:
         self.version = str(checksum)[:12]
         self.columns = served_columns(folder)
         self.Row = row_model(name, self.columns)
-        self._field = {field.alias: name for name, field in self.Row.model_fields.items()}
-        profile = self.predictor.profile
-        kinds = (folder.model.feature_kinds_ if profile is None else profile.reader.kinds_) or []
-        names = [part for column in folder.roles.used for part in column.inputs]
-        self._kinds = {
-            part: "category" if kind == WITH_NUMBERS else kind for part, kind in zip(names, kinds, strict=True)
-        }
-        self._days = folder.roles.days
         self.example = self._ordinary_row()
         self.Row.model_config["json_schema_extra"] = {"examples": [self.example]}
-        self.warm_up()
+        # The first prediction of a process imports and caches much.
+        self.predict([([self.Row.model_validate(self.example)], Wanted())])
 
     def _ordinary_row(self) -> dict[str, Any]:
         """A row that could occur, although a folder has no row of the training.
@@ -134,27 +127,21 @@ class ServedModel:
         for _ in range(_CHANGES):
             some = rng.permutation(len(cells))[: _TRIED // len(self.columns)]
             tried = [row, *({**row, cells[i][0]: cells[i][1]} for i in some)]
-            scores = profile.measure(self.inputs([self.Row.model_validate(each) for each in tried]).table).score
+            scores = profile.measure(self.inputs([self.Row.model_validate(each) for each in tried]).X).score
             row = tried[int(scores.argmin())]
         return row
 
-    def warm_up(self) -> None:
-        """Predict a typical row, twice: the first prediction of a process imports and caches much."""
-        for _ in range(2):
-            self.predict([([self.Row.model_validate(self.example)], Wanted())])
-
     def inputs(self, rows: Sequence[Row]) -> PredictorInputs:
-        """Rows as the predictor takes them."""
-        parts: dict[str, tuple[Any, ...]] = {}
-        for column in self.columns:
-            if column.is_required:
-                field = self._field[column.name]
-                values = [column.values(getattr(row, field)) for row in rows]
-                parts |= dict(zip(column.parts or (f"role {column.kind}",), zip(*values, strict=True), strict=True))
-        table = PreparedTable([_column(name, kind, parts[name]) for name, kind in self._kinds.items()])
-        exposure, upper = (np.array(parts[role]) if role in parts else None for role in ("role exposure", "role upper"))
-        groups = np.array(parts["role group"], dtype=object) if "role group" in parts else None
-        return PredictorInputs(table, exposure, upper, groups)
+        """Rows as the predictor takes them: those of a table that is read as a file is."""
+        # Of a column that is a feature and has a role, too, the feature comes first and says how cells are read.
+        columns = {column.name: column for column in reversed(self.columns) if column.is_required}
+        fields = {field.alias: name for name, field in self.Row.model_fields.items()}
+        frame = polars().DataFrame(
+            [column.series([getattr(row, fields[name]) for row in rows]) for name, column in columns.items()]
+        )
+        roles = self.folder.roles
+        X = roles.features(frame, report=lambda sentence: None)
+        return PredictorInputs(X, roles.exposures(frame), roles.uppers(frame), roles.group_labels(frame))
 
     def predict(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
         """Predict the rows of several requests together: an answer, or the error, of each."""
@@ -168,7 +155,7 @@ class ServedModel:
 
     def _predicted(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
         inputs = self.inputs([row for rows, _ in requests for row in rows])
-        batch = predict_rows(self.predictor, *inputs, days=self._days)
+        batch = predict_rows(self.predictor, *inputs, days=self.folder.roles.days)
         found: list[list[dict[str, Any]] | Exception] = []
         start = 0
         for wanted, same in groupby(requests, key=lambda request: request[1]):
@@ -178,15 +165,6 @@ class ServedModel:
             found += [every[end - size : end] for size, end in zip(sizes, ends, strict=True)]
             start += sum(sizes)
         return found
-
-
-def _column(name: str, kind: str, values: Sequence[Any]) -> Column:
-    """A column of floats, or of codes into the levels that occur, -1 where missing."""
-    if kind != "category":
-        return Column(name, kind, np.array(values))
-    index: dict[str, int] = {}
-    codes = [-1 if value is None else index.setdefault(value, len(index)) for value in values]
-    return Column(name, "category", np.array(codes, dtype=np.int64), tuple(index))
 
 
 #: Facts of the fit that are shown; paths and commands of the machine that fitted the model are not.
@@ -214,15 +192,9 @@ def about(served: ServedModel) -> dict[str, Any]:
         "calibration": _calibration(served),
         "limits": _limits(served),
         "warnings": [*task["leaks"], *task["warnings"]],
-        "columns": [_about_column(column) for column in served.columns if column.is_required],
+        "columns": [column.as_dict() for column in served.columns if column.is_required],
         "example": served.example,
     }
-
-
-def _about_column(column: Any) -> dict[str, Any]:
-    known = {"levels": list(column.levels)} | {name: getattr(column, name) for name in ("range", "days", "integers")}
-    about = {"name": column.name, "kind": column.kind, "typical": column.example}
-    return about | {name: value for name, value in known.items() if value}
 
 
 def _calibration(served: ServedModel) -> list[str]:

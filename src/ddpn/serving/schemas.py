@@ -5,6 +5,7 @@ FastAPI checks bodies and writes the OpenAPI document from these models.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -143,37 +144,20 @@ class Predictions(TypedDict):
     predictions: list[Prediction]
 
 
-class Explanations(TypedDict):
-    """What each column adds to the predictions of rows."""
-
-    model: str
-    version: str
-    quantity: str
-    rows: list[dict[str, Any]]
-
-
-class AboutModel(TypedDict):
-    """What a model is, what it was fitted to, its scores, calibration and limits, and its columns."""
-
-    name: str
-    version: str
-    columns: list[dict[str, Any]]
-    example: dict[str, Any]
-
-
-class ProblemDetails(TypedDict, total=False):
-    """A sentence; `row` is the position in `rows` from 0."""
+@dataclass
+class Problem:
+    """A sentence; `row` is the position in `rows` from 0, `column` a name."""
 
     message: str
-    row: int
-    column: str
+    row: int | None = None
+    column: str | None = None
 
 
 class Problems(TypedDict):
     """Why a request is refused."""
 
     message: str
-    problems: list[ProblemDetails]
+    problems: list[Problem]
 
 
 #: Problems that one answer lists.
@@ -182,22 +166,24 @@ _MOST = 20
 REFUSALS = (DDPNError, ValueError, ArithmeticError)
 #: The longest name of a column that answers repeat.
 _LONGEST = 60
-#: What answers say about paths and methods.
-_STATUSES = {404: "There is nothing at this path.", 405: "This path has another method."}
+#: Why requests are refused, by the status of the answer.
+STATUSES = {
+    401: "The bearer token is missing or wrong.",
+    404: "There is nothing at this path.",
+    405: "This path has another method.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body does not say that it is JSON.",
+    422: "The request or a row is invalid; the answer names rows and columns.",
+    429: "Too many requests are waiting.",
+    503: "The answer took too long, or the server is stopping.",
+}
 #: Why a body cannot be read, by the error of the parser.
 _UNREADABLE = {
     RecursionError: "must not be nested so deeply",
     UnicodeDecodeError: "must be UTF-8",
     ValueError: "must have numbers of at most 4,300 digits",
 }
-
-
-class Problem(NamedTuple):
-    """A sentence; `row` is the position in `rows` from 0, `column` a name."""
-
-    message: str
-    row: int | None = None
-    column: str | None = None
 
 
 class RequestError(InputError):
@@ -216,7 +202,7 @@ class RequestError(InputError):
 
     def response(self) -> Response:
         """JSON: a message, and every problem with its row and column."""
-        details = [{name: value for name, value in p._asdict().items() if value is not None} for p in self.problems]
+        details = [{name: value for name, value in vars(p).items() if value is not None} for p in self.problems]
         # ASCII, as names of columns may have characters that UTF-8 has not.
         content = json.dumps({"message": str(self), "problems": details})
         return Response(content, self.status, self.headers, "application/json")
@@ -237,7 +223,7 @@ def refusal(error: Exception, body: type[Described] | None = None) -> RequestErr
         if error.status_code == 400:  # raised by FastAPI where a body cannot be parsed
             kind = next(kind for kind in (*_UNREADABLE, Exception) if isinstance(error.__cause__, kind))
             return RequestError(f"The body {_UNREADABLE.get(kind, 'must be JSON')}.")
-        return RequestError(_STATUSES.get(error.status_code, error.detail), error.status_code, error.headers)
+        return RequestError(STATUSES.get(error.status_code, error.detail), error.status_code, error.headers)
     if isinstance(error, RowError):
         rows = error.bad.nonzero()[0].tolist()
         return RequestError([Problem(f"rows[{row}]: {error.before}{error.after}", row) for row in rows])

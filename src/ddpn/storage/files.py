@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
@@ -53,8 +53,10 @@ def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
     """
     path = followed(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if tidy:
-        _remove_abandoned(path)
+    for abandoned in _drafts(path) if tidy and fcntl is not None else []:
+        with suppress(OSError), open(abandoned, "rb+") as file:  # not a folder, and not one that is being written
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            abandoned.unlink()
     held = _new_draft(path)
     draft = Path(held.name)
     try:
@@ -82,14 +84,6 @@ def _new_draft(path: Path) -> BinaryIO:
         held.close()  # another process took it for abandoned, before it was locked
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove files beside `path` that were being filled to replace it by processes that live no more."""
-    for draft in _drafts(path) if fcntl is not None else []:
-        with suppress(OSError), open(draft, "rb+") as file:  # not a folder, and not one that is being written
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            draft.unlink()
-
-
 def write_bytes(path: Path, content: bytes, tidy: bool = True) -> None:
     """Write all of `content` to `path`, or nothing: a full disk leaves the old file as it was."""
     with atomic_path(path, tidy) as draft:
@@ -115,7 +109,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         draft.mkdir()  # with the usual permissions, unlike `scratch`
         try:
             yield draft
-            _flush(draft)
+            # To the disk itself: a folder that is moved into place is complete after a power cut, too.
+            for each in draft.rglob("*"):
+                if each.is_file():
+                    with open(each, "rb+") as file:
+                        os.fsync(file.fileno())
             if path.exists():
                 os.rename(path, old)
             os.rename(draft, path)
@@ -129,18 +127,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def recover(path: Path) -> None:
     """Finish what a process was killed at while it replaced the folder `path`, and remove what it left behind."""
     path = followed(path)
-    if not _draft_folders(path):
+    if not any(each.is_dir() for each in _drafts(path)):
         return
     with folder_lock(path, wait=True):
-        for scratch in _draft_folders(path):
+        for scratch in [each for each in _drafts(path) if each.is_dir()]:
             # The old folder was moved away when the new one was complete.
             if (scratch / "old").exists() and not path.exists():
                 os.rename(scratch / "new", path)
             shutil.rmtree(scratch)
-
-
-def _draft_folders(path: Path) -> list[Path]:
-    return [each for each in _drafts(path) if each.is_dir()]
 
 
 def _drafts(path: Path) -> list[Path]:
@@ -149,14 +143,6 @@ def _drafts(path: Path) -> list[Path]:
     if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
         return []
     return [each for each in path.parent.iterdir() if name.fullmatch(each.name)]
-
-
-def _flush(folder: Path) -> None:
-    """Write all files to the disk itself: a folder that is moved into place is complete after a power cut too."""
-    for each in folder.rglob("*"):
-        if each.is_file():
-            with open(each, "rb+") as file:
-                os.fsync(file.fileno())
 
 
 def sha256(content: bytes) -> str:
@@ -171,40 +157,30 @@ def sha256_of_file(path: Path) -> str:
 
 
 @contextmanager
-def lock(path: Path, wait: bool = True, busy: str = "Another process is using {path}.") -> Iterator[None]:
-    """Hold an exclusive lock on the file `path`; without `wait`, raise an `InputError` (`busy`) if another has it."""
+def lock(path: Path, wait: bool = True, busy: str = "") -> Iterator[None]:
+    """Hold an exclusive lock on the file `path`, which is removed afterwards; it ends with the process, too.
+
+    The holder may take it again. Without `wait`, an `InputError` is raised (`busy`) if another process has it.
+    """
     from filelock import FileLock, Timeout  # slow to import, and most programs take no lock
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(path, timeout=-1 if wait else 0):
-            yield
-    except Timeout:
-        raise InputError(busy.format(path=path)) from None
-
-
-@contextmanager
-def folder_lock(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the right to write the folder `path`, which one process has at a time; it ends with that process.
-
-    The holder may take it again. Without `wait`, an `InputError` is raised if another process has it.
-    """
-    from filelock import FileLock, Timeout
-
-    path = followed(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.with_name(f".{path.name}.lock")
-    held = FileLock(file, is_singleton=True)
+    held = FileLock(path, is_singleton=True)
     try:
         held.acquire(timeout=-1 if wait else 0)
     except Timeout:
-        raise InputError(
-            f"Another process is writing to {path}. Wait until it has finished, or choose another name."
-        ) from None
+        raise InputError(busy or f"Another process is using {path}.") from None
     try:
         yield
     finally:
         if held.lock_counter == 1:
             with suppress(PermissionError):  # Windows removes the file itself, after the release
-                file.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
         held.release()
+
+
+def folder_lock(path: Path, wait: bool = False) -> AbstractContextManager[None]:
+    """Hold the right to write the folder `path`, which one process has at a time, as `lock` does."""
+    path = followed(path)
+    busy = f"Another process is writing to {path}. Wait until it has finished, or choose another name."
+    return lock(path.with_name(f".{path.name}.lock"), wait, busy)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+import torch
 
 from ddpn.runtime.errors import InputError
-from ddpn.storage.files import check_writable, sha256, write_bytes
+from ddpn.storage import tensor_files
+from ddpn.storage.files import check_writable
 
 _ENDING = ".result"
 
@@ -67,9 +67,9 @@ class ResultStore:
         """
         if identity is None:
             return
-        arrays = {name: np.frombuffer(content, dtype=np.uint8) for name, content in files.items()}
-        about = {"job": name, "checksum": _checksum(files)}
-        write_bytes(self.path(identity), save(arrays, metadata=about))
+        arrays = {name: np.frombuffer(content, dtype=np.uint8).copy() for name, content in files.items()}
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensor_files.write(self.path(identity), tensors, {"job": name})
 
     def read(self, identity: Any) -> dict[str, bytes] | None:
         """The files of a job; None if there are none, or if their file is damaged: the job is then run again.
@@ -82,13 +82,7 @@ class ResultStore:
         if identity is None or not (path := self.path(identity)).is_file():
             return None
         try:
-            with safe_open(path, framework="np") as file:
-                checksum = (file.metadata() or {}).get("checksum")
-                files = {name: file.get_tensor(name).tobytes() for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError):
+            tensors, _ = tensor_files.read(path)
+        except InputError:
             return None
-        return files if checksum == _checksum(files) else None
-
-
-def _checksum(files: Mapping[str, bytes]) -> str:
-    return sha256(json.dumps({name: sha256(files[name]) for name in sorted(files)}).encode())
+        return {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions
-from ddpn.analysis.explanations.summary import explanation_of
+from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions, explanation_of
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
 from ddpn.runtime.errors import ConfigError, InputError
@@ -79,24 +78,17 @@ def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
 
 def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     """What a report is written from, as keyword arguments of `write_report`."""
-    (sample, note, meaning), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
+    (sample, note, meaning), task = rows_to_score(folder, frame), folder.task
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
-    known = predictor.counts.arguments(sample)
     name = folder.roles.identifier
     return {
         "model": folder.model,
-        "X": sample.X,
-        "y": sample.y,
-        **known,
-        "weight": sample.weight,
-        "groups": sample.group,
-        "interval_groups": sample.interval_groups,
+        "sample": sample,
         "leak": " ".join(task["leaks"]),
         "meaning": meaning,
         "warnings": task["warnings"],
-        "labels": sample.labels,
         # Labels are the rows of the file from 1.
         "ids": (name, frame[name][sample.labels - 1].to_list()) if name in frame.columns else None,
         "task": {key: value for key, value in shown.items() if value not in (None, "")},

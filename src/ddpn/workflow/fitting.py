@@ -31,7 +31,7 @@ from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators import CountRegressor
-from ddpn.estimators.network_regressor import NetworkRegressor
+from ddpn.estimators.regressor import NetworkRegressor
 from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task

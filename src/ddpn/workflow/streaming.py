@@ -230,7 +230,7 @@ def _fill(parts: "PredictedParts", work: _Work, n_jobs: Where, done: Callable[[i
 class PredictedParts:
     """The parts of the file `target`, in a folder beside it that is removed when they are joined.
 
-    A `ddpn.runtime.jobs.Store`: each part is written whole, and then what is known of it. Parts of another identity
+    Used as a `ResultStore` is: each part is written whole, and then what is known of it. Parts of another identity
     (what is predicted by which model from which files, as values that JSON can hold) are not read.
     """
 
