@@ -294,7 +294,7 @@ def _with_points(frame: Any, names: list[str]) -> Any:
 
 
 def _typed(series: Any, as_text: bool) -> Any:
-    """Numbers, booleans, and dates with the year first, if all cells agree; other text with null where it is missing."""
+    """Numbers, booleans, and dates with the year first, if all cells agree; other text with null where missing."""
     library = polars()
     text = cleaned(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
