@@ -112,7 +112,19 @@ class Plan:
         if not good or abs(sum(shares) - 1) > 1e-9 or not (shares[0] > 0 and shares[2] > 0):
             must = "be three numbers that sum to 1 (training, validation, test), the first and last above 0"
             raise ConfigError(argument="shares", must=must, got=str(list(shares)))
-        self._check_roles()
+        columns = self.target, self.exposure, self.weight, self.censored, self.split_column
+        roles = [name for name in columns if name is not None]
+        # Exposures may be upper bounds too: so many patients per bed, and no more than there are beds.
+        taken = roles if self.upper_column in (None, self.exposure) else [*roles, self.upper_column]
+        for name in taken:
+            if taken.count(name) > 1:
+                raise ConfigError(f"Column {name!r} has more than one role.")
+        for name in self.group:
+            if name in taken:
+                raise ConfigError(f"Column {name!r} has more than one role.")
+        for name in roles:
+            if name in (*self.drop, *self.use):
+                raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
         check_choice("recalibrate", self.recalibrate, RECALIBRATE)
         groups = self.interval_groups
         if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
@@ -126,21 +138,6 @@ class Plan:
         if self.only is not None:
             member_named(self.only)
         self._check_model()
-
-    def _check_roles(self) -> None:
-        given = self.target, self.exposure, self.weight, self.censored, self.split_column
-        roles = [name for name in given if name is not None]
-        # Exposures may be upper bounds too: so many patients per bed, and no more than there are beds.
-        taken = roles if self.upper_column in (None, self.exposure) else [*roles, self.upper_column]
-        for name in taken:
-            if taken.count(name) > 1:
-                raise ConfigError(f"Column {name!r} has more than one role.")
-        for name in self.group:
-            if name in taken:
-                raise ConfigError(f"Column {name!r} has more than one role.")
-        for name in roles:
-            if name in (*self.drop, *self.use):
-                raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
 
     @property
     def members(self) -> int | str:
