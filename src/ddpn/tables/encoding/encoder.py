@@ -199,7 +199,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                 columns.append(column)
         most = max(1, MAX_INPUTS // max(1, len(numbers)))
         bins = min(bins, most) if self.bins is None else bins
-        added: dict[int, dict[str, np.ndarray]] = {}
+        added: dict[int, dict[str, Any]] = {}
         if self.numeric == "piecewise":
             added = {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()}
         elif self.numeric == "steps" and y is not None:
