@@ -15,19 +15,18 @@ from ddpn.sample import check_vector, labels_at, row_count, row_labels
 from ddpn.tables.encoding.columns import (
     MAX_CODES,
     CategoricalColumn,
-    ColumnPlan,
     Distinct,
     Encoded,
     LevelEffects,
     NumericColumn,
     bin_edges,
+    encode,
     every_step,
     fit_category,
     fit_effects,
     fit_flag,
     fit_number,
     integer_codes,
-    refit_effects,
     targets_of,
 )
 from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
@@ -176,7 +175,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def set_columns(self, columns: list[Encoded]) -> None:
         """Keep the encoding of every column, as `fit` or a file has it."""
-        self.columns_, self._plan = columns, ColumnPlan(columns)
+        self.columns_ = columns
 
     def _fitted(
         self, table: list[Column], y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
@@ -200,7 +199,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                 columns.append(column)
         most = max(1, MAX_INPUTS // max(1, len(numbers)))
         bins = min(bins, most) if self.bins is None else bins
-        added: dict[int, dict[str, np.ndarray]] = {}
+        added: dict[int, dict[str, Any]] = {}
         if self.numeric == "piecewise":
             added = {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()}
         elif self.numeric == "steps" and y is not None:
@@ -228,7 +227,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> np.ndarray:
         """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
-        return self._plan.encode(read_as_fitted(self, X), self.limit)
+        return encode(self.columns_, read_as_fitted(self, X), self.limit)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The name of every input, such as "age", "age > 64.5" or "ward = B".
@@ -410,8 +409,8 @@ class OutOfFoldEffects:
                 # Rows of a stream may be in a fold that has no rows here.
                 others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
                 scale, rows = column.effects.scale, cells.values
-                effects = [refit_effects(rows[own], cells.levels, target.rows(own), scale) for own in others]
-                self._effects[j] = ends[j] - 1, effects
+                effects = [fit_effects(rows[own], cells.levels, target.rows(own), scale) for own in others]
+                self._effects[j] = ends[j] - 1, [own for own in effects if own is not None]
         #: Positions of columns whose effects hardly vary where they were fitted to other rows.
         self.useless = {
             j for j, (_, effects) in self._effects.items() if np.std(self._of(table[j], effects, fold)) < _LEAST_SPREAD
