@@ -74,9 +74,9 @@ def test_predict(run, model, table, folder):
 
 
 def test_explain(run, model):
-    whole = run("explain", model, "[/red]t.csv", "--most", "20").stdout
+    whole = run("explain", model, "[/red]t.csv").stdout
     assert all(name in whole for name in NAMES)
-    one = run("explain", model, "[/red]t.csv", "--rows", "1", "--most", "20").stdout
+    one = run("explain", model, "[/red]t.csv", "--rows", "1").stdout
     assert all(name in one for name in (*NAMES, "[/blue]level"))
 
 

@@ -6,10 +6,8 @@ from importlib.metadata import version
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from ddpn.cli import program
-from ddpn.cli.console import command_start
 
 COMMANDS = [
     "diagnose",
@@ -65,16 +63,16 @@ def test_an_unknown_option_is_code_2(ddpn):
     assert "No such option" in found.stderr
 
 
-def test_a_command_began_with_the_program_that_runs_it(monkeypatch):
+def test_a_budget_begins_with_the_program(ddpn, files, monkeypatch):
     began = []
 
-    def planned(*_):
-        began.append(command_start())
+    def fitted(*given, started, **options):
+        began.append(started)
         raise typer.Exit
 
-    monkeypatch.setattr("ddpn.workflow.plan.plan_of", planned)
-    before, words = time.monotonic(), ["fit", "visits.csv", "--target", "visits", "-o", "new"]
-    assert CliRunner().invoke(program.app, words, obj=before - 3.0).exit_code == 0
-    assert CliRunner().invoke(program.app, words).exit_code == 0
+    monkeypatch.setattr("ddpn.workflow.fitting.fit_into", fitted)
+    before, words = time.monotonic(), ["fit", "visits.csv", "--config", "quick.toml", "-o", "new"]
+    assert ddpn(*words, obj=before - 3.0).exit_code == 0
+    assert ddpn(*words).exit_code == 0
     assert began[0] == before - 3.0
     assert before <= began[1] <= time.monotonic()

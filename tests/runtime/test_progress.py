@@ -8,7 +8,6 @@ from rich import console
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.progress import inner_bar, progress_bar
 
-
 REAL = console.Console
 
 
