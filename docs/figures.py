@@ -16,7 +16,7 @@ from ddpn import DDPNRegressor, DoublePoisson, NegativeBinomial, discretized
 from ddpn.distributions import variance_limits
 from ddpn.metrics import covered, crps
 from ddpn.networks.heads import make_head
-from ddpn.paper.experiments.figures.canvas import ACCENT, BAND, GREY, panels, style
+from ddpn.paper.experiments.figures import ACCENT, BAND, GREY, panels, style
 
 PICTURES = Path(__file__).parent / "pictures"
 #: A clinic with so many chairs: no count can lie above.

@@ -11,7 +11,7 @@ import torch
 from ddpn import predictor as module
 from ddpn.calibration import intervals
 from ddpn.calibration.calibrate import HeldOut
-from ddpn.calibration.intervals import IntervalLevels, NeededLevels, level_needed
+from ddpn.calibration.intervals import IntervalLevels, level_needed, levels_of
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member, arrays_to_bytes
@@ -52,10 +52,6 @@ def test_the_mixture_has_the_weights_of_its_members(predictor, members):
     expected = sum(WEIGHTS[name] * mean for name, mean in means.items())
     assert mixture.mean.numpy() == pytest.approx(expected.numpy(), rel=1e-12)
     assert mixture.batch_shape == (120,)
-
-
-def test_weights_are_equal_by_default(members):
-    assert Predictor(members).weights == pytest.approx(dict.fromkeys(members, 1 / 3))
 
 
 def test_a_member_of_weight_zero_is_not_asked(members, predictor):
@@ -158,14 +154,6 @@ def test_exposure_is_required_where_the_fit_had_it(predictor, members):
     assert Predictor(members).distribution(X).batch_shape == (120,)
 
 
-@pytest.mark.parametrize("exposure", [0.0, -1.0, np.nan])
-def test_bad_exposures_are_reported_with_their_rows(predictor, exposure):
-    scale = np.where(np.arange(120) == 7, exposure, 1.0)
-    for table, row in ((X, "7"), (pd.DataFrame(X, index=[f"p{i}" for i in range(120)]), "p7")):
-        with pytest.raises(InputError, match=rf"exposure must be finite and positive, got .* at row {row}"):
-            predictor.distribution(table, scale)
-
-
 # Calibration -----------------------------------------------------------------------------------------------------
 
 
@@ -181,7 +169,8 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
     y = torch.from_numpy(some.y)
     for name in predictor.intervals:
         dist = predictor.distribution(some.X, some.exposure, of=name)
-        alone = IntervalLevels.of_rows(NeededLevels.of([dist], some.y, prior_rows > 0), some.weight, prior_rows)
+        needed, expected = levels_of([dist], some.y, prior_rows > 0)
+        alone = IntervalLevels.of(needed, some.weight, expected, prior_rows)
         assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
         assert predictor.intervals[name].rows.tolist() == [50]
         if not prior_rows:
@@ -242,18 +231,6 @@ def test_levels_include_what_predictions_expect_of_as_many_rows(predictor):
         # The mass is the mean over all counts, what is expected that of some thirty quantiles per row.
         assert held(level) >= wanted - 2.0, name
         assert held(level - 0.03) <= wanted + 2.0, name
-
-
-def test_rows_far_away_have_the_smallest_ood_pvalue(predictor):
-    predictor.profile = FeatureProfile.fit(X)
-    predictor.calibrate_ood(X, alpha=0.2)
-    assert (predictor.ood.alpha, len(predictor.ood.scores)) == (0.2, 120)
-    assert predictor.ood_pvalue(np.array([[9.0, 0.0], [0.0, 0.0]]))[0] == pytest.approx(1 / 121)
-
-
-def test_ood_needs_calibration(predictor):
-    with pytest.raises(InputError, match="not calibrated: call fit_ood"):
-        predictor.ood_pvalue(X)
 
 
 # Saving ----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Poisson,
         discretized,
     )
-    from ddpn.estimators import BoostedCountRegressor, CountGLM, CountRegressor, DDPNRegressor
+    from ddpn.estimators import CountGLM, CountRegressor, DDPNRegressor
 
 _DISTRIBUTIONS = (
     "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
@@ -27,12 +27,11 @@ _DISTRIBUTIONS = (
 )  # fmt: skip
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
-_LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
-_LAZY |= {"BoostedCountRegressor": "ddpn.estimators.boosted", "DDPNRegressor": "ddpn.estimators.regressor"}
+_LAZY |= dict.fromkeys(("CountRegressor", "DDPNRegressor"), "ddpn.estimators.regressor")
+_LAZY |= {"CountGLM": "ddpn.estimators.glm"}
 _LAZY |= {"diagnose": "ddpn.analysis.diagnosis", "explain": "ddpn.analysis.explanations"}
 
 __all__ = [
-    "BoostedCountRegressor",
     "ConfigError",
     "ConwayMaxwellPoisson",
     "CountGLM",

@@ -10,7 +10,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from ddpn.calibration.calibrate import HeldOut
-from ddpn.calibration.intervals import CalibratedLevels, IntervalGroups, IntervalLevels, NeededLevels, grouping
+from ddpn.calibration.intervals import CalibratedLevels, IntervalGroups, IntervalLevels, grouping, levels_of
 from ddpn.calibration.ood import FeatureProfile, OODFlags, OODScores
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.distributions import Mixture, Recalibrated
@@ -286,15 +286,16 @@ class Predictor(CalibratedLevels, OODFlags):
         if groups is not None:
             means = (block.mean.detach().numpy() for block in rows.distributions(MIXTURE))
             found, codes = grouping(groups, sample, means, group_rows)
-        known: dict[str, NeededLevels] = {}
+        is_censored = None if sample.limit is None else sample.y >= sample.limit
+        known: dict[str, tuple[np.ndarray, np.ndarray | None]] = {}
         for name in (MIXTURE, *self.members) if of is None else of:
             same = MIXTURE if name == self.sole_member else name
             if same not in known:
-                known[same] = NeededLevels.of(rows.distributions(name), sample.y, prior_rows > 0, sample.limit)
-            needed = known[same]
-            self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)
+                known[same] = levels_of(rows.distributions(name), sample.y, prior_rows > 0)
+            needed, expected = known[same]
+            self.intervals[name] = IntervalLevels.of(needed, sample.weight, expected, prior_rows, is_censored)
             if found is not None and codes is not None:
-                found.add(name, needed, codes, sample.weight)
+                found.add(name, needed, codes, sample.weight, is_censored)
         self.groups = found
 
     # Saving ------------------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn.analysis.leaderboard import leaderboard, score_rows
-from ddpn.analysis.verdict import SCORES
+from ddpn.analysis.leaderboard import SCORES, leaderboard, score_rows
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.distributions import Poisson
 from ddpn.members import Member

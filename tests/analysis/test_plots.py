@@ -10,18 +10,20 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
+from scipy import stats
 
 from ddpn import CountGLM, Poisson, metrics
 from ddpn.analysis.explanations import Curve, Effect, Effects
-from ddpn.analysis.figure_data import Tenths, count_bins
 from ddpn.analysis.plots import (
+    binned,
     draw_bars,
-    draw_histogram,
+    draw_distribution,
     draw_scatter,
     panel,
     plot_coverage,
     plot_pit,
     plot_reliability,
+    scale_of,
     svg_of,
 )
 
@@ -136,26 +138,28 @@ def test_any_name_stays_text():
     assert f"{NAME[:18]}…" in words
 
 
-@pytest.mark.parametrize("top", [1, 7, 300, 3_000_000])
-@pytest.mark.parametrize("tail", [False, True])
-def test_ticks_of_counts_are_few_integers(top, tail):
-    values = np.append(np.zeros(500 if tail else 0), np.linspace(top // 2, top, 50).round())
-    bins = count_bins(values)
-    shares = bins.shares(values, np.ones(len(values)))
-    figure = panel(lambda ax: draw_histogram(ax, "count", bins, shares, "rows", shares.max()))
+@pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 9), (150, 300), (0, 3_000_000)])
+def test_bins_hold_the_probabilities_of_their_counts_and_ticks_are_few_integers(low, high):
+    mean = max(1.0, (low + high) / 2)
+    edges, shares = binned(Poisson(torch.tensor([mean]).double()), float(low), float(high), 48)
+    expected = np.diff(stats.poisson.cdf(edges - 1, mean))
+    np.testing.assert_allclose(shares[:, 0], expected, atol=1e-9)
+    assert edges[0] == low
+    assert high <= edges[-1] < high + (edges[1] - edges[0])
+    figure = panel(lambda ax: draw_distribution(ax, edges, shares[:, 0], (low, mean), y=mean))
     assert not labels_overlap(figure)
     (ax,) = figure.axes
-    low, high = ax.get_xlim()
-    shown = [tick for tick in ax.get_xticks() if low <= tick <= high]
-    assert bins.log == (tail and top > 60)
-    assert 2 <= len(shown) <= 9
+    shown = [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]]
+    assert 2 <= len(shown) <= 7
     assert all(tick == round(tick) for tick in shown)
+    dark = [bar.get_facecolor() == ax.patches[0].get_facecolor() for bar in ax.patches]
+    assert dark == (edges[:-1] <= mean).tolist()
 
 
 @pytest.mark.parametrize(("low", "top"), [(26.0, 47.0), (20.0, 60.0), (20.0, 3000.0), (20.0, 2e7)])
 def test_log_axes_have_ticks_however_long_they_are(low, top):
     mean, ends = np.linspace(low, top, 30), np.array([np.zeros(30), np.full(30, 2e7)])
-    inside, tenths = np.ones(30, dtype=bool), Tenths(mean[:3], mean[:3], np.zeros(3))
+    inside, tenths = np.ones(30, dtype=bool), (mean[:3], mean[:3], np.zeros(3))
     (ax,) = panel(lambda ax: draw_scatter(ax, "mean", mean, ends, mean.round(), inside, tenths, log=True)).axes
     for ticks, (low, high) in ((ax.get_xticks(), ax.get_xlim()), (ax.get_yticks(), ax.get_ylim())):
         assert 2 <= sum(low <= tick <= high for tick in ticks) <= 8
@@ -164,3 +168,14 @@ def test_log_axes_have_ticks_however_long_they_are(low, top):
 def test_a_bar_of_a_negative_value_is_left_of_zero():
     (ax,) = panel(lambda ax: draw_bars(ax, ["a"], np.array([-0.1]), np.array([[-0.2], [0.0]]))).axes
     assert (ax.patches[0].get_x(), ax.patches[0].get_width()) == (0.0, -0.1)
+
+
+def test_curves_share_a_scale_which_has_the_poisson_where_that_is_near():
+    def levels(quantity, *values):
+        return Curve(quantity, np.log(values), np.full(len(values), 0.1), 0.0, True)
+
+    low, high = scale_of([levels("mean", 1.0, 9.0), levels("mean", 2.0, 4.0)])
+    assert low == 0.0
+    assert high >= 9.0
+    assert scale_of([levels("variance / mean", 1.5, 2.5)])[0] <= 1.0
+    assert scale_of([levels("variance / mean", 50.0, 60.0)])[0] > 1.0

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from ddpn.analysis.gains import Gain
-from ddpn.analysis.verdict import Evaluation, RowScores, verdict
+from ddpn.analysis.leaderboard import Evaluation, RowScores, verdict
 
 LABELS = {"boosted_nb": "gradient boosting with a Negative Binomial", "constant": "a constant distribution"}
 
@@ -72,7 +72,7 @@ TABLE = [
     (evaluation(model=float("inf"), coverage=float("nan")), "unusable", ["not a finite number"]),
     (evaluation(leak="Column 'total' predicts it."), "unusable", ["target leak", "Column 'total' predicts it."]),
     (evaluation(gain=-0.3, leak="Column 'total'."), "unusable", ["cannot be trusted", "Column 'total'."]),
-    (evaluation(warnings=("40% of rows are new.",)), "better", ["use it", "40% of rows are new."]),
+    (evaluation(meaning="40% of rows are new."), "better", ["use it", "40% of rows are new."]),
     (evaluation(only_count=5.0), "unclear", ["All 500 test rows have the count 5"]),
     (
         evaluation(model=6e-44, gain=6e-24, reach=1e-25, mean_count=5.0),

@@ -132,7 +132,7 @@ def test_groups_of_intervals_follow_their_rows():
 
 def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, monkeypatch):
     """Some rows are calibrated with first; where all of them take too long, what some found stays."""
-    original, found = module._calibrate, []
+    original, found = predictor.calibrate_intervals, []
 
     def slow(*arguments):
         original(*arguments)
@@ -142,7 +142,7 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
 
     monkeypatch.setattr(module, "FEWEST_ROWS", 100)
     monkeypatch.setattr(deadlines, "FEWEST_ROWS", 100)
-    monkeypatch.setattr(module, "_calibrate", slow)
+    monkeypatch.setattr(predictor, "calibrate_intervals", slow)
     assert calibrate(predictor, crossed, seed=0, clock=Clock(1e6)) == 100
     assert len(found) == 2
     assert predictor.intervals == {MIXTURE: found[0]}

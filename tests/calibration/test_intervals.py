@@ -12,11 +12,11 @@ from ddpn import ConfigError, CountGLM, InputError, Poisson
 from ddpn.calibration.intervals import (
     IntervalGroups,
     IntervalLevels,
-    NeededLevels,
     grouping,
     interval_at,
     level_expected,
     level_needed,
+    levels_of,
 )
 from ddpn.sample import Sample
 
@@ -74,7 +74,7 @@ def test_far_too_narrow_distributions_are_calibrated_too():
     rng = np.random.default_rng(7)
     mu = rng.uniform(100.0, 400.0, 2000)
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + mu)).astype(float)
-    level = IntervalLevels.of_rows(NeededLevels.of([poisson(mu[:1000])], y[:1000], with_expected=False)).at(0.9)
+    level = IntervalLevels.of(levels_of([poisson(mu[:1000])], y[:1000])[0]).at(0.9)
     low, high = (end.numpy() for end in interval_at(poisson(mu[1000:]), level))
     assert level > 1.0
     assert ((low <= y[1000:]) & (y[1000:] <= high)).mean() == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 1000))
@@ -158,9 +158,9 @@ def test_density_ratios_as_weights_cover_rows_of_another_distribution_of_feature
 
     (x, y), (_, y_new) = draw(0.0, 3000), draw(0.6, 3000)
     needed, later = (level_needed(poisson(np.full(3000, 40.0)), torch.from_numpy(each)).numpy() for each in (y, y_new))
-    rows, ratio = NeededLevels(needed, None), 1.0 * (x > 0.6)
-    assert (later < IntervalLevels.of_rows(rows).at(0.9)).mean() < 0.87
-    assert (later < IntervalLevels.of_rows(rows, ratio).at(0.9)).mean() == pytest.approx(0.9, abs=0.02)
+    ratio = 1.0 * (x > 0.6)
+    assert (later < IntervalLevels.of(needed).at(0.9)).mean() < 0.87
+    assert (later < IntervalLevels.of(needed, ratio).at(0.9)).mean() == pytest.approx(0.9, abs=0.02)
 
 
 @pytest.mark.parametrize(("needed", "level"), [([], 0.9), ([0.1] * 8, 0.9), ([0.97, 0.1], 0.97), ([1.0] * 20, 1.0)])
@@ -184,7 +184,8 @@ def test_blocks_and_rows_of_weight_zero_change_nothing(prior):
     mu, weight = rng.gamma(2.0, 1.0, 500), rng.integers(0, 3, 500).astype(float)
     y = rng.poisson(mu).astype(float)
     blocks = [poisson(mu)], [poisson(mu[:130]), poisson(mu[130:])]
-    whole, parts = (IntervalLevels.of_rows(NeededLevels.of(each, y, prior > 0), weight, prior) for each in blocks)
+    found = [levels_of(each, y, prior > 0) for each in blocks]
+    whole, parts = (IntervalLevels.of(needed, weight, expected, prior) for needed, expected in found)
     for one, other in zip(whole, parts, strict=True):
         assert one == pytest.approx(other, rel=1e-12)
     assert whole.rows.tolist() == [(weight > 0).sum()]
@@ -204,7 +205,7 @@ def test_calibration_rows_are_inside_as_often_as_asked(calibrated, counts):
     for coverage in (0.5, 0.9):
         low, high = calibrated.predict_interval(X, coverage, kind="calibrated").T
         assert np.ceil(coverage * 91) <= ((low <= y) & (y <= high)).sum()
-        less = calibrated.predict_interval(X, calibrated.interval_level(coverage) - 3e-9)
+        less = calibrated.predict_interval(X, calibrated.predictor_.interval_level(coverage) - 3e-9)
         assert ((less[:, 0] <= y) & (y <= less[:, 1])).sum() < np.ceil(coverage * 91)
 
 
@@ -227,7 +228,7 @@ def test_gaussians_have_counts_for_ends(quick, counts):
 
 
 def test_before_calibration_the_level_is_the_coverage(fitted, counts):
-    assert fitted.interval_level(0.8) == 0.8
+    assert fitted.predictor_.interval_level(0.8) == 0.8
     assert not fitted.predictor_.intervals
     with pytest.raises(InputError, match='"calibrated" needs fit_intervals'):
         fitted.predict_interval(counts[0], kind="calibrated")
@@ -288,7 +289,7 @@ def test_the_level_of_a_group_is_that_of_its_own_rows():
     needed = level_needed(poisson(MU[HALF]), torch.from_numpy(Y[HALF])).numpy()
     whole = IntervalLevels.of(needed)
     groups, codes = grouping("shop", Sample(None, Y[HALF], interval_groups=SHOP[HALF]), (), 0.0)
-    groups.add("mixture", NeededLevels(needed, None), codes, None)
+    groups.add("mixture", needed, codes)
     for code, name in enumerate(groups.names):
         alone = IntervalLevels.of(needed[SHOP[HALF] == name]).at(0.9)
         assert groups.at(0.9, "mixture", whole, np.array([code])).tolist() == [alone]
@@ -303,7 +304,7 @@ def test_groups_of_few_rows_are_shrunk_towards_all_rows():
     # With 50 rows more, 0.9 of 53 rows must be inside: that is 47.7 of the 50.
     for prior, expected in ((0.0, 0.99), (1e4, whole.at(0.9)), (50.0, 0.5 * 47.7 / 50)):
         groups = IntervalGroups("g", ("a", "b"), np.empty(0), prior)
-        groups.add("m", NeededLevels(needed, None), codes, None)
+        groups.add("m", needed, codes)
         assert groups.at(0.9, "m", whole, np.array([1]))[0] == pytest.approx(expected, abs=0.01)
 
 
@@ -328,7 +329,7 @@ def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
     assert (own == model.predict_interval(pl.from_pandas(FRAME[~HALF]))).all()
     with pytest.warns(UserWarning, match=r"2 of 3 rows have a shop that the calibration rows did not have \('new'\)"):
         other = model.predict_interval(FRAME[:3], groups=["new", "calm", "new"])
-    low, high = interval_at(model.predict_distribution(FRAME[:3]).distribution, model.interval_level(0.9))
+    low, high = interval_at(model.predict_distribution(FRAME[:3]).distribution, model.predictor_.interval_level(0.9))
     assert other[[0, 2]].tolist() == torch.stack([low, high], 1).long()[[0, 2]].tolist()
     model.save(tmp_path / "model")
     again = CountGLM.load(tmp_path / "model")

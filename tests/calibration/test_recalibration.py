@@ -104,10 +104,10 @@ def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
     mu, y = wide
     X = np.log(mu)[:, None]
     model = CountGLM(likelihood="poisson").fit(X[:1000], y[:1000])
-    assert not hasattr(model, "recalibration_")
+    assert model.predictor_.recalibration is None
     before = model.predict_distribution(X[2000:])
     model.fit_intervals(X[1000:2000], y[1000:2000]).fit_recalibration(X[1000:2000], y[1000:2000])
-    assert model.recalibration_.is_used
+    assert model.predictor_.recalibration.is_used
     assert "mixture" not in model.predictor_.intervals
     found = model.predict_distribution(X[2000:])
     assert isinstance(found, Recalibrated)
@@ -120,5 +120,5 @@ def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
     assert ((low <= y[2000:]) & (y[2000:] <= high)).mean() == pytest.approx(0.9, abs=0.04)
     model.save(tmp_path / "model")
     again = CountGLM.load(tmp_path / "model")
-    assert again.recalibration_[1:] == model.recalibration_[1:]
+    assert again.predictor_.recalibration[1:] == model.predictor_.recalibration[1:]
     assert again.crps(X[2000:], y[2000:]) == model.crps(X[2000:], y[2000:])

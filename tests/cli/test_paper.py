@@ -39,7 +39,7 @@ def test_an_experiment_is_run_shown_skipped_when_done_and_repeated_when_changed_
     first = on_cpu(ddpn, "tiny")
     assert first.exit_code == 0, first.output
     for name in TINY["methods"]:
-        line = rf"^tiny {name} done in \d+ s, MAE \d+\.\d{{3}}, CRPS \d+\.\d{{3}}$"
+        line = rf"^tiny: {name} is done in \d+ s, MAE \d+\.\d{{3}}, CRPS \d+\.\d{{3}}$"
         assert re.search(line, first.output, re.MULTILINE)
     folder = tmp_path / "results" / "tiny"
     assert (folder / "table_paper.md").read_text() in first.output

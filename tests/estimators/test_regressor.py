@@ -1,14 +1,19 @@
-"""`CountRegressor` and `DDPNRegressor`: what they fit, and which rows they hold out."""
+"""`CountRegressor` and `DDPNRegressor`: what they fit, which rows they hold out, and what they refuse."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import torch
+from scipy import sparse
 
 from ddpn import CountRegressor, DDPNRegressor
 from ddpn.estimators.regressor import held_out
-from ddpn.members import MEMBERS
-from ddpn.members.glm import GLM
+from ddpn.members import MEMBERS, network_options
+from ddpn.members.glm import GLM, Constant
 from ddpn.members.member import NotApplicableError
 from ddpn.networks.training.loop import Training
+from ddpn.paper.datasets.tabular import length_of_stay
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
@@ -54,6 +59,29 @@ def test_two_rows_are_enough_to_predict():
 def test_members_are_names(members):
     with pytest.raises(ConfigError, match="members"):
         CountRegressor(members=members).fit([[0.0], [1.0]], [3, 5])
+
+
+def test_the_mean_of_trees_follows_monotone_constraints(line):
+    X, y = line
+    for sign in (1, -1):
+        model = CountRegressor(members=["trees"], monotone={"x0": sign}, random_state=0).fit(X, y)
+        assert not model.predictor_.is_recalibrated(), "it might bend the mean"
+        steps = np.diff(np.log(model.predict(np.linspace(-3, 3, 50)[:, None] * [1.0, 0.0, 0.0])))
+        assert (sign * steps >= -1e-12).all()
+
+
+@pytest.mark.parametrize("monotone", [{"ward": 1}, {"age": 2}, {"aeg": 1}, ["age"], 1], ids=str)
+def test_monotone_constraints_are_directions_of_columns_of_numbers(monotone):
+    X, y = pd.DataFrame({"age": np.arange(20.0), "ward": ["A", "B"] * 10}), np.arange(20)
+    with pytest.raises(ConfigError, match="monotone"):
+        CountRegressor(members=["trees"], monotone=monotone).fit(X, y)
+    with pytest.raises(ConfigError, match="monotone"):
+        CountRegressor(members=["trees", "glm"], monotone={"age": 1}).fit(X, y)
+
+
+def test_counts_that_no_member_can_fit_are_refused():
+    with pytest.raises(InputError, match="no count above 0"):
+        CountRegressor(members=["trees"]).fit(np.eye(9), np.zeros(9))
 
 
 @pytest.mark.parametrize(
@@ -134,15 +162,6 @@ def test_exposures_weights_and_missing_values(quick, line):
         assert np.corrcoef(np.log(mean), np.log(exposure))[0, 1] > 0.5, name
 
 
-def test_normals_are_mixed_with_counts(quick, line, tmp_path):
-    model = quick(likelihood="gaussian", mix_with=("poisson_glm",), **QUICK).fit(*line)
-    assert model.predictor_.weights["poisson_glm"] > 0
-    dist = model.predict_distribution(line[0])
-    assert (dist.mode == dist.mode.round()).all()
-    model.save(tmp_path / "model")
-    assert (DDPNRegressor.load(tmp_path / "model").predict(line[0]) == model.predict(line[0])).all()
-
-
 def test_a_shared_gamma_is_an_intercept_of_the_glm(quick, line):
     model = quick(
         mix_with=["glm"], likelihood="double_poisson", head_options={"gamma": "shared", "beta": 0.5}, **QUICK
@@ -186,3 +205,361 @@ def test_a_member_that_cannot_be_fitted_is_left_out_with_a_warning(quick, line, 
     assert list(model.predictor_.weights) == ["networks", "constant"]
     assert set(model.predictor_.seconds) == {"networks", "constant"}
     assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
+
+
+# Networks alone -------------------------------------------------------------------------------------------------------
+
+#: Three batches per epoch of 270 rows instead of 17.
+BATCHES = {"batch_size": 100}
+
+
+@pytest.fixture(scope="module")
+def fast(quick):
+    """`quick` with the cheapest likelihood: what this file tests is the same for all, or has them as parameters."""
+    return lambda **options: quick(**{"likelihood": "poisson"} | options)
+
+
+# Tables ----------------------------------------------------------------------------------------------------------
+
+TABLES = {
+    "list": lambda X: X.tolist(),
+    "pandas": lambda X: pd.DataFrame(X, columns=["a", "b"]),
+    "polars": lambda X: pl.DataFrame(X, schema=["a", "b"]),
+    "csr": sparse.csr_matrix,
+    "csc array": sparse.csc_array,
+    "float32": lambda X: X.astype(np.float32),
+}
+
+
+@pytest.fixture(scope="module")
+def plain(fast, larger) -> np.ndarray:
+    """Predictions for float32 numbers in an array of float64."""
+    X = larger[0].astype(np.float32).astype(np.float64)
+    return fast(epochs=1).fit(X, larger[1]).predict(X)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_table_fits_and_predicts_the_same(fast, larger, plain, kind):
+    table = TABLES[kind](larger[0].astype(np.float32).astype(np.float64))
+    assert (fast(epochs=1).fit(table, larger[1]).predict(table) == plain).all()
+
+
+@pytest.fixture(scope="module")
+def of_wards(fast, wards) -> DDPNRegressor:
+    return fast(epochs=60, training_options={"lr": 1e-2}).fit(*wards)
+
+
+def test_text_levels_flags_and_missing_values_are_accepted(of_wards, wards):
+    X, _ = wards
+    assert of_wards.feature_names_in_.tolist() == ["ward", "kind", "age", "urgent"]
+    means = of_wards.predict(X)
+    assert means[X["ward"] == "A"].mean() > 2 * means[X["ward"] == "C"].mean()
+    assert of_wards.predict(pl.from_pandas(X)) == pytest.approx(means, rel=1e-12)
+    assert (of_wards.predict(X[["urgent", "age", "kind", "ward"]]) == means).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda X: X.drop(columns="age"), "'age'"),
+        (lambda X: X.assign(extra=1), "'extra'"),
+        (lambda X: X.rename(columns={"age": "years"}), "'age'.*'years'"),
+        (lambda X: X.assign(age="old"), "column 'age' must hold numbers as in fit, got '"),
+    ],
+    ids=["missing", "extra", "renamed", "text for numbers"],
+)
+def test_wrong_columns_are_named(of_wards, wards, change, words):
+    with pytest.raises(InputError, match=words):
+        of_wards.predict(change(wards[0]))
+
+
+# Weights ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "mixed"])
+def test_weights_equal_repeated_rows_bit_for_bit(likelihood, fast, counts, exposures):
+    X, y, exposure = counts[0][:40], counts[1][:40], exposures[:40]
+    weight = np.random.default_rng(1).integers(0, 4, 40)
+    again = np.repeat(np.arange(40), weight)
+    make = lambda: fast(likelihood=likelihood)
+    weighted = make().fit(X, y, weight, exposure)
+    repeated = make().fit(X[again], y[again], exposure=exposure[again])
+    assert (weighted.predict(X, exposure) == repeated.predict(X, exposure)).all()
+    assert (weighted.predict(X, exposure) != make().fit(X, y, None, exposure).predict(X, exposure)).any()
+
+
+@pytest.mark.parametrize(("rows", "frame"), [(100, False), (300, True)], ids=["array", "frame"])
+def test_a_weight_of_zero_equals_dropping_the_row(fast, larger, monkeypatch, rows, frame):
+    """`epochs="auto"` follows the rows that count, too."""
+    monkeypatch.setattr(network_options, "auto_epochs", lambda rows, batch_size: rows // 25)
+    X, y = larger[0][:rows], larger[1][:rows]
+    weight = (np.arange(rows) % 4 > 0).astype(float)
+    kept = weight > 0
+    X = pd.DataFrame(X, columns=["a", "b"]) if frame else X
+    options = {"epochs": "auto" if rows == 100 else 2}
+    weighted = fast(**options).fit(X, y, weight)
+    dropped = fast(**options).fit(X[kept], y[kept])
+    assert (weighted.predict(X) == dropped.predict(X)).all()
+    assert weighted.n_rows_ == dropped.n_rows_
+    assert len(weighted.history_.epochs) == len(dropped.history_.epochs) < 4
+
+
+# Randomness ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"numeric": "auto", "members": 1}, {"likelihood": "mixed"}], ids=str)
+def test_a_seed_determines_everything(fast, larger, options):
+    X, y = larger
+    options = {"epochs": 2, "training_options": BATCHES} | options
+    one, two, other = (fast(random_state=seed, **options).fit(X, y).predict(X) for seed in (3, 3, 4))
+    assert (one == two).all()
+    assert (one != other).any()
+
+
+def test_a_random_stream_may_replace_the_seed(fast, counts):
+    one, two = (fast(random_state=np.random.RandomState(5)).fit(*counts).predict(counts[0]) for _ in range(2))
+    assert (one == two).all()
+    fresh = [fast(random_state=None).fit(*counts).predict(counts[0]) for _ in range(2)]
+    assert (fresh[0] != fresh[1]).any()
+
+
+def test_global_streams_are_not_touched(fast, counts):
+    np.random.seed(1)
+    torch.manual_seed(1)
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()
+    fast().fit(*counts).predict(counts[0])
+    assert (np.random.get_state()[1] == before[0]).all()
+    assert (torch.get_rng_state() == before[1]).all()
+
+
+# Validation rows -------------------------------------------------------------------------------------------------
+
+
+def test_the_encoder_never_sees_held_out_rows(fast):
+    """An outlier that only validation rows have leaves the encoder's mean where it was."""
+    X, y = np.random.default_rng(4).normal(size=(300, 1)), np.ones(300)
+    plain = fast(epochs=1, validation=0.5).fit(X, y)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    X[np.flatnonzero(held_out(Sample(X, y), 0.5, seed))[0]] = 1e9
+    changed = fast(epochs=1, validation=0.5).fit(X, y)
+    assert (changed.encoder_.transform([[0.3]]) == plain.encoder_.transform([[0.3]])).all()
+
+
+def test_validation_rows_of_the_user_choose_the_epochs(fast, larger):
+    X, y = larger
+    options = {"training_options": BATCHES}
+    model = fast(**options).fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+    assert model.n_rows_ == 200
+    scores = np.array([epoch["score"] for epoch in model.history_.epochs])
+    assert model.history_.best_epoch == (scores.argmin(0) + 1).tolist()
+    wrong = fast(**options).fit(X[:200], y[:200], X_val=X[200:], y_val=100 + y[200:])
+    assert (wrong.predict(X) != model.predict(X)).any()
+
+
+def test_without_validation_every_row_is_trained_on(fast, larger):
+    model = fast(validation=None).fit(*larger)
+    assert model.n_rows_ == 300
+    assert all("score" not in epoch for epoch in model.history_.epochs)
+    assert model.history_.best_epoch == [5, 5]
+
+
+# Checkpoints -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numeric", ["standard", "auto"])
+def test_an_interrupted_fit_continues_where_it_stopped(fast, larger, tmp_path, monkeypatch, numeric):
+    X, y = larger
+    options = {"numeric": numeric, "epochs": 6, "members": 1, "training_options": BATCHES, "likelihood": "mixed"}
+    wanted = fast(**options).fit(X, y)
+    run_epoch = Training.run_epoch
+    done = []
+
+    def interrupted(training: Training) -> str:
+        if training.config.epochs == 6 and training.epoch == 3:
+            raise KeyboardInterrupt
+        return run_epoch(training)
+
+    def watched(training: Training) -> str:
+        if training.config.epochs == 6:
+            done.append(training.epoch)
+        return run_epoch(training)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Training, "run_epoch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fast(checkpoint=tmp_path / "state", **options).fit(X, y)
+    monkeypatch.setattr(Training, "run_epoch", watched)
+    resumed = fast(checkpoint=tmp_path / "state", **options).fit(X, y)
+    assert done == [3, 4, 5]
+    assert (resumed.predict(X) == wanted.predict(X)).all()
+    if numeric == "standard":
+        with pytest.raises(InputError, match="another training"):
+            fast(checkpoint=tmp_path / "state", **options).fit(X, y + 1)
+
+
+# What is refused -------------------------------------------------------------------------------------------------
+
+#: Options that `fit` refuses, and the words of its error that name them.
+REFUSED = [
+    ({"likelihood": "poison"}, "likelihood must be one of .* Did you mean 'poisson'"),
+    ({"likelihood": None}, "likelihood must"),
+    *(
+        ({"likelihood": "double_poisson", "head_options": {name: value}}, name)
+        for name, value in (
+            ("beta", 1.5), ("betta", 0.5), ("objective", "exactly"), ("gamma", "row"), ("initial_gamma", -1.0)
+        )
+    ),
+    ({"head_options": ["beta"]}, "head_options must"),
+    ({"likelihood": "poisson", "head_options": {"beta": 0.5}}, "beta is not an option"),
+    *(({"members": value}, "members must") for value in (0, 2.5, True)),
+    *(({"hidden": value}, "hidden must") for value in (8, "wide", (8.5,), (8, 0))),
+    ({"numeric": "bins"}, "numeric must"),
+    *(({"epochs": value}, "epochs must") for value in (0, "many")),
+    *(
+        ({"training_options": {name: value}}, f"{name} must")
+        for name, value in (
+            ("activation", "sin"), ("bins", 0), ("batch_size", 0), ("batch_size", "big"), ("lr", 0.0),
+            ("lr", float("nan")), ("weight_decay", -1.0), ("warmup", 1.0), ("schedule", "linear"), ("clip", 0.0),
+            ("ema", 1.0), ("score", "mae"), ("patience", 0), ("precision", "fp8"),
+        )
+    ),
+    ({"training_options": {"lrr": 0.1}}, "'lrr' in training_options. Did you mean 'lr'"),
+    ({"training_options": "lr"}, "training_options must"),
+    *(({"validation": value}, "validation must") for value in (1.0, "some", [0.1])),
+    *(({"mix_with": value}, "mix_with") for value in ("glm", None, ["gml"], ["networks"])),
+    ({"mix_with": ["glm"], "likelihood": "faithful_gaussian"}, "has no exact GLM"),
+    ({"mix_with": ["glm"], "hidden": ()}, "mix_with must"),
+    ({"checkpoint": "state", "random_state": None}, "random_state must"),
+    ({"fractional": "floor"}, "fractional must"),
+    ({"device": "tpu9"}, "device must"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED, ids=str)
+def test_a_bad_option_is_reported_before_training(fast, counts, monkeypatch, options, words):
+    monkeypatch.setattr(Training, "run_epoch", None)
+    with pytest.raises(ConfigError, match=words):
+        fast(**options).fit(*counts)
+
+
+ROW = np.zeros((1, 3))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"y": np.full(90, 0.5)}, "y must .* got 0.5 at rows 0, 1"),
+        ({"exposure": 0.0}, "exposure must .* got 0 at rows 0, 1"),
+        ({"sample_weight": np.ones(89)}, "sample_weight must"),
+        ({"X": np.zeros((90, 0))}, r"0 feature\(s\)"),
+        ({"X": np.full((90, 3), np.inf)}, "Input X contains infinity"),
+        ({"X": 5}, "X must"),
+        ({"X_val": ROW}, "X_val and y_val must"),
+        ({"y_val": np.zeros(90)}, "X_val and y_val must"),
+        ({"X_val": ROW, "y_val": [-1]}, "y_val must .* got -1 at row 0"),
+        ({"X_val": ROW, "y_val": [1], "exposure": 1.0}, "exposure_val must"),
+        ({"X_val": ROW, "y_val": [1], "exposure_val": 1.0}, "exposure_val must"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_bad_data_are_reported(fast, counts, change, words):
+    with pytest.raises(ValueError, match=words):
+        fast().fit(**{"X": counts[0], "y": counts[1]} | change)
+
+
+# Ctrl-C leaves the best ensemble so far -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Ctrl-C before epoch `at` (from 0) of training number `training` (from 1)."""
+
+    def plan(at: int, training: int = 1) -> None:
+        run_epoch, seen = Training.run_epoch, []
+
+        def watched(self: Training) -> str:
+            if self not in seen:
+                seen.append(self)
+            if self.epoch == at and len(seen) == training:
+                raise KeyboardInterrupt
+            return run_epoch(self)
+
+        monkeypatch.setattr(Training, "run_epoch", watched)
+
+    return plan
+
+
+def fit_interrupted(model: DDPNRegressor, larger) -> None:
+    X, y = larger
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+
+
+def test_the_best_epochs_so_far_are_kept_and_can_be_saved(quick, larger, interrupt, tmp_path):
+    interrupt(at=4)
+    model = quick(epochs=8, members=1, training_options=BATCHES)
+    fit_interrupted(model, larger)
+    scores = [record["score"][0] for record in model.history_.epochs]
+    assert len(scores) == 4
+    assert model.interrupted_
+    assert model.history_.stopped == "interrupted"
+    assert model.history_.best_epoch == [1 + int(np.argmin(scores))]
+    assert model.nll(larger[0][200:], larger[1][200:]) == pytest.approx(min(scores), rel=1e-4)
+    model.save(tmp_path / "model")
+    again = DDPNRegressor.load(tmp_path / "model")
+    assert (again.predict(larger[0]) == model.predict(larger[0])).all()
+    assert again.interrupted_
+
+
+def test_networks_are_kept_where_another_member_is_interrupted(quick, larger, monkeypatch, tmp_path):
+    def interrupted(self, train, validation, seed):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Constant, "fit", interrupted)
+    model = quick(epochs=1, mix_with=["poisson_glm", "constant", "glm"], training_options=BATCHES)
+    fit_interrupted(model, larger)
+    assert list(model.predictor_.members) == ["networks", "poisson_glm"]
+    assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
+    assert model.interrupted_
+    model.save(tmp_path / "model")
+    assert DDPNRegressor.load(tmp_path / "model").interrupted_
+
+
+def test_a_fit_that_ends_before_its_first_epoch_changes_nothing(quick, counts, wards, interrupt):
+    model = quick(members=1, epochs=1).fit(*wards)
+    before = dict(vars(model))
+    interrupt(at=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*counts)
+    with pytest.raises(InputError):
+        model.fit(counts[0], -counts[1])
+    assert vars(model) == before
+    assert model.predict(wards[0]).shape == (90,)
+
+
+def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
+    model = quick(members=1, epochs=1).fit(*wards)
+    assert model.feature_kinds_ == ["category", "category", "number", "flag"]
+    model.fit(*counts)
+    assert not hasattr(model, "feature_names_in_")
+    assert (model.n_features_in_, model.feature_kinds_) == (3, ["number"] * 3)
+
+
+# The paper's data ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(data_folder))
+    data = length_of_stay()
+    X, y = data.X.to_pandas(), data.y
+    options = {"epochs": 15, "training_options": {"batch_size": 100}, "random_state": 0, "device": "cpu"}
+    model = DDPNRegressor(members=1, hidden=(64, 64), numeric="steps", **options)
+    model.fit(X[:2000], y[:2000])
+    test = y[3000:4000]
+    # CRPS of the distribution that puts equal mass on every training row: E|Z - y| - E|Z - Z'| / 2.
+    shares = np.bincount(y[:2000].astype(int)) / 2000
+    z = np.arange(len(shares))
+    to_y = np.abs(z - test[:, None]) @ shares
+    constant = to_y.mean() - 0.5 * shares @ np.abs(z - z[:, None]) @ shares
+    assert model.crps(X[3000:4000], test) < 0.5 * constant

@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from ddpn.members.member import TableReader
-from ddpn.runtime.errors import InputError
 
 FRAME = pd.DataFrame({"age": [31.0, 67.0], "ward": ["B", "A"], "smokes": [True, False]})
 
@@ -14,24 +13,6 @@ def reader(request) -> TableReader:
     fitted = TableReader()
     fitted.fit(FRAME)
     return TableReader.from_dict(fitted.as_dict()) if request.param else fitted
-
-
-def test_columns_are_found_by_name(reader):
-    table = reader.read(FRAME[["smokes", "ward", "age"]])
-    assert [(column.name, column.kind) for column in table] == [
-        ("age", "number"),
-        ("ward", "category"),
-        ("smokes", "flag"),
-    ]
-
-
-def test_a_column_of_another_kind_is_refused(reader):
-    with pytest.raises(InputError, match="'age' must hold numbers as in fit, got '"):
-        reader.read(FRAME.assign(age="old"))
-    with pytest.raises(InputError, match="'smokes' must hold booleans"):
-        reader.read(FRAME.assign(smokes=0.5))
-    with pytest.raises(InputError, match="'ward'"):
-        reader.read(FRAME.drop(columns="ward"))
 
 
 def test_a_column_without_values_keeps_its_kind(reader):

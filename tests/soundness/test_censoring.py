@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.calibration.intervals import IntervalLevels, NeededLevels
+from ddpn.calibration.intervals import IntervalLevels, levels_of
 from ddpn.distributions import Censored, NegativeBinomial
 from ddpn.estimators import CountGLM
 from ddpn.members.glm import GLM, Constant
@@ -70,13 +70,12 @@ def test_the_glm_of_a_mixture_takes_the_family_that_fits():
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.99])
 def test_intervals_of_censored_counts_are_never_calibrated_below_the_central_ones(coverage):
     _, y, _ = simulated(400, 0)
-    limit = np.full(len(y), float(LIMIT))
     dist = Censored(NegativeBinomial(torch.full((len(y),), 6.6, dtype=torch.float64), 1.0), LIMIT)
-    rows = NeededLevels.of([dist], np.minimum(y, LIMIT), with_expected=True, limit=limit)
-    for levels in (IntervalLevels.of_rows(rows), IntervalLevels.of_rows(rows, prior_rows=50.0)):
+    needed, expected = levels_of([dist], np.minimum(y, LIMIT), with_expected=True)
+    for prior_rows in (0.0, 50.0):
+        levels = IntervalLevels.of(needed, None, expected, prior_rows, is_censored=y >= LIMIT)
         assert levels.at(coverage) >= coverage
-    unknown = NeededLevels.of([dist], np.minimum(y, LIMIT), with_expected=False)
-    assert IntervalLevels.of_rows(unknown).at(0.9) < 0.9  # what would be believed of counts known exactly
+    assert IntervalLevels.of(needed).at(0.9) < 0.9  # what would be believed of counts known exactly
 
 
 @pytest.mark.parametrize("likelihood", ["negative_binomial", "double_poisson"])

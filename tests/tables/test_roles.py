@@ -145,12 +145,6 @@ def test_a_zone_of_fit_is_the_clock_of_later_tables():
         assert roles.features(pl.DataFrame([same]))["d hour"].to_list() == [12]
 
 
-def test_the_tasks_of_older_models_are_read():
-    old = {"name": "n", "kind": "number", "missing": 0, "distinct": 2, "parts": [], "left_out": ""}
-    plain = {"target": "y", "exposure": None, "weight": None, "columns": [old]}
-    assert Roles.from_dict(plain) == replace(PLAIN, columns=(TableColumn("n", "number", distinct=2),))
-
-
 def test_roles_survive_json():
     assert Roles.from_dict(ROLES.as_dict()) == ROLES
     assert ROLES.as_text == ["c"]

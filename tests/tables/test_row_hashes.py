@@ -9,8 +9,8 @@ import pytest
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.tables.cells import MISSING
-from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, group_labels_of, row_hashes, unseen_rows
-from ddpn.workflow.plan import Plan, plan_from, plan_of
+from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, group_labels_of, row_hashes
+from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import fingerprint, prepare
 
 
@@ -83,14 +83,6 @@ def test_groups_are_part_of_the_fingerprint(panel):
     plan = Plan(target="visits", group=("person",))
     other = panel.with_columns(person=pl.col("person").reverse() // 2)
     assert fingerprint(prepare(panel, plan).sample) != fingerprint(prepare(other, plan).sample)
-
-
-def test_options_and_files_name_groups(tmp_path):
-    (tmp_path / "plan.toml").write_text('target = "visits"\ngroup = ["person", "year"]\n')
-    assert plan_of({}, tmp_path / "plan.toml").group == ("person", "year")
-    plan = plan_of({"target": "visits", "group": "person, year"})
-    assert plan.group == ("person", "year")
-    assert plan_from(plan.as_dict()) == plan
 
 
 # Rows of fit ----------------------------------------------------------------------------------------------------------
@@ -187,29 +179,29 @@ def test_sorted_or_partly_new_rows_are_recognised():
     known = seen(used, test)
     table = together(used.rows(np.arange(100, 300)), test, new)
     order = np.random.default_rng(3).permutation(len(table))
-    left, note = unseen_rows(known, table.rows(order).replace(labels=order))
+    left, note = known.unseen(table.rows(order).replace(labels=order))
     assert sorted(left.labels.tolist()) == list(range(200, 360))
     assert note == "200 of 360 rows were used to fit the model and are left out of the scores."
-    assert unseen_rows(known, together(used.rows(slice(0, 1)), new))[1].startswith("1 of 101 rows was used")
+    assert known.unseen(together(used.rows(slice(0, 1)), new))[1].startswith("1 of 101 rows was used")
 
 
 def test_a_new_table_is_scored_whole():
     known = seen(continuous(300), continuous(60, 1))
     new = continuous(100, 2)
-    assert unseen_rows(known, new) == (new, "")
+    assert known.unseen(new) == (new, "")
 
 
 def test_a_table_of_known_rows_alone_is_refused():
     used = continuous(300)
     with pytest.raises(InputError, match=r"^All 30 rows were used to fit the model.* not part of the fit\.$"):
-        unseen_rows(seen(used, continuous(60, 1)), used.rows(np.arange(30)))
+        seen(used, continuous(60, 1)).unseen(used.rows(np.arange(30)))
 
 
 def test_equal_rows_of_a_new_table_of_few_values_are_chance():
     scored = 0
     for seed in range(40):
         known = seen(coarse(400, seed), coarse(100, 1000 + seed))
-        left, note = unseen_rows(known, coarse(200, 2000 + seed))
+        left, note = known.unseen(coarse(200, 2000 + seed))
         assert (len(left) == 200) == ("all rows are scored" in note)
         scored += len(left) == 200
     assert scored >= 38
@@ -219,6 +211,6 @@ def test_of_equal_rows_as_many_are_left_out_as_fit_had():
     """The re-sorted table of a fit has its test rows again, whichever of equal rows these are."""
     used, test = coarse(400), coarse(100, 1)
     table = together(test, used)
-    left, note = unseen_rows(seen(used, test), table)
+    left, note = seen(used, test).unseen(table)
     assert note.startswith("400 of 500 rows were used")
     assert np.sort(row_hashes(left)).tolist() == np.sort(row_hashes(test)).tolist()

@@ -129,10 +129,6 @@ def test_every_row_is_equally_likely(folder, monkeypatch):
     assert abs(hits[:4500].mean() - 400 / 9) < 4 * 6.3 / np.sqrt(4500)
 
 
-def test_a_small_table_is_sampled_whole(folder):
-    assert np.array_equal(sampled_rows(Table([str(folder)]), 0), np.arange(9000))
-
-
 def all_rows(frame, numbers):
     return np.ones(len(numbers), dtype=bool)
 

@@ -284,13 +284,6 @@ def test_another_fit_does_not_continue(unmixed, table, plan, tmp_path, training_
     assert checkpoint_of(tmp_path / "model", unmixed).exists()
 
 
-def test_an_existing_output_is_reported_before_the_work(unmixed, tmp_path, training_steps):
-    (tmp_path / "model").mkdir()
-    with pytest.raises(InputError, match="already exists"):
-        fit_into(tmp_path / "model", unmixed, {})
-    assert training_steps.taken == 0
-
-
 # Where the model goes ------------------------------------------------------------------------------------------------
 
 

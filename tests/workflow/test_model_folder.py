@@ -13,7 +13,7 @@ from ddpn import DDPNRegressor
 from ddpn.members.glm import Constant
 from ddpn.runtime.errors import InputError
 from ddpn.storage.model_files import MANIFEST, write_model
-from ddpn.workflow.model_folder import CHECKPOINT, TASK, describe, load, read_task
+from ddpn.workflow.model_folder import TASK, describe, load, read_task
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
 
@@ -113,12 +113,6 @@ def test_a_model_is_replaced_on_request_only(fitted, saved):
     fitted.folder.save(saved, overwrite=True)
     assert not (saved / "mark").exists()
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
-
-
-def test_a_checkpoint_is_kept_with_it(fitted, tmp_path):
-    (tmp_path / "state").write_bytes(b"state")
-    fitted.folder.save(tmp_path / "model", checkpoint=tmp_path / "state")
-    assert (tmp_path / "model" / CHECKPOINT).read_bytes() == b"state"
 
 
 def test_a_description_needs_no_model(saved, fitted):

@@ -193,7 +193,7 @@ def board_of(parts):
 def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder, table, prepared):
     parts = report_parts(folder, table)
     assert list(board_of(parts).verdict.sentences) == folder.task["test"]["verdict"]["sentences"]
-    assert parts["labels"].tolist() == (prepared.split.rows.test + 1).tolist()
+    assert parts["sample"].labels.tolist() == (prepared.split.rows.test + 1).tolist()
     assert parts["ids"] == ("patient", [f"p{row}" for row in prepared.split.rows.test])
     assert parts["task"]["numbering"].startswith("Rows are numbered as in the file")
     assert report_parts(folder, table.drop("patient"))["ids"] is None

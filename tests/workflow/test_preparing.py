@@ -75,11 +75,6 @@ def test_tables_that_cannot_be_fitted(table, plan, change, options, words):
     assert [word for word in words if word not in str(error.value)] == []
 
 
-def test_fractions_are_rounded_on_request(table, plan):
-    halves = table.with_columns(visits=pl.col("visits") + 0.25)
-    assert prepare(halves, plan(model={"fractional": "round"})).sample.y.tolist() == table["visits"].to_list()
-
-
 def test_members_to_mix_need_validation_rows(table, plan):
     few = plan(model={"mix_with": ("glm", "trees")})
     (warning,) = prepare(table.head(60).drop("admitted"), few).warnings
@@ -253,6 +248,7 @@ def test_words_for_missing_values_may_be_many():
     ("cells", "kind", "words"),
     [
         (["1,234", "2,000"] * 20, "number", "the comma in values such as '1,234' is read as a thousands separator"),
+        (["0", "1", "2", "5+"] * 10, "number", "values such as '5+' are read as 5"),
         (["5 kg", "7 kg"] * 20, "number", "values with 'kg' are read as numbers without it"),
         (["1", "2"] * 20, "number", "--category x keeps it categorical"),
         (["31.01.2021", "01.02.2021"] * 20, "date", None),
@@ -308,12 +304,6 @@ def test_every_name_is_checked(role):
 def test_a_table_with_nothing_to_predict_from():
     with pytest.raises(InputError, match=r"No column is left to predict from \(id: nearly every"):
         roles_of(FRAME.select("id", "y"), Plan(target="y"))
-
-
-def test_open_ended_numbers_are_numbers():
-    column = of(["0", "1", "2", "5+"] * 10)
-    assert (column.kind, column.missing) == ("number", 0)
-    assert "values such as '5+' are read as 5" in " ".join(column.notes)
 
 
 def test_few_levels_with_a_word_among_them_stay_a_category():

@@ -10,7 +10,6 @@ from ddpn.workflow.search_space import (
     default_settings,
     make_space,
     model_value,
-    read_search,
     text_of,
     with_settings,
 )
@@ -21,9 +20,9 @@ PLAN = Plan(target="y")
 def test_everything_is_searched_around_its_default():
     plan = Plan(target="y", model={"members": 2})
     defaults = default_settings(plan, SETTINGS)
-    space = make_space(check_search(plan, {}), defaults, 2000)
+    space = make_space(check_search(plan), defaults, 2000)
     assert list(space) == list(SETTINGS)
-    assert set(check_search(PLAN, {})) == set(SETTINGS) - {"mix_with"}, "a portfolio weighs the usual members anyway"
+    assert set(check_search(PLAN)) == set(SETTINGS) - {"mix_with"}, "a portfolio weighs the usual members anyway"
     for name, values in space.items():
         assert defaults[name] in values, name
         if isinstance(values, Choices):
@@ -33,34 +32,34 @@ def test_everything_is_searched_around_its_default():
 
 def test_what_has_a_value_is_not_searched():
     plan = Plan(target="y", model={"epochs": 3, "head_options": {"components": 2}, "likelihood": "poisson"})
-    assert set(check_search(plan, {})) == set(SETTINGS) - {"epochs", "likelihood", "mix_with"}
+    assert set(check_search(plan)) == set(SETTINGS) - {"epochs", "likelihood", "mix_with"}
     with pytest.raises(ConfigError) as error:
         check_search(plan, {"epochs": True})
     assert error.value.argument == "epochs"
     everything = {"hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "mix_with": (),
                   "training_options": {"lr": 0.1, "weight_decay": 0.1, "batch_size": 32}}  # fmt: skip
     with pytest.raises(ConfigError, match="Nothing is left"):
-        check_search(Plan(target="y", model=everything), {})
+        check_search(Plan(target="y", model=everything))
 
 
 def test_names_and_files_and_values(tmp_path):
-    assert read_search(" lr, hidden ") == {"lr": True, "hidden": True}
+    assert check_search(PLAN, " lr, hidden ") == {"lr": True, "hidden": True}
     file = tmp_path / "ranges.toml"
     file.write_text(
         'lr = [0.001, 0.01]\nhidden = [[64, 64], "32", "auto"]\nlikelihood = ["poisson", "double_poisson*3"]\n'
         'mix_with = [[], ["glm", "constant"]]\nnumeric = true\nepochs = [5, 10]\nbatch_size = [32]\n'
     )
-    found = check_search(PLAN, read_search(str(file)))
+    found = check_search(PLAN, str(file))
     assert found == {
         "lr": Range(0.001, 0.01), "hidden": Choices(("64-64", "32", "auto")), "numeric": True,
         "likelihood": Choices(("poisson", "double_poisson*3")), "mix_with": Choices(("none", "glm+constant")),
         "epochs": Range(5, 10, True), "batch_size": Choices((32,)),
     }  # fmt: skip
     with pytest.raises(InputError, match="not found"):
-        read_search(tmp_path / "none.toml")
+        check_search(PLAN, tmp_path / "none.toml")
     file.write_text("lr = ")
     with pytest.raises(ConfigError, match="not valid TOML"):
-        read_search(str(file))
+        check_search(PLAN, str(file))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_names_and_files_and_values(tmp_path):
 )
 def test_bad_searches_are_one_sentence(search, words):
     with pytest.raises(ConfigError, match=r"^[^\n]*$") as error:
-        check_search(PLAN, read_search(search))
+        check_search(PLAN, search)
     assert words in str(error.value)
 
 

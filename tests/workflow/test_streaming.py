@@ -195,31 +195,8 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    ("harm", "words"),
-    [
-        (damage, r"b\.parquet cannot be read as a parquet file"),
-        (lambda path: write(path, 90, name="exposure"), r"b\.parquet must have the columns of .*without 'days'"),
-    ],
-)
-def test_a_bad_part_ends_a_streamed_fit(tmp_path, harm, words):
-    (tmp_path / "data").mkdir()
-    for name in "abc":
-        write(tmp_path / "data" / f"{name}.parquet", 90, name="days")
-    harm(tmp_path / "data" / "b.parquet")
-    found = ddpn("fit", tmp_path / "data", "--target", "days", "--stream", "-o", tmp_path / "model")
-    assert found.exit_code == 1, found.output
-    assert re.search(words, " ".join(found.output.split())), found.output
-    assert os.listdir(tmp_path) == ["data"]
-
-
 BAD = {
     "corrupt": (damage, r"b\.parquet cannot be read as a parquet file, rows 1 to 40"),
-    "truncated": (lambda path: os.truncate(path, 200), r"b\.parquet cannot be read as a parquet file"),
-    "another schema": (
-        lambda path: write(path, 90, name="exposure"),
-        r"b\.parquet must have the columns of .*a\.parquet, got .*without 'days'",
-    ),
     "bad value": (
         lambda path: write(path, 90, bad=50, name="days"),
         r"b\.parquet: exposure 'days' .* got -3 at row 51",
@@ -253,24 +230,3 @@ def test_nothing_is_printed_before_all_rows_are_checked(tmp_path, model, monkeyp
     assert found.exit_code == 1, found.output
     assert "got -3 at row 90" in found.stderr
     assert found.stdout == ""
-
-
-def test_parts_survive_a_read_error_and_the_same_command_goes_on(tmp_path, model, monkeypatch):
-    monkeypatch.setattr(table_module, "ROWS", 40)
-    write(tmp_path / "a.parquet", 200, name="days")
-    command = ["predict", model, tmp_path / "a.parquet", "--exposure", "days", "-o", tmp_path / "out.csv"]
-    read, calls = table_module.ParquetFile.block, []
-
-    def fails_once(self, extent, columns):
-        calls.append(extent.begin)
-        if len(calls) == 8:  # five blocks are checked before
-            raise InputError("a.parquet cannot be read as a parquet file: Stale file handle.")
-        return read(self, extent, columns)
-
-    monkeypatch.setattr(table_module.ParquetFile, "block", fails_once)
-    assert ddpn(*command).exit_code == 1
-    assert list((tmp_path / "out.csv.parts").glob("*.json"))
-    again = ddpn(*command)
-    assert again.exit_code == 0, again.output
-    assert pl.read_csv(tmp_path / "out.csv").height == 200
-    assert not (tmp_path / "out.csv.parts").exists()

@@ -1,6 +1,5 @@
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +8,11 @@ import pytest
 
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.jobs import run as run_jobs
-from ddpn.storage.files import folder_lock
 from ddpn.workflow import search_space, tuning
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.search_space import Choices, Limit, Range
+from ddpn.workflow.search_space import Choices, Range
 from ddpn.workflow.tuning import Search, Trial, by_chance, chosen, folds_of, storage_of, tune
 
 #: One small network.
@@ -134,7 +132,7 @@ def search(tmp_path, prepared, monkeypatch):
 
     def go(folder="study", trials=None, seconds=None, seed=0, **options):
         table = replace(prepared, plan=replace(prepared.plan, seed=seed))
-        found = Search(table, SPACE, DEFAULTS, Limit(seconds, trials), tmp_path / folder, **options)
+        found = Search(table, SPACE, DEFAULTS, tmp_path / folder, seconds, trials, **options)
         found.run()
         return found
 
@@ -237,13 +235,6 @@ def test_no_time_for_the_defaults(search, monkeypatch):
     assert "time for the default settings only" in result.headline
 
 
-def test_importances_find_what_matters(search, calls):
-    shares = search(trials=14).importances()
-    assert max(shares, key=lambda name: shares[name]) == "lr"
-    assert sum(shares.values()) == pytest.approx(1.0)
-    assert search(trials=3).importances() == {}
-
-
 def test_a_damaged_score_is_scored_again(search, calls, tmp_path):
     whole = outcome(search(trials=3))
     for file in (tmp_path / "study").glob("*.result"):
@@ -291,6 +282,17 @@ def test_chance_finds_a_winner_among_equal_trials_in_about_half_of_the_searches(
     ]
     assert 0.35 < np.mean(found) < 0.85
     assert by_chance(0) == by_chance(1) == 0.5
+
+
+def test_rows_of_a_group_are_one_observation():
+    """Of ten equal rows per group the gain is less clear than of as many rows that are independent."""
+    first, second = trials_of([3.0], rows=40)
+    copies = [replace(trial, scores=np.repeat(trial.scores, 10)) for trial in (first, second)]
+    (best, gain), (_, rows) = chosen([first, second], np.ones(40)), chosen(copies, np.ones(400))
+    _, groups = chosen(copies, np.ones(400), np.repeat(np.arange(40), 10))
+    assert best is second
+    assert (groups.low, groups.high) == pytest.approx((gain.low, gain.high))
+    assert rows.high - rows.low < 0.5 * (groups.high - groups.low)
 
 
 # Whole searches, with fits of a small network
@@ -369,11 +371,3 @@ def test_bad_input(prepared, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"ddpn\[tune\]"):
         tune(tmp_path / "m", prepared, trials=1)
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
-
-
-def test_two_writers_are_refused(prepared, tmp_path):
-    # Locks of filelock belong to a thread.
-    with ThreadPoolExecutor(1) as other, folder_lock(tmp_path / "m"):
-        error = other.submit(tune, tmp_path / "m", prepared, trials=1).exception()
-    assert isinstance(error, InputError)
-    assert "Another process is writing" in str(error)

@@ -33,11 +33,9 @@ def portfolio(seed: int) -> Any:
 
 
 def boosted(seed: int) -> Any:
-    try:
-        from ddpn.estimators import BoostedCountRegressor
-    except ImportError as error:
-        raise NotAvailableError(str(error)) from None
-    return BoostedCountRegressor(random_state=seed)
+    from ddpn import CountRegressor
+
+    return CountRegressor(members=["trees"], random_state=seed)
 
 
 def glm(seed: int) -> Any:

@@ -1,15 +1,20 @@
-"""Scores of the mixture and of every member on the same rows, and the verdict on them."""
+"""Scores of the mixture and of every member on the same rows, and the verdict on them.
 
-from collections.abc import Mapping, Sequence
+`Evaluation` has the numbers that a verdict is made of, `verdict` decides: for `ddpn fit`, `evaluate` and `report`.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from html import escape
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.analysis.verdict import COVERAGE, Evaluation, RowScores, Verdict, verdict
+from ddpn.analysis.gains import Gain, gain_of, independent_rows, weighted_mean, wilson
 from ddpn.distributions import discretized
 from ddpn.distributions.limits import limited
 from ddpn.members import label_of
@@ -23,6 +28,40 @@ from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, rows_named
+
+#: The coverage of the intervals that are scored.
+COVERAGE = 0.9
+#: The scores of a leaderboard.
+SCORES = ("mae", "crps", "nll", "coverage", "width")
+#: Fewer test rows than this support no verdict.
+MIN_ROWS = 50
+#: Relative differences in a score below this do not matter in practice, however certain they are.
+MIN_DIFFERENCE = 0.005
+#: Nor do differences below this share of the mean count or of one count, down to where float64 is only rounding.
+_NEGLIGIBLE, _ROUNDING = 1e-3, 1e-6
+#: A coverage this far below its target makes intervals too narrow, this far above too wide, if it is more than chance.
+MAX_SHORTFALL, MAX_EXCESS = 0.02, 0.05
+#: A median that is so much farther from the counts (as a share) is reported even where it may be chance.
+_FAR = 0.5
+
+
+class RowScores(NamedTuple):
+    """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width.
+
+    `interior` is whether the count lies inside the interval and not at an end.
+    """
+
+    mae: np.ndarray
+    crps: np.ndarray
+    nll: np.ndarray
+    coverage: np.ndarray
+    width: np.ndarray
+    interior: np.ndarray
+
+    def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
+        """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
+        found = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
+        return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
 def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowScores:
@@ -45,28 +84,282 @@ def scored_rows(dist: Any, y: np.ndarray, interval: tuple[Tensor, Tensor]) -> Ro
     return RowScores(*(values.double().numpy() for values in scores))
 
 
-def _score_others(name: str, dist: Distribution, sample: Sample) -> RowScores:
-    """Scores per row of distributions that another model predicts, with their own central intervals."""
-    rows, shape = len(sample), tuple(known(dist).batch_shape)
-    if shape not in ((), (1,), (rows,)):
-        raise InputError(f"baseline '{name}' must have one distribution per row of X ({rows}), got batch {shape}.")
-    found = limited(discretized(dist if shape == (rows,) else dist.expand((rows,))), sample.limit)
-    return scored_rows(found, sample.y, found.interval(COVERAGE))
+# The verdict ---------------------------------------------------------------------------------------------------------
 
 
-def _is_mixture(predictor: Predictor, name: str) -> bool:
-    """Whether a member has the distributions and the intervals of the mixture, so that its scores are the same."""
-    if name != predictor.sole_member or predictor.groups is not None:
-        return False
-    return predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE)
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The numbers that a verdict is made of.
+
+    `crps` has the mean CRPS of every candidate by name, the model's own under `model`; `gains` are those of the model
+    on the other candidates in CRPS, `error_gains` in absolute error, `errors` the mean absolute errors. `coverage` is
+    the share of rows inside the model's interval, and `interior` the share inside and not at an end. With unequal
+    weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as they
+    stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all
+    rows have. `simpler` are the candidates that are simpler than the model; the default is all. `leak` is a sentence
+    about a target leak, `meaning` one about what the scores mean.
+    """
+
+    model: str
+    crps: Mapping[str, float]
+    gains: Mapping[str, Gain] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
+    error_gains: Mapping[str, Gain] = field(default_factory=dict)
+    rows: int
+    effective_rows: float | None = None
+    coverage: float
+    interior: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    mean_count: float = 1.0
+    only_count: float | None = None
+    simpler: Collection[str] | None = None
+    leak: str = ""
+    meaning: str = ""
+
+    @classmethod
+    def from_rows(
+        cls,
+        model: str,
+        scores: Mapping[str, RowScores],
+        y: np.ndarray,
+        weight: np.ndarray | None = None,
+        group: np.ndarray | None = None,
+        **options: Any,
+    ) -> Self:
+        """The evaluation of each candidate's scores per row, and of the counts.
+
+        `group` are labels of rows that belong together; `options` are the remaining fields.
+        """
+        weight, own = np.ones(len(y)) if weight is None else weight, scores[model]
+
+        def gains(of: str) -> dict[str, Gain]:
+            found = {name: getattr(scores[name], of) - getattr(own, of) for name in others}
+            return {name: gain_of(values, weight, len(others), group) for name, values in found.items()}
+
+        crps, used = {name: weighted_mean(each.crps, weight) for name, each in scores.items()}, weight > 0
+        others = [name for name in scores if name != model and is_score(crps[name]) and is_score(crps[model])]
+        return cls(
+            model=model,
+            crps=crps,
+            gains=gains("crps"),
+            errors={name: weighted_mean(each.mae, weight) for name, each in scores.items()},
+            error_gains=gains("mae"),
+            rows=int(used.sum()),
+            effective_rows=independent_rows(own.coverage, weight, group),
+            coverage=weighted_mean(own.coverage, weight),
+            interior=weighted_mean(own.interior, weight),
+            mean_count=weighted_mean(y, weight),
+            only_count=None if np.ptp(y[used]) else float(y[used][0]),
+            **options,
+        )
+
+    def least(self, name: str) -> float:
+        """The smallest difference in CRPS from a candidate that matters in practice."""
+        relative = MIN_DIFFERENCE * max(self.crps[name], self.crps[self.model])
+        return max(relative, _ROUNDING, _NEGLIGIBLE * min(self.mean_count, 1.0))
+
+    def against(self, name: str) -> str:
+        """The model against one candidate: "better", "worse" or "unclear"."""
+        gain = self.gains[name]
+        if not gain.is_clear or abs(gain.mean) < self.least(name):
+            return "unclear"
+        return "better" if gain.mean > 0 else "worse"
+
+    @property
+    def others(self) -> list[str]:
+        """The other candidates, the smallest CRPS first."""
+        return sorted(self.gains, key=lambda name: self.crps[name])
+
+    @property
+    def rival(self) -> str | None:
+        """The candidate that decides: the best of those that are clearly better, else of those not clearly beaten."""
+        order = {"worse": 0, "unclear": 1, "better": 2}
+        return min(self.others, key=lambda name: order[self.against(name)], default=None)
+
+    @property
+    def gain(self) -> Gain:
+        """The gain on the rival; 0 without one."""
+        return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
+
+    @property
+    def rival_is_simpler(self) -> bool:
+        """Whether the rival is simpler than the model."""
+        return self.simpler is None or self.rival in self.simpler
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the rows can show how well counts are predicted: there are enough, with different counts."""
+        return self.size >= MIN_ROWS and self.only_count is None
+
+    @property
+    def size(self) -> float:
+        """The number of rows that the uncertainty follows."""
+        return min(self.rows, self.effective_rows or self.rows)
+
+    @property
+    def too_narrow(self) -> bool:
+        """Whether the coverage is clearly below its target: Wilson's 95% interval lies below it."""
+        return self.coverage < COVERAGE - MAX_SHORTFALL and (wilson(self.coverage, self.size)[1] < COVERAGE)
+
+    @property
+    def too_wide(self) -> bool:
+        """Whether fewer counts would clearly be enough.
+
+        Intervals of integers cover more than asked, but what lies strictly between the ends of the right interval has
+        at most the target's probability.
+        """
+        return self.interior > COVERAGE + MAX_EXCESS and (wilson(self.interior, self.size)[0] > COVERAGE)
+
+    @property
+    def medians_disagree(self) -> bool:
+        """Whether the absolute error says the opposite of the CRPS, beyond chance or by far."""
+        name = self.rival or ""
+        if name not in self.error_gains:
+            return False
+        other, sign = self.error_gains[name], np.sign(self.gain.mean)
+        small = MIN_DIFFERENCE * max(self.errors[name], self.errors[self.model])
+        is_far = abs(other.mean) > _FAR * min(self.errors[name], self.errors[self.model])
+        return bool(sign * other.mean < -small and (other.is_clear or is_far))
 
 
-def _simpler(predictor: Predictor) -> list[str]:
-    """The members that are simpler than the mixture: all if it has several members, else those of a simpler kind."""
-    if len(predictor.mixed) > 1:
-        return list(predictor.members)
-    (own,) = predictor.mixed.values()
-    return [name for name, member in predictor.members.items() if _complexity(member) < _complexity(own)]
+def is_score(crps: float) -> bool:
+    """Whether a mean CRPS is a number that it can be; overflow of very large counts gives others."""
+    return math.isfinite(crps) and crps >= 0
+
+
+class Verdict(NamedTuple):
+    """`level` is "better", "unclear", "worse" or "unusable"; the first of the `sentences` is the headline.
+
+    `prefer` is the candidate to use instead of the model, if there is one.
+    """
+
+    level: str
+    sentences: tuple[str, ...]
+    prefer: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join(self.sentences)
+
+    @property
+    def headline(self) -> str:
+        return self.sentences[0]
+
+    def _repr_html_(self) -> str:
+        first, *rest = map(escape, self.sentences)
+        return f"<p><strong>{first}</strong> {' '.join(rest)}</p>"
+
+
+def verdict(found: Evaluation) -> Verdict:
+    """Decide whether to use the model, in plain sentences.
+
+    Parameters
+    ----------
+    found : Evaluation
+        Scores of the model and of the others.
+
+    Examples
+    --------
+    >>> crps = {"mixture": 1.0, "boosted": 0.97}
+    >>> labels = {"boosted": "gradient boosting"}
+    >>> numbers = {"gains": {"boosted": Gain(-0.03, -0.05, -0.01)}, "rows": 900, "coverage": 0.91}
+    >>> verdict(Evaluation(model="mixture", crps=crps, labels=labels, **numbers)).headline
+    'Gradient boosting is better on these rows (its CRPS is 3% lower, 95% interval 1% to 5%): use it.'
+    """
+    level, headline = _headline(found)
+    is_tied = level == "unclear" and found.is_decidable and found.rival is not None
+    is_tied = is_tied and found.against(str(found.rival)) == "unclear" and found.rival_is_simpler
+    sentences = [headline, found.leak]
+    if math.isfinite(found.coverage):
+        wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
+        share = f"{100 * found.coverage:.1f}%"
+        sentences.append(f"The model's {COVERAGE:.0%} intervals cover {share} of the test rows{wrong}.")
+    sentences.append(found.meaning)
+    return Verdict(level, tuple(filter(None, sentences)), found.rival if level == "worse" or is_tied else None)
+
+
+def _headline(found: Evaluation) -> tuple[str, str]:
+    """The level and the first sentence."""
+    if not is_score(found.crps[found.model]):
+        return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
+    if found.leak:
+        return "unusable", "These scores cannot be trusted: a column contains the target (target leak)."
+    if found.size < MIN_ROWS:
+        rows = "1 test row" if found.rows == 1 else f"{found.rows:,} test rows"
+        if found.rows >= MIN_ROWS:
+            rows += f", which by their weights and groups count as {found.size:.0f},"
+        return "unclear", f"Too few rows for a verdict: with {rows} every difference may be chance."
+    if not found.is_decidable:
+        same = f"All {found.rows:,} test rows have the count {found.only_count:g}"
+        return "unclear", f"{same}: they cannot show how well counts are predicted."
+    if found.rival is None:
+        why = "No other model could be scored" if len(found.crps) > 1 else "The model was not compared with any other"
+        return "unclear", f"{why}, so it is unknown whether a simpler one would do as well."
+    name, gain, base = found.labels.get(found.rival, found.rival), found.gain, found.crps[found.rival]
+    outcome, crps = found.against(found.rival), f"the model's CRPS is {change(gain, base)}"
+    if outcome == "unclear":
+        return "unclear", _no_difference(found, name, crps)
+    if gain.hangs_on_few:
+        without = f"{_share(gain.without_few, base)} {_side(gain.without_few)}"
+        return "unclear", (
+            f"A handful of rows decides between the model and {name}: {crps}, but {without} without the {gain.few} of "
+            f"{found.rows:,} rows that count most. Test on more rows."
+        )
+    if found.medians_disagree:
+        error = change(found.error_gains[found.rival], found.errors[found.rival])
+        return "unclear", (
+            f"CRPS and absolute error disagree on the model and {name}: {crps}, its mean absolute error {error}. "
+            "Choose by what you need, distributions or single numbers."
+        )
+    if outcome == "worse":
+        ahead = change(-gain, found.crps[found.model])
+        return "worse", f"{_capital(name)} is better on these rows (its CRPS is {ahead}): use it."
+    ahead = f"better than the best alternative, {name} ({crps})"
+    if found.too_narrow or found.too_wide:
+        wrong = "too narrow" if found.too_narrow else "much wider than necessary"
+        return "unclear", f"The model predicts {ahead}, but its intervals are {wrong}: use them with care."
+    return "better", f"The model is {ahead}: use it."
+
+
+def _no_difference(found: Evaluation, name: str, crps: str) -> str:
+    """The sentence for a difference that is too small, or too uncertain, to decide."""
+    gain, least = found.gain, found.least(str(found.rival))
+    advice = f"prefer the simpler, {name}" if found.rival_is_simpler else "keep the model, which is the simpler"
+    if gain.mean == 0:
+        return f"There is no difference from the best alternative, {name} (the same CRPS): {advice}."
+    if abs(gain.mean) < least and (gain.is_clear or max(abs(gain.low), abs(gain.high)) < least):
+        return f"The difference from the best alternative, {name}, is too small to matter ({crps}): {advice}."
+    return (
+        f"There is no clear difference from the best alternative, {name} ({crps}): {found.rows:,} test rows cannot "
+        f"distinguish it from chance. {_capital(advice)}, or test on more rows."
+    )
+
+
+def change(gain: Gain, base: float) -> str:
+    """A gain and its interval as percent of a score: "3% lower, 95% interval 1% to 5%"."""
+    low, middle, high = (_share(value, base) for value in (gain.low, gain.mean, gain.high))
+    if not gain.is_clear:
+        return f"{middle} {_side(gain.mean)}, 95% interval {low} {_side(gain.low)} to {high} {_side(gain.high)}"
+    ends = (low, high) if gain.mean > 0 else (high, low)
+    return f"{middle} {_side(gain.mean)}, 95% interval {ends[0]} to {ends[1]}"
+
+
+def _side(gain: float) -> str:
+    return "lower" if gain > 0 else "higher"
+
+
+def _share(difference: float, base: float) -> str:
+    """A difference as percent of a score, with two digits."""
+    share = 100.0 * abs(difference) / base if base > 0 else math.inf if difference else 0.0
+    if share > 1e4:
+        return f"over {10_000:,}%"
+    return f"{share:.0f}%" if share >= 9.95 else f"{share:.2g}%" if share >= 0.1 else "under 0.1%"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+# The leaderboard -----------------------------------------------------------------------------------------------------
 
 
 def _complexity(member: Member) -> int:
@@ -88,15 +381,12 @@ class Leaderboard:
         How many rows were scored.
     scores : dict of RowScores
         The scores of every row, by name.
-    weight : array, optional
-        How many times each row counts.
     """
 
     entries: list[dict[str, Any]]
     evaluation: Evaluation
     rows: int
     scores: dict[str, RowScores] = field(repr=False)
-    weight: np.ndarray | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -165,9 +455,20 @@ def leaderboard(
     """
     rows = {MIXTURE: score_rows(predictor, sample)}
     for name in predictor.members:
-        rows[name] = rows[MIXTURE] if _is_mixture(predictor, name) else score_rows(predictor, sample, name)
+        # A member has the scores of the mixture if it has its distributions and its intervals.
+        is_mixture = name == predictor.sole_member and predictor.groups is None
+        if is_mixture and predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE):
+            rows[name] = rows[MIXTURE]
+        else:
+            rows[name] = score_rows(predictor, sample, name)
     for name, dist in (others or {}).items():
-        rows[name] = _score_others(name, dist, sample)
+        shape, number = tuple(known(dist).batch_shape), len(sample)
+        if shape not in ((), (1,), (number,)):
+            raise InputError(
+                f"baseline '{name}' must have one distribution per row of X ({number}), got batch {shape}."
+            )
+        other = limited(discretized(dist if shape == (number,) else dist.expand((number,))), sample.limit)
+        rows[name] = scored_rows(other, sample.y, other.interval(COVERAGE))
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     entries = [
@@ -184,6 +485,11 @@ def leaderboard(
     networks = [name for name, member in predictor.members.items() if _complexity(member) >= Networks.complexity]
     compared = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name not in networks)]
     compared += list(others or {})
+    # All members are simpler than a mixture of several; than a single member, those of a simpler kind.
+    simpler = list(predictor.members)
+    if len(predictor.mixed) == 1:
+        (own,) = predictor.mixed.values()
+        simpler = [name for name, member in predictor.members.items() if _complexity(member) < _complexity(own)]
     found = Evaluation.from_rows(
         MIXTURE,
         {name: rows[name] for name in (MIXTURE, *compared)},
@@ -191,9 +497,9 @@ def leaderboard(
         sample.weight,
         sample.group,
         labels=labels | {name: f"the ensemble of {labels[name]} alone" for name in networks},
-        simpler=[*_simpler(predictor), *(others or {})],
+        simpler=[*simpler, *(others or {})],
         leak=" ".join(leaks),
-        warnings=tuple(filter(None, [meaning])),
+        meaning=meaning,
     )
     entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])
-    return Leaderboard(entries, found, len(sample), rows, sample.weight)
+    return Leaderboard(entries, found, len(sample), rows)

@@ -13,10 +13,10 @@ import torch
 from scipy import stats
 from scipy.special import ndtr
 
-from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.explanations.inputs import is_missing
 from ddpn.analysis.gains import holm
-from ddpn.analysis.leaderboard import score_rows
-from ddpn.analysis.verdict import COVERAGE
+from ddpn.analysis.leaderboard import COVERAGE, score_rows
+from ddpn.analysis.plots import Pit
 from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
 from ddpn.calibration.ood import TableSummary, shown_day
 from ddpn.distributions import discretized
@@ -263,25 +263,20 @@ def column_checks(
     profile: ColumnProfile, column: Column, shown: Callable[[float], str] = "{:.4g}".format
 ) -> tuple[list[Check], str]:
     """The checks of a column, and a sentence if its values cannot be compared; `shown` writes a number of it."""
-    is_missing = column.values < 0 if column.kind == "category" else np.isnan(column.values)
-    checks = [_missing(profile, column.name, is_missing)]
-    before, now = profile.rows[0] - profile.rows[1], int((~is_missing).sum())
+    absent = is_missing(column)
+    table = np.array([[profile.rows[1], profile.rows[0] - profile.rows[1]], [absent.sum(), (~absent).sum()]])
+    old, new = table[:, 0] / table.sum(1)
+    p_value = float(stats.fisher_exact(table.round().astype(int))[1])
+    missing = Check("missing", column.name, abs(old - new), p_value, f"{old:.1%} missing", f"{new:.1%} missing")
+    before, now = table[:, 1]
     if not now or not before:
-        return checks, f"Values of {column.name!r}: all are missing {'now' if not now else 'in the training'}."
+        return [missing], f"Values of {column.name!r}: all are missing {'now' if not now else 'in the training'}."
     if not len(profile.keys) and not len(profile.edges):
-        return checks, f"Values of {column.name!r}: the training had too many levels to keep track of them."
-    values = column.values[~is_missing]
+        return [missing], f"Values of {column.name!r}: the training had too many levels to keep track of them."
+    values = column.values[~absent]
     if len(profile.keys):
-        return [_levels(profile, column, values, before), *checks], ""
-    return [_numbers(profile, column.name, values, before, shown), *checks], ""
-
-
-def _missing(profile: ColumnProfile, name: str, is_missing: np.ndarray) -> Check:
-    before, now = profile.rows, np.array([len(is_missing), is_missing.sum()], dtype=float)
-    table = np.array([[part[1], part[0] - part[1]] for part in (before, now)]).round().astype(int)
-    p_value = float(stats.fisher_exact(table)[1])
-    old, new = before[1] / before[0], now[1] / now[0]
-    return Check("missing", name, abs(old - new), p_value, f"{old:.1%} missing", f"{new:.1%} missing")
+        return [_levels(profile, column, values, before), missing], ""
+    return [_numbers(profile, column.name, values, before, shown), missing], ""
 
 
 def _numbers(

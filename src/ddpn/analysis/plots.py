@@ -5,19 +5,20 @@
 makes a figure of one of them, and `svg_of` the image that the report embeds.
 """
 
+import math
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial, wraps
 from html import escape
 from io import BytesIO, StringIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from ddpn.analysis.explanations.column_effects import scale_of
-from ddpn.analysis.figure_data import COVERAGES, Bins, Pit, Tenths, wants_log
-from ddpn.metrics import coverage_curve
+from ddpn.analysis.gains import Z, effective_rows, mean_and_error, z_of
+from ddpn.metrics import coverage_curve, pit_histogram
 from ddpn.metrics.predictive import checked, checked_weight
 from ddpn.runtime.display import value_text
 from ddpn.runtime.validation import check_integer
@@ -181,13 +182,86 @@ _LOG = {"functions": (_log1p, np.expm1)}
 
 # Predictions and counts ----------------------------------------------------------------------------------------------
 
+#: Nominal coverages of a curve.
+COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+#: What the shape of a PIT histogram says about predictions.
+_MEANINGS = {
+    "flat": "uniform up to chance",
+    "up": "counts higher than predicted",
+    "down": "counts lower than predicted",
+    "U": "predictions too narrow",
+    "hump": "predictions too wide",
+    "uneven": "uneven",
+}
+
+
+class Pit(NamedTuple):
+    """Heights of the non-randomised PIT histogram, and how far chance moves one of them in 95% of samples.
+
+    `chance` is that of a continuous distribution, an upper bound for counts.
+    """
+
+    heights: np.ndarray
+    chance: float
+
+    @classmethod
+    def of(cls, dist: Any, y: Any, weight: np.ndarray, bins: int = 10) -> "Pit":
+        """That of counts and their predicted distributions."""
+        return cls(pit_histogram(dist, y, bins, weight).numpy(), Z * math.sqrt((bins - 1) / effective_rows(weight)))
+
+    @property
+    def shape(self) -> str:
+        """How it looks: "flat" up to chance, sloped "up" or "down", "U", "hump" or, if none of these, "uneven"."""
+        h, half = self.heights, len(self.heights) // 2
+        ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
+        # Chance moves the bar that it moves farthest by no more than this, in at least 95% of samples (Bonferroni).
+        if np.abs(h - 1.0).max() <= self.chance * z_of(len(h)) / Z:
+            return "flat"
+        # Chance moves a difference of halves by sqrt(2 / 5) of what it moves one bar, the mean of two by sqrt(1 / 2).
+        if abs(slope) > 0.63 * self.chance and abs(slope) > abs(ends):
+            return "up" if slope > 0 else "down"
+        return "U" if ends > 0.71 * self.chance else "hump" if ends < -0.71 * self.chance else "uneven"
+
+    @property
+    def meaning(self) -> str:
+        """What its shape says about predictions, in a few words."""
+        return _MEANINGS[self.shape]
+
+
+def tenths_of(mean: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean predictions and mean counts of tenths of the rows, by predicted means, and the reach of 95% intervals."""
+    order = np.argsort(mean, kind="stable")
+    order = order[weight[order] > 0]
+    parts = np.array_split(order, min(10, len(order)))
+    found = np.array([mean_and_error(y[part], weight[part]) for part in parts])
+    predicted = np.array([np.average(mean[part], weights=weight[part]) for part in parts])
+    return predicted, found[:, 0], Z * found[:, 1]
+
+
+def wants_log(values: np.ndarray) -> bool:
+    """Whether the largest counts are so far from the median that an even axis would crowd most of them at one end."""
+    return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
+
+
+def binned(dist: Any, low: float, high: float, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Edges of about `most` equally wide bins of counts from low to high, and their probabilities.
+
+    Bin i has the counts from edges[i] to edges[i + 1] - 1. Shape: (bins + 1,) and (bins, rows).
+    """
+    step = max(1.0, math.ceil((high - low) / most))
+    edges = low + step * np.arange(math.ceil((high - low) / step) + 1)
+    upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
+    return edges, np.diff(torch.where(upto < 0, 0.0, dist.cdf(upto.clamp(min=0.0))).numpy(), axis=0)
+
 
 def draw_pit(ax: Any, pit: Pit) -> None:
     """A PIT histogram, with the range of chance."""
     ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=_BAND, label="95% range of chance")
-    ax.bar(pit.edges[:-1], pit.heights, np.diff(pit.edges), align="edge", **_BAR, alpha=0.75, label="rows")
+    bins = len(pit.heights)
+    ax.bar(np.arange(bins) / bins, pit.heights, 1.0 / bins, align="edge", **_BAR, alpha=0.75, label="rows")
     ax.axhline(1.0, **_REFERENCE, label="calibrated")
-    ax.set(xlim=(0, 1), ylim=(0, pit.top), xlabel="probability integral transform", ylabel="height (1 = calibrated)")
+    top = max(1.6, 1.1 * float(pit.heights.max()), 1.05 * (1 + pit.chance))
+    ax.set(xlim=(0, 1), ylim=(0, top), xlabel="probability integral transform", ylabel="height (1 = calibrated)")
     _ticks(ax.xaxis)
     _ticks(ax.yaxis)
 
@@ -202,30 +276,6 @@ def draw_coverage(ax: Any, curve: Any) -> None:
     _ticks(ax.yaxis, percent=True)
 
 
-def draw_histogram(ax: Any, label: str, bins: Bins, shares: np.ndarray, name: str, top: float) -> None:
-    """The share of rows in each bin of counts, with room for shares up to `top`."""
-    if bins.log:
-        ax.set_xscale("function", **_LOG)
-    ax.bar(bins.ends[:-1], shares, np.diff(bins.ends), align="edge", **_BAR, label=name)
-    ax.set(xlim=bins.ends[[0, -1]], ylim=(0, 1.08 * top), xlabel=label, ylabel="share of rows")
-    _ticks(ax.xaxis, integers=True, log=bins.log)
-    _ticks(ax.yaxis, percent=True)
-
-
-def draw_counts(ax: Any, label: str, bins: Bins, observed: np.ndarray, expected: np.ndarray) -> None:
-    """Observed shares of counts as bars, and expected ones as dots."""
-    draw_histogram(ax, label, bins, observed, "observed", max(observed.max(), expected.max()))
-    ax.plot(bins.middles, expected, "o", color=_CONTRAST, markersize=4.2, label="expected by the model")
-
-
-def draw_widths(ax: Any, label: str, bins: Bins, shares: Mapping[str, np.ndarray]) -> None:
-    """The widths of the model's intervals as bars, and those of another model, if given by name, as an outline."""
-    (_, own), *others = shares.items()
-    draw_histogram(ax, label, bins, own, "this model", max(each.max() for each in shares.values()))
-    for name, each in others:
-        ax.stairs(each, bins.ends, **_SECOND, label=name)
-
-
 def draw_scatter(
     ax: Any,
     label: str,
@@ -233,7 +283,7 @@ def draw_scatter(
     ends: np.ndarray,
     y: np.ndarray,
     inside: np.ndarray,
-    tenths: Tenths,
+    tenths: tuple[np.ndarray, ...],
     log: bool,
 ) -> None:
     """Observed counts against predicted means, with the `ends` of intervals, shape (2, rows)."""
@@ -243,7 +293,7 @@ def draw_scatter(
     ax.vlines(mean, *ends, color=_SOFT, linewidth=1.2, label="90% interval")
     ax.plot(mean[inside], y[inside], ".", color=_INK, markersize=3.6, alpha=0.75, label="inside")
     ax.plot(mean[~inside], y[~inside], "x", color=_CONTRAST, markersize=4.5, label="outside")
-    ax.plot(tenths.predicted, tenths.observed, **_SECOND, label="mean of a tenth")
+    ax.plot(*tenths[:2], **_SECOND, label="mean of a tenth")
     across, up = _range(mean, log), _range(np.concatenate([mean, *ends, y]), log)
     diagonal = [max(across[0], up[0]), min(across[1], up[1])]
     ax.plot(diagonal, diagonal, **_REFERENCE)
@@ -260,13 +310,18 @@ def _range(values: np.ndarray, log: bool) -> tuple[float, float]:
     return least - 0.05 * (top - least) if least > 0.4 * top else 0.0, top
 
 
-def draw_distribution(ax: Any, bins: Bins, heights: np.ndarray, y: float) -> None:
-    """The probabilities of one row's counts, with the observed count as a line."""
-    ax.bar(bins.ends[:-1], heights, np.diff(bins.ends), align="edge", **_BAR)
-    ax.axvline(y, color=_CONTRAST, linewidth=1.8)
-    ax.set(xlim=bins.ends[[0, -1]], ylim=(0, 1.1 * heights.max()), yticks=[])
-    ax.set_xlabel("count" if bins.unit else f"count, {bins.edges[1] - bins.edges[0]:,.0f} per bar")
+def draw_distribution(
+    ax: Any, edges: np.ndarray, shares: np.ndarray, interval: tuple[float, float], y: float | None = None
+) -> None:
+    """The probabilities of one row's counts, darker inside its interval, with the observed count as a line."""
+    inside = (edges[:-1] <= interval[1]) & (edges[1:] > interval[0])
+    width = edges[1] - edges[0]
+    ax.bar(edges[:-1] + 0.5 * (width - 1.0), shares, 0.92 * width, color=np.where(inside, _ACCENT, _SOFT))
+    if y is not None:
+        ax.axvline(y, color=_CONTRAST, linewidth=1.8)
+    ax.set_xlim(edges[0] - 0.5, edges[-1] - 0.5)
     _ticks(ax.xaxis, integers=True, most=5)
+    ax.set_xlabel("count" if width == 1 else f"count, {width:,.0f} per bar")
 
 
 def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
@@ -332,8 +387,8 @@ def plot_reliability(dist: Any, y: Any, weight: Any = None) -> Any:
     known, counts = checked(dist, y)
     weights = checked_weight(weight, counts).numpy()
     predicted, observed = (values.detach().double().expand(counts.shape).numpy() for values in (known.mean, counts))
-    tenths = Tenths.of(predicted, observed, weights)
-    ends = [0.0, 1.08 * float(max(tenths.predicted.max(), (tenths.observed + tenths.reach).max()))]
+    tenths = tenths_of(predicted, observed, weights)
+    ends = [0.0, 1.08 * float(max(tenths[0].max(), (tenths[1] + tenths[2]).max()))]
 
     def draw(ax: Any) -> None:
         ax.plot(ends, ends, **_REFERENCE, label="reliable")
@@ -353,13 +408,10 @@ def distributions_figure(
     """The distribution of each row; counts inside its interval are darker."""
     figure, axes = _panels([1.3] * len(names), sharex=True, sharey=True)
     for place, (ax, name) in enumerate(zip(axes[:, 0], names, strict=True)):
-        inside = (edges[:-1] <= high[place]) & (edges[1:] > low[place])
-        colors = np.where(inside, _ACCENT, _SOFT)
-        ax.bar(edges[:-1] - 0.5, shares[:, place], np.diff(edges), align="edge", color=colors, edgecolor="white")
+        draw_distribution(ax, edges, shares[:, place], (low[place], high[place]))
         ax.set_title(f"{name}: 90% interval {low[place]:,.0f} to {high[place]:,.0f}")
         _ticks(ax.yaxis, percent=True, most=4)
-    _ticks(axes[-1, 0].xaxis, integers=True)
-    axes[-1, 0].set_xlabel("count" if edges[1] - edges[0] == 1 else f"count, {edges[1] - edges[0]:,.0f} per bar")
+        ax.label_outer()
     return figure
 
 
@@ -395,37 +447,18 @@ def draw_bars(
     ax.axvline(0.0, color=_MUTED, linewidth=0.8)
 
 
-def draw_shares(ax: Any, names: Sequence[str], parts: np.ndarray, words: Sequence[str]) -> None:
-    """Bars of length 1 that are divided in two: `parts` are the aleatoric shares of the variance."""
-    draw_bars(ax, names, parts, words=words, label="aleatoric")
-    ax.barh(np.arange(len(names)), 1.0 - parts, 0.66, parts, color=_CONTRAST, label="epistemic")
-    ax.set(xlim=(0, 1), xlabel="share of the variance")
-    _ticks(ax.xaxis, percent=True, most=5)
-
-
-def draw_against(
-    ax: Any,
-    names: Sequence[str],
-    level: np.ndarray,
-    words: Sequence[str],
-    labels: tuple[str, str, str],
-    mark: float,
-    reach: np.ndarray | None = None,
-) -> None:
-    """Bars of shares that are compared with a `mark`; `labels` are those of the axis, of the bars and of the mark."""
-    draw_bars(ax, names, level, reach, words, labels[1])
-    ax.axvline(mark, **_SECOND, label=labels[2])
-    ax.set(xlim=(0, 1 if reach is not None else max(0.2, 1.1 * level.max(initial=0.0))), xlabel=labels[0])
-    _ticks(ax.xaxis, percent=True, most=5)
-
-
 # Explanations --------------------------------------------------------------------------------------------------------
 
 
-def draw_importance(ax: Any, names: Sequence[str], values: np.ndarray, words: Sequence[str], label: str) -> None:
-    """What shuffling columns changes: means over the repeats, and their range. Shape: values (columns, repeats)."""
-    draw_bars(ax, names, values.mean(1), np.array([values.min(1), values.max(1)]), words)
-    ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=label)
+#: What is measured by shuffling, and how its axis is called.
+_CHANGES = {"crps": "increase of the CRPS", "mean": "change of the mean", "spread": "change of the spread"}
+
+
+def draw_importance(ax: Any, found: Sequence[Any], of: str, words: Sequence[str] = ()) -> None:
+    """What shuffling columns changes: means over the repeats, and their range; `of` is "crps", "mean" or "spread"."""
+    values = np.array([getattr(one, of) for one in found]).reshape(len(found), -1)
+    draw_bars(ax, [one.name for one in found], values.mean(1), np.array([values.min(1), values.max(1)]), words)
+    ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=_CHANGES[of])
     _ticks(ax.xaxis, percent=True, most=4)
 
 
@@ -435,11 +468,27 @@ def importance_figure(found: Any, most: int) -> Any:
     check_integer("most", most, 1)
     chosen = found.by("crps")[:most]
     figure, axes = _panels([1.2 + 0.3 * len(chosen)], 3, 3.6, sharey=True)
-    labels = {"crps": "increase of the CRPS", "mean": "change of the mean", "spread": "change of the spread"}
-    for ax, (name, label) in zip(axes[0], labels.items(), strict=True):
-        values = np.array([getattr(one, name) for one in chosen]).reshape(len(chosen), -1)
-        draw_importance(ax, [one.name for one in chosen], values, (), label)
+    for ax, of in zip(axes[0], _CHANGES, strict=True):
+        draw_importance(ax, chosen, of)
     return figure
+
+
+def scale_of(curves: Sequence[Any]) -> tuple[float, float]:
+    """The ends of an axis that several curves share: all levels with some room, beyond which bands may reach.
+
+    From 0 where that costs at most a third of the height, and with 1, the Poisson, where it is near.
+    """
+    levels = np.concatenate([curve.level for curve in curves])
+    bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
+    low, high = float(levels.min()), float(levels.max())
+    room = max(0.6 * (high - low), 0.05 * abs(high), 1e-9)
+    low, high = max(low - room, float(bands.min())), min(high + room, float(bands.max()))
+    if 0.0 <= low < (high - low) / 2.0:
+        low = 0.0
+    if curves[0].quantity == "variance / mean" and low - (high - low) < 1.0 < high + (high - low):
+        low, high = min(low, 1.0), max(high, 1.0)
+    margin = max(0.04 * (high - low), 1e-6 * max(abs(high), 1e-6))
+    return low - margin if low else low, high + margin
 
 
 @_styled
@@ -509,24 +558,3 @@ def contributions_figure(found: Any, row: int, most: int) -> Any:
     ax.invert_yaxis()
     ax.set_xlabel(f"log of {found.quantity}" if found.log else found.quantity)
     return figure
-
-
-# Training ------------------------------------------------------------------------------------------------------------
-
-
-def draw_training(ax: Any, values: np.ndarray, kept: np.ndarray, label: str) -> None:
-    """A line per member over the epochs, and the epochs that were `kept`. Shape: (epochs, members), (kept, 2)."""
-    finite = values[np.isfinite(values)]
-    low = float(finite.min())
-    # A start far above the rest would make the rest flat.
-    top = min(float(finite.max()), float(np.quantile(finite, 0.5) + 4 * (np.quantile(finite, 0.9) - low)))
-    room = max(top - low, 1e-9 * max(1.0, abs(top)))
-    for place, member in enumerate(values.T):
-        usable = np.flatnonzero(np.isfinite(member))
-        name = "" if place else "a member"
-        ax.plot(usable + 1, member[usable], color=_ACCENT, linewidth=1.1, alpha=0.75, label=name)
-    if len(kept):
-        ax.plot(*kept.T, "o", color=_CONTRAST, markersize=4.5, label="the epoch kept")
-    ax.set(xlim=(1, max(2, len(values))), ylim=(low - 0.06 * room, low + 1.06 * room), xlabel="epoch", ylabel=label)
-    _ticks(ax.xaxis, integers=True)
-    _ticks(ax.yaxis)

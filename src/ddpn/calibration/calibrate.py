@@ -32,16 +32,7 @@ class HeldOut:
 
     The parts are also what a recalibration is cross-fitted by: while intervals are calibrated, the distributions of a
     part are recalibrated with a map that was learned from the other parts, as new rows have a map that was not learned
-    from them.
-
-    Parameters
-    ----------
-    sample : Sample
-        The rows, those of one part after the other.
-    predictors : sequence of Predictor
-        One per part.
-    part : array of int, shape (rows,)
-        The number of each row's part, ascending.
+    from them. Rows of one part come after the other: `part` is the number of each row's part, ascending.
     """
 
     def __init__(self, sample: Sample, predictors: Sequence[Any], part: np.ndarray) -> None:
@@ -119,8 +110,16 @@ def calibrate(
         predictor.intervals, predictor.recalibrations = {}, {}
         # Where time is short, the mixture comes first.
         is_rough = clock.has_limit and number < min(len(rows), 2 * FEWEST_ROWS)
+        some = rows.some(number, seed)
         try:
-            _calibrate(predictor, rows.some(number, seed), wanted, is_rough, seed)
+            if wanted.recalibrate and not is_rough and len(some) >= MIN_ROWS:
+                predictor.recalibrate(some, seed=seed)
+                if predictor.is_recalibrated():
+                    # Members are compared with the mixture after the same treatment.
+                    predictor.recalibrate(some, of=list(predictor.members), seed=seed)
+            # What the predictions themselves expect takes longer than what the rows need.
+            of, prior = ([_MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
+            predictor.calibrate_intervals(some, prior, wanted.groups, wanted.group_rows, of)
         except TimeLimitError:
             for name, value in before.items():
                 setattr(predictor, name, value)
@@ -129,18 +128,6 @@ def calibrate(
 
     with single_thread():
         return with_rows(clock, len(rows), work)
-
-
-def _calibrate(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, is_rough: bool, seed: int) -> None:
-    """Calibrate distributions and intervals by these rows; if that is to be rough, intervals of the mixture."""
-    if wanted.recalibrate and not is_rough and len(rows) >= MIN_ROWS:
-        predictor.recalibrate(rows, seed=seed)
-        if predictor.is_recalibrated():
-            # Members are compared with the mixture after the same treatment.
-            predictor.recalibrate(rows, of=list(predictor.members), seed=seed)
-    # What the predictions themselves expect takes longer than what the rows need.
-    of, prior = ([_MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
-    predictor.calibrate_intervals(rows, prior, wanted.groups, wanted.group_rows, of)
 
 
 def _calibrate_ood(predictor: Any, folds: Folds, time_columns: Sequence[str], clock: Clock) -> None:

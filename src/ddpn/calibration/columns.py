@@ -98,23 +98,19 @@ class ColumnProfile(NamedTuple):
             for j, key in enumerate(np.flatnonzero(self.coded) if is_category else ()):
                 inputs[:, j] = np.where(missing, 0.0, _standardised(place == key, self.coded[key]))
         if len(self.edges):
-            self._set_beyond(values, surprise, state)
+            outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
+            least = self.unseen[0] if len(self.keys) else 0.0
+            for sign, edge, scale, kind in (
+                (1.0, self.edges[-1], self.scales[1], ABOVE),
+                (-1.0, self.edges[0], self.scales[0], BELOW),
+            ):
+                where = sign * values > sign * edge
+                surprise[where] = np.maximum(outside + beyond(sign * values[where], sign * edge, scale), least)
+                state[where] = kind
         if self._missing_coded:
             inputs[:, -1] = _standardised(missing, self.missing_share)
         state[missing] = MISSING if self.rows[1] else NEVER_MISSING
         return Cells(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
-
-    def _set_beyond(self, x: np.ndarray, surprise: np.ndarray, state: np.ndarray) -> None:
-        """Set surprises and states of numbers outside of the training range."""
-        outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
-        least = self.unseen[0] if len(self.keys) else 0.0
-        for sign, edge, scale, kind in (
-            (1.0, self.edges[-1], self.scales[1], ABOVE),
-            (-1.0, self.edges[0], self.scales[0], BELOW),
-        ):
-            where = sign * x > sign * edge
-            surprise[where] = np.maximum(outside + beyond(sign * x[where], sign * edge, scale), least)
-            state[where] = kind
 
     def places(self, column: Column, values: np.ndarray) -> np.ndarray:
         """The position of each of some values of a column in `keys`, -1 where there is none."""
@@ -147,7 +143,10 @@ def fit_column(column: Column) -> ColumnProfile:
     is_category = column.kind == "category"
     missing = column.values < 0 if is_category else np.isnan(column.values)
     rows = np.array([len(missing), missing.sum()], dtype=np.float64)
-    absent = np.array([_rarity(count, rows[0]) for count in (rows[1], rows[0] - rows[1])])
+    # The surprise of a missing value, and of one that is not missing.
+    share = np.array([rows[1], rows[0] - rows[1]]) / rows[0]
+    rarity = -np.log(np.where(share > 0.0, share, 1.0))
+    absent = np.where(share > 0.0, np.where(share < 0.5, rarity, 0.0), np.log(rows[0] + 1.0) + NEVER)
     known = column.values[~missing]
     fields: dict[str, np.ndarray] = {}
     if len(known) and is_category:
@@ -159,29 +158,20 @@ def fit_column(column: Column) -> ColumnProfile:
     return ColumnProfile(column.kind, rows, absent, **fields)
 
 
-def _rarity(count: float, rows: float) -> float:
-    """The surprise of what so many training rows had: that a value is missing, or that it is not."""
-    if not count:
-        return float(np.log(rows + 1.0) + NEVER)
-    return float(-np.log(count / rows)) if count < 0.5 * rows else 0.0
-
-
 def _number_fields(x: np.ndarray) -> dict[str, np.ndarray]:
-    column = Counted.of(x)
-    kept = tail_edges(column)
-    upto, total = np.cumsum(column.counts), column.total
-    below, above = upto / (total + 1.0), (total - upto + column.counts) / (total + 1.0)
+    values, counts = np.unique(x + 0.0, return_counts=True)
+    kept, upto, total = tail_edges(counts), np.cumsum(counts), len(x)
+    below, above = upto / (total + 1.0), (total - upto + counts) / (total + 1.0)
     both = np.maximum(0.0, -np.log(2.0 * np.minimum(below, above)))
-    normal = ndtri((upto - 0.5 * column.counts) / total)
-    mirrored = Counted(-column.values[::-1], column.counts[::-1])
+    normal = ndtri((upto - 0.5 * counts) / total)
     fields = {
-        "edges": column.values[kept],
+        "edges": values[kept],
         "surprise": both[kept],
         "normal": normal[kept],
-        "scales": np.array([mean_excess(mirrored), mean_excess(column)]),
+        "scales": np.array([mean_excess(-values[::-1], counts[::-1]), mean_excess(values, counts)]),
     }
-    if len(column.values) <= FEW_VALUES and len(column.values) <= total / 3.0:
-        fields |= _level_fields(np.ascontiguousarray(column.values).view(np.uint64), column.counts)
+    if len(values) <= FEW_VALUES and len(values) <= total / 3.0:
+        fields |= _level_fields(np.ascontiguousarray(values).view(np.uint64), counts)
     return fields
 
 
@@ -222,27 +212,13 @@ def key_shares(profile: ColumnProfile) -> np.ndarray:
 # Tails of numbers -----------------------------------------------------------------------------------------------------
 
 
-class Counted(NamedTuple):
-    """Distinct values in ascending order and how often each occurred."""
+def mean_excess(values: np.ndarray, counts: np.ndarray) -> float:
+    """How far the largest values lie above where they begin, on average: the scale of an exponential tail.
 
-    values: np.ndarray
-    counts: np.ndarray
-
-    @classmethod
-    def of(cls, x: np.ndarray) -> Self:
-        """The distinct values of x, which has no NaN."""
-        return cls(*np.unique(x + 0.0, return_counts=True))
-
-    @property
-    def total(self) -> int:
-        return int(self.counts.sum())
-
-
-def mean_excess(column: Counted) -> float:
-    """How far the largest values lie above where they begin, on average: the scale of an exponential tail."""
-    values, counts = column
+    `values` are distinct and ascending, and `counts` how often each occurred, here and below.
+    """
     above = np.cumsum(counts[::-1])[::-1]
-    wanted = max(_EXCESS_SHARE * column.total, min(_EXCESS_ROWS, column.total / 4.0))
+    wanted = max(_EXCESS_SHARE * above[0], min(_EXCESS_ROWS, above[0] / 4.0))
     start = int(np.flatnonzero(above >= wanted)[-1])
     # Halves, so that values of both signs near the largest float do not overflow.
     part = 0.5 * values[start:] - 0.5 * values[start]
@@ -253,14 +229,13 @@ def mean_excess(column: Counted) -> float:
     return 2.0 * min(max(excess, floor, np.finfo(float).tiny), largest)
 
 
-def tail_edges(column: Counted) -> np.ndarray:
+def tail_edges(counts: np.ndarray) -> np.ndarray:
     """Values at ranks that double towards the middle from both ends: indices into the distinct values."""
-    half = max(1.0, column.total / 2.0)
+    upto, last = np.cumsum(counts), len(counts) - 1
+    half = max(1.0, upto[-1] / 2.0)
     ranks = 2.0 ** (np.arange(int(_PER_DOUBLING * np.log2(half)) + 1) / _PER_DOUBLING)
-    upto = np.cumsum(column.counts)
     low = np.searchsorted(upto, ranks)
-    high = np.searchsorted(upto, column.total - ranks, side="right")
-    last = len(column.values) - 1
+    high = np.searchsorted(upto, upto[-1] - ranks, side="right")
     return np.unique(np.r_[0, np.minimum(low, last), np.minimum(high, last), last])
 
 
@@ -279,11 +254,10 @@ class UpperTail(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, least_scale: float = 0.0) -> Self:
-        column = Counted.of(scores)
-        kept = tail_edges(column)
-        as_high = np.cumsum(column.counts[::-1])[::-1]
-        surprise = -np.log(as_high / (column.total + 1.0))
-        return cls(column.values[kept], surprise[kept], np.array([max(mean_excess(column), least_scale)]))
+        values, counts = np.unique(scores + 0.0, return_counts=True)
+        kept, as_high = tail_edges(counts), np.cumsum(counts[::-1])[::-1]
+        surprise = -np.log(as_high / (as_high[0] + 1.0))
+        return cls(values[kept], surprise[kept], np.array([max(mean_excess(values, counts), least_scale)]))
 
     def of(self, scores: np.ndarray) -> np.ndarray:
         """The surprise of each score."""

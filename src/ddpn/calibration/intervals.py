@@ -55,19 +55,11 @@ def level_needed(dist: Distribution, y: Tensor) -> Tensor:
     if len(top[0]):
         level, y = level.double(), torch.as_tensor(y).expand_as(level).double()
         whole = counts if counts.batch_shape == level.shape else counts.expand(level.shape)
-        level[top] = _level_beyond(whole._reshape((-1,)).rows(_flat_index(top, level.shape)), y[top], level[top])
+        flat = torch.from_numpy(np.ravel_multi_index([part.numpy() for part in top], tuple(level.shape)))
+        low, high = (end.double() for end in whole._reshape((-1,)).rows(flat).interval(_TOP))
+        beyond = torch.maximum(low - y[top], y[top] - high) / (high - low + 1.0)
+        level[top] = torch.where(beyond > 0.0, 1.0 + beyond, level[top].clamp(max=_TOP))
     return level
-
-
-def _flat_index(index: tuple[Tensor, ...], shape: torch.Size) -> Tensor:
-    return torch.from_numpy(np.ravel_multi_index([part.numpy() for part in index], tuple(shape)))
-
-
-def _level_beyond(counts: Any, y: Tensor, level: Tensor) -> Tensor:
-    """Levels of counts that may lie beyond the highest interval."""
-    low, high = (end.double() for end in counts.interval(_TOP))
-    beyond = torch.maximum(low - y, y - high) / (high - low + 1.0)
-    return torch.where(beyond > 0.0, 1.0 + beyond, level.clamp(max=_TOP))
 
 
 def level_expected(dist: Distribution, rows: int, first: int = 0) -> Tensor:
@@ -111,35 +103,21 @@ def widened(low: Tensor, high: Tensor, level: float | np.ndarray) -> tuple[Tenso
     return (low - more).clamp(min=0.0), high + more
 
 
-class NeededLevels(NamedTuple):
+@torch.no_grad()
+def levels_of(
+    blocks: Iterable[Distribution], y: np.ndarray, with_expected: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The level that each row needs, (rows,), and those that its distribution expects, (rows, k) or None.
 
-    `is_censored` marks rows whose count is known only to be the recorded one or more: they need at least this level.
+    `blocks` are predictions for some rows after the other.
     """
-
-    needed: np.ndarray
-    expected: np.ndarray | None
-    is_censored: np.ndarray | None = None
-
-    @classmethod
-    @torch.no_grad()
-    def of(
-        cls, blocks: Iterable[Distribution], y: np.ndarray, with_expected: bool, limit: np.ndarray | None = None
-    ) -> Self:
-        """From predictions in blocks, and the counts of their rows with the largest that can be recorded."""
-        needed, expected, rest = [], [], torch.from_numpy(y)
-        for dist in blocks:
-            part, rest = rest[: dist.batch_shape[0]], rest[dist.batch_shape[0] :]
-            needed.append(level_needed(dist, part).double())
-            if with_expected:
-                expected.append(level_expected(dist, len(y), len(y) - len(rest) - len(part)).double())
-        is_censored = None if limit is None else y >= limit
-        return cls(torch.cat(needed).numpy(), torch.cat(expected).numpy() if expected else None, is_censored)
-
-    def rows(self, index: np.ndarray) -> "NeededLevels":
-        """Some of the rows."""
-        expected = None if self.expected is None else self.expected[index]
-        return NeededLevels(self.needed[index], expected, None if self.is_censored is None else self.is_censored[index])
+    needed, expected, rest = [], [], torch.from_numpy(y)
+    for dist in blocks:
+        part, rest = rest[: dist.batch_shape[0]], rest[dist.batch_shape[0] :]
+        needed.append(level_needed(dist, part).double())
+        if with_expected:
+            expected.append(level_expected(dist, len(y), len(y) - len(rest) - len(part)).double())
+    return torch.cat(needed).numpy(), torch.cat(expected).numpy() if expected else None
 
 
 class IntervalLevels(NamedTuple):
@@ -178,13 +156,18 @@ class IntervalLevels(NamedTuple):
         weight: np.ndarray | None = None,
         expected: np.ndarray | None = None,
         prior_rows: float = 0.0,
-        censored: bool = False,
+        is_censored: np.ndarray | None = None,
     ) -> Self:
         """From rows in any order; what the model expects of them (`expected`) counts as `prior_rows` more.
 
-        If some rows are `censored`, whether intervals cover their counts is not known: no level is below the asked
-        coverage then.
+        Rows of weight 0 are left out. `is_censored` marks rows whose count is known only to be the recorded one or
+        more, so that whether intervals cover it is not known: if there are any, no level is below the asked coverage.
         """
+        if weight is not None:
+            used = weight > 0
+            needed, weight = needed[used], weight[used]
+            expected = None if expected is None else expected[used]
+            is_censored = None if is_censored is None else is_censored[used]
         rows = len(needed)
         each = np.ones(rows) if weight is None else weight * (rows / weight.sum())
         new = np.ones(1) if weight is None else np.array([np.square(each).sum() / rows])
@@ -193,17 +176,9 @@ class IntervalLevels(NamedTuple):
             needed, each = np.concatenate([needed, expected.ravel()]), np.concatenate([each, more])
         order = np.argsort(needed, kind="stable")
         needed, each = needed[order], each[order]
-        if censored:
+        if is_censored is not None and is_censored.any():
             needed = np.maximum(needed, np.cumsum(each) / (each.sum() + new[0]))
         return cls(np.ascontiguousarray(needed), np.ascontiguousarray(each), np.array([rows]), new)
-
-    @classmethod
-    def of_rows(cls, rows: "NeededLevels", weight: np.ndarray | None = None, prior_rows: float = 0.0) -> Self:
-        """From the levels of calibration rows; rows of weight 0 are left out."""
-        used = np.ones(len(rows.needed), dtype=bool) if weight is None else weight > 0
-        expected = None if rows.expected is None else rows.expected[used]
-        censored = rows.is_censored is not None and bool(rows.is_censored[used].any())
-        return cls.of(rows.needed[used], None if weight is None else weight[used], expected, prior_rows, censored)
 
     def shrunk_towards(self, other: Self, rows: float) -> Self:
         """These levels with those of `other` added, which count as so many rows more."""
@@ -324,11 +299,21 @@ class IntervalGroups:
         rows = f"{len(missing):,} of {len(labels):,} rows"
         return f"{rows} have a {self.by} that the calibration rows did not have ({shown}): level of all rows."
 
-    def add(self, name: str, rows: NeededLevels, codes: np.ndarray, weight: np.ndarray | None) -> None:
-        """The levels of the mixture or of a member."""
+    def add(
+        self,
+        name: str,
+        needed: np.ndarray,
+        codes: np.ndarray,
+        weight: np.ndarray | None = None,
+        is_censored: np.ndarray | None = None,
+    ) -> None:
+        """The levels of the mixture or of a member, from those that the rows of all groups need."""
         masks = [codes == code for code in range(len(self.names))]
-        weights = [None if weight is None else weight[mask] for mask in masks]
-        self.levels[name] = [IntervalLevels.of_rows(rows.rows(m), w) for m, w in zip(masks, weights, strict=True)]
+        known = [[None if each is None else each[own] for each in (weight, is_censored)] for own in masks]
+        self.levels[name] = [
+            IntervalLevels.of(needed[own], weights, is_censored=censored)
+            for own, (weights, censored) in zip(masks, known, strict=True)
+        ]
 
     def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
         """The level of each row's interval, that of all rows (`whole`) for a code of -1. Shape: (rows,)."""

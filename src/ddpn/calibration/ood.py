@@ -206,7 +206,12 @@ class FeatureProfile:
         """Score later rows."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.chunks(self.reader.read(X)):
-            scores.append(self._score([cells[j] for j in self.scored]))
+            own = [cells[j] for j in self.scored]
+            found = self.tails[0].of(_largest(own))
+            if self.joint is not None:
+                for tail, distance in zip(self.tails[1:], self.joint.distances(_inputs(own)), strict=True):
+                    found = np.maximum(found, tail.of(distance))
+            scores.append(np.clip(found, 0.0, LARGEST))
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
@@ -228,13 +233,6 @@ class FeatureProfile:
         """The cells of some rows at a time, of the columns that count."""
         return ([cells[j] for j in self.scored] for _, cells in self.chunks(table))
 
-    def _score(self, cells: list[Cells]) -> np.ndarray:
-        found = self.tails[0].of(_largest(cells))
-        if self.joint is not None:
-            for tail, scores in zip(self.tails[1:], self.joint.distances(_inputs(cells)), strict=True):
-                found = np.maximum(found, tail.of(scores))
-        return np.clip(found, 0.0, LARGEST)
-
     # Saving ------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, bytes]:
@@ -243,14 +241,11 @@ class FeatureProfile:
         for name in _ARRAYS:
             each = [getattr(column, name) for column in self.columns]
             arrays[name], arrays[f"{name}.lengths"] = np.concatenate(each), np.array([len(own) for own in each])
-        for name, part in self._parts().items():
+        parts: dict[str, Any] = dict(zip(_TAILS, self.tails, strict=False))
+        for name, part in (parts if self.joint is None else parts | {"joint": self.joint}).items():
             arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
         about = {**self.reader.as_dict(), "joint": self.joint is not None, "ignored": self.ignored}
         return dict(zip(_FILES, (json_to_bytes(about), arrays_to_bytes(**arrays)), strict=True))
-
-    def _parts(self) -> dict[str, Any]:
-        tails = dict(zip(_TAILS, self.tails, strict=False))
-        return tails if self.joint is None else {"joint": self.joint, **tails}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self | None:
@@ -293,27 +288,19 @@ def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> l
     """
     found: list[list[str]] = []
     scored = profile.scored
-    columns = [profile.columns[j] for j in scored]
     for table, cells in profile.chunks(profile.reader.read(X)):
-        found += _reasons(columns, [table[j] for j in scored], [cells[j] for j in scored], days)
+        surprise = np.stack([cells[j].surprise for j in scored])
+        is_reason = surprise >= np.log(len(scored) / _RARE_CELL)
+        is_reason |= np.stack([np.isin(cells[j].state, (NEVER_MISSING, ABOVE, BELOW)) for j in scored])
+        order = np.argsort(-np.where(is_reason, surprise, -1.0), axis=0, kind="stable")[:_MOST]
+        for row, first in enumerate(order.T.tolist()):
+            own = [scored[place] for place in first if is_reason[place, row]]
+            found.append([_words(profile.columns[j], table[j], cells[j], row, table[j].name in days) for j in own])
     return found
 
 
-def _reasons(
-    columns: list[ColumnProfile], table: list[Column], cells: list[Cells], days: Container[str]
-) -> list[list[str]]:
-    surprise = np.stack([each.surprise for each in cells])
-    is_reason = surprise >= np.log(len(cells) / _RARE_CELL)
-    is_reason |= np.stack([np.isin(each.state, (NEVER_MISSING, ABOVE, BELOW)) for each in cells])
-    order = np.argsort(-np.where(is_reason, surprise, -1.0), axis=0, kind="stable")[:_MOST]
-    return [
-        [_words(table[j], cells[j], row, columns[j].edges, table[j].name in days) for j in first if is_reason[j, row]]
-        for row, first in enumerate(order.T.tolist())
-    ]
-
-
-def _words(column: Column, cells: Cells, row: int, edges: np.ndarray, is_day: bool) -> str:
-    name, state, value = column.name, cells.state[row], column.values[row]
+def _words(profile: ColumnProfile, column: Column, cells: Cells, row: int, is_day: bool) -> str:
+    name, edges, state, value = column.name, profile.edges, cells.state[row], column.values[row]
     shown_as = shown_day if is_day else "{:.6g}".format
     is_category = column.kind == "category"
     if value < 0 if is_category else np.isnan(value):

@@ -1,7 +1,6 @@
 """Commands that analyse: diagnose, likelihoods, explain, monitor. Arguments and printing only."""
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,11 +59,11 @@ def diagnose(
 
 
 def _show_diagnosis(found: Any) -> None:
-    summary = found.summary
+    known = found.summary
     typer.echo(found.headline)
     typer.echo(
-        f"{summary.used:,} rows, mean {summary.mean:.4g}, from {summary.minimum:,.0f} to {summary.maximum:,.0f}. "
-        f"Without the features the variance is {summary.ratio:.3g} times the mean."
+        f"{known['used']:,} rows, mean {known['mean']:.4g}, from {known['minimum']:,.0f} to {known['maximum']:,.0f}. "
+        f"Without the features the variance is {known['variance_over_mean']:.3g} times the mean."
     )
     if found.findings:
         explained = f"{found.explained:.0%} of the deviance explained out of fold"
@@ -236,7 +235,6 @@ _CODES = (
 )
 #: Checks that are printed.
 _MOST = 20
-Page = Annotated[Path | None, option("HTML", "An HTML page to write.", "-o", "--out")]
 Alpha = Annotated[float, option("SHARE", "Probability of one or more false alarms.")]
 Effect = Annotated[
     float, option("SHARE", "The smallest difference between shares that counts as drift; half of it for coverage.")
@@ -248,13 +246,11 @@ Ignore = Annotated[str, option("COLUMNS", "Columns that never count as drift, su
 def monitor(
     model: o.Model,
     data: o.Data,
-    out: Page = None,
     alpha: Alpha = 0.01,
     effect: Effect = 0.1,
     ignore: Ignore = "",
     *,
     columns: o.MonitoredColumns,
-    overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
     """Compare new rows with the training rows of a model; the exit code is 3 if they differ.
@@ -263,13 +259,11 @@ def monitor(
     target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A difference
     counts as drift if it is more than chance, allowing for the number of checks, and large enough to matter.
 
-    Example: ddpn monitor visits.model november.csv -o november.html
+    Example: ddpn monitor visits.model november.csv
     """
-    from ddpn.tables.files import check_free, read
+    from ddpn.tables.files import read
     from ddpn.workflow.model_folder import load, roles_of_model
 
-    if out is not None:
-        check_free(out, overwrite, data)
     frame = read(data, roles_of_model(model, **columns).as_text)
     folder = load(model, mixed_only=False, **columns)
     from ddpn.workflow.examining import monitor as compared
@@ -281,11 +275,6 @@ def monitor(
         print_json({"model": str(model), "data": data, **found.as_dict()})
     else:
         _show_comparison(found)
-    if out is not None:
-        from ddpn.analysis.report.monitoring import write_monitoring
-
-        write_monitoring(out, found, {"model": model.name, "data": data, "fitted": folder.task.get("date")})
-        typer.echo(f"Page written to {out}", err=True)
     if found.drift:
         raise typer.Exit(DRIFT)
 

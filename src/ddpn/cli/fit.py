@@ -129,8 +129,8 @@ def tune(
     """Search for good settings, and fit a model with the best ones, as `ddpn fit` does.
 
     Trials are scored by the CRPS of held-out training and validation rows, never of test rows. The first trial has the
-    default settings. The command prints the best settings, whether their gain is more than noise, and which settings
-    mattered; `ddpn show --json` lists every trial. After Ctrl-C or a crash, the same command continues.
+    default settings. The command prints the best settings and whether their gain is more than noise; `ddpn show --json`
+    lists every trial. After Ctrl-C or a crash, the same command continues.
 
     Example: ddpn tune bikes.csv --target rentals --drop casual,registered -o bikes.model --budget 30m
     """
@@ -190,9 +190,8 @@ def _show_fitted(out: Path, fitted: Any, as_json: bool) -> None:
 
 
 def _show_search(found: "TuningResult") -> None:
-    shares = {name: f"{share:.0%}" for name, share in found.importances.items()}
-    rows = [((name, was, value, shares.get(name, "")), value != was) for name, was, value in found.changes]
-    show(table_of(("setting", "default", "used", "importance"), rows, right=[3], title="Settings"))
+    rows = [((name, was, value), value != was) for name, was, value in found.changes]
+    show(table_of(("setting", "default", "used"), rows, title="Settings"))
     typer.echo(found.headline)
     for sentence in found.details:
         typer.echo(sentence)

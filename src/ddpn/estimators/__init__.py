@@ -4,13 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddpn.estimators.boosted import BoostedCountRegressor
     from ddpn.estimators.glm import CountGLM
     from ddpn.estimators.regressor import CountRegressor, DDPNRegressor
 
-__all__ = ["BoostedCountRegressor", "CountGLM", "CountRegressor", "DDPNRegressor"]
+__all__ = ["CountGLM", "CountRegressor", "DDPNRegressor"]
 _MODULES = {
-    "BoostedCountRegressor": "ddpn.estimators.boosted",
     "CountGLM": "ddpn.estimators.glm",
     "CountRegressor": "ddpn.estimators.regressor",
     "DDPNRegressor": "ddpn.estimators.regressor",

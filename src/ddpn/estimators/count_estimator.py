@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ddpn.analysis.leaderboard import Leaderboard
+from ddpn.analysis.leaderboard import Leaderboard, Verdict
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
-from ddpn.analysis.verdict import Verdict
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import with_labels
-from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
+from ddpn.calibration.recalibration import PRIOR_ROWS
 from ddpn.estimators.estimator import Estimator
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_number, is_integer, is_number
@@ -127,7 +126,7 @@ class CountEstimator(Estimator):
         >>> model = CountGLM(likelihood="poisson").fit(X[:1000], y[:1000])  # its distributions are too narrow
         >>> before = model.nll(X[2000:], y[2000:])
         >>> model = model.fit_recalibration(X[1000:2000], y[1000:2000])
-        >>> model.recalibration_.is_used, before > 1.1 * model.nll(X[2000:], y[2000:])
+        >>> model.predictor_.recalibration.is_used, before > 1.1 * model.nll(X[2000:], y[2000:])
         (True, True)
         """
         _check_rows(prior_rows=prior_rows)
@@ -137,23 +136,6 @@ class CountEstimator(Estimator):
             seed = given if is_integer(given) else 0
             self._fitted.recalibrate(HeldOut.of(self._fitted, sample, seed), prior_rows, always, seed=seed)
         return self
-
-    @property
-    def recalibration_(self) -> Recalibration:
-        """The map of `fit_recalibration`, its gain in CRPS, and whether it is used."""
-        if self._fitted.recalibration is None:
-            raise AttributeError("recalibration_ exists after fit_recalibration")
-        return self._fitted.recalibration
-
-    def interval_level(self, coverage: float = 0.9) -> float:
-        """The level of the predicted intervals that cover `coverage`; the coverage itself before `fit_intervals`.
-
-        Parameters
-        ----------
-        coverage : float
-            The share of counts that intervals should contain.
-        """
-        return self._fitted.interval_level(coverage)
 
     def fit_ood(self, X: Any, alpha: float = 0.05) -> Self:
         """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
@@ -307,18 +289,28 @@ class CountEstimator(Estimator):
         """
         return self.leaderboard(X, y, **known).verdict
 
-    def report(self, path: str | PathLike[str], X: Any, y: Any, **options: Any) -> Path:
+    def report(
+        self,
+        path: str | PathLike[str],
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+        groups: Any = None,
+        **options: Any,
+    ) -> Path:
         """Write a report on a test set as one HTML file: errors, calibration, what drives the predictions.
 
         Parameters
         ----------
         path : path
             The file to write, such as "report.html".
-        X, y : array-like
-            The test set, as for `score`: rows that `fit` was not given.
+        X, y, sample_weight, exposure, upper, censored, groups
+            The test set, as for `leaderboard`: rows that `fit` was not given.
         **options
-            `exposure`, `upper`, `censored`, `weight`, `baselines`, `task` and others, see
-            `ddpn.analysis.report.write_report`.
+            `baselines`, `task` and others, see `ddpn.analysis.report.write_report`.
 
         Returns
         -------
@@ -327,7 +319,8 @@ class CountEstimator(Estimator):
         """
         from ddpn.analysis.report import write_report  # which has pages and figures
 
-        return write_report(path, model=self, X=self._features(X), y=y, **options)
+        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        return write_report(path, self, sample.replace(group=check_groups(groups, len(sample))), **options)
 
     def effects(
         self,

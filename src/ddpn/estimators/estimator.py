@@ -44,35 +44,12 @@ class Estimator(RegressorMixin, BaseEstimator):
     feature_kinds_: list[str] | None
     feature_names_in_: np.ndarray
     n_features_in_: int
-    #: Arguments that are dictionaries of options, which `set_params` and grid search reach into.
-    _nested: ClassVar[tuple[str, ...]] = ()
     #: Arguments that a saved model does not keep.
     _not_saved: ClassVar[tuple[str, ...]] = ()
     #: Whether X may have missing values.
     _allows_missing: ClassVar[bool] = True
     #: How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
     _roles: Roles | None = None
-
-    # Arguments ---------------------------------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments; with `deep`, also each option that is set, as `argument__option`."""
-        params = super().get_params(deep=False)
-        if deep:
-            for name in self._nested:
-                params |= {f"{name}__{key}": value for key, value in _options(params[name]).items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set arguments, and single options by `argument__option`."""
-        whole = {name: value for name, value in params.items() if name.partition("__")[0] not in self._nested}
-        super().set_params(**whole)
-        # Whole dictionaries first, so that single options of the same call are added to them.
-        for name in sorted(set(params) - set(whole), key=lambda name: "__" in name):
-            argument, _, option = name.partition("__")
-            given = {**_options(getattr(self, argument)), option: params[name]} if option else params[name]
-            setattr(self, argument, given)
-        return self
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -187,7 +164,12 @@ class Estimator(RegressorMixin, BaseEstimator):
         -------
         array of float, shape (rows,)
         """
-        return self._over_blocks(lambda found: _points(found, statistic), X, exposure, upper)
+
+        def points(found: Prediction) -> Tensor:
+            # Median and mode of a Gaussian are those of the counts that it is rounded to.
+            return point(found if statistic == "mean" else discretized(found.distribution), statistic)
+
+        return self._over_blocks(points, X, exposure, upper)
 
     def predict_interval(
         self,
@@ -315,7 +297,9 @@ class Estimator(RegressorMixin, BaseEstimator):
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         # A Gaussian's mean may be negative; no count divided by this bound overflows.
-        mean = np.maximum(self._recorded_means(sample), 1e-290)
+        with torch.no_grad():
+            means = [dist.mean.double().numpy() for dist, _ in self._fitted.recorded_blocks(sample)]
+        mean = np.maximum(np.concatenate(means), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale
@@ -323,11 +307,6 @@ class Estimator(RegressorMixin, BaseEstimator):
         null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
         left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
         return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
-
-    def _recorded_means(self, sample: Sample) -> np.ndarray:
-        with torch.no_grad():
-            blocks = self._fitted.recorded_blocks(sample)
-            return np.concatenate([dist.mean.double().numpy() for dist, _ in blocks])
 
     def crps(
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
@@ -355,14 +334,12 @@ class Estimator(RegressorMixin, BaseEstimator):
         return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
     def _mean_score(self, score: Any, sample: Sample) -> float:
+        each = []
         with torch.no_grad():
-            each = [self._scored(score, dist, part.y) for dist, part in self._fitted.recorded_blocks(sample)]
+            for dist, part in self._fitted.recorded_blocks(sample):
+                with single_thread():
+                    each.append(score(dist, torch.from_numpy(part.y)).numpy())
         return float(np.average(np.concatenate(each), weights=sample.weight))
-
-    @staticmethod
-    def _scored(score: Any, dist: Any, y: np.ndarray) -> np.ndarray:
-        with single_thread():
-            return score(dist, torch.from_numpy(y)).numpy()
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -446,16 +423,6 @@ class Estimator(RegressorMixin, BaseEstimator):
         tags.input_tags.allow_nan = self._allows_missing
         tags.target_tags.positive_only = True
         return tags
-
-
-def _points(found: Prediction, statistic: str) -> Tensor:
-    """The mean, or the median or mode of the counts that Gaussians are rounded to."""
-    return point(found if statistic == "mean" else discretized(found.distribution), statistic)
-
-
-def _options(value: Any) -> Mapping[str, Any]:
-    """The options, none where `value` is no dictionary: `fit` reports that, as scikit-learn wants it."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:

@@ -51,35 +51,22 @@ class CoefficientTable(NamedTuple):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Every column by the name it is printed under."""
+        """Every column by the name it is printed under, such as for `pandas.DataFrame`."""
         share = f"{100 * self.coverage:g}%"
         names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
         return dict(zip(names, self[:-1], strict=True))
-
-    def to_pandas(self) -> Any:
-        """The same as a pandas frame."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ConfigError("pandas is not installed: pip install pandas") from None
-        return pd.DataFrame(self.columns)
 
     def __str__(self) -> str:
         return text_table(list(self.columns), self._rows(), names=2)
 
     def _rows(self) -> list[tuple[str, ...]]:
         """The cells of every coefficient."""
-        texts = ([_cell(name, value) for value in values] for name, values in self.columns.items())
+        formats = {"z": ".2f", "p": ".3g", "parameter": "", "feature": ""}
+        texts = ([f"{value:{formats.get(name, '.4g')}}" for value in each] for name, each in self.columns.items())
         return list(zip(*texts, strict=True))
 
     def _repr_html_(self) -> str:
         return html_table(self.columns, self._rows())
-
-
-def _cell(column: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:.2f}" if column == "z" else f"{value:.3g}" if column == "p" else f"{value:.4g}"
 
 
 def coefficient_table(
@@ -203,9 +190,23 @@ class CountGLM(CountEstimator):
         member = GLM.of_design(head, reader, design, found.linear, unit)
         predictor = Predictor({"glm": member}, None, needs_exposure(sample, counts), counts=counts)
         self._set_fitted(reader, predictor, sample)
+        best, total = found.optimum, merged.weight_or_ones.sum()
         self.n_rows_ = len(rows)
-        self._keep(found, float(merged.weight_or_ones.sum()))
-        self._warn(found, head, design)
+        self.coef_, self.intercept_, self.covariance_ = found.coef, found.intercept, found.covariance
+        self.standard_errors_ = np.sqrt(np.diag(found.covariance))
+        self.converged_, self.gradient_norm_, self.n_iter_ = best.converged, best.gradient_norm, max(1, best.n_iter)
+        self.loglik_ = found.loglik
+        self.aic_ = 2.0 * found.n_parameters - 2.0 * found.loglik
+        self.bic_ = float(np.log(total)) * found.n_parameters - 2.0 * found.loglik
+        if not self.converged_:
+            warnings.warn(
+                f"The search did not reach a maximum: the gradient norm is {self.gradient_norm_:.2g} after "
+                f"{self.n_iter_} steps. Raise max_iter or alpha, or choose a simpler likelihood.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        for sentence in (*_column_warnings(found, design), *_runaway_warnings(found, head, self.n_rows_)):
+            warnings.warn(sentence, UserWarning, stacklevel=2)
         return self
 
     def _checked_head(self) -> Head:
@@ -216,26 +217,6 @@ class CountGLM(CountEstimator):
         check_number("tol", self.tol, "a finite positive number", is_number(self.tol) and 0.0 < self.tol < np.inf)
         check_integer("max_iter", self.max_iter, 1)
         return make_head(self.likelihood)
-
-    def _keep(self, found: LinearFit, total: float) -> None:
-        best = found.optimum
-        self.coef_, self.intercept_, self.covariance_ = found.coef, found.intercept, found.covariance
-        self.standard_errors_ = np.sqrt(np.diag(found.covariance))
-        self.converged_, self.gradient_norm_, self.n_iter_ = best.converged, best.gradient_norm, max(1, best.n_iter)
-        self.loglik_ = found.loglik
-        self.aic_ = 2.0 * found.n_parameters - 2.0 * found.loglik
-        self.bic_ = float(np.log(total)) * found.n_parameters - 2.0 * found.loglik
-
-    def _warn(self, found: LinearFit, head: Head, design: Design) -> None:
-        if not self.converged_:
-            warnings.warn(
-                f"The search did not reach a maximum: the gradient norm is {self.gradient_norm_:.2g} after "
-                f"{self.n_iter_} steps. Raise max_iter or alpha, or choose a simpler likelihood.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        for sentence in (*_column_warnings(found, design), *_runaway_warnings(found, head, self.n_rows_)):
-            warnings.warn(sentence, UserWarning, stacklevel=3)
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
@@ -268,7 +249,7 @@ class CountGLM(CountEstimator):
         Returns
         -------
         CoefficientTable
-            `print` it, or use its `to_pandas()`.
+            `print` it, or use its `columns`.
         """
         check_is_fitted(self)
         parameter, feature, estimate = [], [], []
@@ -288,10 +269,7 @@ class CountGLM(CountEstimator):
 
     def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
         arrays = arrays_from_bytes(files[_FILE])
-        for name in _ARRAYS:
-            setattr(self, name, arrays[name])
-        for name in _NUMBERS:
-            setattr(self, name, extra[name])
+        self.__dict__.update({name: arrays[name] for name in _ARRAYS} | {name: extra[name] for name in _NUMBERS})
 
 
 def _column_warnings(found: LinearFit, design: Design) -> list[str]:

@@ -116,8 +116,16 @@ class Prediction:
         -------
         Tensor, shape (rows,) or (rows, levels)
         """
-        levels = torch.from_numpy(_checked_levels(q)).unsqueeze(1)
-        found = self._rounded.icdf(levels).T
+        try:
+            levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise InputError(argument="q", must="hold numbers", got=f"{q!r:.60}") from None
+        if levels.ndim != 1:
+            raise InputError(argument="q", must="be a number or a list of numbers", got=f"shape {levels.shape}")
+        bad = levels[~((levels >= 0.0) & (levels <= 1.0))]
+        if len(bad):
+            raise InputError(argument="q", must="lie in [0, 1]", got=f"{bad[0]:g}")
+        found = self._rounded.icdf(torch.from_numpy(levels).unsqueeze(1)).T
         return found if np.ndim(q) else found[:, 0]
 
     @torch.no_grad()
@@ -156,7 +164,7 @@ class Prediction:
         """
         from ddpn.analysis.plots import distributions_figure
 
-        some = self._first() if rows is None else self._some(rows)
+        some = self._first()[0] if rows is None else self._some(rows)
         return distributions_figure([f"row {label}" for label in some._labels], *some._bars())
 
     # What notebooks and terminals show ---------------------------------------------------------------------------
@@ -171,14 +179,20 @@ class Prediction:
     @torch.no_grad()
     def _bars(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Edges of bins that all rows share, the probability of each bin (bins, rows), and the ends of intervals."""
-        from ddpn.analysis.figure_data import bin_probabilities, even_bins
+        from ddpn.analysis.plots import binned
 
         low, high = (end.numpy() for end in self.interval())
         tails = self.quantile([0.005, 0.995]).numpy()
         first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
         # From 0, unless much of the axis would be empty.
-        edges = even_bins(float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48).edges
-        return edges, bin_probabilities(self._rounded, edges), low, high
+        edges, shares = binned(self._rounded, float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48)
+        return edges, shares, low, high
+
+    def _first(self) -> tuple["Prediction", str]:
+        """The prediction of the rows that are shown, and how many more there are."""
+        rest = len(self) - _SHOWN
+        more = f"and {rest:,} more row{'s' if rest > 1 else ''}" if rest > 0 else ""
+        return self._some(range(min(_SHOWN, len(self)))), more
 
     def _summary(self) -> list[tuple[Any, str, str]]:
         """The label, mean and interval of every row."""
@@ -186,26 +200,18 @@ class Prediction:
         shown = zip(self._labels, self.mean.tolist(), low.tolist(), high.tolist(), strict=True)
         return [(label, f"{mean:.3g}", f"{first:,.0f} to {last:,.0f}") for label, mean, first, last in shown]
 
-    def _first(self) -> "Prediction":
-        """The prediction of the rows that are shown."""
-        return self._some(range(min(_SHOWN, len(self))))
-
-    def _more(self) -> str:
-        rest = len(self) - _SHOWN
-        return f"and {rest:,} more row{'s' if rest > 1 else ''}" if rest > 0 else ""
-
     def __repr__(self) -> str:
-        rows = f"{len(self):,} row{'s' if len(self) != 1 else ''}"
-        table = text_table(("row", "mean", f"{_COVERAGE:.0%} interval"), self._first()._summary())
-        return "\n".join(filter(None, [f"Prediction of {rows}", table, self._more()]))
+        rows, (some, more) = f"{len(self):,} row{'s' if len(self) != 1 else ''}", self._first()
+        table = text_table(("row", "mean", f"{_COVERAGE:.0%} interval"), some._summary())
+        return "\n".join(filter(None, [f"Prediction of {rows}", table, more]))
 
     def _repr_html_(self) -> str:
         if not len(self):
             return "<p>Prediction of 0 rows</p>"
-        some = self._first()
+        some, more = self._first()
         rows = [(*cells, Html(svg)) for cells, svg in zip(some._summary(), _drawings(*some._bars()), strict=True)]
         table = html_table(("row", "mean", f"{_COVERAGE:.0%} interval", "distribution"), rows)
-        return f"{table}<p>{self._more()}</p>" if self._more() else table
+        return f"{table}<p>{more}</p>" if more else table
 
 
 def _drawings(edges: np.ndarray, shares: np.ndarray, low: np.ndarray, high: np.ndarray) -> Iterator[str]:
@@ -227,16 +233,3 @@ def _drawings(edges: np.ndarray, shares: np.ndarray, low: np.ndarray, high: np.n
             f'<svg width="{width}" height="{height + 14}" viewBox="0 0 {width} {height + 14}" role="img">'
             f'<title>90% between {first:,.0f} and {last:,.0f}</title><g fill="#1d5c9e">{bars}</g>{axis}</svg>'
         )
-
-
-def _checked_levels(q: Any) -> np.ndarray:
-    try:
-        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise InputError(f"q must hold numbers, got {q!r:.60}.") from None
-    if levels.ndim != 1:
-        raise InputError(f"q must be a number or a list of numbers, got shape {levels.shape}.")
-    bad = levels[~((levels >= 0.0) & (levels <= 1.0))]
-    if len(bad):
-        raise InputError(f"q must lie in [0, 1], got {bad[0]:g}.")
-    return levels

@@ -31,7 +31,9 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
-    parts = _of_one_kind(distributions)
+    counts = [isinstance(dist, CountDistribution) for dist in distributions]
+    is_one_kind = all(counts) or not any(counts)
+    parts: list[Any] = list(distributions) if is_one_kind else list(map(discretized, distributions))
     shares = [np.full(part.batch_shape[-1], w / part.batch_shape[-1]) for part, w in zip(parts, weights, strict=True)]
     return Mixture.concatenate(parts, torch.from_numpy(np.concatenate(shares)))
 
@@ -51,12 +53,6 @@ def as_one(parts: Sequence[Distribution]) -> Any:
     return reshaped(found, (*found.batch_shape, 1))
 
 
-def _of_one_kind(distributions: Sequence[Distribution]) -> list[Any]:
-    """All of counts or all on the real line; where there are both, all of counts."""
-    counts = [isinstance(dist, CountDistribution) for dist in distributions]
-    return list(distributions) if all(counts) or not any(counts) else list(map(discretized, distributions))
-
-
 #: The parts of a member for some blocks of rows.
 Blocks = Sequence[Sequence[Distribution]]
 
@@ -66,11 +62,7 @@ class MixtureScores:
 
     With c_i the CRPS of member i and G_ij = 2 (c_i + c_j) - 4 c_ij, where c_ij is that of the equal mixture of two, the
     mixture with weights w has the CRPS sum_i w_i c_i - sum_{i<j} w_i w_j G_ij: CRPS is quadratic in the distribution.
-
-    Parameters
-    ----------
-    blocks : sequence of Sample
-        The rows, a sample per fold that is predicted by copies of its own.
+    `blocks` are the rows, a sample per fold that is predicted by copies of its own.
     """
 
     def __init__(self, blocks: Sequence[Sample]) -> None:

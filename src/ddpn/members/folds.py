@@ -45,14 +45,7 @@ _HELD_OUT = 0.1
 class Folds:
     """Rows to fit members to, and rows to hold out: validation rows, or each fold of the training rows in turn.
 
-    Parameters
-    ----------
-    train : Sample
-        Training rows.
-    validation : Sample or None
-        Validation rows; None where folds of the training rows are held out.
-    number : array of int or None
-        The fold of each training row, where there are no validation rows.
+    `number` is the fold of each training row, where there are no validation rows.
     """
 
     train: Sample
@@ -68,7 +61,11 @@ class Folds:
             kept = held_out_rows(len(train), _HELD_OUT, seed, train.group)
             if kept.any() and not kept.all():
                 return cls(train.rows(~kept), train.rows(kept))
-        _check_divisible(train)
+        # Equal rows count as one, as do rows of one group.
+        if train.group is None and len(train) < 2:
+            raise InputError("X and y must have at least two different rows, to leave one out, got one sample.")
+        if train.group is not None and len(np.unique(train.group)) < 2:
+            raise InputError("groups must have at least two different values, to leave one out, got one.")
         return cls(train, None, fold_numbers(len(train), FOLDS, seed, train.group))
 
     @property
@@ -97,14 +94,6 @@ class Folds:
         return member.copied().fit(self.train.rows(self.number != number), None, seed)
 
 
-def _check_divisible(train: Sample) -> None:
-    """Raise an `InputError` where no row can be left out: equal rows count as one, as do rows of one group."""
-    if train.group is None and len(train) < 2:
-        raise InputError("X and y must have at least two different rows, to leave one out, got one sample.")
-    if train.group is not None and len(np.unique(train.group)) < 2:
-        raise InputError("groups must have at least two different values, to leave one out, got one.")
-
-
 def copies_of(member: Member) -> Sequence[Member]:
     """The copies of a cross-fitted member, in the order of the folds that they left out; else the member alone."""
     return member.copies if isinstance(member, CrossFitted) else [member]
@@ -114,19 +103,13 @@ def known_levels(members: Iterable[Member], width: int) -> list[tuple[str, ...]]
     """The levels of each of so many columns that a fitted member, or a copy, knows by name; empty for numbers."""
     found: list[dict[str, None]] = [{} for _ in range(width)]
     for copy in (copy for member in members for copy in copies_of(member)):
-        for own, levels in zip(found, _levels(copy), strict=False):
+        encoder, table, design = (getattr(copy, name, None) for name in ("encoder", "table", "design"))
+        reader = table if design is None else design
+        columns = [] if encoder is None else encoder.columns_
+        each = [getattr(column, "known_levels", None) for column in columns] if reader is None else reader.levels
+        for own, levels in zip(found, each, strict=False):
             own.update(dict.fromkeys(levels or ()))
     return [tuple(own) for own in found]
-
-
-def _levels(member: Member) -> list[tuple[str, ...] | None]:
-    """The levels of each column of one member; None for columns of numbers."""
-    encoder, table, design = (getattr(member, name, None) for name in ("encoder", "table", "design"))
-    if design is not None:
-        return list(design.levels)
-    if table is not None:
-        return list(table.levels)
-    return [] if encoder is None else [getattr(column, "known_levels", None) for column in encoder.columns_]
 
 
 class CrossFitted(Member):
@@ -187,20 +170,9 @@ def restored(kind: type[Member], files: Mapping[str, bytes]) -> Member:
 class MemberFits:
     """Fits members as jobs; `fitted` returns one, and begins others that do not depend on it at the same time.
 
-    Parameters
-    ----------
-    n_jobs : int or RayCluster
-        Where to fit, as for `ddpn.runtime.jobs.run`.
-    folds : Folds
-        Rows to fit to and rows to hold out.
-    seed : int
-        Seed of all fits.
-    store : ResultStore, optional
-        Where fits are kept until all are done.
-    about : object, optional
-        What else the fits depend on, as values that JSON can hold.
-    on_step : callable
-        Called with a line on each fit that is over.
+    `n_jobs` says where, as for `ddpn.runtime.jobs.run`. A `store` keeps fits until all are done; they are known again
+    by the rows, the seed and what they depend on besides (`about`, values that JSON can hold). `on_step` is called with
+    a line on each fit that is over.
     """
 
     def __init__(
@@ -225,18 +197,20 @@ class MemberFits:
         If it is not known yet, all of the unfitted `members` are fitted now, until the clock ends.
         """
         if name not in self._found:
-            self._fit({key: member for key, member in members.items() if key not in self._found}, clock)
+            self._fit({key: member for key, member in members.items() if key not in self._found}, clock or Clock())
         found = self._found[name]
         if isinstance(found, DDPNError):
             raise found
         return found
 
-    def _fit(self, members: Mapping[str, Member], clock: Clock | None) -> None:
+    def _fit(self, members: Mapping[str, Member], clock: Clock) -> None:
         jobs: dict[Job, tuple[str, int | None]] = {}
         for name, member in members.items():
             is_divided = self.folds.are_crossed and not member.fits_copies_together
             for number in range(len(self.folds.held_out)) if is_divided else [None]:
-                jobs[self._job(name, member, number, clock)] = (name, number)
+                title = (member.label or name) + ("" if number is None else f", fold {number + 1}")
+                identity = [name, type(member).__name__, number, *self._about]
+                jobs[Job(title, fit_member, (member, self.seed, number, clock), identity)] = (name, number)
         results: dict[tuple[str, int | None], Result] = {}
         try:
             for result in run(jobs, self.folds, self.n_jobs, self.store):
@@ -252,22 +226,20 @@ class MemberFits:
             if all(result is not None for result in own):
                 self._found[name] = self._member(name, member, [result for result in own if result is not None])
 
-    def _job(self, name: str, member: Member, number: int | None, clock: Clock | None) -> Job:
-        label = member.label or name
-        title = label if number is None else f"{label}, fold {number + 1}"
-        identity = [name, type(member).__name__, number, *self._about]
-        return Job(title, fit_member, (member, self.seed, number, clock or Clock()), identity)
-
     def _member(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
         """The fitted member, from the files of all of it or of one copy after the other."""
         for result in results:
             if result.error is not None:
                 return result.error
-        facts = [json.loads(result.get()[_FACTS]) for result in results]
-        self.seconds[name] = sum(each["seconds"] for each in facts)
-        for text in dict.fromkeys(text for each in facts for text in each["warnings"]):
+        each = [result.get() for result in results]
+        facts = [json.loads(files[_FACTS]) for files in each]
+        self.seconds[name] = sum(own["seconds"] for own in facts)
+        for text in dict.fromkeys(text for own in facts for text in own["warnings"]):
             warnings.warn(text, UserWarning, stacklevel=5)
-        found = [restored(type(member), _own_files(result.get())) for result in results]
+        found = [
+            restored(type(member), {key.removeprefix(_MEMBER): files[key] for key in files if key.startswith(_MEMBER)})
+            for files in each
+        ]
         return CrossFitted(found) if self.folds.are_crossed and not member.fits_copies_together else found[0]
 
 
@@ -281,7 +253,3 @@ def fit_member(folds: Folds, member: Member, seed: int, number: int | None, cloc
     texts = [str(each.message) for each in caught if not issubclass(each.category, DeprecationWarning | FutureWarning)]
     files = {f"{_MEMBER}{name}": content for name, content in found.state().items()}
     return files | {_FACTS: json_to_bytes({"seconds": time.perf_counter() - started, "warnings": texts})}
-
-
-def _own_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {name.removeprefix(_MEMBER): content for name, content in files.items() if name.startswith(_MEMBER)}

@@ -76,8 +76,13 @@ class Design(NamedTuple):
 
 def design_of(table: list[Column]) -> Design:
     """The design of these columns, with the levels that occur in them."""
-    levels = tuple(_levels(column) if column.kind == "category" else None for column in table)
-    return Design(tuple(column.name for column in table), levels)
+    levels: list[tuple[str, ...] | None] = []
+    for column in table:
+        known = (
+            {column.levels[code] for code in np.unique(column.values).tolist()} if column.kind == "category" else None
+        )
+        levels.append(None if known is None else tuple(sorted(known)))
+    return Design(tuple(column.name for column in table), tuple(levels))
 
 
 def check_complete(table: list[Column], labels: Any = None) -> list[Column]:
@@ -88,10 +93,6 @@ def check_complete(table: list[Column], labels: Any = None) -> list[Column]:
             remedy = ". Fill or drop such rows, or use CountRegressor, which accepts them."
             raise RowError(f"X must have no missing values, got NaN in column '{column.name}'", missing, remedy, labels)
     return table
-
-
-def _levels(column: Column) -> tuple[str, ...]:
-    return tuple(sorted({column.levels[code] for code in np.unique(column.values).tolist()}))
 
 
 def _dummies(column: Column, levels: tuple[str, ...], labels: Any) -> np.ndarray:
@@ -208,16 +209,15 @@ class GLM(Member):
         member.low, member.high = -unbounded, unbounded
         return member
 
-    def _matrix(self, X: Any) -> np.ndarray:
-        if self.design is not None:
-            labels = row_labels(X)
-            return self.design.matrix(check_complete(self.reader.read(X), labels), labels)
-        assert self.encoder is not None
-        return self.encoder.transform(X).astype(np.float64)
-
     def raw(self, X: Any) -> Tensor:
         """Raw outputs. Shape: (rows, 1, P)."""
-        raw = np.clip(self.linear.raw(self._matrix(X)), self.low, self.high)
+        if self.design is not None:
+            labels = row_labels(X)
+            inputs = self.design.matrix(check_complete(self.reader.read(X), labels), labels)
+        else:
+            assert self.encoder is not None
+            inputs = self.encoder.transform(X).astype(np.float64)
+        raw = np.clip(self.linear.raw(inputs), self.low, self.high)
         return torch.from_numpy(raw).unsqueeze(1)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
@@ -308,14 +308,10 @@ class Constant(Member):
     def like(cls, task: Task) -> Self:
         return cls(task.head)
 
-    def _candidates(self) -> list[Head]:
-        if self.head is not None:
-            return [self.head]
-        tried = [cls for cls in HEADS.values() if cls.is_count and cls.is_baseline and not cls.exposure_is_total]
-        return [make_head(cls.name) for cls in tried]
-
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
-        candidates, best = self._candidates(), np.inf
+        tried = [cls for cls in HEADS.values() if cls.is_count and cls.is_baseline and not cls.exposure_is_total]
+        candidates = [make_head(cls.name) for cls in tried] if self.head is None else [self.head]
+        best = np.inf
         self.unit = exposure_unit(train, candidates[0])
         rows = in_units(train.replace(X=None), self.unit).map(as_tensor)
         for head in candidates:

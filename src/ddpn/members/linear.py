@@ -146,22 +146,6 @@ class LinearObjective:
         return roots
 
 
-class _Scaled:
-    """The objective around a point, in units in which the expected information is 1 there."""
-
-    def __init__(self, objective: LinearObjective, theta: np.ndarray) -> None:
-        self.objective, self.start = objective, theta
-        self._parts = list(zip(objective.information_roots(theta), objective.blocks, strict=True))
-
-    def theta(self, u: np.ndarray) -> np.ndarray:
-        return self.start + np.concatenate([solve_triangular(root.T, u[block]) for root, block in self._parts])
-
-    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = self.objective.value_and_gradient(self.theta(u), rough=True)
-        parts = [solve_triangular(root, gradient[block], lower=True) for root, block in self._parts]
-        return value, np.concatenate(parts)
-
-
 def _approach(objective: LinearObjective, theta: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
     """Minimise the objective by L-BFGS to some digits, without second derivatives, which take ten times as long.
 
@@ -170,18 +154,26 @@ def _approach(objective: LinearObjective, theta: np.ndarray, max_iter: int) -> t
     """
     n_iter = 0
     for steps in _ROUGH_STEPS:
-        options = {"maxiter": min(steps, max_iter - n_iter), "ftol": _ROUGH, "gtol": 0.0}
-        if options["maxiter"] > 0:
-            scaled = _Scaled(objective, theta)
-            found = minimize(scaled, np.zeros_like(theta), jac=True, method="L-BFGS-B", options=options)
-            theta, n_iter = scaled.theta(found.x), n_iter + int(found.nit)
+        if n_iter < max_iter:
+            theta, more = _scaled_search(objective, theta, min(steps, max_iter - n_iter))
+            n_iter += more
     return theta, n_iter
 
 
-def approach(objective: LinearObjective, theta: np.ndarray) -> np.ndarray:
-    """Where the mean loss is within some 1e-5 of its minimum: enough to predict with, several times faster."""
-    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        return _approach(objective, theta, sum(_ROUGH_STEPS))[0]
+def _scaled_search(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+    """Steps of L-BFGS in units in which the expected information is 1 at the start, and how many there were."""
+    parts = list(zip(objective.information_roots(start), objective.blocks, strict=True))
+
+    def theta(u: np.ndarray) -> np.ndarray:
+        return start + np.concatenate([solve_triangular(root.T, u[block]) for root, block in parts])
+
+    def scaled(u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective.value_and_gradient(theta(u), rough=True)
+        return value, np.concatenate([solve_triangular(root, gradient[block], lower=True) for root, block in parts])
+
+    options = {"maxiter": max_iter, "ftol": _ROUGH, "gtol": 0.0}
+    found = minimize(scaled, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+    return theta(found.x), int(found.nit)
 
 
 def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
@@ -198,8 +190,12 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
             point, more = _trust_region(objective, point, max_iter - n_iter)
             n_iter += more
         inverse = inverse_information(objective.hessian(point.theta))
-        if n_iter < max_iter:
-            point = _polished(objective, point, inverse)
+        # Newton's steps with one Hessian, as long as they cut the gradient.
+        for _ in range(_POLISH if n_iter < max_iter else 0):
+            following = _point(objective, point.theta - inverse @ point.gradient)
+            if not following.norm < point.norm:
+                break
+            point = following
         decrement = float(point.gradient @ inverse @ point.gradient)
     return Optimum(point.theta, point.norm, n_iter, decrement <= (_WORTH if point.norm <= tol else _CLOSE))
 
@@ -226,16 +222,6 @@ def _trust_region(objective: LinearObjective, point: _Point, max_iter: int) -> t
     )
     better = _point(objective, point.theta + units * found.x)
     return (better if better.value <= point.value else point), int(found.nit)
-
-
-def _polished(objective: LinearObjective, point: _Point, inverse: np.ndarray) -> _Point:
-    """Newton's steps with one Hessian, as long as they cut the gradient."""
-    for _ in range(_POLISH):
-        following = _point(objective, point.theta - inverse @ point.gradient)
-        if not following.norm < point.norm:
-            break
-        point = following
-    return point
 
 
 def _units(hessian: np.ndarray) -> np.ndarray:
@@ -321,10 +307,14 @@ class LinearFit(NamedTuple):
 def fit_line(
     head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, rough: bool = False
 ) -> LinearPredictor:
-    """What `fit_linear` finds, without inference; if `rough`, to some digits."""
+    """What `fit_linear` finds, without inference.
+
+    If `rough`, the mean loss is within some 1e-5 of its minimum: enough to predict with, several times faster.
+    """
     coordinates, objective = _objective(head, X, sample, dispersion, alpha)
-    start = objective.start()
-    theta = approach(objective, start) if rough else maximize(objective, start).theta
+    theta = objective.start()
+    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+        theta = _approach(objective, theta, sum(_ROUGH_STEPS))[0] if rough else maximize(objective, theta).theta
     return _line(coordinates, objective, theta)
 
 
@@ -397,7 +387,10 @@ def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coord
     rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
     triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
     kept = _kept(triangle)
-    return Coordinates(center, scale, kept, constant, _inflation(triangle[:, kept]))
+    # Square roots of variance inflation factors of independent columns of length 1.
+    inner: np.ndarray = np.linalg.qr(triangle[:, kept], mode="r")  # type: ignore[assignment]
+    inverse = solve_triangular(inner, np.eye(len(inner))) if inner.size else np.ones((0, 0))
+    return Coordinates(center, scale, kept, constant, np.linalg.norm(inverse, axis=1))
 
 
 def _kept(triangle: np.ndarray) -> np.ndarray:
@@ -414,9 +407,3 @@ def _kept(triangle: np.ndarray) -> np.ndarray:
         if length > _REDUNDANT:
             basis[:, kept.sum()], kept[j] = rest / length, True
     return kept
-
-
-def _inflation(columns: np.ndarray) -> np.ndarray:
-    """Square roots of variance inflation factors of independent columns of length 1."""
-    triangle: np.ndarray = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]
-    return np.linalg.norm(solve_triangular(triangle, np.eye(len(triangle))), axis=1) if triangle.size else np.ones(0)

@@ -60,6 +60,8 @@ class Task:
         Show progress.
     is_rough : bool
         Whether an optimum to some digits is enough, as for weights that are chosen by scores.
+    monotone : mapping of str to int, optional
+        Columns of numbers in which the mean of trees must not fall (1) or must not rise (-1).
     """
 
     head: Head
@@ -71,6 +73,7 @@ class Task:
     checkpoint: Path | None = None
     verbose: bool = False
     is_rough: bool = False
+    monotone: Mapping[str, int] | None = None
 
 
 class Member(ABC):
@@ -160,19 +163,7 @@ class Member(ABC):
     def fit_copies(self, train: Sample, fold: np.ndarray, seed: int) -> "Sequence[Member]":
         """Fit a copy of this unfitted member per fold, each to the rows of the other folds.
 
-        Parameters
-        ----------
-        train : Sample
-            Training rows.
-        fold : array of int, shape (rows,)
-            The fold of each row, from 0 on.
-        seed : int
-            Seed of everything random.
-
-        Returns
-        -------
-        sequence of Member
-            The fitted copies, in the order of the folds that they left out.
+        `fold` is the number of each row's fold, from 0 on. Copies are in the order of the folds that they left out.
         """
         number, copies = int(fold.max()) + 1, list[Member]()
         with inner_bar(f"{self.label}, folds", number) as bar:
@@ -184,10 +175,7 @@ class Member(ABC):
     def copied(self, left: int = 1) -> Self:
         """An unfitted copy to fit to the rows outside of a fold.
 
-        Parameters
-        ----------
-        left : int
-            How many copies are still to be fitted, among which the time is divided where that is limited.
+        `left` is how many copies are still to be fitted, among which the time is divided where that is limited.
         """
         return deepcopy(self)
 
@@ -199,15 +187,7 @@ class Member(ABC):
     def parts(self, X: Any, exposure: np.ndarray | None = None) -> list[Distribution]:
         """The distributions of `distribution`, as one stack per part of a member that is a mixture of several.
 
-        Parameters
-        ----------
-        X, exposure
-            As for `distribution`.
-
-        Returns
-        -------
-        list of Distribution
-            Parts of equal weight, each of batch shape (rows, k): k distributions per row that are mixed equally.
+        Parts have equal weights, and batch shape (rows, k): k distributions per row that are mixed equally.
         """
         return [self.distribution(X, exposure)]
 

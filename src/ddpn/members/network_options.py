@@ -87,8 +87,12 @@ class NetworkOptions:
         for name in (field.name for field in fields(self)):
             object.__setattr__(self, name, plain(getattr(self, name)))
         check_integer("members", self.members, 1)
-        if not (isinstance(self.hidden, str) and self.hidden == "auto"):
-            object.__setattr__(self, "hidden", _checked_widths(self.hidden))
+        if not isinstance(self.hidden, str) and isinstance(self.hidden, Sequence | np.ndarray):
+            widths = tuple(check_integer("a width in hidden", width, 1) for width in self.hidden)
+            object.__setattr__(self, "hidden", widths)
+        elif self.hidden != "auto":
+            must = 'be "auto" or the widths of layers, such as (128, 64)'
+            raise ConfigError(argument="hidden", must=must, got=repr(self.hidden))
         check_choice("numeric", self.numeric, ("auto", *ENCODINGS))
         check_choice("categorical", self.categorical, CATEGORICAL)
         check_choice("score", self.score, ("auto", "nll", "crps"))
@@ -145,13 +149,6 @@ def check_training_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ConfigError(argument="training_options", must=must, got=got)
     check_keys(options or {}, TRAINING_OPTIONS, "training_options")
     return dict(options or {})
-
-
-def _checked_widths(hidden: Any) -> tuple[int, ...]:
-    if not isinstance(hidden, Sequence | np.ndarray) or isinstance(hidden, str):
-        must = 'be "auto" or the widths of layers, such as (128, 64)'
-        raise ConfigError(argument="hidden", must=must, got=repr(hidden))
-    return tuple(check_integer("a width in hidden", width, 1) for width in hidden)
 
 
 def small_options(options: NetworkOptions, rows: int) -> NetworkOptions:

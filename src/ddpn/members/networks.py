@@ -114,8 +114,7 @@ class Networks(Member):
         """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
         used = train.rows(train.is_used)
         self._set_rows(used, len(used))
-        seeds = self.seeds or _drawn_seeds(seed, self.options.members)
-        numeric, config = self._numeric(used), self._config(used, seeds)
+        numeric, config = self._settings(used, self.seeds or _drawn_seeds(seed, self.options.members))
         if self.stream is None:
             rows = self._encode(numeric, used, validation, seed)
         else:
@@ -135,7 +134,7 @@ class Networks(Member):
         smallest = len(train) - int(np.bincount(fold).max())
         self._set_rows(train, smallest)
         seeds = _drawn_seeds(seed, number * each)
-        numeric, config = self._numeric(train.rows(fold != 0)), self._config(train, seeds)
+        numeric, config = self._settings(train, seeds)
         encoded = [self._encode(numeric, train.rows(fold != k), train.rows(fold == k), seed) for k in range(number)]
         model = self._build(max(part.width for part in encoded), len(seeds))
         own = [slice(k * each, (k + 1) * each) for k in range(number)]
@@ -143,28 +142,27 @@ class Networks(Member):
             alone = self._build(rows.width, each)
             alone.reset(seeds[own[k]], self._start(train.rows(fold != k)))
             _put_networks(model, own[k], alone)
-        history = self._run(
-            model, _side_by_side([(rows.train, rows.validation) for rows in encoded], each), None, config
-        )
-        return [self._copy(model, history, rows, own[k]) for k, rows in enumerate(encoded)]
-
-    def _copy(self, model: CountModel, history: History, encoded: "Encoded", own: slice) -> "Networks":
-        """The networks of one copy, out of those that were trained together."""
-        part = self._build(encoded.width, own.stop - own.start)
-        _take_networks(model, own, part)
-        return self.copied()._keep(encoded, part, history.of(own))
+        together = _side_by_side([(rows.train, rows.validation) for rows in encoded], each)
+        history = self._run(model, together, None, config)
+        copies = []
+        for k, rows in enumerate(encoded):
+            alone = self._build(rows.width, each)
+            # The inverse of `_put_networks`.
+            shapes = {name: tuple(map(slice, tensor.shape)) for name, tensor in alone.state_dict().items()}
+            alone.load_state_dict({name: tensor[own[k]][shapes[name]] for name, tensor in model.state_dict().items()})
+            copies.append(self.copied()._keep(rows, alone, history.of(own[k])))
+        return copies
 
     def _set_rows(self, train: Sample, rows: int) -> None:
         """Remember what the networks are fitted to: as many rows, exposures of this size."""
         self.unit, self.n_rows = exposure_unit(train, self.head), rows
         self.options = self.options.with_widths(rows)
 
-    def _numeric(self, train: Sample) -> str:
-        numeric = self.options.numeric
-        return auto_numeric(self.n_rows, np.shape(train.X)[1]) if numeric == "auto" else numeric
-
-    def _config(self, train: Sample, seeds: tuple[int, ...]) -> TrainingConfig:
-        return self.options.config(self.n_rows, seeds, self.head.validation_score, np.shape(train.X)[1])
+    def _settings(self, train: Sample, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
+        """The encoding of numbers, and how networks with these seeds are trained."""
+        numeric, columns = self.options.numeric, np.shape(train.X)[1]
+        config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
+        return auto_numeric(self.n_rows, columns) if numeric == "auto" else numeric, config
 
     def _keep(self, rows: Encoded, model: CountModel, history: History) -> Self:
         if not history.epochs:
@@ -186,7 +184,7 @@ class Networks(Member):
 
     def _encode(self, numeric: str, train: Sample, validation: Sample | None, seed: int) -> Encoded:
         """Fit an encoder to the training rows, and encode these and the validation rows."""
-        encoder = self._encoder(numeric)
+        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         # Effects of a row's level are those of other rows, and never of rows of its group.
         folds = fold_numbers(len(train), FOLDS, seed, train.group)
         inputs = encoder.fit_transform(train.X, train.y, train.weight, train.exposure, folds)
@@ -208,7 +206,17 @@ class Networks(Member):
     ) -> tuple[Encoded, TrainingConfig]:
         """The encoder of a sample of the rows, the stream that it encodes, and the settings of a training on it."""
         assert self.stream is not None
-        encoder, crossed = self._stream_encoder(numeric, train)
+        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
+        encoder.fit(train.X, train.y, train.weight, train.exposure)
+        # Level effects for rows of the stream that may be in the sample.
+        crossed: OutOfFoldEffects | None = None
+        while crossed is None and has_effects(encoder):
+            folds = content_folds(encoder, train.X)
+            found = OutOfFoldEffects(encoder, train.X, train.y, train.weight, train.exposure, folds)
+            if found.useless:
+                encoder.set_columns(without_effects(encoder.columns_, found.useless))
+            else:
+                crossed = found
         some, source = train.rows(slice(0, BLOCK)), self.stream
         chosen = self._screened(some, encoder.transform(some.X)) if np.shape(some.X)[1] > WIDE else None
         mean = float(train.weight_or_ones.mean())
@@ -223,20 +231,6 @@ class Networks(Member):
             known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
         stream, config = Streamed.scheduled(source, encode, config)
         return Encoded(encoder, chosen, stream, known), config
-
-    def _encoder(self, numeric: str) -> FeatureEncoder:
-        return FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
-
-    def _stream_encoder(self, numeric: str, used: Sample) -> tuple[FeatureEncoder, OutOfFoldEffects | None]:
-        """The encoder of a sample of the rows, and level effects for rows of the stream that may be in the sample."""
-        encoder = self._encoder(numeric).fit(used.X, used.y, used.weight, used.exposure)
-        while has_effects(encoder):
-            folds = content_folds(encoder, used.X)
-            crossed = OutOfFoldEffects(encoder, used.X, used.y, used.weight, used.exposure, folds)
-            if not crossed.useless:
-                return encoder, crossed
-            encoder.set_columns(without_effects(encoder.columns_, crossed.useless))
-        return encoder, None
 
     def _tensors(self, sample: Sample, inputs: np.ndarray, mean: float | None = None) -> Sample:
         """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units.
@@ -266,14 +260,14 @@ class Networks(Member):
     def _run(
         self, model: CountModel, rows: Sample | OwnRows | Streamed, validation: Sample | None, config: TrainingConfig
     ) -> History:
-        runtime = self.runtime or Runtime(precision=config.precision)
-        options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": self.checkpoint}
         return fit(
             model,
             rows,
             validation,
             config,
-            **options,
+            runtime=self.runtime or Runtime(precision=config.precision),
+            verbose=self.verbose,
+            checkpoint=self.checkpoint,
             clock=self.clock,
             title=f"Training {self.label}",
         )
@@ -289,9 +283,14 @@ class Networks(Member):
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network: those of a row alone are those of the row among others. Shape: (rows, M, P)."""
         inputs = _columns(self.encoder.encode(X), self.chosen)
-        starts = range(0, len(inputs), _ROWS)
+        found = []
         with threads_for(self.model.multiply_adds(torch.from_numpy(inputs[:_ROWS]))):
-            found = [self.model.raw(_padded(inputs[start : start + _ROWS])) for start in starts]
+            for start in range(0, len(inputs), _ROWS):
+                block = inputs[start : start + _ROWS]
+                # In float64, with rows of zeros up to a multiple of `_MULTIPLE`.
+                padded = np.zeros((len(block) + -len(block) % _MULTIPLE, block.shape[1]))
+                padded[: len(block)] = block
+                found.append(self.model.raw(torch.from_numpy(padded)))
         return (found[0] if len(found) == 1 else torch.cat(found))[: len(inputs)]
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
@@ -333,7 +332,11 @@ class Networks(Member):
         except (RuntimeError, SafetensorError) as error:
             raise InputError(f"{_WEIGHTS} does not fit the network that was saved with it.") from error
         member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
-        member.chosen = None if known["chosen"] is None else _checked_choice(known["chosen"], member.encoder)
+        member.chosen = None if known["chosen"] is None else np.array(known["chosen"])
+        if member.chosen is not None:
+            chosen, width = member.chosen, sum(column.width for column in member.encoder.columns_)
+            if chosen.ndim != 1 or chosen.dtype.kind != "i" or not ((chosen >= 0) & (chosen < width)).all():
+                raise InputError(f"{_FACTS} is damaged: networks choose inputs that the encoder does not have.")
         member.model = model.double().eval()
         return member
 
@@ -378,21 +381,6 @@ def _drawn_seeds(seed: int, number: int) -> tuple[int, ...]:
     return tuple(np.random.RandomState(seed).randint(2**31 - 1, size=number).tolist())
 
 
-def _checked_choice(chosen: Any, encoder: FeatureEncoder) -> np.ndarray:
-    """Numbers of inputs as they were saved; an `InputError` for others."""
-    found, width = np.array(chosen), sum(column.width for column in encoder.columns_)
-    if found.ndim != 1 or found.dtype.kind != "i" or not ((found >= 0) & (found < width)).all():
-        raise InputError(f"{_FACTS} is damaged: networks choose inputs that the encoder does not have.")
-    return found
-
-
-def _padded(rows: np.ndarray) -> Tensor:
-    """In float64, with rows of zeros up to a multiple of `_MULTIPLE`."""
-    found = np.zeros((len(rows) + -len(rows) % _MULTIPLE, rows.shape[1]))
-    found[: len(rows)] = rows
-    return torch.from_numpy(found)
-
-
 def _columns(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
     return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])
 
@@ -410,12 +398,8 @@ def _side_by_side(copies: Sequence[tuple[Any, Any]], each: int) -> OwnRows:
             samples.append(sample.replace(X=torch.cat([sample.X, more], dim=1)))
             own += [torch.arange(end, end + len(sample))] * each
             end += len(sample)
-    return OwnRows(_joined(samples), *positions)
-
-
-def _joined(samples: Sequence[Sample]) -> Sample:
-    names = samples[0].parts
-    return Sample(**{name: torch.cat([sample.parts[name] for sample in samples]) for name in names})
+    joined = {name: torch.cat([sample.parts[name] for sample in samples]) for name in samples[0].parts}
+    return OwnRows(Sample(**joined), *positions)
 
 
 def _put_networks(model: CountModel, own: slice, part: CountModel) -> None:
@@ -428,9 +412,3 @@ def _put_networks(model: CountModel, own: slice, part: CountModel) -> None:
     for name, tensor in part.state_dict().items():
         whole[name][own] = 0.0
         whole[name][own][tuple(map(slice, tensor.shape))] = tensor
-
-
-def _take_networks(model: CountModel, own: slice, part: CountModel) -> None:
-    """The inverse of `_put_networks`."""
-    shapes = {name: tensor.shape for name, tensor in part.state_dict().items()}
-    part.load_state_dict({name: t[own][tuple(map(slice, shapes[name]))] for name, t in model.state_dict().items()})

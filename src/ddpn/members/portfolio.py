@@ -15,7 +15,7 @@ from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
 from ddpn.runtime.deadlines import Clock, TimeLimitError
-from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import PreparedTable
@@ -109,41 +109,23 @@ def chosen_candidates(task: Task, names: Sequence[str]) -> list[Candidate]:
 class Portfolio:
     """Fits candidates one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        In the order in which they are fitted.
-    clock : Clock
-        The time there is.
-    on_step : callable
-        Called with a line on what is fitted.
-    elsewhere : callable, optional
-        Makes the `MemberFits` that fit candidates, if not in this process.
-
-    Attributes
-    ----------
-    members, weights, seconds : dict
-        What was fitted, its weights and how long it took, by name.
-    left_out : dict
-        Why candidates are not part of the model, by name.
-    folds, seed : Folds, int
-        The rows that members were fitted to, and those that were held out; the seed of the fits.
-    crps : float
-        That of the mixture so far on held-out rows.
-    interrupted : bool
-        Whether Ctrl-C ended the fit, with what there was until then.
+    `on_step` is called with a line on what is fitted; `elsewhere` makes the fits that are not in this process.
     """
 
     candidates: Sequence[Candidate]
     clock: Clock = field(default_factory=Clock)
     on_step: Callable[[str], object] = lambda text: None
     elsewhere: Elsewhere | None = None
+    #: What was fitted, its weights and how long it took, and why candidates are not part of the model, by name.
     members: dict[str, Member] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    #: That of the mixture so far on held-out rows.
     crps: float = float("inf")
+    #: Whether Ctrl-C ended the fit, with what there was until then.
     interrupted: bool = False
+    #: The rows that members were fitted to, and those that were held out; the seed of the fits.
     folds: Folds = field(init=False)
     seed: int = field(init=False)
     _fits: MemberFits | None = None
@@ -156,7 +138,12 @@ class Portfolio:
         """
         self.folds, self.seed = self._affordable(folds, seed), seed
         if all(candidate.takes_prepared_tables for candidate in self.candidates):
-            self.folds = _read_once(self.folds)
+            # Columns are read and checked here, which every member and fold would do again.
+            parts = {"train": self.folds.train, "validation": self.folds.validation}
+            samples = {name: part for name, part in parts.items() if part is not None}
+            tables = PreparedTable.of_all(*(part.X for part in samples.values()))
+            read = {name: part.replace(X=X) for (name, part), X in zip(samples.items(), tables, strict=True)}
+            self.folds = replace(self.folds, **read)
         self._fits = None if self.elsewhere is None else self.elsewhere(self.folds, seed)
         is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
         scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
@@ -166,7 +153,9 @@ class Portfolio:
                 break
             if self.members and candidate.larger_than not in (None, *self._could_learn_more):
                 continue
-            self.on_step(self._line(candidate))
+            label = candidate.make(self.clock).label or candidate.name
+            known = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
+            self.on_step(f"Fitting {label}{known}")
             member = self._fitted(candidate, seed, is_last)
             if member is None:
                 continue
@@ -178,23 +167,17 @@ class Portfolio:
                 break
             if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
                 self._could_learn_more.append(candidate.name)
+        if self.interrupted and not self.members:
+            raise KeyboardInterrupt
         if not self.members:
-            raise KeyboardInterrupt if self.interrupted else TimeLimitError(self._nothing_fitted())
-        mixed = [name for name in self.members if not self._is_baseline(name)] or list(self.members)
+            reasons = "; ".join(f"{name}: {why}" for name, why in self.left_out.items())
+            if self.clock.has_limit:
+                raise TimeLimitError(f"no model could be fitted in this time ({reasons})")
+            raise InputError(f"No model could be fitted ({reasons}).")
+        baselines = [candidate.name for candidate in self.candidates if candidate.baseline]
+        mixed = [name for name in self.members if name not in baselines] or list(self.members)
         self.weights = dict.fromkeys(self.members, 0.0) | (self.weights or dict.fromkeys(mixed, 1.0 / len(mixed)))
         return self
-
-    def _is_baseline(self, name: str) -> bool:
-        return any(candidate.baseline for candidate in self.candidates if candidate.name == name)
-
-    def _nothing_fitted(self) -> str:
-        reasons = "; ".join(f"{name}: {why}" for name, why in self.left_out.items())
-        return f"no model could be fitted in this time ({reasons})" if reasons else "no model could be fitted"
-
-    def _line(self, candidate: Candidate) -> str:
-        label = candidate.make(self.clock).label or candidate.name
-        known = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
-        return f"Fitting {label}{known}"
 
     def _fitted(self, candidate: Candidate, seed: int, is_last: bool) -> Member | None:
         clock = self.clock.part((_LAST_SHARE if is_last else _SHARE) * self.clock.left)
@@ -204,7 +187,10 @@ class Portfolio:
         try:
             with clock.limit():
                 if self._fits is not None and not candidate.baseline:
-                    member = self._fitted_elsewhere(self._fits, candidate, clock)
+                    # As a job, together with all candidates that are fitted in any case.
+                    others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
+                    wave = {each.name: each.make(_own_part(clock)) for each in others}
+                    member = self._fits.fitted(candidate.name, wave, clock)
                 else:
                     member = self.folds.fit(candidate.make(_own_part(clock)), seed)
         except (NotApplicableError, TimeLimitError) as error:
@@ -218,12 +204,6 @@ class Portfolio:
         if self._fits is not None and not candidate.baseline:
             self.seconds[candidate.name] = self._fits.seconds[candidate.name]
         return member
-
-    def _fitted_elsewhere(self, fits: MemberFits, candidate: Candidate, clock: Clock) -> Member:
-        """A member that was fitted as a job, together with all candidates that are fitted in any case."""
-        others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
-        wave = {each.name: each.make(_own_part(clock)) for each in others}
-        return fits.fitted(candidate.name, wave, clock)
 
     def _weigh(self, candidate: Candidate, member: Member, scores: MixtureScores) -> bool:
         """Choose the weights of all members so far; False where there is no time to score the new one."""
@@ -279,11 +259,3 @@ class Portfolio:
 def _own_part(clock: Clock) -> Clock:
     """The time after which a member should end by itself, before it is ended."""
     return clock.part(_OWN_SHARE * clock.left)
-
-
-def _read_once(folds: Folds) -> Folds:
-    """The same rows with their columns read and checked, which every member and fold would do again."""
-    if folds.validation is None:
-        return replace(folds, train=folds.train.replace(X=PreparedTable.of_all(folds.train.X)[0]))
-    train, validation = PreparedTable.of_all(folds.train.X, folds.validation.X)
-    return replace(folds, train=folds.train.replace(X=train), validation=folds.validation.replace(X=validation))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from math import isnan
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -214,25 +214,6 @@ MAX_POINTS = 256
 _DAMAGED = (ValueError, TypeError, EOFError, OSError, SyntaxError, TokenError, BadZipFile, MemoryError, OverflowError)
 
 
-class Beam(NamedTuple):
-    """One beam of a packed tensor.
-
-    Attributes
-    ----------
-    geometry : int
-        The number of its class.
-    center, extent : array, shape (3,)
-        The box around its points.
-    points : array, shape (n, 3)
-        The points that were kept.
-    """
-
-    geometry: int
-    center: Points
-    extent: Points
-    points: Points
-
-
 def pack(
     clouds: Iterable[Any],
     geometry: Sequence[int] | NDArray[np.int64] | Tensor,
@@ -304,20 +285,6 @@ def _array(values: Any) -> NDArray[Any]:
         return np.asarray(values)
     except ValueError:
         return np.asarray(None)
-
-
-def unpack(x: Tensor) -> Beam:
-    """The parts of one packed beam, without padding.
-
-    Parameters
-    ----------
-    x : Tensor, shape (2 + N, 4)
-        The packed beam.
-    """
-    rows = _array(x)
-    if rows.ndim != 2 or rows.shape[1] != 4 or len(rows) < 2:
-        raise InputError(f"x must be one packed beam (2 + N, 4), got shape {rows.shape}. Take one: x[0].")
-    return Beam(int(rows[0, 0]), rows[0, 1:], rows[1, 1:], rows[2:][rows[2:, 0] == 1.0, 1:])
 
 
 def read_points(path: Path) -> Points:

@@ -60,7 +60,7 @@ def _contributions(model: ServedModel, inputs: PredictorInputs, row: int, of: st
         for name, values in (("exposure", inputs.exposure), ("upper", inputs.upper))
         if values is not None
     }
-    hybrid, background = Inputs.of_columns(model.predictor, columns, extra), np.arange(1, 1 + starts)
+    hybrid, background = Inputs(model.predictor, PreparedTable(columns), **extra), np.arange(1, 1 + starts)
     quantity = int(of == "spread")
     values, error = shapley_values(hybrid, np.zeros(1, dtype=np.int64), background, quantity, np.random.default_rng(0))
     moments = hybrid.moments(np.arange(1 + starts), variance=quantity == 1, recalibrated=True)

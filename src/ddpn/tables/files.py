@@ -70,7 +70,8 @@ def find_files(sources: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for source in sources:
         if os.path.isdir(source):
-            paths = [path for path in Path(source).iterdir() if _is_table(path)]
+            files = [path for path in Path(source).iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
+            paths = [path for path in files if path.suffix.lower() in _IN_FOLDERS]
         elif is_pattern(source):
             paths = [Path(path) for path in glob.glob(source, recursive=True)]
         else:
@@ -81,10 +82,6 @@ def find_files(sources: Sequence[str]) -> list[Path]:
             raise InputError(f"No file matches {source}")
         found += sorted(paths)
     return found
-
-
-def _is_table(path: Path) -> bool:
-    return path.suffix.lower() in _IN_FOLDERS and not path.name.startswith((".", "_")) and path.is_file()
 
 
 @contextmanager
@@ -181,28 +178,24 @@ def read_delimited(content: bytes, separator: str | None, name: str, as_text: se
     """The table of a text file, without its empty rows; `name` is the file in messages."""
     library = polars()
     content = _utf8(content, name)
-    header = _first_line(library, content)
-    separator = separator or separator_of(header)
+    if separator is None:
+        whole = {"has_header": False, "infer_schema": False, "separator": "\x01", "quote_char": None}
+        separator = separator_of(str(library.read_csv(content, n_rows=1, **whole).item(0, 0) or ""))
     options: dict[str, Any] = {"has_header": False, "infer_schema": False, "separator": separator}
     try:
         cells = library.read_csv(content, **options)
     except library.exceptions.ComputeError:
         library.read_csv(content, truncate_ragged_lines=True, **options)  # raises if long rows are not the reason
-        cells = _with_trailing_separators(library, content, options, name)
+        # Rows that end in one more separator than the header does: the header gets it too.
+        first, end, rest = content.partition(b"\n")
+        try:
+            cells = library.read_csv(first.rstrip(b"\r") + separator.encode() + end + rest, **options)
+        except library.exceptions.ComputeError:
+            raise LongRowError(name) from None
+        if cells[:, -1].drop_nulls().str.strip_chars().ne("").any():
+            raise LongRowError(name) from None
+        cells = cells[:, :-1]
     return typed(without_empty_rows(_named(cells, name), name), as_text, separator == ";")
-
-
-def _with_trailing_separators(library: Any, content: bytes, options: dict[str, Any], name: str) -> Any:
-    """Rows that end in one more separator than the header does: the header gets it too."""
-    first, end, rest = content.partition(b"\n")
-    wider = first.rstrip(b"\r") + options["separator"].encode() + end + rest
-    try:
-        cells = library.read_csv(wider, **options)
-    except library.exceptions.ComputeError:
-        cells = None
-    if cells is None or cells[:, -1].drop_nulls().str.strip_chars().ne("").any():
-        raise LongRowError(name)
-    return cells[:, :-1]
 
 
 def _utf8(content: bytes, name: str) -> bytes:
@@ -220,34 +213,24 @@ def _utf8(content: bytes, name: str) -> bytes:
         except UnicodeDecodeError:
             raise InputError(f"{name} cannot be read as UTF-16 text, which its first bytes announce.") from None
     else:
-        text = _or_windows(content, name)
+        text = content
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            try:
+                text, encoding = content.decode("cp1252").encode(), "Windows-1252"
+            except UnicodeDecodeError:
+                text, encoding = content.decode("latin-1").encode(), "Latin-1"
+            warnings.warn(f"{name} is not UTF-8; read as {encoding}.", UserWarning, stacklevel=2)
     if b"\x00" in text[:10_000] and not content.startswith(_ZSTD):
         raise InputError(f"{name} is not a text file: it holds NUL bytes.")
     # Line ends of old Macs.
     return text.replace(b"\r", b"\n") if b"\r" in text and b"\n" not in text else text
 
 
-def _or_windows(content: bytes, name: str) -> bytes:
-    try:
-        content.decode()
-        return content
-    except UnicodeDecodeError:
-        pass
-    try:
-        text, encoding = content.decode("cp1252"), "Windows-1252"
-    except UnicodeDecodeError:
-        text, encoding = content.decode("latin-1"), "Latin-1"
-    warnings.warn(f"{name} is not UTF-8; read as {encoding}.", UserWarning, stacklevel=2)
-    return text.encode()
-
-
-def _first_line(library: Any, content: bytes) -> str:
-    line = library.read_csv(content, has_header=False, n_rows=1, infer_schema=False, separator="\x01", quote_char=None)
-    return str(line.item(0, 0) or "").lstrip("\ufeff")
-
-
 def separator_of(header: str) -> str:
     """The separator that occurs most in the header, outside quotes; a comma if none does."""
+    header = header.lstrip("\ufeff")
     outside = "".join(header.split('"')[::2])
     return max(_SEPARATORS, key=outside.count)
 
@@ -290,11 +273,25 @@ def typed(frame: Any, as_text: set[str], decimal_commas: bool = False) -> Any:
     """
     library = polars()
     names = [name for name, dtype in frame.schema.items() if dtype == library.String and name not in as_text]
-    if decimal_commas and any(_has_decimal_commas(frame[name]) for name in names):
-        frame = frame.with_columns(_with_points(frame[name]) for name in names)
+    if decimal_commas:
+        frame = _with_points(frame, names)
     frame = _with_numbers(frame, names)
     rest = [series for series in frame.iter_columns() if series.dtype == library.String]
     return frame.with_columns(_typed(series, series.name in as_text) for series in rest)
+
+
+def _with_points(frame: Any, names: list[str]) -> Any:
+    """Numbers with decimal commas in the form that polars reads, where a comma of some cell can only be one."""
+    texts = {name: cleaned(frame[name], MISSING) for name in names}
+    commas = [name for name, text in texts.items() if text.drop_nulls().str.contains(_DECIMAL_COMMA).all()]
+    certain = (texts[name].drop_nulls() for name in commas)
+    if not any((each.str.contains(",", literal=True) & ~each.str.contains(_UNSURE)).any() for each in certain):
+        return frame
+    points = [name for name in names if name not in commas and has_grouped_points(texts[name])]
+    return frame.with_columns(
+        *(texts[name].str.replace(",", ".", literal=True) for name in commas),
+        *(texts[name].str.replace_all(".", "", literal=True) for name in points),
+    )
 
 
 def _with_numbers(frame: Any, names: list[str]) -> Any:
@@ -320,24 +317,8 @@ def _with_numbers(frame: Any, names: list[str]) -> Any:
     return frame.with_columns(found)
 
 
-def _has_decimal_commas(series: Any) -> bool:
-    """Whether all cells are numbers, and a comma of some cell can only be a decimal sign."""
-    known = cleaned(series, MISSING).drop_nulls()
-    with_comma = known.filter(known.str.contains(",", literal=True))
-    return bool(known.str.contains(_DECIMAL_COMMA).all() and (~with_comma.str.contains(_UNSURE)).any())
-
-
-def _with_points(series: Any) -> Any:
-    """Numbers of a file with decimal commas in the form that polars reads; other columns as they are."""
-    text = cleaned(series, MISSING)
-    known = text.drop_nulls()
-    if known.str.contains(_DECIMAL_COMMA).all():
-        return text.str.replace(",", ".", literal=True)
-    return text.str.replace_all(".", "", literal=True) if has_grouped_points(known) else series
-
-
 def _typed(series: Any, as_text: bool) -> Any:
-    """Booleans and dates; other text with null where it is missing."""
+    """Booleans, and dates with the year first, which are the same everywhere; other text with null where missing."""
     text = cleaned(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
     known = text.drop_nulls()
@@ -345,18 +326,12 @@ def _typed(series: Any, as_text: bool) -> Any:
         return kept
     if known.is_in(["true", "false"]).all():
         return text == "true"
-    return _dates(text, known, kept)
-
-
-def _dates(text: Any, known: Any, kept: Any) -> Any:
-    """Dates with the year first, which are the same everywhere; others are read by the format that fit finds."""
-    library = polars()
     if not known.head(1).str.contains(r"^\d{4}-\d{1,2}-\d{1,2}").all():
-        return kept
+        return kept  # other dates are read by the format that fit finds
     times = parse_dates(text, find_date_format(known) or DateFormat(YEAR_FIRST))
     if times.null_count() > text.null_count():
         return kept
-    return times if known.str.contains(":", literal=True).any() else times.cast(library.Date)
+    return times if known.str.contains(":", literal=True).any() else times.cast(polars().Date)
 
 
 # Writing, whole or not at all -----------------------------------------------------------------------------------------

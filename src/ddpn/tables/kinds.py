@@ -94,20 +94,15 @@ def detect(series: Any, missing: tuple[str, ...], as_category: bool) -> TableCol
     if is_text(series):
         text = cleaned(series, missing)
         known = text.filter(~looks_missing(text))
-        return _category(known) if as_category else _detected_text(text, known)
+        if not as_category:
+            return _detected_text(text, known)
+        if len(known) and known.str.to_lowercase().is_in(_FLAGS).all():
+            return TableColumn(series.name, "category", level_kind="boolean")
+        return _named(known)
     kind = "boolean" if dtype == library.Boolean else "number" if dtype.is_numeric() else ""
     if kind and as_category:
         return TableColumn(series.name, "category", level_kind=kind)
     return TableColumn(series.name, kind)
-
-
-def _category(known: Any) -> TableColumn:
-    """A category by the user's wish: whether its levels are numbers, booleans or names."""
-    if known.is_empty():
-        return TableColumn(known.name, "category")
-    if known.str.to_lowercase().is_in(_FLAGS).all():
-        return TableColumn(known.name, "category", level_kind="boolean")
-    return _named(known)
 
 
 def _named(known: Any, notes: tuple[str, ...] = ()) -> TableColumn:
@@ -126,7 +121,9 @@ def _detected_text(text: Any, known: Any) -> TableColumn:
         return TableColumn(known.name, "boolean", notes=_lost(text, known, known.is_not_null(), "booleans"))
     written = find_number_format(known)
     numbers: Any = None if written is None else parse_numbers(known, written).is_not_null()
-    if written is not None and _are_nearly_all(numbers, known):
+    share = 0.0 if written is None else numbers.sum() / len(known)
+    is_number = share >= 1.0 - _RARE or (share >= _NEARLY_ALL and known.n_unique() > _FEW_LEVELS)
+    if written is not None and is_number:
         notes = _lost(text, known, numbers, "numbers")
         return TableColumn(known.name, "number", number=written, notes=(*notes, *_about_text(text, known, written)))
     order = find_date_format(known)
@@ -136,14 +133,13 @@ def _detected_text(text: Any, known: Any) -> TableColumn:
         return TableColumn(known.name, "date", date=order, notes=(*notes, *about_dates(text.name, order)))
     for what, read in (("dates", dates), ("numbers", numbers)):
         if read is not None and read.sum() >= _MANY * len(known):
-            return _named(known, (_mixed(text, known.filter(~read), int(read.sum()), what),))
+            mixed = (
+                f"Column {text.name}: {read.sum():,} of {len(text) - text.null_count():,} values are {what}, but the "
+                f"others ({examples(known.filter(~read))}) are too many to be treated as missing, so the column is "
+                f"categorical. If they mean that a value is missing, name them with --missing."
+            )
+            return _named(known, (mixed,))
     return _named(known)
-
-
-def _are_nearly_all(read: Any, known: Any) -> bool:
-    """Whether so many cells are read that the others may be taken as missing."""
-    share = read.sum() / len(known)
-    return bool(share >= 1.0 - _RARE or (share >= _NEARLY_ALL and known.n_unique() > _FEW_LEVELS))
 
 
 def _lost(text: Any, known: Any, read: Any, what: str) -> tuple[str, ...]:
@@ -157,15 +153,6 @@ def _lost(text: Any, known: Any, read: Any, what: str) -> tuple[str, ...]:
     verb = "is" if lost == 1 else "are"
     found = f"{count:,} of {len(present):,} values are {what}; {lost:,} ({odd}) {verb} treated as missing."
     return (f"Column {text.name}: {found}",)
-
-
-def _mixed(text: Any, others: Any, count: int, what: str) -> str:
-    present = len(text.drop_nulls())
-    return (
-        f"Column {text.name}: {count:,} of {present:,} values are {what}, but the others ({examples(others)}) are too "
-        f"many to be treated as missing, so the column is categorical. If they mean that a value is missing, name them "
-        f"with --missing."
-    )
 
 
 def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]:
@@ -268,8 +255,11 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
     notes: tuple[str, ...] = ()
     if is_text(series):
         text = cleaned(series, missing)
-        numbers = _flags_as_numbers(text)
-        if numbers is None:
+        lower = text.str.to_lowercase()
+        if (known := lower.drop_nulls()).len() and known.is_in(_FLAGS).all():
+            # A number that another program has written as a boolean.
+            numbers = (lower == "true").cast(library.Float64)
+        else:
             present = text.filter(~looks_missing(text))
             if written.integers and written.decimal != "," and has_grouped_points(present):
                 written = replace(written, decimal=",")
@@ -280,41 +270,19 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
             numbers = parse_numbers(text, written)
         odd = text.filter(numbers.is_null() & text.is_not_null())
     elif series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null):
-        numbers, odd = _finite(series.cast(library.Float64))
+        # By numpy: a table may have thousands of columns, and a call of polars takes as long as a thousand rows.
+        numbers, odd = series.cast(library.Float64), library.Series([], dtype=library.String)
+        values = numbers.to_numpy()
+        if not np.isfinite(values).all():
+            infinite = np.isinf(values)
+            odd = library.Series(values[infinite]).cast(library.String)
+            numbers = library.Series(np.where(infinite, np.nan, values), nan_to_null=True)
     else:
         raise InputError(argument=what, must="hold numbers", got=str(series.dtype))
-    return Converted(_without(numbers, missing_numbers(missing)).alias(series.name), odd, notes)
-
-
-def _finite(numbers: Any) -> tuple[Any, Any]:
-    """Numbers with null for NaN and infinity, and the infinite ones as text.
-
-    By numpy: a table may have thousands of columns, and a call of polars takes as long as a thousand rows.
-    """
-    library, values = polars(), numbers.to_numpy()
-    if np.isfinite(values).all():
-        return numbers, library.Series([], dtype=library.String)
-    infinite = np.isinf(values)
-    odd = library.Series(values[infinite]).cast(library.String)
-    return library.Series(np.where(infinite, np.nan, values), nan_to_null=True), odd
-
-
-def _without(numbers: Any, markers: list[float]) -> Any:
-    """Numbers with null for those that stand for a missing value."""
-    found = np.isin(numbers.to_numpy(), markers) if markers else np.zeros(1, dtype=bool)
-    return numbers.set(polars().Series(found), None) if found.any() else numbers
-
-
-def _flags_as_numbers(text: Any) -> Any:
-    """1 and 0 if every known cell is true or false: a number that another program has written as a boolean."""
-    library = polars()
-    first = text.drop_nulls().head(1).str.to_lowercase().to_list()
-    if not first or first[0] not in ("true", "false"):
-        return None
-    lower = text.str.to_lowercase()
-    if not lower.drop_nulls().is_in(["true", "false"]).all():
-        return None
-    return (lower == "true").cast(library.Float64)
+    markers = missing_numbers(missing)
+    if markers and (marked := np.isin(numbers.to_numpy(), markers)).any():
+        numbers = numbers.set(library.Series(marked), None)
+    return Converted(numbers.alias(series.name), odd, notes)
 
 
 def to_booleans(series: Any, missing: Sequence[str], what: str | Argument) -> Converted:

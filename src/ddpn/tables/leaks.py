@@ -6,7 +6,7 @@ known before the count is a question to the user.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -70,29 +70,43 @@ def find_leaks(
     dates = dates or {}
     if not X.columns:
         return Leaks()
-    rows = _distinct_rows(X, y)
+    # Different rows in random order: the neighbours of a row are then no copies of it. Where rows are repeated very
+    # often, the table has few values, and all rows are kept.
+    marked = X.with_columns(**{"\0count": y}).with_row_index("\0row")
+    rows = marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()
+    rows = rows if len(rows) > _COPIED * len(y) else np.arange(len(y))
+    rows = np.random.default_rng(_SEED).permutation(rows)[:_MAX_ROWS].astype(np.int64)
     X, y = X[rows], y[rows]
     if len(y) < _MIN_ROWS or not np.ptp(y):
         return Leaks()
     targets = [_Target("the target", y, np.ones(len(y)))]
     if exposure is not None and np.ptp(exposure[rows]):
         targets.append(_Target("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
-    certain, questions = _gaps_of_dates(X, y, dates), list[str]()
+    # Dates that are missing where the count is 0, such as that of the last visit.
+    gaps = {dates[name]: gaps_made_of_target(X[name], y) for name in X.columns if name in dates}
+    certain = [_leak(name, way.format(target="the target")) for name, way in gaps.items() if way]
+    questions = list[str]()
     for name in (name for name in X.columns if name not in dates):
-        if sentence := _first(_made_of(name, X[name], target) for target in targets):
-            certain.append(sentence)
-        elif sentence := _first(_nearly(name, X[name], target) for target in targets):
+        ways = [(made_of_target(X[name], own.values, own.is_count), own) for own in targets]
+        if made := next(((way, own) for way, own in ways if way), None):
+            certain.append(_leak(name, made[0].format(target=made[1].name)))
+        elif sentence := next(filter(None, (_nearly(name, X[name], own) for own in targets)), ""):
             questions.append(sentence)
     columns = {name: _filled(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
     for target in targets:
-        if found := _together(columns, target.values):
-            (certain if found.is_exact else questions).append(_together_sentence(found, target, dates))
-            break
+        names, is_exact = _together(columns, target.values)
+        if not names:
+            continue
+        named = list(dict.fromkeys(dates.get(name, name) for name in names))
+        who, quoted = f"Columns {listed(names)} together", shlex.quote(",".join(named))
+        if is_exact:
+            remedy = f"with --drop {quoted}; if they are known before the count, keep them with --use {quoted}."
+            certain.append(f"{who} determine {target.name}: a weighted sum of them equals it. Leave them out {remedy}")
+        else:
+            how = f"predict {target.name} nearly without error, by a weighted sum"
+            questions.append(f"{who} {how}. {_question(named)}")
+        break
     return Leaks(tuple(certain), tuple(questions))
-
-
-def _first(sentences: Iterable[str]) -> str:
-    return next(filter(None, sentences), "")
 
 
 class _Target(NamedTuple):
@@ -102,17 +116,9 @@ class _Target(NamedTuple):
     values: np.ndarray
     unit: np.ndarray
 
-
-def _gaps_of_dates(X: Any, y: np.ndarray, dates: Mapping[str, str]) -> list[str]:
-    """Sentences about dates that are missing where the count is 0, such as that of the last visit."""
-    found = {dates[name]: gaps_made_of_target(X[name], y) for name in X.columns if name in dates}
-    return [_leak(name, way.format(target="the target")) for name, way in found.items() if way]
-
-
-def _made_of(name: str, series: Any, target: _Target) -> str:
-    """The sentence about a column that is made of the target; "" if it is not."""
-    way = made_of_target(series, target.values, bool((target.unit == 1.0).all()))
-    return _leak(name, way.format(target=target.name)) if way else ""
+    @property
+    def is_count(self) -> bool:
+        return bool((self.unit == 1.0).all())
 
 
 def _leak(name: str, way: str) -> str:
@@ -123,13 +129,13 @@ def _leak(name: str, way: str) -> str:
 
 def _nearly(name: str, series: Any, target: _Target) -> str:
     """The question about a column that predicts the target nearly without error; "" if it does not."""
-    values, y = _filled(series), target.values
-    found = _left_over(values, target, series.dtype.is_numeric())
-    if found.share > _SHARE and found.noise < _NOISE:
-        how = f"predicts {target.name} nearly without error (R² {found.share:.2f} by its values alone)"
+    values = _filled(series)
+    share, noise = _left_over(values, target, series.dtype.is_numeric())
+    if share > _SHARE and noise < _NOISE:
+        how = f"predicts {target.name} nearly without error (R² {share:.2f} by its values alone)"
         return f"Column {name} {how}. {_question([name])}"
     # Ranges of integers: the ends of ranges of rates say nothing.
-    if (target.unit == 1.0).all() and found.share > _GROUP_SHARE and _are_ranges(values, y):
+    if target.is_count and share > _GROUP_SHARE and _are_ranges(values, target.values):
         return f"Each value of column {name} stands for a range of counts. {_question([name])}"
     return ""
 
@@ -138,17 +144,6 @@ def _question(names: Sequence[str]) -> str:
     columns = shlex.quote(",".join(names))
     which = "Is it" if len(names) == 1 else "Are they"
     return f"{which} known before the count? If not, use --drop {columns}; if so, --use {columns} ends this question."
-
-
-def _distinct_rows(X: Any, y: np.ndarray) -> np.ndarray:
-    """Positions of different rows in random order: the neighbours of a row are then no copies of it.
-
-    Where rows are repeated very often, the table has few values, and all rows are kept.
-    """
-    marked = X.with_columns(**{"\0count": y}).with_row_index("\0row")
-    rows = marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()
-    rows = rows if len(rows) > _COPIED * len(y) else np.arange(len(y))
-    return np.random.default_rng(_SEED).permutation(rows)[:_MAX_ROWS].astype(np.int64)
 
 
 def _values(series: Any) -> np.ndarray:
@@ -164,20 +159,14 @@ def _filled(series: Any) -> np.ndarray:
     return np.where(np.isnan(values), low - (high - low) - 1.0, values)
 
 
-class _LeftOver(NamedTuple):
-    """What a column explains of the variance (`share`), and the noise it leaves relative to that of Poisson counts."""
+def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[float, float]:
+    """What a column explains of the variance (the share), and the noise it leaves relative to that of Poisson counts.
 
-    share: float
-    noise: float
-
-
-def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> _LeftOver:
-    """Each count compared with those of the rows nearest in the column, or of the same level.
-
-    For numbers the difference is that of Gasser, Sroka and Jennen-Steinmetz (1986, Biometrika 73): the line through the
-    neighbours on both sides. No function is fitted, so nothing is too optimistic. `share` is the larger one of the
-    counts and of their ranks, as a few large counts may dominate the variance. A Poisson count of mean m, divided by an
-    exposure, has the variance m times the square of its unit, that is its mean times the unit.
+    Each count is compared with those of the rows nearest in the column, or of the same level. For numbers the
+    difference is that of Gasser, Sroka and Jennen-Steinmetz (1986, Biometrika 73): the line through the neighbours on
+    both sides. No function is fitted, so nothing is too optimistic. The share is the larger one of the counts and of
+    their ranks, as a few large counts may dominate the variance. A Poisson count of mean m, divided by an exposure, has
+    the variance m times the square of its unit, that is its mean times the unit.
     """
     order = np.argsort(codes, kind="stable")
     x, counts, unit = codes[order].astype(float), target.values[order], target.unit[order]
@@ -198,11 +187,11 @@ def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> _LeftOver
         units = (unit[1:] + unit[:-1])[same]
         step = 0.5 * units
     if len(level) < _MIN_ROWS:
-        return _LeftOver(0.0, np.inf)
+        return 0.0, np.inf
     shares = [1 - np.mean(r**2 / scale) / v.var() for r, v in zip(rest, (counts, ranks), strict=True)]
     # Two standard deviations at most: a few wrong rows must not hide the others.
     noise = np.minimum(rest[0] ** 2 / units / np.maximum(level, step), 4.0)
-    return _LeftOver(float(max(shares)), float(noise.mean()))
+    return float(max(shares)), float(noise.mean())
 
 
 def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
@@ -227,20 +216,13 @@ def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
     return bool(expected >= _GROUP_ROWS and found > _EDGE_SHARE * expected)
 
 
-class _Together(NamedTuple):
-    """Columns whose weighted sum is the target, and whether it is so exactly."""
-
-    names: list[str]
-    is_exact: bool
-
-
-def _together(columns: Mapping[str, np.ndarray], y: np.ndarray) -> _Together | None:
-    """Several columns whose weighted sum is the target, and of which none can be left out; None if there are none."""
+def _together(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[list[str], bool]:
+    """Columns whose weighted sum is the target, none of which can be left out, and whether it is so exactly."""
     goal, centred = _unit(y), {name: _unit(values) for name, values in columns.items()}
     most = min(_MAX_COLUMNS, int(_COLUMNS_PER_ROW * len(goal)))
     names = sorted(centred, key=lambda name: -abs(centred[name] @ goal))[:most]
     if not names:
-        return None
+        return [], False
     basis = np.column_stack([centred[name] for name in names])
     products, effects = basis.T @ basis, basis.T @ goal
 
@@ -250,26 +232,14 @@ def _together(columns: Mapping[str, np.ndarray], y: np.ndarray) -> _Together | N
 
     chosen = list(range(len(names)))
     if not explains(chosen):
-        return None
+        return [], False
     for column in reversed(range(len(names))):  # the least correlated first
         fewer = [each for each in chosen if each != column]
         chosen = fewer if fewer and explains(fewer) else chosen
     if len(chosen) < 2:
-        return None
+        return [], False
     left = goal - basis[:, chosen] @ np.linalg.lstsq(basis[:, chosen], goal)[0]
-    return _Together([names[column] for column in chosen], bool(np.abs(left).max() <= _EXACT * np.ptp(goal)))
-
-
-def _together_sentence(found: _Together, target: _Target, dates: Mapping[str, str]) -> str:
-    names = list(dict.fromkeys(dates.get(name, name) for name in found.names))
-    who = f"Columns {listed(found.names)} together"
-    if found.is_exact:
-        columns = shlex.quote(",".join(names))
-        remedy = (
-            f"Leave them out with --drop {columns}; if they are known before the count, keep them with --use {columns}."
-        )
-        return f"{who} determine {target.name}: a weighted sum of them equals it. {remedy}"
-    return f"{who} predict {target.name} nearly without error, by a weighted sum. {_question(names)}"
+    return [names[column] for column in chosen], bool(np.abs(left).max() <= _EXACT * np.ptp(goal))
 
 
 def _unit(values: np.ndarray) -> np.ndarray:

@@ -188,45 +188,37 @@ class SeenRows(NamedTuple):
         arrays = load(content)
         return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
 
-    def among(self, hashes: np.ndarray) -> np.ndarray:
-        """Mask of the rows that the model was fitted to: of equal rows as many as fit had."""
+    def unseen(self, sample: Sample) -> tuple[Sample, str]:
+        """The rows that the model was not fitted to, and a sentence where some were: of equal rows as many as fit had.
+
+        All rows are kept where no more of them equal those of fit than by chance, as the test rows of fit show it.
+        """
+        hashes = row_hashes(sample)
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
         copy = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
         had = np.searchsorted(self.hashes, ordered, "right") - np.searchsorted(self.hashes, ordered)
-        found = np.zeros(len(hashes), dtype=bool)
-        found[order] = copy < had
-        return found
-
-    def is_chance(self, hashes: np.ndarray) -> bool:
-        """Whether no more rows equal those of fit than by chance, as the test rows of fit show it."""
-        if not self.equal or _sum(hashes) == self.total:
-            return False
-        share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
-        error = math.sqrt(usual * (1.0 - usual) * (1.0 / len(hashes) + 1.0 / self.tested))
-        return share <= usual + _Z * error
+        mask = np.zeros(len(hashes), dtype=bool)
+        mask[order] = copy < had
+        number, total = int(mask.sum()), len(sample)
+        if not number:
+            return sample, ""
+        if self.equal and _sum(hashes) != self.total:
+            share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
+            error = math.sqrt(usual * (1.0 - usual) * (1.0 / total + 1.0 / self.tested))
+            if share <= usual + _Z * error:
+                found = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
+                return sample, f"{found}. That is as frequent among its own test rows, so all rows are scored."
+        if number == total:
+            raise InputError(
+                f"All {total:,} rows were used to fit the model, so scores on them say nothing about new rows. "
+                "Use rows that were not part of the fit."
+            )
+        were, are = ("was", "is") if number == 1 else ("were", "are")
+        note = f"{number:,} of {total:,} rows {were} used to fit the model and {are} left out of the scores."
+        return sample.rows(~mask), note
 
 
 def _sum(hashes: np.ndarray) -> int:
     """The sum, modulo 2^64."""
     return int(hashes.sum(dtype=np.uint64))
-
-
-def unseen_rows(seen: SeenRows, sample: Sample) -> tuple[Sample, str]:
-    """The rows that a model was not fitted to, and a sentence where some were."""
-    hashes = row_hashes(sample)
-    mask = seen.among(hashes)
-    number, total = int(mask.sum()), len(sample)
-    if not number:
-        return sample, ""
-    if seen.is_chance(hashes):
-        found = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
-        return sample, f"{found}. That is as frequent among its own test rows, so all rows are scored."
-    if number == total:
-        raise InputError(
-            f"All {total:,} rows were used to fit the model, so scores on them say nothing about new rows. "
-            "Use rows that were not part of the fit."
-        )
-    were, are = ("was", "is") if number == 1 else ("were", "are")
-    note = f"{number:,} of {total:,} rows {were} used to fit the model and {are} left out of the scores."
-    return sample.rows(~mask), note

@@ -76,18 +76,15 @@ class Table:
         self._files = [_opened(source, as_text) for source in self.sources]
         self.rows = sum(file.rows for file in self._files)
         self.schema = self._files[0].schema
-        for file in self._files[1:]:
-            self._check_columns(file)
-            self.schema = _merged(self.schema, file.schema, set(file.schema))
-
-    def _check_columns(self, file: "TableFile") -> None:
         first = self._files[0]
-        without = [name for name in first.schema if name not in file.schema]
-        also = [name for name in file.schema if name not in first.schema]
-        for word, names in (("without", without), ("with", also)):
-            if names:
-                got = f"got a table {word} {listed([repr(name) for name in names], 3)}"
-                raise InputError(f"{file.source} must have the columns of {first.source}, {got}.")
+        for file in self._files[1:]:
+            without = [name for name in first.schema if name not in file.schema]
+            also = [name for name in file.schema if name not in first.schema]
+            for word, names in (("without", without), ("with", also)):
+                if names:
+                    got = f"got a table {word} {listed([repr(name) for name in names], 3)}"
+                    raise InputError(f"{file.source} must have the columns of {first.source}, {got}.")
+            self.schema = _merged(self.schema, file.schema, set(file.schema))
 
     @property
     def is_long(self) -> bool:
@@ -251,8 +248,11 @@ class TextFile(TableFile):
         begin = self._begin
         with open(self._path, "rb") as file:
             file.seek(begin)
-            while lines := _lines(file, self._bytes, self.source):
-                if not _is_utf8(lines):
+            while lines := file.read(self._bytes):
+                lines += _record(file, self.source, lines.count(b'"'))  # up to the end of a row
+                try:
+                    lines.decode()
+                except UnicodeDecodeError:
                     return False
                 frame = self._frame(lines, self._as_text, self.rows)
                 known = {name for name in frame.columns if frame[name].null_count() < frame.height}
@@ -277,16 +277,14 @@ class TextFile(TableFile):
             try:
                 return read_delimited(self._header + lines, self._separator, self.source, as_text)
             except LongRowError:
-                raise LongRowError(self.source, f"row {start + self._long_row(lines):,}") from None
+                # The first row with more fields than the header.
+                names = next(csv.reader([self._header.decode(errors="replace")], delimiter=self._separator))
+                text = io.StringIO(lines.decode(errors="replace"), newline="")
+                rows = (row for row in csv.reader(text, delimiter=self._separator) if row)
+                number = next((i for i, row in enumerate(rows, 1) if any(row[len(names) :])), 1)
+                raise LongRowError(self.source, f"row {start + number:,}") from None
             except InputError as error:
                 raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
-
-    def _long_row(self, lines: bytes) -> int:
-        """The number, from 1, of the first row with more fields than the header."""
-        names = next(csv.reader([self._header.decode(errors="replace")], delimiter=self._separator))
-        rows = csv.reader(io.StringIO(lines.decode(errors="replace"), newline=""), delimiter=self._separator)
-        found = (row for row in rows if row)
-        return next((i for i, row in enumerate(found, 1) if any(row[len(names) :])), 1)
 
 
 def _record(file: Any, source: str, already: int) -> bytes:
@@ -300,20 +298,6 @@ def _record(file: Any, source: str, already: int) -> bytes:
         if length > _LONGEST_CELL:
             raise InputError(f"{source} cannot be read as a table: a quoted cell does not end.")
     return b"".join(parts)
-
-
-def _lines(file: Any, size: int, source: str) -> bytes:
-    """About `size` bytes up to the end of a row."""
-    some = file.read(size)
-    return some + _record(file, source, some.count(b'"')) if some else b""
-
-
-def _is_utf8(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any], known: set[str]) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions
-from ddpn.analysis.explanations.summary import explanation_of
+from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions, explanation_of
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
 from ddpn.runtime.errors import ConfigError, InputError
@@ -19,7 +18,6 @@ from ddpn.sample import Sample
 from ddpn.storage.files import write_bytes
 from ddpn.tables.cells import cleaned, is_text
 from ddpn.tables.files import check_free, check_output, polars, write
-from ddpn.tables.row_hashes import unseen_rows
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
@@ -48,7 +46,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     sample = sample.rows(sample.is_used)
     frame = frame[sample.labels - 1]
     if fingerprint(sample) != folder.task.get("fingerprint"):
-        sample, note = (sample, "") if folder.seen is None else unseen_rows(folder.seen, sample)
+        sample, note = (sample, "") if folder.seen is None else folder.seen.unseen(sample)
         return Scored(sample, f"{missing} {note}".strip())
     plan = plan_from(folder.task["plan"])
     for name in (plan.split_column, plan.time):
@@ -80,24 +78,17 @@ def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
 
 def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     """What a report is written from, as keyword arguments of `write_report`."""
-    (sample, note, meaning), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
+    (sample, note, meaning), task = rows_to_score(folder, frame), folder.task
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
-    known = predictor.counts.arguments(sample)
     name = folder.roles.identifier
     return {
         "model": folder.model,
-        "X": sample.X,
-        "y": sample.y,
-        **known,
-        "weight": sample.weight,
-        "groups": sample.group,
-        "interval_groups": sample.interval_groups,
+        "sample": sample,
         "leak": " ".join(task["leaks"]),
         "meaning": meaning,
         "warnings": task["warnings"],
-        "labels": sample.labels,
         # Labels are the rows of the file from 1.
         "ids": (name, frame[name][sample.labels - 1].to_list()) if name in frame.columns else None,
         "task": {key: value for key, value in shown.items() if value not in (None, "")},

@@ -31,7 +31,7 @@ from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators import CountRegressor
-from ddpn.estimators.network_regressor import NetworkRegressor
+from ddpn.estimators.regressor import NetworkRegressor
 from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
@@ -143,6 +143,7 @@ def fit(
     started: float | None = None,
     n_jobs: Where = None,
     interrupts: Interrupts | None = None,
+    unfinished: ModelFolder | None = None,
 ) -> Fitted:
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
@@ -150,23 +151,33 @@ def fit(
     of the networks or of members to compare with; the other steps continue with what was fitted so far. Ctrl-C in one
     of these other steps ends all of them. The task names what is `missing` then. The plan's time budget, if there is
     one, counts from `started` (as `time.monotonic` counts) until the model is saved. With `interrupts`, nothing but a
-    step is ended by Ctrl-C after the training.
+    step is ended by Ctrl-C after the training. Of an `unfinished` model, only what is missing is done.
     """
     budget, interrupts = prepared.plan.seconds, interrupts or Interrupts()
     clock = Clock(None if budget is None else budget - max(_RESERVE * budget, _END), started)
     # Before the time that is left is divided: these take seconds for many rows.
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
-    model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
-    on_step = _with_time(on_step, clock)
+
+    def step(text: str) -> None:
+        on_step(f"{text}, {format_duration(round(clock.left))} left of the budget" if clock.has_limit else text)
+
     with _kept_warnings() as kept:
-        with progress_bar("Fitting", None, verbose, clock=clock):
-            seconds = max(_SHORTEST, min(_FITS * clock.left, clock.left - _KEPT)) if clock.has_limit else None
-            folds = train_model(model, prepared, checkpoint, on_step, Clock(seconds))
-            missing = ["training"] if model.interrupted_ else []
-            missing += ["comparisons"] if _add_comparisons(model, prepared, folds, clock, on_step) else []
-        more, scores = _finish(model.predictor_, prepared, folds, clock, interrupts, on_step)
+        if unfinished is None:
+            model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
+            with progress_bar("Fitting", None, verbose, clock=clock):
+                seconds = max(_SHORTEST, min(_FITS * clock.left, clock.left - _KEPT)) if clock.has_limit else None
+                folds: Folds | None = train_model(model, prepared, checkpoint, step, Clock(seconds))
+                missing = ["training"] if model.interrupted_ else []
+                missing += ["comparisons"] if _add_comparisons(model, prepared, folds, clock, step) else []
+        else:
+            step("Continuing with the members that were fitted")
+            model, missing = unfinished.model, []
+            is_calibrated = "calibration" not in unfinished.task["missing"]
+            folds = None if is_calibrated else Folds(prepared.train, prepared.validation)
+        more, scores = _finish(model.predictor_, prepared, folds, clock, interrupts, step)
     missing += more
+    packages = {name: version(name) for name in ("ddpn", "torch", "scikit-learn", "numpy", "polars")}
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
@@ -178,19 +189,12 @@ def fit(
         "leaks": list(prepared.leaks),
         "warnings": [*prepared.warnings, *kept],
         **({} if scores is None else {"test": scores}),
-        "versions": _versions(),
+        "versions": {"python": platform.python_version(), **packages},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists instead of tuples.
     return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), bool(missing))
-
-
-def _with_time(on_step: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
-    """Steps with what is left of the time budget, if there is one."""
-    if not clock.has_limit:
-        return on_step
-    return lambda step: on_step(f"{step}, {format_duration(round(clock.left))} left of the budget")
 
 
 @contextmanager
@@ -247,26 +251,19 @@ def fit_into(
             on_step("Starting again: the interrupted fit had other rows or options")
         with Interrupts() as interrupts:
             unfinished = _unfinished(path, prepared)
-            if unfinished is None:
-                fitted = fit(prepared, about, checkpoint, interrupts=interrupts, **options)
-            else:
-                fitted = _finished(unfinished, prepared, about, interrupts, on_step)
+            fitted = fit(prepared, about, checkpoint, interrupts=interrupts, unfinished=unfinished, **options)
             can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
             interrupts.hold()
             try:
                 _save(fitted, path, overwrite, checkpoint)
             finally:
-                _remove_checkpoints(path)
+                # What interrupted fits of this folder have left beside it.
+                pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
+                for old in path.parent.glob(pattern):
+                    old.unlink()
+                for folder in path.parent.glob(f"{pattern}.jobs"):
+                    shutil.rmtree(folder)
     return replace(fitted, can_continue=can_continue)
-
-
-def _remove_checkpoints(path: Path) -> None:
-    """Remove what interrupted fits of this folder have left beside it."""
-    pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
-    for old in path.parent.glob(pattern):
-        old.unlink()
-    for folder in path.parent.glob(f"{pattern}.jobs"):
-        shutil.rmtree(folder)
 
 
 def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
@@ -287,23 +284,6 @@ def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
     return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
 
 
-def _finished(
-    folder: ModelFolder,
-    prepared: Prepared,
-    about: Mapping[str, Any],
-    interrupts: Interrupts,
-    on_step: Callable[[str], None],
-) -> Fitted:
-    """Do what is missing of a fit whose members are fitted."""
-    on_step("Continuing with the members that were fitted")
-    with _kept_warnings() as kept:
-        folds = Folds(prepared.train, prepared.validation) if "calibration" in folder.task["missing"] else None
-        missing, scores = _finish(folder.model.predictor_, prepared, folds, Clock(), interrupts, on_step)
-    known = {"interrupted": bool(missing), "missing": missing, **about}
-    known |= {"warnings": [*prepared.warnings, *kept]} | ({} if scores is None else {"test": scores})
-    return Fitted(replace(folder, task=json.loads(json.dumps({**folder.task, **known}))), bool(missing))
-
-
 def _finish(
     predictor: Predictor,
     prepared: Prepared,
@@ -314,52 +294,42 @@ def _finish(
 ) -> tuple[list[str], dict[str, Any] | None]:
     """Calibrate by the held-out rows of `folds`, unless that is None, and score the test rows.
 
-    Returns the steps that Ctrl-C ended or prevented, and the leaderboard, None if it did.
+    Both use as many rows as there is time for. Returns the steps that Ctrl-C ended or prevented, and the leaderboard,
+    None if it did.
     """
-    interrupts.hold()
+    plan, test = prepared.plan, prepared.test
+    order = np.random.default_rng(plan.seed).permutation(len(test))
     missing, found = list[str](), list[dict[str, Any]]()
 
-    def completed(step: str, work: Callable[[], object], sentence: str) -> bool:
-        if interrupts.step(work):
-            return True
-        missing.append(step)
-        warnings.warn(sentence, UserWarning, stacklevel=3)
-        return False
+    def calibrate_by(folds: Folds, clock: Clock) -> None:
+        wanted = CalibrationOptions(plan.recalibrate != "off", plan.interval_groups, _GROUP_ROWS, prepared.time_columns)
+        used = calibrate(predictor, folds, plan.seed, wanted, clock)
+        if used:
+            _warn_of_few("calibrated with", used, sum(map(len, folds.held_out)), "rows")
 
+    def scores_of(number: int) -> dict[str, Any]:
+        some = test if number == len(test) else test.rows(np.sort(order[:number]))
+        return leaderboard(predictor, some, prepared.leaks, prepared.split.meaning).to_dict()
+
+    def score(clock: Clock) -> None:
+        found.append(with_rows(clock, len(test), scores_of))
+        _warn_of_few("scored on", found[0]["rows"], len(test), "test rows")
+
+    interrupts.hold()
     if folds is not None and not folds.are_crossed and folds.validation is None:
         predictor.profile = FeatureProfile.fit(folds.train.X, folds.train.weight, prepared.time_columns)
     elif folds is not None:
         on_step("Calibrating on rows that were not trained on")
-        work = partial(_calibrate, predictor, prepared, folds, _share(clock, _CALIBRATION))
-        if not completed("calibration", work, "The model is not calibrated, because the fit was stopped."):
+        if not interrupts.step(partial(calibrate_by, folds, _share(clock, _CALIBRATION))):
+            missing.append("calibration")
+            warnings.warn("The model is not calibrated, because the fit was stopped.", UserWarning, stacklevel=2)
             # Ctrl-C may have left some of it.
             predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood = {}, None, {}, None
     on_step("Scoring the test rows")
-    work = partial(_score, predictor, prepared, _share(clock, _SCORES), found)
-    completed("scores", work, "The model is not scored, because the fit was stopped.")
+    if not interrupts.step(partial(score, _share(clock, _SCORES))):
+        missing.append("scores")
+        warnings.warn("The model is not scored, because the fit was stopped.", UserWarning, stacklevel=2)
     return missing, found[0] if found else None
-
-
-def _calibrate(predictor: Predictor, prepared: Prepared, folds: Folds, clock: Clock) -> None:
-    """Calibrate distributions, intervals and out-of-distribution flags by as many rows as there is time for."""
-    plan = prepared.plan
-    wanted = CalibrationOptions(plan.recalibrate != "off", plan.interval_groups, _GROUP_ROWS, prepared.time_columns)
-    used = calibrate(predictor, folds, plan.seed, wanted, clock)
-    if used:
-        _warn_of_few("calibrated with", used, sum(map(len, folds.held_out)), "rows")
-
-
-def _score(predictor: Predictor, prepared: Prepared, clock: Clock, found: list[dict[str, Any]]) -> None:
-    """Add the leaderboard of as many test rows as there is time for to what was found."""
-    test = prepared.test
-    order = np.random.default_rng(prepared.plan.seed).permutation(len(test))
-
-    def work(number: int) -> dict[str, Any]:
-        some = test if number == len(test) else test.rows(np.sort(order[:number]))
-        return leaderboard(predictor, some, prepared.leaks, prepared.split.meaning).to_dict()
-
-    found.append(with_rows(clock, len(test), work))
-    _warn_of_few("scored on", found[0]["rows"], len(test), "test rows")
 
 
 def _warn_of_few(what: str, used: int, known: int, rows: str) -> None:
@@ -462,8 +432,3 @@ def _add_comparisons(
             return True
         model.predictor_.add(name, member, time.perf_counter() - started)
     return False
-
-
-def _versions() -> dict[str, str]:
-    packages = {name: version(name) for name in ("ddpn", "torch", "scikit-learn", "numpy", "polars")}
-    return {"python": platform.python_version(), **packages}

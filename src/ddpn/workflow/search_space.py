@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ddpn.members import mixable
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
@@ -88,55 +88,55 @@ class Choices:
 Space = dict[str, Range | Choices]
 
 
-def read_search(given: Any) -> dict[str, Any]:
-    """What a user wants to search: True or values by name; every setting where nothing is given.
+def check_search(plan: Plan, search: Any = None) -> dict[str, Any]:
+    """The settings to search: True, or the values that the user gave; a `ConfigError` for one that cannot be searched.
 
-    `given` are names (a list, or text with commas), a TOML file, or a mapping of names to values: true for the usual
-    range, [low, high] for lr, weight_decay and epochs, and a list of choices for the others.
+    `search` are names (a list, or text with commas), a TOML file, or a mapping of names to values: true for the usual
+    range, [low, high] for lr, weight_decay and epochs, and a list of choices for the others. Default: every setting
+    that the plan does not fix.
     """
-    if given is None:
-        return {}
-    if isinstance(given, PathLike) or (isinstance(given, str) and given.strip().endswith(".toml")):
-        given = read_toml(Path(given))
-    if isinstance(given, str):
-        given = [name.strip() for name in given.split(",") if name.strip()]
-    if not isinstance(given, Mapping | Sequence) or not given:
-        must = f"name one or more of {', '.join(SETTINGS)}"
-        raise ConfigError(argument="search", must=must, got=f"{given!r:.60}")
-    check_keys(given, SETTINGS, "search")
-    return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, True)
-
-
-def check_search(plan: Plan, search: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings to search, with what the user said about each; a `ConfigError` for one that cannot be searched."""
     fixed = {*plan.model, *(plan.model.get("training_options") or {})}
     if plan.model.get("head_options"):
         fixed.add("likelihood")
+    if search is None:
+        # A portfolio tries the usual members anyway, and weighs them.
+        search = [
+            name for name in SETTINGS if name not in fixed and not (name == "mix_with" and plan.members == "auto")
+        ]
+        if not search:
+            raise ConfigError("Nothing is left to search: every setting has a value. Leave out some of them.")
+    if isinstance(search, PathLike) or (isinstance(search, str) and search.strip().endswith(".toml")):
+        search = read_toml(Path(search))
+    if isinstance(search, str):
+        search = [name.strip() for name in search.split(",") if name.strip()]
+    if not isinstance(search, Mapping | Sequence) or not search:
+        must = f"name one or more of {', '.join(SETTINGS)}"
+        raise ConfigError(argument="search", must=must, got=f"{search!r:.60}")
+    check_keys(search, SETTINGS, "search")
     for name in search:
         if name in fixed:
             raise ConfigError("has a value and is in `search`", argument=name, remedy="Leave out one of them.")
-    # A portfolio tries the usual members anyway, and weighs them.
-    usual = [name for name in SETTINGS if name not in fixed and not (name == "mix_with" and plan.members == "auto")]
-    wanted = dict(search) or dict.fromkeys(usual, True)
-    if not wanted:
-        raise ConfigError("Nothing is left to search: every setting has a value. Leave out some of them.")
+    wanted = search if isinstance(search, Mapping) else dict.fromkeys(search, True)
     return {name: value if value is True else _given(name, value) for name, value in wanted.items()}
 
 
 def make_space(wanted: Mapping[str, Any], defaults: Settings, rows: int) -> Space:
     """Ranges and choices of the settings to search, around their defaults, for so many training rows."""
-    return {name: _usual(name, defaults[name], rows) if v is True else v for name, v in wanted.items()}
-
-
-def _usual(name: str, default: Value, rows: int) -> Range | Choices:
-    if name in _AROUND:
-        low, high = (factor * (float(default) or 0.01) for factor in _AROUND[name])
-        return Range(low, high)
-    known: dict[str, tuple[Value, ...]] = {
+    usual: dict[str, tuple[Value, ...]] = {
         "hidden": _WIDTHS, "numeric": ENCODINGS, "likelihood": _LIKELIHOODS, "mix_with": _MEMBERS, "epochs": _EPOCHS,
         "batch_size": tuple(size for size in _BATCHES if size <= rows / 4),
     }  # fmt: skip
-    return Choices((*(() if default in known[name] else (default,)), *known[name]))
+    space: Space = {}
+    for name, values in wanted.items():
+        default = defaults[name]
+        if values is not True:
+            space[name] = values
+        elif name in _AROUND:
+            low, high = (factor * (float(default) or 0.01) for factor in _AROUND[name])
+            space[name] = Range(low, high)
+        else:
+            space[name] = Choices((*(() if default in usual[name] else (default,)), *usual[name]))
+    return space
 
 
 def _given(name: str, value: Any) -> Range | Choices:
@@ -158,6 +158,7 @@ def _bad(name: str, must: str, value: Any) -> ConfigError:
 
 
 def _choice(name: str, value: Any) -> Value:
+    """Validate a choice of a user; returns it as a plain value."""
     if value == _AUTO and name in ("hidden", "batch_size", "numeric"):
         return _AUTO
     if name == "batch_size":
@@ -165,8 +166,8 @@ def _choice(name: str, value: Any) -> Value:
     if name == "numeric":
         return str(check_choice("numeric in search", value, ENCODINGS))
     if name == "hidden" and not isinstance(value, str):
-        return text_of("hidden", NetworkOptions(hidden=value).hidden)
-    text = value if isinstance(value, str) else text_of(name, value)
+        value = NetworkOptions(hidden=value).hidden
+    text = text_of(name, value)
     model_value(name, text)
     return text
 
@@ -226,20 +227,13 @@ def default_settings(plan: Plan, names: Iterable[str]) -> Settings:
     return {name: text_of(name, known[name]) for name in names}
 
 
-class Limit(NamedTuple):
-    """When a search ends: after so many seconds, refit included, or so many trials; None for no limit."""
-
-    seconds: float | None = None
-    trials: int | None = None
-
-
 def check_limits(
     plan: Plan, budget: str | float | None, trials: int | None, search: Any
-) -> tuple[Limit, dict[str, Any]]:
-    """The limit, and the settings to search with what the user said about each; a `ConfigError` for a bad value."""
+) -> tuple[float | None, int | None, dict[str, Any]]:
+    """Seconds and trials of a search, None for no limit, and `check_search`; a `ConfigError` for a bad value."""
     number = None if trials is None else check_integer("trials", trials, 1)
     seconds = None if budget is None else parse_duration(budget, "budget")
-    wanted = check_search(plan, read_search(search))
+    wanted = check_search(plan, search)
     if find_spec("optuna") is None:
         raise ConfigError("ddpn[tune] is not installed: pip install 'ddpn[tune]'")
-    return Limit(parse_duration(BUDGET) if seconds is None and number is None else seconds, number), wanted
+    return parse_duration(BUDGET) if seconds is None and number is None else seconds, number, wanted

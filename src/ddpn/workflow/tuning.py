@@ -7,6 +7,7 @@ the scores of folds, which are kept in a folder: one that was killed is run agai
 
 import hashlib
 import json
+import math
 import shutil
 import time
 import warnings
@@ -32,19 +33,11 @@ from ddpn.runtime.threads import single_thread
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
 from ddpn.storage.results import ResultStore
-from ddpn.tables.splits import fold_pairs, random_parts
+from ddpn.tables.splits import fold_pairs, group_codes, random_parts
 from ddpn.workflow.fitting import Fitted, fit_into, train_model
-from ddpn.workflow.plan import MIN_SECONDS, Plan
+from ddpn.workflow.plan import MIN_SECONDS
 from ddpn.workflow.preparing import Prepared, identity
-from ddpn.workflow.search_space import (
-    Limit,
-    Settings,
-    Space,
-    check_limits,
-    default_settings,
-    make_space,
-    with_settings,
-)
+from ddpn.workflow.search_space import Settings, Space, check_limits, default_settings, make_space, with_settings
 from ddpn.workflow.splitting import MIN_VALIDATED, SplitRows
 
 #: How the folder of trials ends.
@@ -63,8 +56,6 @@ KEEP, FIRST = 0.5, 8
 #: A fit has more networks and rows than a trial, other models for comparison, and calibration: so many times the
 #: seconds of a fold with the same settings (docs/how-to/tune.md), some seconds more, and at most a share of the budget.
 _REFIT, _REFIT_SECONDS, _MOST_RESERVED = 2.0, 5.0, 0.6
-#: Trials with scores that importances need, and trees of the forest that they are found from.
-_ENOUGH, _TREES = 6, 32
 #: Standard errors that one other trial must be better by than the defaults, which are kept otherwise: as for the
 #: weights of a mixture, what is not clearly worse and simpler is preferred.
 _TOLERANCE = 0.5
@@ -125,8 +116,6 @@ class TuningResult:
     gain : Gain
         CRPS of the defaults minus that of the best other trial, on rows that neither was fitted to; its interval
         allows for the number of trials that this one was chosen from. Positive is better.
-    importances : dict
-        The share of the variance of scores that each setting explains, largest first; {} for few trials.
     trials : list of Trial
         All trials in their order.
     space : dict
@@ -143,7 +132,6 @@ class TuningResult:
     best: Settings
     best_number: int
     gain: Gain
-    importances: dict[str, float]
     trials: list[Trial]
     space: dict[str, str]
     rows: int
@@ -296,33 +284,29 @@ def tune(
     (2, ['lr'])
     """
     started, place = time.monotonic(), Path(path)
-    limit, wanted = check_limits(prepared.plan, budget, trials, search)
+    seconds, most, wanted = check_limits(prepared.plan, budget, trials, search)
     check_destination(place, overwrite)
     with folder_lock(place):
         defaults = default_settings(prepared.plan, wanted)
         space = make_space(wanted, defaults, len(prepared.train))
         folder = storage_of(place, prepared, space)
         options: dict[str, Any] = {"on_step": on_step, "n_jobs": n_jobs}
-        study = Search(prepared, space, defaults, limit, folder, started=started, **options)
+        study = Search(prepared, space, defaults, folder, seconds, most, started=started, **options)
         study.run()
         result = study.result()
         plan = with_settings(prepared.plan, result.best) if result.is_tuned else prepared.plan
-        chosen = replace(prepared, plan=_in_time(plan, study.total_left))
+        if study.left is not None and plan.members == "auto":
+            # A portfolio fits what there is time for.
+            rest = max(float(MIN_SECONDS), min(study.left, plan.seconds or study.left))
+            plan = replace(plan, model={**plan.model, "time_budget": round(rest, 1)})
+        refitted = replace(prepared, plan=plan)
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
         known = {**(about or {}), "tuning": result.as_dict()}
-        fitted = fit_into(place, chosen, known, overwrite, verbose=verbose, **options)
+        fitted = fit_into(place, refitted, known, overwrite, verbose=verbose, **options)
         if not fitted.interrupted:
             for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}{_FOLDER}"):
                 shutil.rmtree(old)
     return TunedModel(fitted, result)
-
-
-def _in_time(plan: Plan, left: float | None) -> Plan:
-    """The plan with what is left as the time limit of a portfolio, which fits what there is time for."""
-    if left is None or plan.members != "auto":
-        return plan
-    seconds = max(float(MIN_SECONDS), min(left, plan.seconds or left))
-    return replace(plan, model={**plan.model, "time_budget": round(seconds, 1)})
 
 
 def storage_of(path: Path, prepared: Prepared, space: Space) -> Path:
@@ -333,34 +317,11 @@ def storage_of(path: Path, prepared: Prepared, space: Space) -> Path:
 
 
 class Search:
-    """Run trials until the time or the number of trials is spent, the defaults first.
+    """Trials until the seconds or the number of trials are spent, the defaults first.
 
-    Parameters
-    ----------
-    prepared : Prepared
-        The table.
-    space : dict
-        Ranges and choices by name.
-    defaults : dict
-        The settings of the first trial.
-    limit : Limit
-        When to end.
-    folder : Path
-        Where scores are kept.
-    on_step : callable
-        Called with a line on the progress.
-    started : float, optional
-        When the search began, by `time.monotonic()`. Default: now.
-    n_jobs : int or RayCluster, optional
-        How many trials run at once, as for `ddpn.runtime.jobs.run`. The next ones are chosen when all of these are
-        over, so that they depend on scores alone, not on which machine is fast or fails.
-
-    Attributes
-    ----------
-    trials : list of Trial
-        Trials that are over.
-    stopped : bool
-        Whether a trial was stopped at the deadline.
+    `trials` are those that are over, and `stopped` is whether one was stopped at the deadline. With `n_jobs`, as for
+    `ddpn.runtime.jobs.run`, several trials run at once. The next ones are chosen when all of these are over, so that
+    they depend on scores alone, not on which machine is fast or fails.
     """
 
     def __init__(
@@ -368,8 +329,10 @@ class Search:
         prepared: Prepared,
         space: Space,
         defaults: Settings,
-        limit: Limit,
         folder: Path,
+        seconds: float | None = None,
+        most: int | None = None,
+        *,
         on_step: Callable[[str], object] = lambda text: None,
         started: float | None = None,
         n_jobs: Where = None,
@@ -377,13 +340,37 @@ class Search:
         self.folds = folds_of(prepared)
         self.trials: list[Trial] = []
         self.stopped = False
-        self._prepared, self._space, self._defaults, self._limit = prepared, space, defaults, limit
+        self._prepared, self._space, self._defaults = prepared, space, defaults
+        self._seconds, self._most = seconds, math.inf if most is None else most
         self._on_step, self._n_jobs, self._store = on_step, n_jobs, ResultStore(folder)
-        self._weight = np.concatenate([fold.test.weight_or_ones for fold in self.folds])
+        tests = [fold.test for fold in self.folds]
+        self._weight = np.concatenate([test.weight_or_ones for test in tests])
+        self._group = None if prepared.sample.group is None else np.concatenate([test.group for test in tests])
+        # Blocks of rows, or of groups, of about the same size in each fold.
+        codes = [group_codes(len(test), test.group)[0] for test in tests]
+        self._block = np.concatenate(
+            [_BLOCKS * fold + own * _BLOCKS // (own.max() + 1) for fold, own in enumerate(codes)]
+        )
         self._started, self._earlier = time.monotonic() if started is None else started, 0.0
         self._optuna = import_extra("optuna", "tune")
         self._distributions = {name: values.distribution(self._optuna) for name, values in space.items()}
         self._study = self._empty_study()
+
+    def _empty_study(self) -> Any:
+        """A study in which the first trials keep some of the defaults."""
+        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
+        random, seed = np.random.default_rng(self._prepared.plan.seed), self._prepared.plan.seed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            # Trials in progress count as bad ones: others are tried beside them.
+            sampler = self._optuna.samplers.TPESampler(n_startup_trials=FIRST, seed=seed, constant_liar=True)
+            pruner = self._optuna.pruners.WilcoxonPruner(p_threshold=_WORSE)
+            study = self._optuna.create_study(sampler=sampler, pruner=pruner)
+            known = [name for name, values in self._space.items() if self._defaults[name] in values]
+            for _ in range(FIRST):
+                kept = [name for name in known if random.random() < KEEP]
+                study.enqueue_trial({n: self._defaults[n] for n in kept} if len(kept) < len(self._space) else {})
+        return study
 
     @property
     def best(self) -> Trial:
@@ -398,26 +385,37 @@ class Search:
     @property
     def reserved(self) -> float:
         """Seconds to keep for the refit of the best trial so far."""
-        most = _MOST_RESERVED * (self._limit.seconds or 0.0)
+        most = _MOST_RESERVED * (self._seconds or 0.0)
         if not self.trials:
             return most
         larger = self._prepared.counts["train"] / self.folds[0].counts["train"]
         return min(most, _REFIT_SECONDS + _REFIT * larger * float(np.mean(self.best.seconds)))
 
     @property
-    def total_left(self) -> float | None:
+    def left(self) -> float | None:
         """Seconds that are left of the budget; None without one."""
-        return None if self._limit.seconds is None else max(0.0, self._limit.seconds - self.elapsed)
+        return None if self._seconds is None else max(0.0, self._seconds - self.elapsed)
 
     def run(self) -> None:
         """Run trials until a limit is reached; Ctrl-C is raised, and the folds that are scored stay."""
-        width = self._width()
-        while self._trials_left() and not self.stopped:
-            clock = Clock(None if self.total_left is None else self.total_left - self.reserved)
-            trials = self._next(min(width, self._trials_left()))
+        # What the first process of this search decided, so that a later one continues.
+        if (known := self._store.read("width")) is None:
+            width = slots(self._n_jobs)
+            self._store.write("width", {"width": str(width).encode()}, "the number of trials at once")
+        else:
+            self._on_step("Continuing: what was scored before is read")
+            width = int(known["width"])
+        while (rest := self._most - len(self.trials)) > 0 and not self.stopped:
+            clock = Clock(None if self.left is None else self.left - self.reserved)
+            if not self.trials:
+                trials = [Trial(0, self._defaults)]
+            else:
+                handles = [self._study.ask(self._distributions) for _ in range(int(min(width, rest)))]
+                numbered = enumerate(handles, start=len(self.trials))
+                trials = [Trial(number, dict(handle.params), handle=handle) for number, handle in numbered]
+            if not clock.left:
+                return
             try:
-                if not clock.left:
-                    return
                 with clock.limit():
                     self._score(trials, clock)
             except TimeLimitError:
@@ -427,34 +425,13 @@ class Search:
                 self.trials.append(trial)
                 self._on_step(f"Trial {trial.number}: {trial.dropped or f'CRPS {trial.crps:.4g}'}; {self._progress()}")
 
-    def _next(self, number: int) -> list[Trial]:
-        """So many trials that Optuna suggests; the first one has the defaults."""
-        if not self.trials:
-            return [Trial(0, self._defaults)]
-        handles = [self._study.ask(self._distributions) for _ in range(number)]
-        return [Trial(at, dict(each.params), handle=each) for at, each in enumerate(handles, start=len(self.trials))]
-
-    def _width(self) -> int:
-        """How many trials run at once: what the first process of this search decided, so that a later one continues."""
-        known = self._store.read("width")
-        if known is not None:
-            self._on_step("Continuing: what was scored before is read")
-            return int(known["width"])
-        width = slots(self._n_jobs)
-        self._store.write("width", {"width": str(width).encode()}, "the number of trials at once")
-        return width
-
-    def _trials_left(self) -> int:
-        most = 10**9 if self._limit.trials is None else self._limit.trials
-        return max(0, most - len(self.trials))
-
     def _progress(self) -> str:
         parts = [f"best {self.best.crps:.4g} (trial {self.best.number})"]
-        if self._limit.trials is not None:
-            rest = self._trials_left()
-            parts.append(f"{rest} {'trial' if rest == 1 else 'trials'} left")
-        if self.total_left is not None:
-            parts.append(f"{format_duration(max(0.0, self.total_left - self.reserved))} left before the refit")
+        if self._most < math.inf:
+            rest = self._most - len(self.trials)
+            parts.append(f"{max(0, rest)} {'trial' if rest == 1 else 'trials'} left")
+        if self.left is not None:
+            parts.append(f"{format_duration(max(0.0, self.left - self.reserved))} left before the refit")
         return ", ".join(parts)
 
     def _score(self, trials: list[Trial], clock: Clock) -> None:
@@ -462,8 +439,17 @@ class Search:
         for number in range(len(self.folds)):
             rest = [trial for trial in trials if not trial.dropped]
             for trial, scored in zip(rest, self._scored(rest, number, clock), strict=True):
-                self._take(trial, scored)
-                self._race(trial)
+                if isinstance(scored, DDPNError):
+                    if trial.number == 0:
+                        raise scored  # the defaults must be fitted in the end
+                    trial.dropped = f"failed: {scored}"
+                    continue
+                trial.scores = np.concatenate([trial.scores, scored["crps"]])
+                trial.seconds.append(scored["seconds"].item())
+                if not np.isfinite(scored["crps"]).all():
+                    trial.dropped = "dropped: an infinite CRPS"
+                elif trial.handle is not None:
+                    self._race(trial)
         for trial in trials:
             self._close(trial)
 
@@ -482,111 +468,59 @@ class Search:
         self._earlier += max(0.0, longest - (time.monotonic() - began))
         return found
 
-    def _take(self, trial: Trial, scored: "Scores | DDPNError") -> None:
-        """Add the scores of a fold to a trial."""
-        if isinstance(scored, DDPNError):
-            if trial.number == 0:
-                raise scored  # the defaults must be fitted in the end
-            trial.dropped = f"failed: {scored}"
-            return
-        trial.scores = np.concatenate([trial.scores, scored["crps"]])
-        trial.seconds.append(scored["seconds"].item())
-        if not np.isfinite(scored["crps"]).all():
-            trial.dropped = "dropped: an infinite CRPS"
-
     def _race(self, trial: Trial) -> None:
         """Drop a trial that is worse than the best on the rows so far, before further folds."""
-        handle, folds = trial.handle, len(trial.seconds)
-        if handle is None or trial.dropped:
-            return
+        folds = len(trial.seconds)
         for step, value in self._steps(trial).items():
             if step >= _BLOCKS * (folds - 1):
-                handle.report(value, step)
-        if folds < len(self.folds) and handle.should_prune():
+                trial.handle.report(value, step)
+        if folds < len(self.folds) and trial.handle.should_prune():
             mean = np.average(trial.scores, weights=self._weight[: len(trial.scores)])
             trial.dropped = f"dropped after fold {folds} of {len(self.folds)}, CRPS {mean:.4g}"
 
     def _steps(self, trial: Trial) -> dict[int, float]:
         """By how much a trial is worse than the defaults in each block of rows."""
         worse = trial.scores - (self.trials[0] if self.trials else trial).scores[: len(trial.scores)]
-        ends = np.cumsum([len(fold.test) for fold in self.folds])[: len(trial.seconds) - 1]
-        values = np.split(worse, ends), np.split(self._weight[: len(worse)], ends)
-        return {
-            _BLOCKS * fold + number: float(np.average(block, weights=weight))
-            for fold, pair in enumerate(zip(*values, strict=True))
-            for number, (block, weight) in enumerate(zip(*(np.array_split(v, _BLOCKS) for v in pair), strict=True))
-            if len(block) and weight.any()
-        }
+        block, weight = self._block[: len(worse)], self._weight[: len(worse)]
+        total, sums = np.bincount(block, weight), np.bincount(block, weight * worse)
+        return {step: float(sums[step] / total[step]) for step in np.flatnonzero(total).tolist()}
 
     def _close(self, trial: Trial) -> None:
         """Compare a trial that is over with the defaults on its rows, and tell Optuna."""
         trial.elapsed = self.elapsed
-        if len(trial.scores) and np.isfinite(trial.scores).all():
-            weight, first = self._weight[: len(trial.scores)], self.trials[0] if self.trials else trial
+        rows = len(trial.scores)
+        if rows and np.isfinite(trial.scores).all():
+            weight, first = self._weight[:rows], self.trials[0] if self.trials else trial
             trial.crps = float(np.average(trial.scores, weights=weight))
-            found = gain_of(first.scores[: len(weight)] - trial.scores, weight)
+            group = None if self._group is None else self._group[:rows]
+            found = gain_of(first.scores[:rows] - trial.scores, weight, group=group)
             trial.gain, trial.error = found.mean, found.error
         if trial.handle is None:
-            self._study.add_trial(self._finished(trial, self._steps(trial)))
+            # Settings that are not in the space, as defaults may be, are left out.
+            known = {name: value for name, value in trial.settings.items() if value in self._space[name]}
+            distributions = {name: self._distributions[name] for name in known}
+            values = {"value": 0.0, "intermediate_values": self._steps(trial)}
+            self._study.add_trial(self._optuna.trial.create_trial(params=known, distributions=distributions, **values))
         elif trial.dropped:
             self._study.tell(trial.handle, state=self._optuna.trial.TrialState.PRUNED)
         else:
             self._study.tell(trial.handle, -(trial.gain or 0.0))
 
-    def _empty_study(self) -> Any:
-        """A study in which the first trials keep some of the defaults."""
-        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
-        random, seed = np.random.default_rng(self._prepared.plan.seed), self._prepared.plan.seed
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-            # Trials in progress count as bad ones: others are tried beside them.
-            sampler = self._optuna.samplers.TPESampler(n_startup_trials=FIRST, seed=seed, constant_liar=True)
-            pruner = self._optuna.pruners.WilcoxonPruner(p_threshold=_WORSE)
-            study = self._optuna.create_study(sampler=sampler, pruner=pruner)
-            known = [name for name, values in self._space.items() if self._defaults[name] in values]
-            for _ in range(FIRST):
-                kept = [name for name in known if random.random() < KEEP]
-                study.enqueue_trial({n: self._defaults[n] for n in kept} if len(kept) < len(self._space) else {})
-        return study
-
-    def _finished(self, trial: Trial, steps: dict[int, float]) -> Any:
-        """A trial that is over, for Optuna; settings that are not in the space, as defaults may be, are left out."""
-        known = {name: value for name, value in trial.settings.items() if value in self._space[name]}
-        return self._optuna.trial.create_trial(
-            params=known,
-            distributions={name: self._distributions[name] for name in known},
-            value=-(trial.gain or 0.0),
-            intermediate_values=steps,
-        )
-
-    def importances(self) -> dict[str, float]:
-        """The share of the scores' variance that each setting explains (fANOVA), largest first; {} for few trials.
-
-        Trials that were dropped count by their difference from the defaults on the rows that they were scored on.
-        """
-        study, names = self._optuna.create_study(), set(self._space)
-        whole = [self._finished(trial, {}) for trial in self.trials if trial.gain is not None]
-        study.add_trials([trial for trial in whole if set(trial.params) == names])
-        if len(study.trials) < _ENOUGH or np.ptp([each.value for each in study.trials]) == 0.0:
-            return {}
-        evaluator = self._optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=self._prepared.plan.seed)
-        found = self._optuna.importance.get_param_importances(study, evaluator=evaluator)
-        return {name: float(share) for name, share in found.items()}
-
     def result(self) -> TuningResult:
         """The outcome of the trials so far."""
-        best, gain = chosen(self.trials, self._weight)
-        words = {name: str(values) for name, values in self._space.items()}
+        best, gain = chosen(self.trials, self._weight, self._group)
+        by_time = self._prepared.plan.time is not None and self._prepared.counts["validation"]
+        folds = len(self.folds)
+        parts = f"the last {folds} blocks" if by_time else f"{folds} folds"
         return TuningResult(
             defaults=self._defaults,
             best=self._defaults if best is None else best.settings,
             best_number=0 if best is None else best.number,
             gain=gain,
-            importances=self.importances(),
             trials=self.trials,
-            space=words,
+            space={name: str(values) for name, values in self._space.items()},
             rows=len(self._weight),
-            scored_on=_scored_on(self._prepared, len(self.folds)),
+            scored_on="the validation rows" if folds == 1 else f"{parts} of the training and validation rows",
             stopped=self.stopped,
         )
 
@@ -602,15 +536,10 @@ def by_chance(trials: int) -> float:
     return max(_TOLERANCE, NormalDist().inv_cdf(1.0 - 1.0 / (max(1, trials) + 1)))
 
 
-def chosen(trials: Sequence[Trial], weight: np.ndarray) -> tuple[Trial | None, Gain]:
+def chosen(trials: Sequence[Trial], weight: np.ndarray, group: np.ndarray | None = None) -> tuple[Trial | None, Gain]:
     """The trial to refit, None for the defaults, and the gain of the best trial that is not the defaults.
 
-    Parameters
-    ----------
-    trials : sequence of Trial
-        Trials that are over; the first has the defaults.
-    weight : array
-        Weights of the rows that they were scored on.
+    The first of the `trials`, which are over, has the defaults; `weight` and `group` are those of the scored rows.
     """
     whole = [trial for trial in trials[1:] if not trial.dropped]
     if not whole:
@@ -618,7 +547,8 @@ def chosen(trials: Sequence[Trial], weight: np.ndarray) -> tuple[Trial | None, G
     other = min(whole, key=lambda trial: trial.crps or 0.0)
     is_better = (other.gain or 0.0) > by_chance(len(trials) - 1) * (other.error or 0.0)
     # The trial was chosen on the same rows, among all: the end that allows for it is the one towards no gain.
-    return other if is_better else None, -gain_of(other.scores - trials[0].scores, weight, len(trials) - 1)
+    gain = -gain_of(other.scores - trials[0].scores, weight, len(trials) - 1, group)
+    return other if is_better else None, gain
 
 
 # The rows of trials ----------------------------------------------------------------------------------------------
@@ -669,14 +599,6 @@ def _fold(prepared: Prepared, fitted: np.ndarray, scored: np.ndarray, random: np
     return replace(prepared, split=prepared.split._replace(rows=SplitRows(inner, held_out, np.sort(scored))))
 
 
-def _scored_on(prepared: Prepared, folds: int) -> str:
-    """Which rows trials are scored on, in words."""
-    if folds == 1:
-        return "the validation rows"
-    by_time = prepared.plan.time is not None and prepared.counts["validation"]
-    return f"{f'the last {folds} blocks' if by_time else f'{folds} folds'} of the training and validation rows"
-
-
 # One trial -------------------------------------------------------------------------------------------------------
 
 #: The CRPS per row of a fold, and the seconds it took.
@@ -693,16 +615,9 @@ def fold_job(folds: list[Prepared], number: int, settings: Settings, end: float 
 
 
 def score_fold(fold: Prepared, settings: Settings, clock: Clock) -> np.ndarray:
-    """Fit the training rows of a fold, and the CRPS of its test rows; Normals count as rounded.
+    """Fit the training rows of a fold with these settings, and the CRPS of its test rows; Normals count as rounded.
 
-    Parameters
-    ----------
-    fold : Prepared
-        One of `folds_of`.
-    settings : dict
-        Settings by name; the others are those of the fold's plan.
-    clock : Clock
-        Ends the fit with a `TimeLimitError`.
+    The `clock` ends the fit with a `TimeLimitError`.
     """
 
     def check_time(step: str = "") -> None:

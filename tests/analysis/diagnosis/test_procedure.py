@@ -47,22 +47,22 @@ def test_the_right_findings(simulated, simulate, labels, direction, likelihood):
     found = diagnose(simulated.X, simulate(simulated), mean_model="glm")
     assert set(found.labels) == labels
     assert found.direction == direction
-    assert found.recommendation.likelihood == likelihood
+    assert found.likelihood == likelihood
 
 
 def test_counts_from_three_on_have_a_lower_bound(simulated):
     found = diagnose(simulated.X, 3 + simulated.rng.poisson(simulated.mean), mean_model="glm")
     assert "no small counts" in found.labels
     assert "heavy-tailed" not in found.labels
-    assert found.recommendation.options == ("--lower 3",)
+    assert found.options == ("--lower 3",)
 
 
 def test_counts_of_a_known_total_are_not_zero_inflated(simulated):
     y = simulated.rng.binomial(5, expit(0.8 * simulated.X[:, 0]))
     found = diagnose(simulated.X, y, mean_model="glm")
     assert "zero-inflated" not in found.labels
-    assert not found.recommendation.likelihood.startswith("zero_inflated")
-    assert "upper=5 (--upper 5)" in found.recommendation.reason
+    assert not found.likelihood.startswith("zero_inflated")
+    assert "upper=5 (--upper 5)" in found.reason
 
 
 def test_limits_that_no_count_reaches_change_nothing(simulated):
@@ -93,7 +93,7 @@ def test_censored_counts(simulated):
     y = np.minimum(10, simulated.rng.poisson(2 * simulated.mean * simulated.rng.gamma(4, 0.25, len(simulated.mean))))
     found = diagnose(simulated.X, y, mean_model="glm")
     assert found.finding("ceiling").found
-    assert "(--censored-above 10); if larger counts are impossible" in found.recommendation.reason
+    assert "(--censored-above 10); if larger counts are impossible" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_counts_with_known_bounds_are_left_to_the_fit(simulated, bounds, likelih
     found = diagnose_sample(Sample(simulated.X, y, **known), "visits", options=("--given 9",))
     assert found.headline == "visits: counts with known bounds or limits are not tested."
     assert found.findings == ()
-    assert found.recommendation.arguments == f"--likelihood {likelihood} --given 9"
+    assert found.arguments == f"--likelihood {likelihood} --given 9"
     assert "takes bounds and limits from these options" in str(found)
 
 
@@ -115,7 +115,7 @@ def test_a_heavy_tail(simulated):
     y = simulated.rng.poisson(simulated.mean * factor)
     found = diagnose(simulated.X, y, mean_model="glm")
     assert {"over-dispersed", "heavy-tailed"} == set(found.labels)
-    assert found.recommendation.likelihood == "mixed"
+    assert found.likelihood == "mixed"
 
 
 def test_the_sentence_of_an_interval_around_1_names_no_direction(simulated):
@@ -145,7 +145,7 @@ def test_rows_of_weight_zero_do_not_count(simulated):
     y[:200], weight[:200] = 500, 0
     found = diagnose(simulated.X, y, sample_weight=weight, mean_model="glm")
     assert found.direction == "equi"
-    assert found.summary.rows == len(y) - 200
+    assert found.summary["rows"] == len(y) - 200
 
 
 @pytest.mark.parametrize(
@@ -161,15 +161,15 @@ def test_nothing_can_be_said(y, words):
     found = diagnose(np.arange(len(y)).reshape(-1, 1), y)
     assert words in str(found)
     assert found.direction is None
-    assert found.recommendation.likelihood is None
-    assert found.recommendation.arguments == ""
+    assert found.likelihood is None
+    assert found.arguments == ""
     json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_large_tables_are_sampled_and_large_counts_not_tabulated(simulated):
     y = simulated.rng.poisson(1e5 * simulated.mean)
     found = diagnose(simulated.X, y, mean_model="glm", max_rows=500)
-    assert (found.summary.rows, found.summary.used) == (1000, 500)
+    assert (found.summary["rows"], found.summary["used"]) == (1000, 500)
     assert [each.name for each in found.findings] == ["dispersion"]
     assert "500 of 1,000 rows" in found.notes[0]
     assert "were not tested" in found.notes[1]

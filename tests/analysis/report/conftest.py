@@ -18,7 +18,7 @@ from ddpn.distributions.count import reshaped
 from ddpn.members import Member
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import Predictor
-from ddpn.sample import Sample
+from ddpn.sample import Sample, checked_sample
 from ddpn.tables.encoding.table import Column
 
 HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
@@ -95,7 +95,7 @@ def baselines(data) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def gathered(fitted, data, baselines) -> Evidence:
-    return gather(fitted, *data, baselines=baselines)
+    return gather(fitted, checked_sample(*data), baselines)
 
 
 @pytest.fixture(scope="session")
@@ -159,4 +159,4 @@ def written(tmp_path_factory, fitted, data, baselines) -> Path:
     others = {HOSTILE: baselines["truth"], "constant": baselines["constant"]}
     path = tmp_path_factory.mktemp("report") / "report.html"
     options = {"warnings": [f"Warning of {HOSTILE}."], "leak": "A leak is suspected."}
-    return write_report(path, model=fitted, X=frame, y=y, baselines=others, task=task, **options)
+    return write_report(path, fitted, checked_sample(frame, y), baselines=others, task=task, **options)

@@ -53,7 +53,7 @@ def test_every_figure_is_visible_and_nothing_is_too_wide(seen, name, width):
     assert found["scroll"] <= width
     assert found["far"] == []
     assert found["outside"] == []
-    assert len(found["images"]) == 26
+    assert len(found["images"]) == 19
     assert all(image["width"] > 150 and image["height"] > 50 for image in found["images"])
     assert all(image["marks"] > 3 for image in found["images"])
 

@@ -1,7 +1,6 @@
 """Predictions and scores of every row against scipy, which rows are evaluated; sentences follow the numbers."""
 
 import copy
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +11,10 @@ from torch.distributions import Exponential, Normal
 
 from ddpn import InputError, Poisson
 from ddpn.analysis.explanations import Importance, Importances
-from ddpn.analysis.figure_data import Pit
+from ddpn.analysis.plots import Pit
 from ddpn.analysis.report import evidence as module
 from ddpn.analysis.report.evidence import (
     coverage_sentences,
-    dispersion_sentences,
     error_sentences,
     gather,
     groups_by,
@@ -24,13 +22,14 @@ from ddpn.analysis.report.evidence import (
     uncertainty_sentences,
 )
 from ddpn.analysis.report.sections import important_groups
+from ddpn.sample import checked_sample
 from ddpn.tables.encoding.table import Column
 
 
 def test_one_distribution_serves_every_row_and_a_normal_is_rounded(fitted, data):
     frame, y = data
     others = {"constant": Poisson(2.0), "line": Normal(torch.full((300,), 3.0).double(), 2.0)}
-    found = gather(fitted, frame, y, baselines=others).board.scores
+    found = gather(fitted, checked_sample(frame, y), others).board.scores
     assert found["constant"].nll == pytest.approx(-stats.poisson(2.0).logpmf(y), rel=1e-6)
     rounded = stats.norm(3, 2).cdf(y + 0.5) - np.where(y > 0, stats.norm(3, 2).cdf(y - 0.5), 0.0)
     assert np.exp(-found["line"].nll) == pytest.approx(rounded, rel=1e-6)
@@ -42,13 +41,13 @@ def test_one_distribution_serves_every_row_and_a_normal_is_rounded(fitted, data)
 )
 def test_an_unsuitable_baseline_is_refused(dist, words, fitted, data):
     with pytest.raises(InputError, match=words):
-        gather(fitted, *data, baselines={"glm": dist})
+        gather(fitted, checked_sample(*data), {"glm": dist})
 
 
 def test_intervals_are_calibrated_ones(fitted, data, baselines):
     frame, y = data
     model = copy.deepcopy(fitted).fit_intervals(frame[:200], y[:200])
-    found = gather(model, frame, y, baselines=baselines)
+    found = gather(model, checked_sample(frame, y), baselines)
     ends = model.predict_interval(frame, 0.9, kind="calibrated")
     assert np.column_stack([found.low, found.high]).tolist() == ends.tolist()
     constant = stats.poisson(baselines["constant"].mean.numpy())
@@ -66,7 +65,7 @@ def test_both_parts_of_the_variance_are_those_of_the_model(fitted, data, evidenc
 def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
     frame, y = data
     weight = np.arange(len(y)) % 3.0
-    found = gather(fitted, frame, y, weight=weight, baselines=baselines)
+    found = gather(fitted, checked_sample(frame, y, weight=weight), baselines)
     kept = np.flatnonzero(weight)
     assert found.labels.tolist() == kept.tolist()
     assert found.weight.tolist() == weight[kept].tolist()
@@ -79,7 +78,7 @@ def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
 def test_of_very_many_rows_a_draw_is_evaluated(monkeypatch, fitted, data, baselines):
     monkeypatch.setattr(module, "MAX_ROWS", 60)
     frame, y = data
-    found = gather(fitted, frame, y, baselines=baselines)
+    found = gather(fitted, checked_sample(frame, y), baselines)
     assert (len(found.labels), len(set(found.labels)), found.total) == (60, 60, 300)
     assert found.y.tolist() == y[found.labels].tolist()
     assert found.columns[0].values == pytest.approx(frame["x"].to_numpy()[found.labels])
@@ -88,11 +87,11 @@ def test_of_very_many_rows_a_draw_is_evaluated(monkeypatch, fitted, data, baseli
 
 def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
     frame, y = data[0][:9], data[1][:9]
-    options = {"weight": np.arange(9) % 2}
-    named = gather(fitted, frame.set_axis(list("abcdefghi")), y, **options)
+    weight = np.arange(9) % 2
+    named = gather(fitted, checked_sample(frame.set_axis(list("abcdefghi")), y, weight=weight))
     assert named.labels.tolist() == list("bdfh")
     ids = ("patient", [f"p{row}" for row in range(9)])
-    found = gather(fitted, frame, y, **options, labels=np.arange(9) + 100, ids=ids)
+    found = gather(fitted, checked_sample(frame, y, weight=weight, labels=np.arange(9) + 100), ids=ids)
     assert found.labels.tolist() == [101, 103, 105, 107]
     assert found.ids == ("patient", ["p1", "p3", "p5", "p7"])
 
@@ -204,7 +203,7 @@ def test_the_typical_error_and_a_bias_are_reported(made):
     assert "bias" not in error_sentences(made(dist(MU), Y), "visits")
 
 
-# Calibration and dispersion --------------------------------------------------------------------------------------
+# Calibration ----------------------------------------------------------------------------------------------------
 
 FLAT = np.ones(10)
 SHAPES = {
@@ -220,26 +219,6 @@ SHAPES = {
 @pytest.mark.parametrize("fragment", SHAPES)
 def test_the_shape_of_a_pit_histogram_is_recognised(fragment):
     assert fragment in pit_sentence(Pit(SHAPES[fragment], 0.12))
-
-
-M = RNG.uniform(2.0, 12.0, 1200)
-COUNTS = {
-    "equi-dispersed": RNG.poisson(M),
-    "over-dispersed": RNG.negative_binomial(2.0, 2.0 / (2.0 + M)),
-    "under-dispersed": RNG.binomial(np.ceil(2 * M).astype(int), M / np.ceil(2 * M)),
-}
-MEANING = {"equi-dispersed": "about as much", "over-dispersed": "too narrow", "under-dispersed": "cannot express that"}
-
-
-@pytest.mark.parametrize("finding", COUNTS)
-def test_the_dispersion_is_that_of_the_distribution_drawn_from(finding, made):
-    y = COUNTS[finding]
-    words = dispersion_sentences(made(Poisson(torch.from_numpy(M)), y))
-    value, low, high = map(float, re.search(r"is ([\d.]+) \(95% interval (.+) to (.+)\);", words).groups())
-    assert value == pytest.approx(np.mean((y - M) ** 2 / M), rel=5e-3)
-    assert low < value < high
-    assert f"the counts are {finding}:" in words
-    assert MEANING[finding] in words
 
 
 # Why the model is uncertain, and where its intervals are too narrow ---

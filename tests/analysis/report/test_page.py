@@ -31,12 +31,11 @@ def test_the_colour_of_a_verdict_follows_its_level(level, kind):
     assert f'<div class="verdict {kind}">' in headline_html(level, "It is so.", [])
 
 
-def test_the_best_cells_are_bold_and_text_columns_are_marked():
-    html = table_html(("a", "b"), [("1", "2"), ("3", "4")], {(1, 0)}, "caption", words=True)
+def test_the_best_cells_are_bold():
+    html = table_html(("a", "b"), [("1", "2"), ("3", "4")], {(1, 0)}, "caption")
     assert "<td>1</td><td>2</td>" in html
     assert "<td><strong>3</strong></td><td>4</td>" in html
-    assert '<table class="words" aria-label="caption">' in html
-    assert '<div class="scroll tall"' in html
+    assert '<table aria-label="caption">' in html
 
 
 def test_sections_are_linked_and_warnings_are_optional():

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from html import unescape
 from html.parser import HTMLParser
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -11,29 +12,33 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 from sklearn.exceptions import NotFittedError
 
 from ddpn import DDPNRegressor, DoublePoisson, InputError, Poisson
-from ddpn.analysis.explanations import Effects, Explanation, Importance, Importances
-from ddpn.analysis.report import sections, write_report
+from ddpn.analysis.explanations import Curve, Effect, Effects, Explanation, Importance, Importances
+from ddpn.analysis.plots import Pit
+from ddpn.analysis.report import sections
 from ddpn.analysis.report.page import page
 from ddpn.analysis.report.sections import (
-    cell_text,
     data_facts,
-    description,
+    distribution_svg,
+    effect_figure,
+    fifths,
+    importance_figure,
     likelihood_text,
     members_text,
     reproduction,
+    training_text,
 )
 from ddpn.members.networks import Networks
 from ddpn.networks.training import History
-from ddpn.tables.encoding.table import Column
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 #: SVG elements that close themselves.
 CLOSED = {"path", "rect", "use", "g"}
-SECTIONS = ["verdict", "leaderboard", "data", "accuracy", "calibration", "uncertainty", "importance", "effects"]
-SECTIONS += ["best-and-worst-rows", "training", "reproduction"]
+SECTIONS = ["verdict", "leaderboard", "accuracy", "calibration", "uncertainty", "importance", "effects"]
+SECTIONS += ["best-and-worst-rows", "reproduction"]
 #: Words of the earlier dialect that no page may have.
 DIALECT = re.compile(r"\b(laws?|told|held|judged|strange|whole (number|count)s?|picture|unless told)\b", re.IGNORECASE)
 
@@ -88,12 +93,12 @@ def checked(path) -> tuple[str, Reader]:
 def test_a_report_is_complete_and_needs_nothing_else(written):
     text, found = checked(written)
     assert [name for name in found.ids if name in SECTIONS] == SECTIONS
-    # Twenty figures and the distributions of three best and three worst rows.
-    assert found.tags.count("figure") == 20
-    assert text.count('role="img"') == 26
+    # Scatter, PIT, three importances, two effects of each of four columns; three best and three worst rows.
+    assert found.tags.count("figure") == 13
+    assert text.count('role="img"') == 19
     assert text.count("prefers-color-scheme: dark") == 1
     assert "@media print" in text
-    assert 200_000 < len(text.encode()) < 900_000
+    assert 100_000 < len(text.encode()) < 900_000
     assert os.listdir(written.parent) == ["report.html"]
 
 
@@ -121,7 +126,7 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
 def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, quick, data):
     frame, y = data[0][["x"]][:60], data[1][:60]
     model = quick(likelihood="gaussian", members=1).fit(frame, y)
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, X=frame[:1], y=y[:1]))
+    text, _ = checked(model.report(tmp_path / "r.html", frame[:1], y[:1]))
     assert "likelihood gaussian" in text
     assert "A single network has no epistemic uncertainty" in text
     assert "Too few rows for a verdict: with 1 test row " in text
@@ -134,9 +139,9 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
     model, given = with_exposure
     steps: list[str] = []
     oracle = Poisson(torch.from_numpy(given["y"] + 0.01))
-    options = {"baselines": {"oracle": oracle}, "weight": np.arange(160) % 4, "progress": steps.append}
+    options = {"baselines": {"oracle": oracle}, "sample_weight": np.arange(160) % 4, "progress": steps.append}
     task = {"exposure": "days", "note": "Test rows only."}
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, **given, **options, task=task))
+    text, _ = checked(model.report(tmp_path / "r.html", **given, **options, task=task))
     assert "Of 160 rows, 120 are evaluated: the others have no weight." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
@@ -144,7 +149,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
     assert steps[:2] == ["Scoring 120 rows", "Predicting 120 rows"]
     assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
-        write_report(tmp_path / "r.html", model=model, X=given["X"], y=given["y"])
+        model.report(tmp_path / "r.html", given["X"], given["y"])
 
 
 def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
@@ -158,7 +163,7 @@ def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
     text, found = checked(path)
     assert re.search(r">[\d.]+M<", text)
     assert "Too few rows" in text
-    assert found.tags.count("figure") == 9, "no importances"
+    assert found.tags.count("figure") == 2, "no importances"
 
 
 def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, fitted, data):
@@ -166,10 +171,10 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
     monkeypatch.setattr(sections, "sections", lambda *found: {})
     monkeypatch.setattr(sections, "explanation_of", lambda *found: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
-        write_report(tmp_path, model=fitted, X=frame, y=y)
+        fitted.report(tmp_path, frame, y)
     (tmp_path / "file").write_text("kept")
     with pytest.raises(InputError, match=r"Cannot write .*r\.html: .+\."):
-        write_report(tmp_path / "file" / "r.html", model=fitted, X=frame[:1], y=y[:1])
+        fitted.report(tmp_path / "file" / "r.html", frame[:1], y[:1])
     assert os.listdir(tmp_path) == ["file"]
 
 
@@ -179,15 +184,16 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
         ({"baselines": {"glm": Poisson(torch.ones(3))}}, InputError, "baseline 'glm' .* one distribution per row"),
         ({"y": np.arange(9)}, InputError, "one count per row"),
         ({"X": pd.DataFrame({"x": np.zeros(300)})}, InputError, "columns of fit"),
-        ({"weight": np.zeros(300)}, InputError, "sample_weight must be positive"),
-        ({"model": DDPNRegressor()}, NotFittedError, "not fitted"),
+        ({"sample_weight": np.zeros(300)}, InputError, "sample_weight must be positive"),
     ],
 )
 def test_bad_input_is_refused(tmp_path, fitted, data, changed, error, words):
     path = tmp_path / "r.html"
     with pytest.raises(error, match=words):
-        write_report(path, **{"model": fitted, "X": data[0], "y": data[1]} | changed)
+        fitted.report(path, **{"X": data[0], "y": data[1]} | changed)
     assert not path.exists()
+    with pytest.raises(NotFittedError):
+        DDPNRegressor().report(path, *data)
 
 
 # Single sections ---
@@ -200,7 +206,6 @@ def test_the_facts_are_those_of_the_counts(evidence, data):
     assert facts["Mean visits"] == f"{y.mean():.2f}"
     assert facts["Variance"] == f"{y.var():.1f}"
     assert facts["Zeros"] == f"{100 * (y == 0).mean():.1f}%"
-    assert facts["Columns"] == "2 numbers, 1 yes/no, 1 category"
     assert not {"Exposure", "Weights"} & set(facts)
 
 
@@ -210,13 +215,6 @@ def test_draws_weights_and_exposures_are_shown(evidence, made):
     facts = dict(data_facts(changed, "visits"))
     assert (facts["Rows evaluated"], facts["Exposure"]) == ("300 rows of 1,000,000", "0.500 to 2")
     assert facts["Weights"] == "1 to 3"
-
-
-def test_of_many_columns_some_are_listed_with_their_missing_values(evidence, made):
-    column = Column("n", "number", np.where(np.arange(300) < 150, 3.0, np.nan))
-    html = sections._data(made(evidence.dist, evidence.y, columns=[column] * 42), "visits")
-    assert html.count("<td>n</td><td>number</td><td>3 to 3, median 3</td><td>50.0%</td>") == 40
-    assert "And 2 more columns." in html
 
 
 def test_best_and_worst_rows_are_those_of_the_crps_with_important_columns_first(evidence, data):
@@ -270,29 +268,136 @@ def test_any_value_becomes_one_line(fitted, evidence, value, words):
 
 
 def test_a_training_is_described_with_what_went_wrong(fitted):
-    assert "Trained on 225 rows, 25 validation rows, for 5 epochs in " in sections._training(fitted)
+    assert training_text(fitted).startswith("5 epochs in ")
     history = History(fitted.history_.epochs, rollbacks=["member 0 at epoch 3"], stopped="patience")
-    hard = SimpleNamespace(history_=history, predictor_=fitted.predictor_, numeric_="standard")
-    assert " Stopped: patience. Rolled back 1 time, last: member 0 at epoch 3." in sections._training(hard)
+    words = training_text(SimpleNamespace(history_=history, numeric_="standard"))
+    assert words.endswith(" Stopped: patience. Rolled back 1 time, last: member 0 at epoch 3.")
 
 
-NUMBER = Column("n", "number", np.array([0.1 + 0.2, np.nan, 9.0, 9.0]))
-FLAG = Column("f", "flag", np.array([1.0, np.nan, 0.0, 0.0]))
-LEVEL = Column("c", "category", np.array([1, -1, 0, 1]), ("p", "q"))
-BINARY = Column("b", "number", np.array([0.0, 1.0, 1.0, 1.0]))
-EMPTY = Column("e", "number", np.full(4, np.nan))
+# Figures: the numbers in them against scipy and numpy ---
+
+RNG = np.random.default_rng(6)
+MU = RNG.uniform(1.0, 9.0, 250)
+Y = RNG.poisson(MU)
 
 
-@pytest.mark.parametrize(
-    ("column", "cells", "words"),
-    [
-        (NUMBER, ["0.3", "missing", "9", "9"], "0.3 to 9, median 9"),
-        (FLAG, ["yes", "missing", "no", "no"], "33.3% yes"),
-        (LEVEL, ["q", "missing", "p", "q"], "q, p"),
-        (BINARY, ["0", "1", "1", "1"], "0 or 1, 75.0% are 1"),
-        (EMPTY, ["missing"] * 4, "none"),
-    ],
-)
-def test_cells_and_descriptions_of_columns(column, cells, words):
-    assert [cell_text(column, row) for row in range(4)] == cells
-    assert description(column) == words
+def poisson(mu):
+    return Poisson(torch.as_tensor(np.asarray(mu, dtype=float)))
+
+
+@pytest.fixture(scope="module")
+def simulated(made):
+    return made(poisson(MU), Y)
+
+
+def described(html):
+    return [unescape(words) for words in re.findall(r"<desc[^>]*>(.*?)</desc>", html)]
+
+
+def caption(html):
+    return unescape(re.search(r"<figcaption>(.*?)</figcaption>", html).group(1))
+
+
+def texts(html):
+    return [unescape(words) for words in re.findall(r"<text[^>]*>(.*?)</text>", html)]
+
+
+def test_the_pit_is_that_of_uniform_pieces(simulated, fitted):
+    below, upto = stats.poisson.cdf(Y - 1, MU), stats.poisson.cdf(Y, MU)
+    inside = np.clip((np.linspace(0, 1, 11) - below[:, None]) / (upto - below)[:, None], 0, 1)
+    pit = Pit.of(simulated.dist, simulated.y, simulated.weight)
+    assert pit.heights == pytest.approx(10 * np.diff(inside.mean(0)))
+    assert pit.chance == pytest.approx(1.96 * 3 / np.sqrt(250), rel=1e-3)
+    html = sections._calibration(fitted.predictor_, simulated, pit, "words")
+    assert f"{pit.heights[0]:.2f}, {pit.heights[1]:.2f}" in described(html)[0]
+
+
+def test_intervals_calibrated_by_group_have_a_table_of_their_coverage(simulated, fitted):
+    predictor = SimpleNamespace(recalibration=None, groups=SimpleNamespace(rows={"a": 70}))
+    labels = np.array(["a", "b"], dtype=object)[np.arange(250) % 2]
+    html = sections._calibration(predictor, simulated._replace(grouped=("ward", labels)), Pit(np.ones(10), 0.1), "")
+    inside = simulated.scores.coverage[::2].mean()
+    low, high = (f"{100 * end:.1f}%" for end in stats.binomtest(int(125 * inside), 125).proportion_ci(method="wilson"))
+    assert f"<td>{100 * inside:.1f}% ({low} to {high})</td>" in html
+    assert "on so many rows each: a: 70, b: 0." in html
+
+
+def test_the_scatter_shows_some_rows_and_those_outside(simulated):
+    words = caption(sections._accuracy(simulated, "visits", ""))
+    shown = sections._spread_rows(simulated.mean, 160)
+    outside = (simulated.scores.coverage[shown] == 0).sum()
+    assert f"160 of 250 rows, evenly spread over the predictions. {outside} of 160 rows shown are outside" in words
+    assert "logarithmic" not in words
+    ranks = np.argsort(np.argsort(simulated.mean))[shown]
+    assert (ranks[0], ranks[-1], np.diff(ranks).max()) == (0, 249, 2)
+
+
+def test_long_tails_are_drawn_on_log_axes(made):
+    mu = np.geomspace(0.5, 2e6, 120)
+    figure = sections._accuracy(made(poisson(mu), RNG.poisson(mu)), "sales", "")
+    assert "Both axes are logarithmic" in caption(figure)
+    assert {"0", "1M"} <= set(texts(figure))
+
+
+@pytest.mark.parametrize(("mu", "y"), [(1e-9, 0), (4.0, 30), (0.5, 1), (3e6, 3_001_000), (3e6, 0)])
+def test_a_distribution_is_drawn_with_the_observed_count(made, mu, y):
+    html = distribution_svg(made(poisson([mu, 1.0]), [y, 1]), 0, "best-0")
+    assert described(html)[0].endswith(f"; observed {y:,}.")
+    *ticks, label = texts(html)
+    assert label.startswith("count")
+    assert 2 <= len(ticks) <= 7
+
+
+def test_fifths_are_by_predicted_mean(gathered):
+    found = fifths(gathered)
+    assert [group.rows for group in found] == [60] * 5
+    first = np.argsort(gathered.mean)[:60]
+    assert found[0].aleatoric == pytest.approx(gathered.aleatoric[first].mean())
+    share = gathered.epistemic[first].mean() / (gathered.aleatoric + gathered.epistemic)[first].mean()
+    html = sections._uncertainty(gathered, [])
+    assert f"<td>{100 * share:.1f}%</td><td>{100 * gathered.scores.coverage[first].mean():.1f}% (" in html
+
+
+def importance(name, column, crps, mean):
+    repeats = np.array([0.5, 1.0, 1.5])
+    return Importance(name, crps * repeats, mean * repeats, 2 * crps * repeats, column)
+
+
+def test_columns_are_drawn_by_importance_and_the_rest_is_counted():
+    each = [importance(f"c{j}", j, 0.01 * j, 0.2 - 0.01 * j) for j in range(15)]
+    found = Importances(each, 700, 15)
+    starts = {"crps": "c14: +14.0%; c13: +13.0%", "mean": "c0: 20.0%; c1: 19.0%", "spread": "c14: 28.0%; c13: 26.0%"}
+    for key, start in starts.items():
+        html = importance_figure(found, key, "title")
+        assert described(html)[0].startswith(start)
+        assert caption(html) == "The 12 largest of 15 columns are shown."
+
+
+def effect(name, points, levels, kind="number", continuous=True, has_missing=False):
+    of_mean = np.log(levels)
+    curves = [Curve(q, of_mean, np.full(len(points), 0.1), 0.0, True) for q in ("mean", "variance / mean")]
+    share = np.full(len(points), 1 / len(points))
+    return Effect(name, kind, points, share, *curves, continuous=continuous, has_missing=has_missing)
+
+
+AGE = effect("age", [*np.arange(20.0, 60.0, 5.0), "missing"], np.arange(1.0, 10.0), has_missing=True)
+YEAR = effect("year", np.arange(1950.0, 2020.0, 5.0).tolist(), np.linspace(1, 2, 14))
+WARD = effect("ward", [f"w{i}" for i in range(14)], np.linspace(2, 4, 14), "category", False)
+FLAG = effect("flag", [False, True], [2.0, 3.0], "flag", False)
+SAME = effect("same", [3.0], [2.0], continuous=False)
+AXIS = {"effect", "90% band", "typical row", "predicted mean"}
+EFFECTS = [
+    (AGE, "From 1.00 where age is 20 to 9.00 where it is missing.", {"missing", *AXIS}),
+    (YEAR, "From 1.00 where year is 1950 to 2.00 where it is 2015.", {"1960", *AXIS}),
+    (WARD, "The 12 most frequent of 14 levels are shown.", {f"w{i}" for i in range(12)}),
+    (FLAG, "From 2.00 where flag is no to 3.00 where it is yes.", {"no", "yes"}),
+    (SAME, "these rows have one value only, 3.", {"3"}),
+]
+
+
+@pytest.mark.parametrize(("one", "words", "labels"), EFFECTS)
+def test_effects_are_lines_or_bars_with_their_ends_in_words(one, words, labels):
+    mean, spread = (effect_figure(one, of, f"effect-{of}", (0.0, 10.0)) for of in ("mean", "spread"))
+    assert caption(mean).endswith(words)
+    assert labels <= set(texts(mean))
+    assert [f"{one.name}: mean" in mean, f"{one.name}: spread" in spread] == [True, True]

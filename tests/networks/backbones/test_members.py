@@ -116,8 +116,6 @@ BAD = {
     "no classes": (lambda: CountNet3D(n_classes=0), "n_classes"),
     "a width of points": (lambda: CountNet3D(n_classes=3, widths=(8, 0)), "widths"),
     "one width of points": (lambda: CountNet3D(n_classes=3, widths=8), "widths"),
-    "no embedding": (lambda: CountNet3D(n_classes=3, embedding=0), "embedding"),
-    "no unit": (lambda: CountNet3D(n_classes=3, unit=0.0), "unit"),
     "no seeds": (lambda: generators(5), "seeds"),
     "a fraction": (lambda: generators([2.5]), "seeds"),
     "a large seed": (lambda: generators([2**70]), "seeds"),

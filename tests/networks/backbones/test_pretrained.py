@@ -58,7 +58,7 @@ def test_a_split_changes_nothing(kind, frozen, monkeypatch):
     """The same weights, split and whole."""
     make, _, x = KINDS[kind]
     tail = whole(kind).tail
-    monkeypatch.setattr(f"{make.__module__}.loader", lambda *_: lambda: copy.deepcopy(tail.networks[0].model))
+    monkeypatch.setattr(f"{make.__module__}.loader", lambda *_: lambda: copy.deepcopy(tail.networks[0]))
     cut = make(hidden=(8, 4), frozen=frozen)
     cut.tail.perceptron.load_state_dict(tail.perceptron.state_dict())
     torch.testing.assert_close(cut.eval()(x), tail(x), rtol=1e-4, atol=1e-5)
@@ -112,9 +112,9 @@ def test_a_users_configuration_stays_as_it_is():
 
     config = BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"})
     rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
-    network = Text(config=config, hidden=(4,), dropout=0.3)
+    network = Text(config=config, hidden=(4,))
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == rates
-    assert {m.p for m in network.tail.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
+    assert {m.p for m in network.modules() if isinstance(m, torch.nn.Dropout)} == {0.0}
 
 
 def damaged(folder) -> str:
@@ -141,7 +141,6 @@ REFUSED: dict[str, tuple[Callable, str]] = {
     "an unknown kind": (lambda _: Text(config={"model_type": "nope"}), "config must be a configuration"),
     "heads that do not divide": (lambda _: Text(config=BERT | {"num_attention_heads": 3}), "config must be one that"),
     "no width": (lambda _: Text(config=BERT | {"hidden_size": "wide"}), "config must be one that"),
-    "a rate": (lambda _: Text(config=BERT, dropout=1.5), "dropout must be"),
     "a decoder": (lambda _: Text(config=T5, frozen="none"), "the model must return hidden states"),
     "images for texts": (lambda _: Text(config=VIT), "the model must read token ids"),
     "texts for images": (lambda _: ViT(config=BERT), "the model must take square images, got image_size None"),
@@ -176,7 +175,6 @@ def reader(config=SHORT, **options) -> Text:
 
 def test_a_given_pad_is_the_padding():
     network = reader(UNPADDED, frozen="all", pad=29)
-    assert network.pad == 29
     padded = torch.tensor([[5, 0, 29, 29]])
     torch.testing.assert_close(network(padded), network(torch.tensor([[5, 0]])))
     assert not torch.allclose(network(padded), network(torch.tensor([[5]]))), "token 0 is a word like others"

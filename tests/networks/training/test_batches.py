@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ddpn.networks.backbones.members import generators
-from ddpn.networks.training import Augmented, OwnRows, Sample, Streamed, TrainingConfig
+from ddpn.networks.training import OwnRows, Sample, Streamed, TrainingConfig
 from ddpn.networks.training.batches import MemoryBatches
 from ddpn.networks.training.config import ALL, Share
 from ddpn.runtime.errors import ConfigError, InputError
@@ -19,7 +19,7 @@ def numbered(n: int, **columns: bool) -> Sample:
 
 def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     given = numbered(6, weight=True)
-    batches = MemoryBatches(Augmented(given, lambda x: x + torch.rand(len(x), 1)), batch_size=3)
+    batches = MemoryBatches(given, batch_size=3, augment=lambda x: x + torch.rand(len(x), 1))
     place = batches.sample.X.data_ptr()
     before = torch.get_rng_state()
     seen = []
@@ -35,7 +35,7 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     assert torch.equal(batches.sample.weight, given.weight)
     for wrong in (lambda x: x[:1], lambda x: x.double()):
         with pytest.raises(InputError, match=r"augment must return inputs of shape \(6, 2\) and torch.float32"):
-            MemoryBatches(Augmented(given, wrong), batch_size=3).begin(1)
+            MemoryBatches(given, batch_size=3, augment=wrong).begin(1)
     unchanging = MemoryBatches(given, batch_size=3)
     unchanging.begin(1)
     assert unchanging.sample.X is given.X
@@ -122,7 +122,7 @@ def folded(sample: Sample) -> OwnRows:
 
 def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time(rows):
     own = folded(rows(43))
-    batches = MemoryBatches(own, 8, positions=own.train)
+    batches = MemoryBatches(own.sample, 8, positions=own.train)
     assert batches.steps == 14 // 8
     streams = [torch.Generator().manual_seed(m) for m in range(MEMBERS)]
     seen = torch.cat([index for _ in range(60) for index in batches.indices(streams)], dim=1)
@@ -132,7 +132,7 @@ def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time(rows):
 
 def test_members_with_fewer_rows_repeat_them_in_validation(rows):
     own = folded(rows(43))
-    (part,) = MemoryBatches(own, 8, positions=own.validation).in_order()
+    (part,) = MemoryBatches(own.sample, 8, positions=own.validation).in_order()
     assert part.y.shape == (29, MEMBERS)
     for member in range(MEMBERS):
         assert set(part.y[:, member].tolist()) == set(own.sample.y[own.validation[member]].tolist())
@@ -178,14 +178,14 @@ def sample_with(**parts):
 BAD_VALUES = {
     "negative": (sample_with(y=at(3, -1.0)), "y", "hold non-negative integers"),
     "fractional": (sample_with(y=at(2, 0.5)), "y", "hold non-negative integers"),
-    "nan": (sample_with(y=at(5, torch.nan)), "y", "hold non-negative integers"),
-    "weight": (sample_with(weight=at(4, -2.0)), "weight", "be finite and at least 0"),
-    "weight nan": (sample_with(weight=at(4, torch.nan)), "weight", "be finite and at least 0"),
+    "nan": (sample_with(y=at(5, torch.nan)), "y", "be finite"),
+    "weight": (sample_with(weight=at(4, -2.0)), "weight", "be finite and not negative"),
+    "weight nan": (sample_with(weight=at(4, torch.nan)), "weight", "be finite and not negative"),
     "exposure": (sample_with(exposure=at(7, 0.0)), "exposure", "be finite and positive"),
     "column": (sample_with(exposure=torch.ones(ROWS, 1)), "exposure", "have one number per row"),
 }
 BAD_SOURCES = {
-    "no weight": (sample_with(weight=torch.zeros(ROWS)), "weight", "be above 0 in some row"),
+    "no weight": (sample_with(weight=torch.zeros(ROWS)), "weight", "be positive in some row"),
     "array": (sample_with(X=X.numpy()), "X", "be a tensor"),
     "lengths": (sample_with(y=torch.ones(5)), "y", "have as many rows as X, 24"),
     "empty": (Sample(torch.ones(0, 3), torch.ones(0)), "data", "hold at least one row"),
@@ -200,8 +200,7 @@ def test_rows_that_no_distribution_can_learn_from(train, rows, name):
     trainings = {"train": (data,)}
     if name in BAD_VALUES:
         stream = Streamed(Rows(), lambda chunk: data, rows=ROWS, chunks=1)
-        augmented = Augmented(data, lambda x: x)
-        trainings |= {"validation": (rows(ROWS, exposure=True), data), "stream": (stream,), "augmented": (augmented,)}
+        trainings |= {"validation": (rows(ROWS, exposure=True), data), "stream": (stream,)}
     for given in trainings.values():
         with pytest.raises(InputError, match=f"^{argument} must {must}"):
             train(*given, batch_size=ROWS)
@@ -220,6 +219,9 @@ def test_trainings_that_cannot_begin(train, rows, fresh):
     own = OwnRows(rows(ROWS), [torch.arange(9)], [torch.arange(9, ROWS)])
     with pytest.raises(ConfigError, match=r"^validation must be None"):
         train(own, rows(ROWS))
+    stream = Streamed(Rows(), lambda chunk: chunk, rows=ROWS, chunks=1)
+    with pytest.raises(ConfigError, match=r"^augment must be None"):
+        train(stream, fit_options={"augment": lambda x: x})
     with pytest.raises(ConfigError, match="rows to validate"):
         OwnRows(rows(ROWS), [torch.arange(3)], [torch.arange(0)])
 

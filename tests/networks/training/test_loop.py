@@ -2,6 +2,7 @@
 
 import math
 from contextlib import AbstractContextManager, contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from ddpn.networks.backbones.members import Frozen
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit, loop
-from ddpn.networks.training.loop import CapturedSteps, Training, _is_foreign, can_capture
+from ddpn.networks.training.config import ALL
+from ddpn.networks.training.loop import CapturedSteps, Training, can_capture
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 
 SEEDS = (5, 11, 2)
@@ -210,10 +212,10 @@ def test_without_validation_the_last_complete_epoch_is_kept(interrupted, train, 
 
 
 def test_a_second_one_while_the_first_is_handled_is_raised(interrupted, rows, monkeypatch, tmp_path):
-    def again(self, snapshot):
+    def again(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop.Checkpoint, "save", again)
+    monkeypatch.setattr(loop, "write", again)
     with pytest.raises(KeyboardInterrupt):
         interrupted(rows(48), at=8, checkpoint=tmp_path / "state")
 
@@ -280,14 +282,13 @@ class Plain(nn.Linear):
     capturable = True
 
 
-def test_networks_are_foreign_unless_all_of_them_say_otherwise():
-    assert not _is_foreign(nn.Linear(2, 2))
-    assert _is_foreign(Frozen(nn.Linear(2, 2), row_axes=1))
-    assert _is_foreign(Members(lambda: nn.Linear(2, 2), 2))
-    both = Members(lambda: Plain(2, 2), 2)
-    assert not _is_foreign(both)
-    both[1].capturable = False
-    assert _is_foreign(both)
+def test_networks_are_captured_on_one_gpu_if_all_of_them_say_so(captured):
+    gpu = SimpleNamespace(device=torch.device("cuda"), share=ALL)
+    frozen, other = Frozen(nn.Linear(2, 2), row_axes=1), Members(lambda: nn.Linear(2, 2), 2)
+    for model, expected in ((captured.model, True), (nn.Linear(2, 2), True), (frozen, False), (other, False)):
+        assert can_capture(model, captured.batches, gpu) is expected
+    captured.model.backbone[1].capturable = False
+    assert not can_capture(captured.model, captured.batches, gpu)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Folders of beams are read; rays meet solids; simulated products stand on their shelf, and the camera sees them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,21 +8,19 @@ import torch
 from ddpn.paper.datasets.dataset import split
 from ddpn.paper.datasets.shelves import (
     CLEARANCE,
+    COLUMNS,
     GEOMETRIES,
-    MOST,
+    ROWS,
     SHELF,
-    Camera,
-    Rays,
-    Solids,
+    Scene,
     draw_scenes,
     entrance,
     inventory,
     measure,
+    rays_of,
     render,
     simulate_shelves,
-    through,
 )
-from ddpn.paper.inputs import unpack
 from ddpn.runtime.errors import InputError
 
 # Folders of beams -----------------------------------------------------------------------------------------------------
@@ -52,11 +48,11 @@ def test_a_folder_is_read(beams):
     assert data.classes == ("box", "can")
     assert data.y.tolist() == list(range(10))
     for i, row in enumerate(data.X):
-        beam = unpack(row)
-        assert data.classes[beam.geometry] == ("can" if i % 3 else "box")
-        assert len(beam.points) == min(10 * i, 40)
+        points = row[2:][row[2:, 0] == 1.0, 1:].numpy()
+        assert data.classes[int(row[0, 0])] == ("can" if i % 3 else "box")
+        assert len(points) == min(10 * i, 40)
         if 0 < i <= 4:
-            np.testing.assert_array_equal(beam.points, cloud(10 * i, i))
+            np.testing.assert_array_equal(points, cloud(10 * i, i))
     assert data.note == "1 of 10 beams have no point"
     expected = split(10, 5, (0.7, 0.1, 0.2))
     for part in ("train", "validation", "test"):
@@ -110,129 +106,104 @@ def test_an_invalid_point_is_reported_with_its_file(beams):
 # The camera -----------------------------------------------------------------------------------------------------------
 
 
-def solids(n: int, rng: np.random.Generator) -> Solids:
-    is_round = np.arange(n) % 2 == 0
-    width, depth = rng.uniform(0.2, 0.6, (2, n))
-    x, z, low = rng.uniform(-0.2, 0.2, n), rng.uniform(0.3, 0.6, n), rng.uniform(-0.1, 0.1, n)
-    return Solids(is_round, x, z, width, np.where(is_round, width, depth), low, low + rng.uniform(0.2, 0.5, n))
-
-
-def is_inside(points: np.ndarray, these: Solids) -> np.ndarray:
-    """Points (B, R, T, 3) by the solids' definition."""
+def is_inside(points, is_round, ax, az, width, depth, low, high):
+    """Points (..., 3) by the definition of a solid."""
     x, y, z = np.moveaxis(points, -1, 0)
-    column = [value[:, None, None] for value in these]
-    is_round, ax, az, width, depth, low, high = column
     disc = (x - ax) ** 2 + (z - az) ** 2 <= (width / 2) ** 2
     rectangle = (abs(x - ax) <= width / 2) & (abs(z - az) <= depth / 2)
     return np.where(is_round, disc, rectangle) & (low <= y) & (y <= high)
 
 
-def test_the_entrance_is_where_a_walk_along_the_ray_first_stands_inside():
-    rng = np.random.default_rng(0)
-    these = solids(12, rng)
-    eye = rng.uniform([-0.5, -0.3, -1.5], [0.5, 0.8, -1.0], (12, 3))
-    rays = through(eye, np.full(12, 0.6), np.full(12, 0.5), Camera(rows=6, columns=7))
-    t = entrance(rays, these)
-    steps = np.linspace(0.5, 2.5, 2001)
-    walk = rays.origin[:, :, None, :] + steps[:, None] * rays.direction[:, :, None, :]
-    inside = is_inside(walk, these)
-    first = np.where(inside.any(-1), steps[inside.argmax(-1)], np.inf)
-    meets = np.isfinite(first)
-    assert 0.2 < meets.mean() < 0.8
+@pytest.mark.parametrize("is_round", [False, True])
+def test_the_entrance_is_where_a_walk_along_the_ray_first_stands_inside(is_round):
+    rng, steps = np.random.default_rng(0), np.linspace(0.5, 2.5, 2001)
+    differ, seen = [], []
+    for _ in range(6):
+        low = rng.uniform(-0.1, 0.1)
+        x, z, width, depth = rng.uniform([-0.2, 0.3, 0.2, 0.2], [0.2, 0.6, 0.6, 0.6])
+        sides = (width, width if is_round else depth, low, low + rng.uniform(0.2, 0.5))
+        eye = rng.uniform([-0.5, -0.3, -1.5], [0.5, 0.8, -1.0])
+        rays = np.stack([rng.uniform(-0.3, 0.3, 42), rng.uniform(0.0, 0.5, 42), np.zeros(42)], -1) - eye
+        (t,) = entrance(eye, rays, is_round, np.array([[x]]), np.array([[z]]), *sides)
+        inside = is_inside(eye + steps[:, None] * rays[:, None, :], is_round, x, z, *sides)
+        first = np.where(inside.any(-1), steps[inside.argmax(-1)], np.inf)
+        both = np.isfinite(first) & np.isfinite(t)
+        assert np.all(np.abs(t[both] - first[both]) <= steps[1] - steps[0])
+        differ += (np.isfinite(t) != np.isfinite(first)).tolist()
+        seen += np.isfinite(first).tolist()
+    assert 0.2 < np.mean(seen) < 0.8
     # A ray that grazes may be inside for less than a step.
-    assert (np.isfinite(t) != meets).mean() < 0.01
-    both = meets & np.isfinite(t)
-    assert np.all(np.abs(t[both] - first[both]) <= steps[1] - steps[0])
+    assert np.mean(differ) < 0.01
 
 
-def test_solids_behind_the_camera_are_missed():
-    these = Solids(np.array([False]), *np.array([[0], [-3.0], [1], [1], [-1], [1]], float))
-    rays = Rays(np.zeros((1, 1, 3)), np.array([[[0.1, 0.1, 1.0]]]))
-    assert np.isinf(entrance(rays, these)).all()
-
-
-def test_a_ray_in_the_plane_of_a_face_misses():
-    these = Solids(np.array([False]), *np.array([[0], [0.5], [0.2], [0.2], [0], [1]], float))
-    rays = Rays(np.array([[[0.1, 0.5, -1.0]]]), np.array([[[0.0, 0.0, 1.0]]]))
-    assert np.isinf(entrance(rays, these)).all()
-
-
-def test_rays_go_through_the_middles_of_pixels():
-    rays = through(np.array([[0.1, 0.5, -2.0]]), np.array([0.4]), np.array([0.6]), Camera(rows=3, columns=2))
-    at = (rays.origin + rays.direction)[0]
-    expected = [(x, y, 0.0) for y in (0.1, 0.3, 0.5) for x in (-0.1, 0.1)]
-    np.testing.assert_allclose(at, expected, atol=1e-7)
+@pytest.mark.parametrize(
+    ("eye", "ray", "z"),
+    [([0.0, 0.0, 0.0], [0.1, 0.1, 1.0], -3.0), ([0.1, 0.5, -1.0], [0.0, 0.0, 1.0], 0.5)],
+    ids=["behind the camera", "in the plane of a face"],
+)
+def test_a_box_that_is_missed(eye, ray, z):
+    box = (np.array([[0.0]]), np.array([[z]]), 0.2, 0.2, -1.0, 1.0)
+    assert np.isinf(entrance(np.array(eye), np.array([ray]), False, *box)).all()
 
 
 # Shelves --------------------------------------------------------------------------------------------------------------
 
 
-PERFECT = Camera(noise=0.0, dropout=(0.0, 0.0))
-
-
-@pytest.fixture(scope="module")
-def scenes():
-    return draw_scenes(2000, Camera(), np.random.default_rng(0))
-
-
 @pytest.fixture(scope="module")
 def few():
-    return draw_scenes(200, PERFECT, np.random.default_rng(1))
+    return draw_scenes(200, np.random.default_rng(1))
 
 
-def test_products_stand_behind_one_another_on_their_shelf(scenes):
-    there = np.arange(MOST) < scenes.count[:, None]
-    front, back = scenes.z - scenes.depth[:, None] / 2, scenes.z + scenes.depth[:, None] / 2
-    gaps = np.where(there[:, 1:], front[:, 1:] - back[:, :-1], 0.0)
-    assert gaps.min() > -1e-6
-    assert front[:, 0].min() >= 0
-    assert back[there].max() <= SHELF[1] + 1e-6
-    assert np.all(np.abs(scenes.x) + scenes.width[:, None] / 2 <= scenes.slot[:, None] / 2 + 1e-6)
-    assert np.all(scenes.opening - scenes.height >= CLEARANCE[0] - 1e-6)
+def test_rays_go_through_the_middles_of_pixels(few):
+    scene, at = few[0], (few[0].eye + rays_of(few[0])).reshape(ROWS, COLUMNS, 3)
+    step = np.array([scene.slot / COLUMNS, scene.opening / ROWS, 0.0])
+    np.testing.assert_allclose(at[0, 0], step / 2 - [scene.slot / 2, 0.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(at[1:, 1:] - at[:-1, :-1], np.broadcast_to(step, (ROWS - 1, COLUMNS - 1, 3)), atol=1e-6)
+
+
+def test_products_stand_behind_one_another_on_their_shelf():
+    for scene in draw_scenes(2000, np.random.default_rng(0)):
+        x, z = scene.x[: scene.count], scene.z[: scene.count]
+        front, back = z - scene.depth / 2, z + scene.depth / 2
+        assert np.all(front[1:] - back[:-1] > -1e-6)
+        assert front[0] >= 0
+        assert back[-1] <= SHELF[1] + 1e-6
+        assert np.all(np.abs(x) + scene.width / 2 <= scene.slot / 2 + 1e-6)
+        assert scene.opening - scene.height >= CLEARANCE[0] - 1e-6
+
+
+def off(scene: Scene, points, item, width, depth, low, high):
+    """How far points are outside of a solid, or inside of its nearest face."""
+    x, y, z = points[:, 0] - scene.x[item], points[:, 1], points[:, 2] - scene.z[item]
+    is_round = list(GEOMETRIES.values())[scene.geometry].is_round
+    sides = np.hypot(x, z) - width / 2 if is_round else np.maximum(abs(x) - width / 2, abs(z) - depth / 2)
+    return np.abs(np.maximum(sides, abs(y - (low + high) / 2) - (high - low) / 2))
 
 
 def test_what_is_seen_lies_on_the_surface_of_the_product_that_is_seen(few):
-    rays, t, which = render(few, PERFECT)
-    beam, pixel = np.nonzero(which >= 0)
-    assert np.array_equal(np.isfinite(t), which >= 0)
-    points = rays.origin[beam, 0] + t[beam, pixel, None] * rays.direction[beam, pixel]
-    item = which[beam, pixel]
-    x, y, z = points[:, 0] - few.x[beam, item], points[:, 1], points[:, 2] - few.z[beam, item]
-    kinds = list(GEOMETRIES.values())
-    is_round = np.array([kind.is_round for kind in kinds])[few.geometry[beam]]
-    up, wide, deep = np.array([kind.top for kind in kinds])[few.geometry[beam]].T
-    width, depth, height = few.width[beam], few.depth[beam], few.height[beam]
-
-    def off(width, depth, low, high):
-        """How far outside of a solid, and how far inside of its nearest face."""
-        middle, half = (low + high) / 2, (high - low) / 2
-        sides = np.where(is_round, np.hypot(x, z) - width / 2, np.maximum(abs(x) - width / 2, abs(z) - depth / 2))
-        return np.abs(np.maximum(sides, abs(y - middle) - half))
-
-    body = off(width, depth, 0 * height, height * (1 - up))
-    top = np.where(up > 0, off(width * wide, depth * deep, height * (1 - up), height), np.inf)
-    assert np.minimum(body, top).max() < 2e-6
+    for scene in few:
+        rays, met = render(scene)
+        seen = np.isfinite(met.min(0))
+        assert seen.any()
+        points, item = scene.eye + met.min(0)[seen, None] * rays[seen], met.argmin(0)[seen]
+        up, wide, deep = list(GEOMETRIES.values())[scene.geometry].top
+        shoulder = scene.height * (1 - up)
+        distance = off(scene, points, item, scene.width, scene.depth, 0.0, shoulder)
+        if up > 0:
+            top = off(scene, points, item, scene.width * wide, scene.depth * deep, shoulder, scene.height)
+            distance = np.minimum(distance, top)
+        assert distance.max() < 2e-6
 
 
-def test_the_nearest_hides_what_is_behind(few):
-    _, t, which = render(few, PERFECT)
-    # With the products in the opposite order nothing else is seen: the depth decides, not the order.
-    order = few.count[:, None] - 1 - np.arange(MOST)
-    turned = np.where(order >= 0, order, np.arange(MOST))
-    x, z = (np.take_along_axis(a, turned, axis=1) for a in (few.x, few.z))
-    _, again, other = render(replace(few, x=x, z=z), PERFECT)
-    np.testing.assert_array_equal(again, t)
-    assert np.array_equal(np.where(other >= 0, np.take_along_axis(turned, other, 1), -1), which)
-    seen_of = np.array([len(np.unique(row[row >= 0])) for row in which])
-    assert np.all(seen_of <= few.count)
-    # Of a quarter of the rows something is hidden, and no row is hidden from its front.
-    assert 0.1 < (seen_of < few.count).mean() < 0.5
-    assert np.all((which == 0).any(1))
+def test_products_in_front_hide_those_behind(few):
+    nearest = [met.argmin(0)[np.isfinite(met.min(0))] for _, met in map(render, few)]
+    assert all((items == 0).any() for items in nearest), "no row is hidden from its front"
+    hidden = np.mean([len(np.unique(items)) < scene.count for scene, items in zip(few, nearest, strict=True)])
+    assert 0.1 < hidden < 0.5
 
 
 def test_noise_grows_with_the_square_of_the_distance(few):
-    camera = replace(PERFECT, noise=0.002)
-    clean, noisy = (measure(few, each, np.random.default_rng(3)) for each in (PERFECT, camera))
+    clean, noisy = (measure(few, np.random.default_rng(3), noise, (0.0, 0.0)) for noise in (0.0, 0.002))
     a, b = np.concatenate(clean), np.concatenate(noisy)
     distance, length = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
     np.testing.assert_allclose(b / length[:, None], a / distance[:, None], atol=1e-5)

@@ -5,7 +5,6 @@ import io
 import json
 import multiprocessing
 import os
-import re
 import signal
 import socket
 import threading
@@ -20,8 +19,8 @@ from rich.console import Console
 
 from ddpn.networks.training import config
 from ddpn.paper.experiments import reproduce as module
-from ddpn.paper.experiments.catalogue import experiment, parse, select
-from ddpn.paper.experiments.reproduce import Status, execute_all, processes, reproduce
+from ddpn.paper.experiments.catalogue import parse, select
+from ddpn.paper.experiments.reproduce import execute_all, processes, reproduce
 from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runs import execute, folder_of, state_of
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
@@ -80,7 +79,7 @@ def finished_bikes(tmp_path, monkeypatch):
         lambda runs, out, *identity: {run.name: "changed" if identity else "done" for run in runs},
     )
     monkeypatch.setattr(module, "rows_of", lambda *given, **more: SimpleNamespace(identity=[1]))
-    monkeypatch.setattr(module, "execute_all", lambda *given: None)
+    monkeypatch.setattr(module, "execute_all", lambda *given: True)
     monkeypatch.setattr(module, "_show", lambda *given: True)
     done = tmp_path / "bikes" / "poisson" / "DONE"
     done.parent.mkdir(parents=True)
@@ -102,28 +101,6 @@ def test_data_that_is_newer_than_finished_runs_is_read_again(finished_bikes, tmp
     assert "poisson was done, but its settings or rows have changed; it is run again" in output
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_the_state_of_every_run_is_shown(terminal):
-    runs = experiment("wave").runs()[:4]
-    states = dict.fromkeys([run.name for run in runs], "missing") | {runs[3].name: "done"}
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
-    with Status("wave", states, console) as status:
-        status.began(runs[0])
-        status.began(runs[1])
-        status.failed(runs[1], "It broke.")
-        status.ended(runs[0], RESULT)
-    assert status.errors == {runs[1].name: "It broke."}
-    output = console.file.getvalue()
-    done = f"{runs[0].name} done in 12 s, MAE 0.457, CRPS 0.321"
-    if terminal:
-        shown = [re.sub(" +", " ", line) for line in output.splitlines()[-5:-1]]
-        starts = [done, f"{runs[1].name} failed", f"{runs[2].name} waiting", f"{runs[3].name} was done"]
-        assert all(start in line for line, start in zip(shown, starts, strict=True)), shown
-    else:
-        lines = [f"{runs[0].name} running", f"{runs[1].name} running", f"{runs[1].name} failed", done]
-        assert output.splitlines() == [f"wave {line}" for line in lines]
-
-
 # Runs in several processes: their own, and those of torchrun ---------------------------------------------------------
 
 TINY = {
@@ -138,39 +115,22 @@ TINY = {
 LONG = 100_000
 
 
-class Reports:
-    """What is reported of runs, instead of a `Status`."""
-
-    def __init__(self):
-        self.states = []
-
-    def began(self, run):
-        self.states.append((run, "running", ""))
-
-    def ended(self, run, result):
-        self.states.append((run, "done", result))
-
-    def failed(self, run, error):
-        self.states.append((run, "failed", error))
-
-    def of(self, run):
-        return [state for each, state, _ in self.states if each == run]
-
-
-class Scenario(Reports):
+class Scenario:
     """Kills the process of one long run once both train, and interrupts the program when that run trains again."""
 
     def __init__(self, long, out):
-        super().__init__()
-        self.processes, self.folders = [], [folder_of(run, out) for run in long]
+        self.lines, self.processes, self.folders = [], [], [folder_of(run, out) for run in long]
         threading.Thread(target=self.kill, daemon=True).start()
+
+    def of(self, run):
+        return [line for line in self.lines if line.startswith(f"{run.name} ")]
 
     def kill(self):
         while not all((folder / "members-0.state").exists() for folder in self.folders):
             time.sleep(0.05)
         self.processes = workers_of_this_process()
         self.processes[0].kill()
-        while [state for _, state, _ in self.states].count("running") < 5:  # four began, and one again
+        while sum(line.endswith("running") for line in self.lines) < 5:  # four began, and one again
             time.sleep(0.05)
         self.processes += workers_of_this_process()
         os.kill(os.getpid(), signal.SIGINT)
@@ -188,14 +148,14 @@ def test_processes_do_what_this_one_does_survive_each_other_and_end_with_an_inte
     parts, out = rows_of(tiny), tmp_path / "two"
     scenario = Scenario(long, out)
     with pytest.raises(KeyboardInterrupt):
-        execute_all([*short, *long], parts, out, "cpu", 2, scenario)
+        execute_all([*short, *long], parts, out, "cpu", 2, scenario.lines.append)
     assert not psutil.wait_procs(scenario.processes, timeout=10.0)[1], "processes end with the interrupt"
-    again = [run for run in long if scenario.of(run) == ["running", "running"]]
+    again = [run for run in long if scenario.of(run) == [f"{run.name} is running"] * 2]
     assert again, "a run is repeated if a process dies"
     assert all(state_of(folder_of(run, out), run) == "missing" for run in long)
     assert (folder_of(again[0], out) / "config.json").exists()
     for run in short:
-        assert scenario.of(run) == ["running", "done"]
+        assert scenario.of(run)[-1].startswith(f"{run.name} is done in ")
         execute(run, parts, folder_of(run, tmp_path / "one"), "cpu")
         there, here = (read(folder_of(run, tmp_path / name) / "weights.safetensors")[0] for name in ("two", "one"))
         # A sum by several threads may differ in its last bit.
@@ -211,19 +171,19 @@ def test_processes_do_what_this_one_does_survive_each_other_and_end_with_an_inte
     ],
 )
 def test_runs_are_done_one_after_the_other_and_go_on_if_one_fails(tmp_path, monkeypatch, error, message):
-    tiny, reports = parse("tiny", TINY), Reports()
+    tiny, lines = parse("tiny", TINY), []
 
     def execute(run, *rest):
         if run.method.name == "poisson":
             raise error
-        return {"method": run.method.name}
+        return RESULT
 
     monkeypatch.setattr(module, "execute", execute)
-    execute_all(tiny.runs(), None, tmp_path, "cpu", 1, reports)
-    names = [(run.method.name, state) for run, state, _ in reports.states]
-    assert names == [("poisson", "running"), ("poisson", "failed"), ("gaussian", "running"), ("gaussian", "done")]
-    assert message in reports.states[1][2]
-    assert reports.states[3][2] == {"method": "gaussian"}
+    assert not execute_all(tiny.runs(), None, tmp_path, "cpu", 1, lines.append)
+    assert (lines[0], lines[2]) == ("poisson is running", "gaussian is running")
+    assert lines[1].startswith("poisson failed: ")
+    assert message in lines[1]
+    assert lines[3:] == ["gaussian is done in 12 s, MAE 0.457, CRPS 0.321"]
 
 
 def shared(rank: int, port: int, out: Path) -> None:

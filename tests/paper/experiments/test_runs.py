@@ -106,7 +106,7 @@ def stopped_after(epochs, error, monkeypatch):
     usual = Training.run_epoch
 
     def run_epoch(self):
-        if self.epoch == epochs:
+        if self.state.epoch == epochs:
             raise error
         return usual(self)
 
@@ -222,10 +222,10 @@ def test_weights_are_used_at_the_given_input(waves, finish, tmp_path):
 def test_runs_keep_the_order_of_the_experiment_and_glms_can_be_left_out(waves, finish, tmp_path):
     for run in reversed(waves.runs()):
         finish(run, torch.zeros(2, run.head.n_raw))
-    assert [each.run.method.name for each in finished_runs(waves, tmp_path)] == ["poisson", "ddpn", "poisson_glm"]
-    assert [each.run.method.name for each in finished_runs(waves, tmp_path, glms=False)] == ["poisson", "ddpn"]
+    assert [each.method.name for each in finished_runs(waves, tmp_path)] == ["poisson", "ddpn", "poisson_glm"]
+    assert [each.method.name for each in finished_runs(waves, tmp_path, glms=False)] == ["poisson", "ddpn"]
     chosen = runs_of(waves, tmp_path, ("ddpn", "poisson"), needed=2)
-    assert [each.run.method.name for each in chosen] == ["ddpn", "poisson"]
+    assert [each.method.name for each in chosen] == ["ddpn", "poisson"]
 
 
 def test_unfinished_runs_and_runs_with_other_settings_are_left_out(waves, finish, tmp_path):
@@ -244,4 +244,4 @@ def test_missing_methods_are_named(waves, finish, tmp_path):
         runs_of(waves, tmp_path, ("poisson", "ddpn"), needed=2)
     with pytest.raises(InputError, match=r"No finished run of beta_ddpn_0.5 or ddpn in .*small"):
         runs_of(waves, tmp_path, ("beta_ddpn_0.5", "ddpn"))
-    assert [each.run.method.name for each in runs_of(waves, tmp_path, ("ddpn", "poisson"))] == ["poisson"]
+    assert [each.method.name for each in runs_of(waves, tmp_path, ("ddpn", "poisson"))] == ["poisson"]

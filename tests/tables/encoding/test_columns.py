@@ -16,10 +16,8 @@ from ddpn.tables.encoding.columns import (
     bounded,
     center_and_scale,
     distinct,
-    every_step,
     fit_number,
     integer_codes,
-    midpoints,
 )
 from ddpn.tables.encoding.encoder import has_effects
 from ddpn.tables.encoding.table import Column, read_as_fitted
@@ -53,16 +51,6 @@ def test_bins_hold_equal_shares_of_the_weight():
     np.testing.assert_allclose(shares, 0.1, atol=0.002)
 
 
-def test_few_values_are_edges_themselves_and_two_need_none():
-    assert bin_edges(of(3, 1, 2), 24).tolist() == [1, 2, 3]
-    assert bin_edges(of(3, 1), 24).size == bin_edges(of(5), 24).size == 0
-
-
-def test_a_column_that_is_mostly_one_value_has_no_empty_bin():
-    edges = bin_edges(of(*[0.0] * 90, *range(1, 60)), 10)
-    assert (np.diff(edges) > 0).all()
-
-
 def test_bins_too_narrow_for_floats_are_dropped():
     tiny = bin_edges(of(0.0, 5e-324, 1.0, 2.0), 24)
     assert np.isfinite(written(NumericColumn(edges=tiny), [0.0, 5e-324, 0.3, 9.0])).all()
@@ -75,11 +63,6 @@ def test_bins_too_narrow_for_floats_are_dropped():
 )
 def test_integer_codes(values, expected):
     assert integer_codes(of(*values)).tolist() == expected
-
-
-def test_every_step_tells_all_values_apart():
-    assert every_step(of(4, 1, 2)).tolist() == [1.5, 3.0]
-    assert every_step(of(4, 1)).size == 0
 
 
 def test_missing_values_are_the_median_in_fit_as_in_use():
@@ -111,15 +94,6 @@ def test_a_column_without_variation_is_zero_whatever_comes_later(x):
 def test_center_and_scale_neither_overflow_nor_cancel(x, center, scale):
     got = center_and_scale(distinct(np.array(x), np.ones(len(x))))
     assert got == pytest.approx((center, scale), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    "values", [[0.0, 5e-324], [1.0, np.nextafter(1.0, 2.0)], [-1.7e308, 1.7e308], [-2.0, 7.0, 7.5]]
-)
-def test_midpoints_tell_neighbours_apart(values):
-    x = np.array(values)
-    assert (x[:-1] <= midpoints(x)).all()
-    assert (midpoints(x) < x[1:]).all()
 
 
 # All columns at once --------------------------------------------------------------------------------------------------

@@ -5,13 +5,10 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -31,21 +28,6 @@ ROWS = {
 }
 Y = RNG.poisson(np.array(ROWS["hour"]) / 3 + np.where(np.array(ROWS["ward"]) == "A", 9, 1))
 FRAME = pd.DataFrame(ROWS)
-
-
-def test_every_sort_of_table_gives_the_same_matrix():
-    tables = {
-        "pandas": FRAME,
-        "pandas category": FRAME.astype({"ward": "category", "hour": "Int64"}),
-        "polars": pl.DataFrame(ROWS),
-        "polars categorical": pl.DataFrame(ROWS).with_columns(pl.col("ward").cast(pl.Categorical)),
-        "objects": np.array(list(zip(*ROWS.values(), strict=True)), dtype=object),
-        "lists": [list(row) for row in zip(*ROWS.values(), strict=True)],
-    }
-    matrices = {k: FeatureEncoder(numeric="piecewise").fit(X, Y).transform(X) for k, X in tables.items()}
-    assert {k: m.tobytes() == matrices["pandas"].tobytes() for k, m in matrices.items()} == dict.fromkeys(tables, True)
-    out = matrices["pandas"]
-    assert (out.dtype, out.flags.c_contiguous, np.isfinite(out).all()) == (np.float32, True, True)
 
 
 def test_standardised_values_are_those_of_scikit_learn():
@@ -148,20 +130,6 @@ def test_bad_options_and_arguments_are_named(options, arguments, argument):
     with pytest.raises((ConfigError, InputError)) as error:
         FeatureEncoder(**options).fit(FRAME, **{"y": Y, **arguments})
     assert error.value.argument == argument or argument in str(error.value)
-
-
-def test_fit_comes_first_and_clones_keep_options():
-    with pytest.raises(NotFittedError):
-        FeatureEncoder().transform(FRAME)
-    options = {
-        "numeric": "steps",
-        "bins": 3,
-        "categorical": "effects",
-        "min_frequency": 2,
-        "max_categories": 9,
-        "limit": 4.0,
-    }
-    assert clone(FeatureEncoder(**options)).get_params() == options
 
 
 CELLS = st.one_of(

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
-from ddpn.tables.encoding import FeatureEncoder, steps
-from ddpn.tables.encoding.columns import distinct
-from ddpn.tables.encoding.steps import best_cuts, candidates, distinct_rows, screened, split_gains
+from ddpn.tables.encoding import FeatureEncoder
+from ddpn.tables.encoding.steps import best_cuts, screened, split_gains
 
 
 @pytest.fixture
@@ -34,22 +33,6 @@ def test_a_constant_target_has_no_cut(codes, y):
 def test_rows_whose_weight_vanishes_make_no_cut(codes):
     weights = np.where(codes[:, 1] > 99, 1e-300, 1.0)
     assert [cuts.tolist() for cuts in best_cuts(codes, codes[:, 1] > 99, weights, 5)] == [[]] * 3
-
-
-def test_more_rows_than_the_trees_look_at_are_thinned_evenly(codes, monkeypatch):
-    monkeypatch.setattr(steps, "MAX_ROWS", 1000)
-    kept, _, weights = distinct_rows(codes, codes[:, 0], np.ones(len(codes)))
-    assert 900 < len(kept) <= 1000
-    assert kept[:, 0].mean() == pytest.approx(codes[:, 0].mean(), abs=1.0)
-    assert weights.mean() == pytest.approx(1.0)
-
-
-def test_candidates_are_all_gaps_or_as_many_as_the_trees_have_bins():
-    few = candidates(distinct(np.arange(10.0), np.ones(10)))
-    assert few.tolist() == (np.arange(9) + 0.5).tolist()
-    many = candidates(distinct(np.random.default_rng(0).normal(size=5000), np.ones(5000)))
-    assert 200 < len(many) <= steps.MAX_THRESHOLDS
-    assert (np.diff(many) > 0).all()
 
 
 def test_inputs_follow_the_target_and_few_values_have_all_steps():

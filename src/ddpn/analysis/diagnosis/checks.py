@@ -9,6 +9,7 @@ fitted distribution. For the Double Poisson and the Negative Binomial, where y /
 expectation of that residual does not change with small errors of either.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +18,14 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 from ddpn.analysis.diagnosis.means import LABELS, Means, emphasis
-from ddpn.analysis.diagnosis.result import LEVEL, Dispersion, Finding, percent, write_p
 from ddpn.analysis.gains import gain_of
 from ddpn.distributions import DoublePoisson, NegativeBinomial
+from ddpn.runtime.display import percent
 from ddpn.sample import Sample
 from ddpn.tables.splits import group_codes
 
+#: Level of the interval and of all tests.
+LEVEL = 0.05
 #: The smooth distributions, and the range of the logarithm of their dispersion.
 _FAMILIES: dict[str, Any] = {"double_poisson": DoublePoisson, "negative_binomial": NegativeBinomial}
 _BOUNDS = {"double_poisson": (-5.0, 4.0), "negative_binomial": (-9.0, 4.0)}
@@ -40,32 +43,81 @@ _EXTREME = 3
 _FEWEST, _RATIO = 5, 1.5
 
 
-class SumNull:
+def write_p(value: float) -> str:
+    """A p-value as it is written in a sentence.
+
+    >>> write_p(0.034), write_p(1e-9)
+    ('p = 0.034', 'p < 0.001')
+    """
+    return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check of a diagnosis.
+
+    Attributes
+    ----------
+    name, label : str
+        The name of the check, and what a finding is called, such as "zero-inflated".
+    effect : str
+        The size of the effect, in words.
+    p_value, adjusted : float
+        The p-value, by itself and after Holm's correction for all checks.
+    matters : bool
+        Whether the effect is large enough to report.
+    sentence, clean : str
+        The sentences for a finding and for none.
+    is_explained : bool
+        Whether another finding explains it.
+    """
+
+    name: str
+    label: str
+    effect: str
+    p_value: float
+    matters: bool
+    sentence: str
+    clean: str
+    adjusted: float = 1.0
+    is_explained: bool = False
+
+    @property
+    def found(self) -> bool:
+        """Whether the effect matters and is significant."""
+        return self.matters and self.adjusted < LEVEL
+
+    @property
+    def outcome(self) -> str:
+        """The label of a finding, or why there is none."""
+        if self.found:
+            return self.label
+        return "no finding" if self.adjusted >= LEVEL else "see the others" if self.is_explained else "negligible"
+
+    @property
+    def words(self) -> str:
+        """The sentence that applies."""
+        return self.sentence if self.found else self.clean
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "check": self.name, "found": self.found, "outcome": self.outcome,
+            "effect": self.effect, "p_value": self.p_value, "adjusted_p_value": self.adjusted, "sentence": self.words,
+        }  # fmt: skip
+
+
+def sum_null(variance: float, third: float) -> Any:
     """The distribution of a sum of independent terms with mean 0: Pearson's type III, which has its skewness.
 
     For Poisson counts with large means the dispersion statistic is a chi-squared variable, and this is exact.
 
-    >>> chi = SumNull(variance=2 * 50, third=8 * 50)
-    >>> bool(abs(chi.above(10.0) - stats.chi2(50).sf(60.0)) < 1e-12)
+    >>> chi = sum_null(variance=2 * 50, third=8 * 50)
+    >>> bool(abs(chi.sf(10.0) - stats.chi2(50).sf(60.0)) < 1e-12)
     True
     """
-
-    def __init__(self, variance: float, third: float) -> None:
-        self.scale = float(np.sqrt(max(variance, 1e-300)))
-        skewness = float(np.clip(third / self.scale / self.scale / self.scale, -5.0, 5.0))
-        self.frozen = stats.pearson3(skewness, scale=self.scale)
-
-    def above(self, value: float) -> float:
-        """P(sum >= value)."""
-        return float(self.frozen.sf(value))
-
-    def below(self, value: float) -> float:
-        """P(sum <= value)."""
-        return float(self.frozen.cdf(value))
-
-    def quantile(self, level: float) -> float:
-        """The value with a probability of `level` below it."""
-        return float(self.frozen.ppf(level))
+    scale = float(np.sqrt(max(variance, 1e-300)))
+    return stats.pearson3(float(np.clip(third / scale / scale / scale, -5.0, 5.0)), scale=scale)
 
 
 def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
@@ -81,6 +133,37 @@ def design_effect(terms: np.ndarray, group: np.ndarray | None) -> float:
 
 
 # Dispersion ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Dispersion:
+    """Variance / mean given the features, with a 95% interval and the p-value of a Poisson.
+
+    `direction` is "over", "under" or "equi": the latter wherever the interval contains 1.
+
+    Attributes
+    ----------
+    estimate : float
+        Variance / mean.
+    low, high : float
+        The ends of the 95% interval.
+    p_value : float
+        Of the hypothesis that the counts are Poisson.
+    spread : float
+        The standard deviation of an unknown factor of the mean that would explain the excess variance, for
+        over-dispersion.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    p_value: float
+    spread: float
+
+    @property
+    def direction(self) -> str:
+        """The side of 1 on which the whole interval lies."""
+        return "over" if self.low > 1.0 else "under" if self.high < 1.0 else "equi"
 
 
 def conditional_dispersion(sample: Sample, means: Means) -> Dispersion:
@@ -101,14 +184,14 @@ def conditional_dispersion(sample: Sample, means: Means) -> Dispersion:
     raw = float(share @ terms)
     effect = design_effect(share * (terms - raw), group)
     third = float(share**3 @ (8.0 + 4.0 / mean))
-    null = SumNull(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
-    p_value = min(1.0, 2.0 * min(null.above(raw - means.most_noise), null.below(raw)))
+    null = sum_null(effect * 2.0 * float(np.square(share).sum()), effect**1.5 * third)
+    p_value = min(1.0, 2.0 * float(min(null.sf(raw - means.most_noise), null.cdf(raw))))
     _, low, high = gain_of(terms, share, group=group)[:3]
     # Towards 1 the interval is at least as wide as for a Poisson, so that it leaves 1 out only if the test rejects.
     if raw > means.noise:
-        low = min(low, raw - null.quantile(1.0 - LEVEL / 2))
+        low = min(low, raw - float(null.ppf(1.0 - LEVEL / 2)))
     else:
-        high = max(high, raw - null.quantile(LEVEL / 2))
+        high = max(high, raw - float(null.ppf(LEVEL / 2)))
     ends = (1.0 + low) / (1.0 + means.most_noise), 1.0 + high
     estimate = max((1.0 + raw) / (1.0 + float(np.clip(raw, 0.0, means.noise))), 0.0)
     weight = sample.weight_or_ones
@@ -196,13 +279,9 @@ class ProbabilityTable(NamedTuple):
         """The counts of the rows as integers."""
         return self.sample.y.astype(int)
 
-    def center(self, values: np.ndarray) -> np.ndarray:
-        """Values minus their expectation."""
-        return values - np.sum(self.pmf * values, axis=1, keepdims=True)
-
     def residual(self, values: np.ndarray) -> np.ndarray:
         """Values minus their regression on y, at each mean."""
-        y, s = self.center(self.counts[None]), self.center(values)
+        y, s = (v - np.sum(self.pmf * v, axis=1, keepdims=True) for v in (self.counts[None], values))
         slope = np.sum(self.pmf * y * s, axis=1) / np.maximum(np.sum(self.pmf * y * y, axis=1), 1e-300)
         return np.asarray(s - slope[:, None] * y)
 
@@ -246,6 +325,10 @@ class MomentTest(NamedTuple):
     p_more: float
     p_less: float
 
+    def shares(self, digits: int = 1) -> tuple[str, str]:
+        """The observed and the expected share in percent; the estimate of the latter may be below 0."""
+        return percent(self.observed, digits), percent(max(self.expected, 0.0), digits)
+
     @property
     def p_value(self) -> float:
         """Two-sided."""
@@ -267,8 +350,8 @@ def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
     of_rows = share * residual[table.place, table.y]
     excess, observed = float(of_rows.sum()), float(share @ s[table.place, table.y])
     effect = design_effect(of_rows - share * excess, table.sample.group)
-    null = SumNull(effect * variance, effect**1.5 * third)
-    return MomentTest(observed, observed - excess, null.above(excess), null.below(excess))
+    null = sum_null(effect * variance, effect**1.5 * third)
+    return MomentTest(observed, observed - excess, float(null.sf(excess)), float(null.cdf(excess)))
 
 
 # Zeros, the largest count, heaping and the tail ----------------------------------------------------------------------
@@ -287,10 +370,11 @@ def zero_finding(table: ProbabilityTable) -> Finding:
     what = "0" if low == 1 else f"below {low:,}"
     # Few zeros more or less change no recommendation.
     matters = abs(test.observed - test.expected) >= 0.01
-    effect = f"{percent(test.observed)} observed, {percent(test.expected)} expected"
+    observed, expected = test.shares()
+    effect = f"{observed} observed, {expected} expected"
     sentence = (
-        f"{percent(test.observed)} of the counts are {what}, {sign} than the {percent(test.expected)} that a smooth "
-        f"distribution with the same mean and dispersion has ({write_p(test.p_value)})."
+        f"{observed} of the counts are {what}, {sign} than the {expected} that a smooth distribution with the same "
+        f"mean and dispersion has ({write_p(test.p_value)})."
     )
     which = "zeros" if low == 1 else f"counts {what}"
     clean = f"The number of {which} agrees with a smooth distribution of the same mean and dispersion ({effect})."
@@ -334,10 +418,11 @@ def heaping_finding(table: ProbabilityTable) -> Finding:
     unit = 5 if tests[5].p_more <= 0.025 else 10
     shown = moment_test(table, ((table.counts > 0) & (table.counts % unit == 0)).astype(float)[None])
     matters = shown.observed - shown.expected >= 0.01
-    effect = f"{percent(shown.observed)} multiples of {unit}, {percent(shown.expected)} expected"
+    observed, expected = shown.shares()
+    effect = f"{observed} multiples of {unit}, {expected} expected"
     sentence = (
-        f"{percent(shown.observed)} of the counts are multiples of {unit}, where a smooth distribution has "
-        f"{percent(shown.expected)}: some counts are rounded ({write_p(p_value)})."
+        f"{observed} of the counts are multiples of {unit}, where a smooth distribution has {expected}: some counts "
+        f"are rounded ({write_p(p_value)})."
     )
     clean = f"No heaping at multiples of 5 or 10 ({effect})."
     return Finding("heaping", "heaped", effect, p_value, matters, sentence, clean)
@@ -362,11 +447,12 @@ def tail_finding(table: ProbabilityTable) -> Finding:
     third = float(stats.binom.sf(_EXTREME - 1, len(of_rows), of_rows[_EXTREME - 1]))
     p_value, rows = min(1.0, 2.0 * min(test.p_more, third)), int(np.sum(of_rows <= level))
     matters = rows >= 5 and (test.observed >= 2.0 * test.expected or third < test.p_more)
-    effect = f"{percent(test.observed)} extreme counts, {percent(test.expected)} expected"
+    observed, expected = test.shares(2)
+    effect = f"{observed} extreme counts, {expected} expected"
     sentence = (
-        f"{rows:,} counts ({percent(test.observed)}) lie beyond the upper {percent(level)} quantile of their fitted "
-        f"distribution, where {percent(test.expected)} are expected; the third most extreme has a probability of "
-        f"{of_rows[_EXTREME - 1]:.1g} ({write_p(p_value)}): the tail is heavy."
+        f"{rows:,} counts ({observed}) lie beyond the upper {percent(level, 2)} quantile of their fitted distribution, "
+        f"where {expected} are expected; the third most extreme has a probability of {of_rows[_EXTREME - 1]:.1g} "
+        f"({write_p(p_value)}): the tail is heavy."
     )
     clean = f"The upper tail is not heavier than that of the fitted distribution ({effect})."
     return Finding("tail", "heavy-tailed", effect, p_value, matters, sentence, clean)

@@ -69,7 +69,9 @@ def out_of_fold_means(sample: Sample, kind: str, seed: int, step: Step) -> Means
 
     def add(name: str, model: Model) -> None:
         models[name], found[name] = model, model(sample, folds)
-        deviance[name] = _deviance(sample, found[name].mean)
+        y, mean = sample.y, found[name].mean
+        each = 2.0 * (y * np.log(np.maximum(y, 1e-300) / mean) - (y - mean))  # Poisson deviance
+        deviance[name] = float(np.average(each, weights=sample.weight))
 
     def best() -> str:
         return min(deviance, key=lambda name: deviance[name])
@@ -93,13 +95,6 @@ def out_of_fold_means(sample: Sample, kind: str, seed: int, step: Step) -> Means
     most = 2.0 * noise if chosen == "boosting" else noise
     explained = 0.0 if chosen == "constant" else max(0.0, 1.0 - deviance[chosen] / deviance["constant"])
     return Means(chosen, found[chosen].mean, noise, most, explained)
-
-
-def _deviance(sample: Sample, mean: np.ndarray) -> float:
-    """Mean Poisson deviance."""
-    y = sample.y
-    each = 2.0 * (y * np.log(np.maximum(y, 1e-300) / mean) - (y - mean))
-    return float(np.average(each, weights=sample.weight))
 
 
 def _noise(sample: Sample, model: Model, mean: np.ndarray, folds: int, seed: int) -> float:

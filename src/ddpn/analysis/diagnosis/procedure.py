@@ -1,7 +1,9 @@
 """`diagnose`: all checks of a target in their order, and from findings to a likelihood and options of `ddpn fit`."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -10,6 +12,8 @@ from scipy.special import expit
 
 from ddpn.analysis.diagnosis.checks import (
     NONE_BELOW,
+    Dispersion,
+    Finding,
     FittedFamily,
     ceiling_finding,
     conditional_dispersion,
@@ -20,9 +24,9 @@ from ddpn.analysis.diagnosis.checks import (
     tail_finding,
     zero_finding,
 )
-from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, Means, out_of_fold_means
-from ddpn.analysis.diagnosis.result import Diagnosis, Finding, Recommendation, TargetSummary
+from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, out_of_fold_means
 from ddpn.analysis.gains import holm
+from ddpn.runtime.display import html_table
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import Sample, checked_sample
 from ddpn.tables.count_range import CountRange
@@ -33,6 +37,121 @@ MIN_ROWS, MIN_POSITIVE = 50, 10
 _WORDS = {"poisson": "Poisson", "double_poisson": "Double Poisson", "negative_binomial": "Negative Binomial"}
 #: Rows that the models of zeros are fitted to.
 _ROWS = 5000
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the counts of a target are like, given the features: `print` it, or use `to_dict()`.
+
+    Attributes
+    ----------
+    target : str
+        The name of the target.
+    summary : dict
+        The target by itself, without the features: "rows" of the table and those "used", "mean", "variance", the share
+        of "zeros", "minimum", "maximum" and "variance_over_mean", which is NaN if all counts are 0.
+    likelihood : str or None
+        The recommended likelihood, a name in `ddpn.networks.heads.HEADS`; None where there is nothing to recommend.
+    reason : str
+        Why it is recommended.
+    options : tuple of str
+        Further options of `ddpn fit`.
+    findings : tuple of Finding
+        All checks.
+    dispersion, mean_model : Dispersion, str
+        The dispersion, and the model of the mean; None where there are too few rows or counts to say anything about
+        them, and for counts with known bounds or limits.
+    explained : float
+        The share of the Poisson deviance that the mean model explains out of fold.
+    notes : tuple of str
+        Sentences about rows that were not used and checks that were not made.
+    """
+
+    target: str
+    summary: dict[str, float]
+    likelihood: str | None
+    reason: str
+    options: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    dispersion: Dispersion | None = None
+    mean_model: str | None = None
+    explained: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    def finding(self, name: str) -> Finding:
+        """The check of this name: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
+        return next(each for each in self.findings if each.name == name)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Everything that was found, such as "over-dispersed" and "zero-inflated"."""
+        return tuple(each.label for each in self.findings if each.found)
+
+    @property
+    def headline(self) -> str:
+        """The result in one sentence."""
+        if self.dispersion is None:
+            return f"{self.target}: {self.notes[0]}"
+        if not self.labels:
+            return f"{self.target}: no finding; given the features, the counts are consistent with a Poisson."
+        return f"{self.target}: {', '.join(self.labels)}, given the features."
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        known = self.dispersion
+        return {
+            "target": self.target,
+            "headline": self.headline,
+            "summary": {name: None if value != value else value for name, value in self.summary.items()},
+            "mean_model": self.mean_model,
+            "deviance_explained": self.explained,
+            "dispersion": None if known is None else {**asdict(known), "direction": self.direction},
+            "findings": [each.to_dict() for each in self.findings],
+            "recommendation": {
+                "likelihood": self.likelihood,
+                "reason": self.reason,
+                "options": list(self.options),
+                "arguments": self.arguments,
+            },
+            "notes": list(self.notes),
+        }
+
+    @property
+    def direction(self) -> str | None:
+        """The side of 1, "over", "under" or "equi" (consistent with a Poisson); None where it is unknown."""
+        if self.dispersion is None:
+            return None
+        return self.dispersion.direction if self.finding("dispersion").found else "equi"
+
+    def __str__(self) -> str:
+        lines = [self.headline, *(f"- {each.words}" for each in self.findings)]
+        lines += [f"Note: {note}" for note in self.notes[self.dispersion is None :]]
+        return "\n".join([*lines, f"Recommendation: {self._python_advice}"])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.name, each.outcome, each.effect, "< 0.001" if each.adjusted < 0.001 else f"{each.adjusted:.3f}")
+            for each in self.findings
+        ]
+        checks = html_table(("check", "result", "effect", "adjusted p"), rows) if rows else ""
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes[self.dispersion is None :])
+        advice = f"<p><strong>Recommendation:</strong> {escape(self._python_advice)}</p>"
+        return f"<p><strong>{escape(self.headline)}</strong></p>{checks}{notes}{advice}"
+
+    @property
+    def _python_advice(self) -> str:
+        """The recommended likelihood as an argument of an estimator, and the reason."""
+        return self.reason if self.likelihood is None else f'likelihood="{self.likelihood}". {self.reason}'
+
+    @property
+    def arguments(self) -> str:
+        """The recommended options of `ddpn fit`."""
+        return " ".join([] if self.likelihood is None else [f"--likelihood {self.likelihood}", *self.options])
+
+    @property
+    def advice(self) -> str:
+        """The recommended options of the command line, and the reason."""
+        return f"{self.arguments}. {self.reason}" if self.arguments else self.reason
 
 
 def diagnose(
@@ -90,7 +209,7 @@ def diagnose(
     >>> X = rng.normal(size=(1000, 2))
     >>> y = rng.poisson(np.exp(1 + X[:, 0]) * rng.gamma(2, 0.5, size=1000))
     >>> found = diagnose(X, y, mean_model="glm")
-    >>> found.labels, found.recommendation.likelihood
+    >>> found.labels, found.likelihood
     (('over-dispersed',), 'negative_binomial')
     """
     check_choice("mean_model", mean_model, MEAN_MODELS)
@@ -120,31 +239,39 @@ def diagnose_sample(
     if total > max_rows:
         sample = sample.rows(np.sort(np.random.default_rng(seed).choice(total, max_rows, replace=False)))
         notes.append(f"A random sample of {max_rows:,} of {total:,} rows was used.")
-    summary, advice = _summary(sample, total), Recommendation(None, "No recommendation is possible.")
-    hopeless = _hopeless(sample.y)
-    if not hopeless and not sample.is_plain:
-        hopeless, advice = "counts with known bounds or limits are not tested.", _of_bounds(sample, options)
-    if hopeless:
-        return Diagnosis(target, summary, advice, notes=(hopeless, *notes))
-    means = out_of_fold_means(sample, mean_model, seed, step)
-    step("Checking dispersion, zeros, the largest count, heaping and the tail")
-    return _checked(sample.replace(X=None), target, summary, means, notes)
-
-
-def _of_bounds(sample: Sample, options: tuple[str, ...]) -> Recommendation:
-    """The advice for counts whose bounds or limits are known."""
-    # A likelihood of shares takes the upper bound as the total of a row, and no exposure beside it.
-    is_share = sample.upper is not None and sample.exposure is None
-    likelihood = "double_binomial" if is_share else "mixed"
-    reason = "ddpn fit takes bounds and limits from these options, and fits distributions that have them."
-    return Recommendation(likelihood, reason, options)
-
-
-def _summary(sample: Sample, total: int) -> TargetSummary:
     y, weight = sample.y, sample.weight_or_ones
     mean = float(np.average(y, weights=weight))
     variance, zeros = (float(np.average(each, weights=weight)) for each in (np.square(y - mean), y == 0))
-    return TargetSummary(total, len(y), mean, variance, zeros, float(y.min()), float(y.max()))
+    summary = {
+        "rows": total, "used": len(y), "mean": mean, "variance": variance, "zeros": zeros,
+        "minimum": float(y.min()), "maximum": float(y.max()), "variance_over_mean": variance / mean if mean else np.nan,
+    }  # fmt: skip
+    if hopeless := _hopeless(y):
+        return Diagnosis(target, summary, None, "No recommendation is possible.", notes=(hopeless, *notes))
+    if not sample.is_plain:
+        # A likelihood of shares takes the upper bound as the total of a row, and no exposure beside it.
+        is_share = sample.upper is not None and sample.exposure is None
+        reason = "ddpn fit takes bounds and limits from these options, and fits distributions that have them."
+        notes = ["counts with known bounds or limits are not tested.", *notes]
+        likelihood = "double_binomial" if is_share else "mixed"
+        return Diagnosis(target, summary, likelihood, reason, options, notes=tuple(notes))
+    means = out_of_fold_means(sample, mean_model, seed, step)
+    step("Checking dispersion, zeros, the largest count, heaping and the tail")
+    sample = sample.replace(X=None)
+    dispersion, families = conditional_dispersion(sample, means), fit_families(sample, means.mean)
+    findings = [dispersion_finding(dispersion, means.name)]
+    table = tabulate(max(families.values(), key=lambda family: family.loglik), sample, means.mean)
+    if table is None:
+        notes.append("The counts are too large: zeros, the largest count, heaping and the tail were not tested.")
+    else:
+        findings += [check(table) for check in (zero_finding, ceiling_finding, heaping_finding, tail_finding)]
+    adjusted = holm([each.p_value for each in findings])
+    findings = _consistent([replace(each, adjusted=p) for each, p in zip(findings, adjusted, strict=True)])
+    direction = dispersion.direction if findings[0].found else "equi"
+    found = {each.name: each for each in findings if each.found}
+    advice = recommend(found, direction, families, y, means.mean)
+    known = tuple(findings), dispersion, LABELS[means.name], means.explained, tuple(notes)
+    return Diagnosis(target, summary, *advice, *known)
 
 
 def _hopeless(y: np.ndarray) -> str:
@@ -161,22 +288,6 @@ def _hopeless(y: np.ndarray) -> str:
     return ""
 
 
-def _checked(sample: Sample, target: str, summary: TargetSummary, means: Means, notes: list[str]) -> Diagnosis:
-    dispersion, families = conditional_dispersion(sample, means), fit_families(sample, means.mean)
-    findings = [dispersion_finding(dispersion, means.name)]
-    table = tabulate(max(families.values(), key=lambda family: family.loglik), sample, means.mean)
-    if table is None:
-        notes = [*notes, "The counts are too large: zeros, the largest count, heaping and the tail were not tested."]
-    else:
-        findings += [check(table) for check in (zero_finding, ceiling_finding, heaping_finding, tail_finding)]
-    adjusted = holm([each.p_value for each in findings])
-    findings = _consistent([each.adjust(p) for each, p in zip(findings, adjusted, strict=True)])
-    direction = dispersion.direction if findings[0].found else "equi"
-    advice = recommend({each.name: each for each in findings if each.found}, direction, families, sample.y, means.mean)
-    label = LABELS[means.name]
-    return Diagnosis(target, summary, advice, tuple(findings), dispersion, label, means.explained, tuple(notes))
-
-
 def _consistent(findings: list[Finding]) -> list[Finding]:
     """Leave out findings that others explain: all checks share one dispersion, which a limit and a tail distort."""
     labels = {each.label for each in findings if each.found}
@@ -184,7 +295,11 @@ def _consistent(findings: list[Finding]) -> list[Finding]:
     is_limited = any(each.found for each in findings if each.name == "ceiling")
     explained |= {"heavy-tailed", "too few zeros"} if is_limited or NONE_BELOW in labels else set()
     explained |= {"zero-inflated"} if is_limited else set()
-    return [each.explained() if each.found and each.label in explained else each for each in findings]
+    for place, each in enumerate(findings):
+        if each.found and each.label in explained:
+            words = f"{each.effect}, which the other findings may explain."
+            findings[place] = replace(each, matters=False, is_explained=True, clean=words)
+    return findings
 
 
 # Recommendation ------------------------------------------------------------------------------------------------------
@@ -196,15 +311,14 @@ def recommend(
     families: Mapping[str, FittedFamily],
     y: np.ndarray,
     mean: np.ndarray,
-) -> Recommendation:
-    """The likelihood for what was found, by the name of the check."""
+) -> tuple[str, str, tuple[str, ...]]:
+    """The likelihood for what was found, by the name of the check; why, and further options of `ddpn fit`."""
     likelihood, reason = _base(direction, families)
     options, zeros = list[str](), found["zeros"].label if "zeros" in found else ""
     if zeros == "zero-inflated":
-        inflation = zero_inflation(y, mean)
-        likelihood = f"zero_inflated_{inflation.base}"
-        words = f"a zero-inflated {_WORDS[inflation.base]} fits them"
-        reason = f"About {inflation.share:.0%} of the rows are extra zeros: {words}."
+        base, share = zero_inflation(y, mean)
+        likelihood = f"zero_inflated_{base}"
+        reason = f"About {share:.0%} of the rows are extra zeros: a zero-inflated {_WORDS[base]} fits them."
     elif zeros == "too few zeros":
         likelihood = f"hurdle_{likelihood}"
         reason = "Zeros are rarer than a smooth distribution has them, so they need a probability of their own."
@@ -225,7 +339,7 @@ def recommend(
         )
     if "heaping" in found:
         reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")
-    return Recommendation(likelihood, " ".join(reasons), tuple(options))
+    return likelihood, " ".join(reasons), tuple(options)
 
 
 def _base(direction: str, families: Mapping[str, FittedFamily]) -> tuple[str, str]:
@@ -243,15 +357,11 @@ def _base(direction: str, families: Mapping[str, FittedFamily]) -> tuple[str, st
     )
 
 
-class ZeroInflation(NamedTuple):
-    """The likelier base distribution of a zero-inflated model, and its share of extra zeros."""
+def zero_inflation(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:
+    """The likelier base of a zero-inflated model by BIC, and its share of extra zeros.
 
-    base: str
-    share: float
-
-
-def zero_inflation(y: np.ndarray, mean: np.ndarray) -> ZeroInflation:
-    """Choose between a zero-inflated Poisson and Negative Binomial by BIC, with means (1 - share) * location."""
+    The means are (1 - share) * location of a Poisson or of a Negative Binomial.
+    """
     if len(y) > _ROWS:
         rows = np.random.default_rng(0).choice(len(y), _ROWS, replace=False)
         y, mean = y[rows], mean[rows]
@@ -272,5 +382,5 @@ def zero_inflation(y: np.ndarray, mean: np.ndarray) -> ZeroInflation:
         lambda at: loss(share_of(at[0]), float(np.exp(np.clip(at[1], -12, 4)))), start, method="Nelder-Mead"
     )
     if 2 * (poisson.fun - wide.fun) > np.log(len(y)):
-        return ZeroInflation("negative_binomial", share_of(wide.x[0]))
-    return ZeroInflation("poisson", share_of(poisson.x[0]))
+        return "negative_binomial", share_of(wide.x[0])
+    return "poisson", share_of(poisson.x[0])

@@ -11,25 +11,22 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations.inputs import Inputs, PredictedMoments
+from ddpn.analysis.explanations.inputs import MISSING, Inputs, PredictedMoments, is_missing
 from ddpn.analysis.explanations.results import ByColumn
-from ddpn.runtime.display import html_table
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.kinds import number_of
 
 #: Half the width of a 90% band in standard errors.
 _Z = 1.6449
-#: What a missing value is called among the points.
-MISSING = "missing"
 #: Levels of a category that are measured, the most frequent ones.
 _LEVELS = 20
 #: Values of a number that figures show as bars, and bars that they have at most.
 _BARS, _SHOWN = 6, 12
 #: Bootstrap samples of the rows.
 _SAMPLES = 100
-#: Rows without a value that are measured, and predictions of them at most.
-_MISSING_ROWS, _MISSING_WORK = 200, 200
+#: Predictions of rows without a value, at most.
+_MISSING = 200
 #: Quantities that are explained, on the log scale and not.
 QUANTITIES = {True: ("mean", "variance / mean"), False: ("mean", "standard deviation")}
 
@@ -137,24 +134,6 @@ class Effect:
         return np.sort(np.argsort(-self.share, kind="stable")[:_SHOWN]).tolist()
 
 
-def scale_of(curves: list[Curve]) -> tuple[float, float]:
-    """The ends of an axis that several curves share: all levels with some room, beyond which bands may reach.
-
-    From 0 where that costs at most a third of the height, and with 1, the Poisson, where it is near.
-    """
-    levels = np.concatenate([curve.level for curve in curves])
-    bands = np.concatenate([part for curve in curves for part in (curve.low, curve.high)])
-    low, high = float(levels.min()), float(levels.max())
-    room = max(0.6 * (high - low), 0.05 * abs(high), 1e-9)
-    low, high = max(low - room, float(bands.min())), min(high + room, float(bands.max()))
-    if 0.0 <= low < (high - low) / 2.0:
-        low = 0.0
-    if curves[0].quantity == "variance / mean" and low - (high - low) < 1.0 < high + (high - low):
-        low, high = min(low, 1.0), max(high, 1.0)
-    margin = max(0.04 * (high - low), 1e-6 * max(abs(high), 1e-6))
-    return low - margin if low else low, high + margin
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects(ByColumn[Effect]):
     """The effects of several columns; a sequence of `Effect` that also takes names.
@@ -183,17 +162,6 @@ class Effects(ByColumn[Effect]):
                     found.setdefault(f"{name}{key}", []).extend(values.tolist())
                 found.setdefault(f"{name}_effect", []).extend(curve.effect.tolist())
         return found
-
-    def _repr_html_(self) -> str:
-        """The range of each column's effects, the strongest first."""
-        rows = []
-        for one in self.by("mean"):
-            mean, spread = one.mean.level, one.spread.level
-            rows.append((one.name, *map(float, (mean.min(), mean.max(), spread.min(), spread.max()))))
-        quantity = f"spread ({self.each[0].spread.quantity})" if self.each else "spread"
-        legend = f"The smallest and the largest predicted mean, and {quantity}, along each column."
-        table = html_table(("column", "mean from", "to", "spread from", "to"), rows)
-        return f"{table}<p>{legend}</p>"
 
     def plot(self, columns: Iterable[str] | None = None, most: int = 6) -> Any:
         """Draw the effects on the mean and on the spread, side by side.
@@ -311,11 +279,6 @@ class EffectGrid(NamedTuple):
         return here / len(self.code)
 
 
-def is_missing(column: Column) -> np.ndarray:
-    """Mask of the rows without a value."""
-    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
-
-
 def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
     """The grid of a column: quantiles of numbers, all values where there are few, and the levels of a category."""
     column = columns[position]
@@ -325,25 +288,19 @@ def grid_of(columns: list[Column], position: int, bins: int) -> EffectGrid:
         lookup = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
         lookup[order] = np.arange(len(order))
         code = lookup[column.values.astype(int)]
-        return EffectGrid([column.levels[level] for level in order], _first_rows(code, len(order)), code, missing, True)
+        source = np.array([int(np.argmax(code == point)) for point in range(len(order))], dtype=int)
+        return EffectGrid([column.levels[level] for level in order], source, code, missing, True)
     known = np.unique(column.values[~missing])
     discrete = len(known) <= bins * 3 // 2 + 1  # hours and months are better shown one by one
-    edges = known if discrete else _edges(column.values[~missing], bins)
+    edges = known
+    if not discrete:  # the smallest value and quantiles, all of which occur; equal ones once
+        edges = np.unique(np.quantile(column.values[~missing], np.arange(bins + 1) / bins, method="inverted_cdf"))
     code = np.where(missing, -1, np.minimum(np.searchsorted(edges, column.values), len(edges) - 1))
     if not discrete:
         code = np.where(missing, -1, np.maximum(code, 1))
     source = np.array([int(np.argmax(column.values == edge)) for edge in edges], dtype=int)
     points = [bool(edge) for edge in edges] if column.kind == "flag" else edges.tolist()
     return EffectGrid(points, source, code, missing, discrete)
-
-
-def _edges(values: np.ndarray, bins: int) -> np.ndarray:
-    """The smallest value and quantiles, all of which occur; equal ones once."""
-    return np.unique(np.quantile(values, np.arange(bins + 1) / bins, method="inverted_cdf"))
-
-
-def _first_rows(code: np.ndarray, size: int) -> np.ndarray:
-    return np.array([int(np.argmax(code == point)) for point in range(size)], dtype=int)
 
 
 def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
@@ -399,38 +356,28 @@ class Steps(NamedTuple):
 
 
 def measure(inputs: Inputs, position: int, grid: EffectGrid, now: np.ndarray, rng: np.random.Generator) -> Steps:
-    """Predict the rows at the neighbouring points; `now` are the quantities of the rows as they are."""
-    last = len(grid.points) - 1
-    if grid.discrete:
-        down, up = np.flatnonzero(grid.code >= 1), np.flatnonzero((grid.code >= 0) & (grid.code < last))
-        rows = np.concatenate([down, up])
-        target = np.concatenate([grid.code[down] - 1, grid.code[up] + 1])
+    """Predict the rows at both ends of their steps; `now` are the quantities of the rows as they are."""
+    last, row = len(grid.points) - 1, np.flatnonzero(grid.code >= 0)
+    step = grid.code[row]
+    if grid.discrete:  # to the point before, and to the next one
+        step, row = np.concatenate([step, step + 1]), np.tile(row, 2)
+        inside = (step >= 1) & (step <= last)
+        row, step = row[inside], step[inside]
+    # Rows without a value, each as often as a value is drawn for it; none where there is no value at all.
+    absent = np.flatnonzero(grid.missing)
+    if len(absent) and len(grid.points):
+        absent = absent if len(absent) <= _MISSING else np.sort(rng.choice(absent, _MISSING, replace=False))
+        absent = np.repeat(absent, max(1, min(10, _MISSING // len(absent))))
+        points = rng.choice(last + 1, len(absent), p=grid.shares / grid.shares.sum())
     else:
-        down = up = np.flatnonzero(grid.code >= 0)
-        rows, target = np.concatenate([down, up]), np.concatenate([grid.code[down] - 1, grid.code[up]])
-    absent = _absent(grid, rng)
-    points = rng.choice(last + 1, len(absent), p=grid.shares / grid.shares.sum()) if len(absent) else absent
-    asked = np.concatenate([rows, absent])
+        absent = points = absent[:0]
+    asked, target = np.concatenate([row, row, absent]), np.concatenate([step - 1, step, points])
     if not len(asked):
         nothing = np.zeros((len(now), 0, now.shape[-1]))
-        return Steps(rows, rows, nothing, absent, points, nothing)
-    there = inputs.moments(asked, {position: grid.source[np.concatenate([target, points]).astype(int)]}).quantities
-    gap = now[:, absent] - there[:, len(rows) :]
-    if grid.discrete:
-        lower, upper = now[:, down] - there[:, : len(down)], there[:, len(down) : len(rows)] - now[:, up]
-        delta, step = np.concatenate([lower, upper], 1), np.concatenate([grid.code[down], grid.code[up] + 1])
-        return Steps(rows, step, delta, absent, points, gap)
-    delta = there[:, len(down) : len(rows)] - there[:, : len(down)]
-    return Steps(down, grid.code[down], delta, absent, points, gap)
-
-
-def _absent(grid: EffectGrid, rng: np.random.Generator) -> np.ndarray:
-    """Rows without a value, each as often as a value is drawn for it; none where there is no value at all."""
-    rows = np.flatnonzero(grid.missing)
-    if not len(rows) or not len(grid.points):
-        return rows[:0]
-    kept = rows if len(rows) <= _MISSING_ROWS else np.sort(rng.choice(rows, _MISSING_ROWS, replace=False))
-    return np.repeat(kept, max(1, min(10, _MISSING_WORK // len(kept))))
+        return Steps(row, step, nothing, absent, points, nothing)
+    there = inputs.moments(asked, {position: grid.source[target]}).quantities
+    lower, upper, drawn = np.split(there, [len(row), 2 * len(row)], 1)
+    return Steps(row, step, upper - lower, absent, points, now[:, absent] - drawn)
 
 
 def accumulate(grid: EffectGrid, steps: Steps, delta: np.ndarray, gap: np.ndarray, weight: np.ndarray) -> np.ndarray:

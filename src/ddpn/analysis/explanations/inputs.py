@@ -26,6 +26,8 @@ _BLOCK = 8192
 _LEAST = 1e-9
 #: Columns that are explained where none are named. Of more, those that change predictions most are taken.
 MAX_COLUMNS = 40
+#: What a missing value is called.
+MISSING = "missing"
 #: Rows that are shuffled to find them: fewer where there are very many columns.
 _SCREENED_ROWS, _LEAST_ROWS, _WORK = 200, 20, 40_000
 
@@ -61,7 +63,7 @@ class Inputs:
     ----------
     model : estimator or Predictor
         A fitted model.
-    X : array-like or data frame
+    X : array-like, data frame or PreparedTable
         Rows with the columns of `fit`; the test set, or training rows.
     exposure, upper : array-like, optional
         As for predictions. They are inputs like the columns of X, and are explained like these.
@@ -78,6 +80,8 @@ class Inputs:
         The rows with their counts, where these are known.
     """
 
+    sample: Sample | None
+
     def __init__(
         self, model: Any, X: Any, exposure: Any = None, upper: Any = None, names: Mapping[str, str] | None = None
     ) -> None:
@@ -88,26 +92,16 @@ class Inputs:
         scale = None if counts.upper_is_total else check_vector("exposure", exposure, n, zero=False, labels=labels)
         # Raises an error if the model has no such bound.
         bound = counts.bounds(n, upper, labels)[1] if counts.upper_per_row or upper is not None else None
-        known = {"exposure": scale, "upper": bound}
-        self._fill(predictor, _columns(model, X), {name: v for name, v in known.items() if v is not None}, names or {})
-        self._is_bare = isinstance(model, Predictor)
+        more = {name: values for name, values in (("exposure", scale), ("upper", bound)) if values is not None}
+        table = _columns(model, X)
+        self.predictor, self.width, self.sample = predictor, len(table), None
+        self.extra = {name: len(table) + place for place, name in enumerate(more)}
+        called = names or {}
+        self.columns = table + [Column(called.get(name, name), "number", values) for name, values in more.items()]
+        # Without a profile, members of a bare predictor must look at names themselves.
+        self._is_read = isinstance(X, PreparedTable) or model is not predictor or predictor.profile is not None
         frame = nw.from_native(X, eager_only=True, pass_through=True)
         self._library = frame.implementation if isinstance(frame, nw.DataFrame) else None
-
-    def _fill(
-        self, predictor: Predictor, columns: list[Column], more: Mapping[str, np.ndarray], names: Mapping[str, str]
-    ) -> None:
-        self.predictor, self.width, self._library, self._is_bare = predictor, len(columns), None, False
-        self.extra = {name: len(columns) + i for i, name in enumerate(more)}
-        self.columns = columns + [Column(names.get(name, name), "number", values) for name, values in more.items()]
-        self.sample: Sample | None = None
-
-    @classmethod
-    def of_columns(cls, predictor: Predictor, columns: list[Column], more: Mapping[str, np.ndarray]) -> Self:
-        """The inputs of columns that are read already; `more` are "exposure" and "upper", as far as there are any."""
-        found = object.__new__(cls)
-        found._fill(predictor, columns, more, {})
-        return found
 
     @classmethod
     def of_sample(cls, model: Any, sample: Sample, names: Mapping[str, str] | None = None) -> Self:
@@ -195,11 +189,12 @@ class Inputs:
             for j, column in enumerate(self.columns[: self.width])
         ]
         members = self.predictor.mixed.values()
-        # Without a profile members must look at names themselves.
-        is_read = self.predictor.profile is not None or not self._is_bare
-        if is_read and all(copy.takes_prepared_tables for member in members for copy in copies_of(member)):
+        if self._is_read and all(copy.takes_prepared_tables for member in members for copy in copies_of(member)):
             return PreparedTable(columns)
-        return _plain_table(columns, self._library)
+        # As a data frame of the same library, or as an array without one, for members that read tables on their own.
+        if self._library is None:
+            return np.column_stack([cells(each) if each.kind == "category" else each.values for each in columns])
+        return nw.from_dict({each.name: cells(each).tolist() for each in columns}, backend=self._library).to_native()
 
     def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray] | None = None) -> Any:
         """What the model predicts for a `table`, with exposures and upper bounds exchanged in the same way."""
@@ -228,6 +223,8 @@ class Inputs:
 
 def _columns(model: Any, X: Any) -> list[Column]:
     """Every column as the model reads it; a predictor without a profile knows no names, and takes them as they are."""
+    if isinstance(X, PreparedTable):
+        return X.columns
     if isinstance(model, Predictor):
         read = TableReader().fit(X) if model.profile is None else model.profile.reader.read(X)
         return [column._replace(name=str(column.name)) for column in read]
@@ -236,21 +233,21 @@ def _columns(model: Any, X: Any) -> list[Column]:
     return [column._replace(name=str(column.name)) for column in read]
 
 
-def _plain_table(columns: list[Column], library: Any) -> Any:
-    """Columns as a data frame of a library, or as an array without one, for members that read tables on their own."""
-    if library is None:
-        return np.column_stack([_cells(column) if column.kind == "category" else column.values for column in columns])
-    return nw.from_dict({column.name: _cells(column).tolist() for column in columns}, backend=library).to_native()
+def is_missing(column: Column) -> np.ndarray:
+    """Mask of the rows without a value."""
+    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
 
 
-def _cells(column: Column) -> np.ndarray:
-    """Text, numbers or booleans, None where a value is missing."""
+def cells(column: Column, missing: Any = None) -> np.ndarray:
+    """Text, numbers or booleans, `missing` where there is no value."""
+    found = np.full(len(column.values), missing, dtype=object)
+    known = ~is_missing(column)
+    values = column.values[known]
     if column.kind == "category":
-        return np.array([*column.levels, None], dtype=object)[column.values]
-    known = ~np.isnan(column.values)
-    cells = np.full(len(known), None, dtype=object)
-    cells[known] = column.values[known].astype(bool if column.kind == "flag" else float)
-    return cells
+        found[known] = np.array(column.levels, dtype=object)[values]
+    else:
+        found[known] = values.astype(bool if column.kind == "flag" else float)
+    return found
 
 
 def joined(first: Column, second: Column) -> Column:

@@ -12,10 +12,8 @@ from ddpn.analysis.explanations.results import ByColumn
 from ddpn.distributions import discretized
 from ddpn.distributions.limits import limited
 from ddpn.metrics import crps
-from ddpn.runtime.display import html_table
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_integer
-from ddpn.sample import Sample
 
 #: Rows shuffled: fewer where there are many columns, so that rows x columns x repeats stay bounded.
 _MIN_ROWS, _WORK = 200, 24_000
@@ -95,13 +93,6 @@ class Importances(ByColumn[Importance]):
         return table | {"crps_low": [float(one.crps.min()) for one in found],
                         "crps_high": [float(one.crps.max()) for one in found]}  # fmt: skip
 
-    def _repr_html_(self) -> str:
-        """The changes in percent, and what they are."""
-        shown = ("crps", "mean", "spread")
-        rows = [(one.name, *(f"{one.strength(name):+.1%}" for name in shown)) for one in self.by("crps")]
-        legend = "By how much the CRPS, the predicted mean and the predicted spread change if a column is shuffled."
-        return f"{html_table(('column', 'CRPS', 'mean', 'spread'), rows)}<p>{legend}</p>"
-
     def plot(self, most: int = 12) -> Any:
         """Draw the importance for the CRPS, the mean and the spread.
 
@@ -149,6 +140,7 @@ def importance(
     Examples
     --------
     >>> from ddpn import CountGLM
+    >>> from ddpn.sample import Sample
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 0]))
@@ -165,7 +157,11 @@ def importance(
     size = int(np.clip(_WORK // (repeats * len(positions)), min(_MIN_ROWS, max_rows), max_rows))
     inputs, found = inputs.rows(inputs.draw(size, rng, used)), []
     weight, plain = inputs.observed.weight_or_ones, _state(inputs, {}, np.arange(0))
-    parts = _scored_rows(plain, len(weight), repeats, len(positions), rng)
+    # The rows whose CRPS each repeat computes: different ones, as far as there are enough.
+    work = _SCORED_WORK / float(np.clip(np.median(plain.deviation) / _WIDE, 1.0, _MOST))
+    scored = min(len(weight), max(_MIN_SCORED, int(work / (repeats * len(positions)))))
+    order = rng.permutation(len(weight))
+    parts = [np.sort(np.take(order, np.arange(r * scored, (r + 1) * scored), mode="wrap")) for r in range(repeats)]
     before = [plain._replace(crps=_state(inputs, {}, part).crps) for part in parts]
     for place, position in enumerate(positions, 1):
         if progress is not None:
@@ -186,40 +182,26 @@ class _State(NamedTuple):
     deviation: np.ndarray
 
 
-def _scored_rows(plain: _State, rows: int, repeats: int, columns: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """The rows whose CRPS each repeat computes: different ones, as far as there are enough."""
-    work = _SCORED_WORK / float(np.clip(np.median(plain.deviation) / _WIDE, 1.0, _MOST))
-    size = min(rows, max(_MIN_SCORED, int(work / (repeats * columns))))
-    order = rng.permutation(rows)
-    return [np.sort(np.take(order, np.arange(r * size, (r + 1) * size), mode="wrap")) for r in range(repeats)]
-
-
 def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
     """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with torch.no_grad(), single_thread():
         dist: Any = discretized(plain)
         variance, mean = (part.double().numpy() for part in (dist.variance, plain.mean))
-        score = _mean_crps(dist.rows(torch.from_numpy(scored)), inputs.observed.rows(scored)) if len(scored) else np.nan
+        score = np.nan
+        if len(scored):
+            known = inputs.observed.rows(scored)
+            recorded = limited(dist.rows(torch.from_numpy(scored)), known.limit)
+            each = crps(recorded, torch.from_numpy(known.y)).double().numpy()
+            score = float(np.average(each, weights=known.weight))
     spread = variance / np.maximum(mean, _TINY) if dist is plain else np.sqrt(variance)
     return _State(score, mean, spread, np.sqrt(variance))
 
 
-def _mean_crps(dist: Any, known: Sample) -> float:
-    each = crps(limited(dist, known.limit), torch.from_numpy(known.y)).double().numpy()
-    return float(np.average(each, weights=known.weight))
-
-
 def _changes(before: _State, after: _State, weight: np.ndarray) -> tuple[float, ...]:
-    """The values of one shuffle, in the order of `MEASURES`."""
-    return (
-        (after.crps - before.crps) / max(before.crps, _TINY),
-        _relative_change(before.mean, after.mean, weight),
-        _relative_change(before.spread, after.spread, weight),
-    )
-
-
-def _relative_change(before: np.ndarray, after: np.ndarray, weight: np.ndarray) -> float:
-    """Mean absolute change, relative to the mean absolute value."""
-    usual = float(np.average(np.abs(before), weights=weight))
-    return float(np.average(np.abs(after - before), weights=weight)) / max(usual, _TINY)
+    """The values of one shuffle, in the order of `MEASURES`, relative to what there was before."""
+    found = [(after.crps - before.crps) / max(before.crps, _TINY)]
+    for old, new in ((before.mean, after.mean), (before.spread, after.spread)):
+        usual = float(np.average(np.abs(old), weights=weight))
+        found.append(float(np.average(np.abs(new - old), weights=weight)) / max(usual, _TINY))
+    return tuple(found)

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.explanations.column_effects import MISSING, QUANTITIES, is_missing
-from ddpn.analysis.explanations.inputs import Inputs
+from ddpn.analysis.explanations.column_effects import QUANTITIES
+from ddpn.analysis.explanations.inputs import MISSING, Inputs, cells
 from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
-from ddpn.tables.encoding.table import Column
 
 #: Predictions at most, background rows among which starts are chosen, and starts per row.
 _PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
@@ -159,38 +158,20 @@ def _sampled(
             f"columns, got {len(rows):,}. Explain fewer rows, or raise max_predictions."
         )
     others = inputs.draw(_BACKGROUND, rng, others)
-    start = _spread_out(inputs, others, starts, quantity)
+    # Starts at evenly spaced ranks of the predictions, whose mean is close to that of all background rows.
+    now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
+    ranks = np.floor((np.arange(starts) + 0.5) * len(others) / starts).astype(int)
+    start = others[np.argsort(now, kind="stable")[ranks]]
     values, error = shapley_values(inputs, rows, start, quantity, rng)
     both = np.concatenate([rows, start])
     moments = inputs.moments(both, variance=quantity == 1, recalibrated=True)
     now = moments.quantities[quantity, :, 0]
     base = float(now[len(rows) :].mean())
+    by_row = zip(*(cells(column, MISSING).tolist() for column in inputs.rows(rows).columns), strict=True)
     return Contributions(
-        inputs.names, values, error, base, now[: len(rows)], _cells(inputs.columns, rows),
+        inputs.names, values, error, base, now[: len(rows)], [list(row) for row in by_row],
         QUANTITIES[moments.log][quantity], moments.log,
     )  # fmt: skip
-
-
-def _spread_out(inputs: Inputs, others: np.ndarray, size: int, quantity: int) -> np.ndarray:
-    """Background rows at evenly spaced ranks of their predictions, whose mean is close to that of all of them."""
-    now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
-    ranks = np.floor((np.arange(size) + 0.5) * len(others) / size).astype(int)
-    return others[np.argsort(now, kind="stable")[ranks]]
-
-
-def _cells(columns: list[Column], rows: np.ndarray) -> list[list[Any]]:
-    """The values of some rows as Python values; "missing" where there is none."""
-    by_column = []
-    for column in columns:
-        values = column.values[rows]
-        plain: list[Any] = values.tolist()
-        if column.kind == "category":
-            plain = [column.levels[int(code)] if code >= 0 else MISSING for code in plain]
-        elif column.kind == "flag":
-            plain = [bool(value) for value in plain]
-        absent = is_missing(column)[rows]
-        by_column.append([MISSING if none else value for value, none in zip(plain, absent.tolist(), strict=True)])
-    return [list(row) for row in zip(*by_column, strict=True)]
 
 
 # Sampled Shapley values -----------------------------------------------------------------------------------------------
@@ -224,8 +205,8 @@ def _walks(
 
     `order` (walks, columns) says in which order columns change, `known` are the predictions of both ends.
     """
-    values = [column.values for column in inputs.columns]
-    differs = np.stack([~_same(each[start], each[end]) for each in values], 1)
+    both = ((column.values[start], column.values[end]) for column in inputs.columns)
+    differs = np.stack([(one != other) & ((one == one) | (other == other)) for one, other in both], 1)
     steps = np.take_along_axis(differs, order, 1)  # by step, not by column
     # Steps between equal values change nothing, and the last step that changes anything reaches the explained row.
     left = steps[:, ::-1].cumsum(1)[:, ::-1]
@@ -238,20 +219,12 @@ def _walks(
     path = np.concatenate([known[0][:, None], path], 1)
     # A walk between equal rows never leaves its start.
     path[left[:, 0] == 0] = known[0][left[:, 0] == 0, None]
-    changes = np.diff(_filled_forward(path), axis=1)
+    # A step that changes nothing has the prediction of the step before.
+    place = np.where(np.isnan(path), 0, np.arange(path.shape[1]))
+    changes = np.diff(np.take_along_axis(path, np.maximum.accumulate(place, 1), 1), axis=1)
     found = np.zeros_like(changes)
     np.put_along_axis(found, order, changes, 1)
     return found
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return (one == other) | ((one != one) & (other != other))
-
-
-def _filled_forward(path: np.ndarray) -> np.ndarray:
-    """NaN replaced by the last value before it."""
-    place = np.where(np.isnan(path), 0, np.arange(path.shape[1]))
-    return np.take_along_axis(path, np.maximum.accumulate(place, 1), 1)
 
 
 def _predicted(inputs: Inputs, rows: np.ndarray, sources: dict[int, np.ndarray], quantity: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What a report is made of: predictions and scores of all rows, the leaderboard, groups of rows; sentences about them.
 
-The headline of a report comes from `ddpn.analysis.verdict`, which every command shares.
+The headline of a report comes from `ddpn.analysis.leaderboard`, which every command shares.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,19 +14,18 @@ from torch.distributions import Distribution
 
 from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.figure_data import Pit
 from ddpn.analysis.gains import effective_rows, gain_of, weighted_mean, weighted_quantile, wilson, z_of
-from ddpn.analysis.leaderboard import Leaderboard, leaderboard, scored_rows
-from ddpn.analysis.verdict import COVERAGE as LEVEL
-from ddpn.analysis.verdict import MIN_ROWS, Evaluation, RowScores
+from ddpn.analysis.leaderboard import COVERAGE as LEVEL
+from ddpn.analysis.leaderboard import MIN_ROWS, Evaluation, Leaderboard, RowScores, leaderboard, scored_rows
+from ddpn.analysis.plots import Pit
 from ddpn.calibration.recalibration import Recalibration
-from ddpn.distributions import Recalibrated, discretized
+from ddpn.distributions import discretized
 from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import limited
 from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
-from ddpn.sample import Sample, check_groups, checked_sample
+from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
 
 #: More rows than this would change no digit of a figure: a random draw of so many is shown.
@@ -48,9 +47,8 @@ class Evidence(NamedTuple):
     `labels` are what the user's table calls the rows, `total` is how many it has. `low` and `high` are the ends of the
     interval, `expected` its probability. `components` is how many distributions per row the model mixes, `board` has
     the scores of all rows and all candidates, `calibrated` is the number of rows that intervals were calibrated on (0
-    without calibration). `ids` are the name of a column that identifies rows, and its values; `base` the distributions
-    before recalibration (None where they are the same), `grouped` the name of what intervals are calibrated by and the
-    group of every row.
+    without calibration). `ids` are the name of a column that identifies rows, and its values; `grouped` the name of
+    what intervals are calibrated by and the group of every row.
     """
 
     inputs: Inputs
@@ -71,7 +69,6 @@ class Evidence(NamedTuple):
     fingerprint: str
     calibrated: int = 0
     ids: tuple[str, Sequence[Any]] | None = None
-    base: Any = None
     grouped: tuple[str, np.ndarray] | None = None
 
     @property
@@ -93,32 +90,19 @@ class Evidence(NamedTuple):
 
 def gather(
     model: Any,
-    X: Any,
-    y: Any,
-    exposure: Any = None,
-    weight: Any = None,
-    upper: Any = None,
-    censored: Any = None,
-    *,
+    sample: Sample,
     baselines: Mapping[str, Distribution] | None = None,
     leak: str = "",
     meaning: str = "",
-    labels: Any = None,
     ids: tuple[str, Sequence[Any]] | None = None,
-    groups: Any = None,
-    interval_groups: Any = None,
     names: Mapping[str, str] | None = None,
     progress: Callable[[str], object] = lambda stage: None,
 ) -> Evidence:
-    """Validate the inputs, score all rows that have a weight, and predict those that are shown."""
+    """Score all rows that have a weight, and predict those that are shown."""
     predictor: Predictor = model.predictor_
-    sample = checked_sample(X, y, weight, exposure, model.fractional, labels=labels)
-    sample = predictor.counts.of(sample, upper, censored)
     total = len(sample)
-    sample = sample.replace(
-        group=check_groups(groups, total),
-        interval_groups=None if predictor.groups is None else predictor.groups.labels(X, interval_groups),
-    )
+    if predictor.groups is not None:
+        sample = sample.replace(interval_groups=predictor.groups.labels(sample.X, sample.interval_groups))
     rows = np.flatnonzero(sample.is_used)
     others = {
         str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (total,) else dist
@@ -135,7 +119,11 @@ def gather(
         mixture: Any = discretized(predictor.distribution(used.X, known["exposure"], upper=known["upper"]))
         recorded = limited(mixture, used.limit)
         low, high = predictor.interval(recorded, LEVEL, labels=used.interval_groups)
-        means = _numbers(recorded.mean)
+        means, grouped = _numbers(recorded.mean), None
+        if predictor.groups is not None:
+            names, found = np.array([*predictor.groups.names, "not calibrated"], dtype=object), used.interval_groups
+            found = names[predictor.groups.codes(found, means)] if found is None else found
+            grouped = predictor.groups.by or "predicted mean", found
         return Evidence(
             inputs=Inputs.of_sample(model, used, names),
             labels=rows if used.labels is None else used.labels,
@@ -155,18 +143,8 @@ def gather(
             fingerprint=sample.digest(),
             calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
             ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
-            base=mixture.base if isinstance(mixture, Recalibrated) else None,
-            grouped=_grouped(predictor, used, means),
+            grouped=grouped,
         )
-
-
-def _grouped(predictor: Predictor, used: Sample, means: np.ndarray) -> tuple[str, np.ndarray] | None:
-    """What intervals are calibrated by, and the name of every row's group."""
-    found, labels = predictor.groups, used.interval_groups
-    if found is None:
-        return None
-    names = np.array([*found.names, "not calibrated"], dtype=object)
-    return found.by or "predicted mean", names[found.codes(labels, means)] if labels is None else labels
 
 
 def _numbers(values: Tensor) -> np.ndarray:
@@ -277,11 +255,11 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
 
 def pit_sentence(pit: Pit) -> str:
     """What the shape of the PIT histogram means, where it is more than chance."""
-    shape = {"up": "sloped", "down": "sloped", "U": "U-shaped", "hump": "hump-shaped"}.get(pit.shape)
     if pit.shape == "flat":
         return "The PIT histogram is flat except for chance: there is no evidence against the predicted distributions."
-    if shape is None:
+    if pit.shape == "uneven":
         return "The PIT histogram has bars outside the range of chance, but without a slope, a U or a hump."
+    shape = {"U": "U-shaped", "hump": "hump-shaped"}.get(pit.shape, "sloped")
     return f"The PIT histogram is {shape}, more than chance explains ({pit.meaning})."
 
 
@@ -302,35 +280,27 @@ def recalibration_sentences(found: Recalibration | None) -> str:
     )
 
 
-_DISPERSION = {
-    "over-dispersed": "Counts vary more than Poisson counts: intervals of a Poisson model would be too narrow.",
-    "under-dispersed": "Counts vary less than Poisson counts. A Poisson or negative binomial model cannot express "
-    "that: its intervals would be too wide.",
-    "equi-dispersed": "Counts vary about as much as Poisson counts.",
-}
-
-
-def dispersion_sentences(evidence: Evidence) -> str:
-    """Whether the counts are over-, under- or (if that may be chance) equi-dispersed around the predicted means.
-
-    The Pearson statistic is 1 for Poisson counts. Rows with a mean and a count of 0 count as 0.
-    """
-    y, m = evidence.y, evidence.mean
-    found = gain_of(np.square(y - m) / np.maximum(m, np.finfo(float).tiny), evidence.weight)
-    kind = "over-dispersed" if found.low > 1 else "under-dispersed" if found.high < 1 else "equi-dispersed"
-    statistic = f"{fmt(found.mean)} (95% interval {fmt(found.low)} to {fmt(found.high)})"
-    return (
-        f"Around the predicted means m the counts are {kind}: the Pearson statistic, mean (y - m)² / m, is "
-        f"{statistic}; it is 1 for Poisson counts. {_DISPERSION[kind]}"
-    )
-
-
 def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tuple[str, str]]:
     """(topic, sentences) about why the model is uncertain, and where its intervals are too narrow."""
     whole = group_of("", "all rows", evidence, np.arange(len(evidence.y)))
     least = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
     large = [group for group in groups if group.rows >= least]
-    found = [("Reason", reason)] if (reason := _reason(evidence, large, whole)) else []
+    reason = ""
+    if evidence.components == 1:
+        reason = "A single network has no epistemic uncertainty: fit several members to measure it."
+    elif whole.share < _AGREED:
+        reason = (
+            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
+            "of the variance. The rest is noise in the counts, which more training rows would not remove."
+        )
+    elif large:
+        group = max(large, key=lambda group: group.share)
+        reason = (
+            f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
+            f"disagreement between the components (epistemic). They disagree most where {group.column} is "
+            f"{group.label} ({percent(group.share)}): more training rows of that kind would help."
+        )
+    found = [("Reason", reason)] if reason else []
     # The group with the lowest coverage, if that is more than chance, which has as many attempts as there are groups.
     highest = {group: wilson(group.coverage, group.size, z_of(len(large)))[1] for group in large}
     weakest = min(large, key=highest.__getitem__, default=whole)
@@ -341,22 +311,3 @@ def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tu
         )
         found.append(("Narrow intervals", words))
     return found
-
-
-def _reason(evidence: Evidence, groups: list[RowGroup], whole: RowGroup) -> str:
-    """Which part of the variance matters, and where the epistemic one is largest."""
-    if evidence.components == 1:
-        return "A single network has no epistemic uncertainty: fit several members to measure it."
-    if whole.share < _AGREED:
-        return (
-            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
-            "of the variance. The rest is noise in the counts, which more training rows would not remove."
-        )
-    if not groups:
-        return ""
-    group = max(groups, key=lambda group: group.share)
-    return (
-        f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
-        f"disagreement between the components (epistemic). They disagree most where {group.column} is {group.label} "
-        f"({percent(group.share)}): more training rows of that kind would help."
-    )

@@ -3,54 +3,30 @@
 from collections.abc import Collection, Iterable, Mapping
 from html import escape
 from importlib.resources import files
-from os import PathLike
-from pathlib import Path
 from string import Template
 from typing import Any
 
 from ddpn.analysis.plots import svg_of
 from ddpn.runtime.display import html_table
-from ddpn.runtime.errors import InputError
-from ddpn.storage.files import write_text
 
 #: CSS class and sign of each level of a verdict.
 _LEVELS = {"better": ("good", "✓"), "unclear": ("care", "!"), "worse": ("bad", "✕"), "unusable": ("bad", "✕")}
 
 
-def page(
-    title: str,
-    under: Iterable[str],
-    sections: Mapping[str, str],
-    warnings: Iterable[str] = (),
-    over: str = "Report on a count model",
-) -> str:
-    """The whole file: `under` are a few facts below its title, `over` is above it; `warnings` come before `sections`.
-
-    `sections` have HTML by title.
-    """
+def page(title: str, under: Iterable[str], sections: Mapping[str, str], warnings: Iterable[str] = ()) -> str:
+    """The whole file: `under` are a few facts below its title; `warnings` come before `sections`, HTML by title."""
     folder = files("ddpn.analysis.report")
     names = {part: escape(part.lower().replace(" ", "-")) for part in sections}
     bodies = (f'<section id="{names[part]}"><h2>{escape(part)}</h2>\n{sections[part]}</section>' for part in sections)
     items = "".join(f"<li>{escape(words)}</li>" for words in warnings)
     return Template((folder / "template.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),
-        over=escape(over),
         style=(folder / "style.css").read_text(encoding="utf-8"),
         under=" · ".join(f"<span>{escape(fact)}</span>" for fact in under),
         contents="".join(f'<li><a href="#{name}">{escape(part)}</a></li>' for part, name in names.items()),
         warnings=f'<div class="warnings care" role="note"><h2>Warnings</h2><ul>{items}</ul></div>' if items else "",
         sections="\n".join(bodies),
     )
-
-
-def write_page(path: str | PathLike[str], text: str) -> Path:
-    """Write a page whole or not at all, and return its path; raises an `InputError` where that is impossible."""
-    place = Path(path)
-    try:
-        write_text(place, text)
-    except OSError as error:
-        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
-    return place
 
 
 def paragraphs(*words: str) -> str:
@@ -84,15 +60,13 @@ def table_html(
     rows: Iterable[Iterable[Any]],
     best: Collection[tuple[int, int]] = frozenset(),
     caption: str = "",
-    words: bool = False,
 ) -> str:
-    """A table in a box that scrolls where the page is narrow; `words` for a long table with columns of text."""
-    tall, kind = (" tall", ' class="words"') if words else ("", "")
-    table = html_table(headings, rows, best, f'{kind} aria-label="{escape(caption)}"')
+    """A table in a box that scrolls where the page is narrow."""
+    table = html_table(headings, rows, best, f' aria-label="{escape(caption)}"')
     return (
         # Above the box: a caption inside of it would be as wide as the table, and cut off on a phone.
         f'<p class="caption">{escape(caption)}</p>'
-        f'<div class="scroll{tall}" tabindex="0" role="region" aria-label="{escape(caption)}">{table}</div>\n'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">{table}</div>\n'
     )
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
-from ddpn.analysis.explanations import Effects, Explanation, Importance, Importances, effects, importance
-from ddpn.analysis.explanations.column_effects import is_missing
-from ddpn.analysis.figure_data import Pit
-from ddpn.analysis.gains import weighted_mean, weighted_quantile
-from ddpn.analysis.leaderboard import Leaderboard
-from ddpn.analysis.report import figures, page
+from ddpn.analysis import plots
+from ddpn.analysis.explanations import Effect, Effects, Explanation, Importances, effects, importance
+from ddpn.analysis.explanations.inputs import MISSING, cells
+from ddpn.analysis.gains import weighted_mean, weighted_quantile, wilson
+from ddpn.analysis.report import page
 from ddpn.analysis.report.evidence import (
     LEVEL,
     MAX_ROWS,
@@ -28,7 +28,6 @@ from ddpn.analysis.report.evidence import (
     Evidence,
     RowGroup,
     coverage_sentences,
-    dispersion_sentences,
     error_sentences,
     gather,
     group_of,
@@ -40,50 +39,46 @@ from ddpn.analysis.report.evidence import (
 from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
+from ddpn.predictor import Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.runtime.errors import InputError
-from ddpn.tables.encoding.table import Column
+from ddpn.sample import Sample
+from ddpn.storage.files import write_text
 from ddpn.tables.splits import rows_words
 
-#: Columns in the table of columns, levels in their descriptions, and columns of a single row.
-_COLUMNS, _LISTED, _CELLS = 40, 4, 12
+#: Columns of a single row, and columns whose importance is drawn.
+_CELLS, _SHOWN = 12, 12
 #: Columns whose effects are shown: the most important ones for the mean, some of them for the spread.
 _EFFECTS, _FOR_SPREAD = 6, 2
 #: Groups of rows by predicted mean, columns that rows are grouped by, and groups of calibrated intervals.
 _FIFTHS, _GROUPED, _GROUPS = 5, 2, 12
-#: Rows predicted best and worst.
-_EXTREMES = 3
+#: Rows predicted best and worst, and rows drawn one by one.
+_EXTREMES, _DRAWN = 3, 160
+#: Most and fewest bars of a distribution, and the probability left out in each tail.
+_BARS, _FEWEST, _LEFT_OUT = 60, 5, 1e-3
 _PERCENT = percent(LEVEL, 0)
-_KINDS = {"number": ("number", "numbers"), "flag": ("yes/no", "yes/no"), "category": ("category", "categories")}
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
 _NUMBERING = "Rows are called by the index of the data frame or, in other tables, by their position from 0."
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.
-_SHOWN = {"command", "target", "note", "numbering"}
+_SHOWN_IN_TEXT = {"command", "target", "note", "numbering"}
 #: Arguments of a model that are shown by other facts, or that say how it was run.
 _SHOWN_ELSEWHERE = {"likelihood", "random_state", "validation", "verbose"}
+#: Means are not integers, though they may round to one.
 _decimal = partial(fmt, integers=False)
 
 
 def write_report(
     path: str | PathLike[str],
-    *,
     model: Any,
-    X: Any,
-    y: Any,
-    exposure: Any = None,
-    upper: Any = None,
-    censored: Any = None,
-    weight: Any = None,
+    sample: Sample,
+    *,
     baselines: Mapping[str, Distribution] | None = None,
     task: Mapping[str, Any] | None = None,
     warnings: Sequence[str] = (),
     leak: str = "",
     meaning: str = "",
-    labels: Sequence[Any] | None = None,
     ids: tuple[str, Sequence[Any]] | None = None,
-    groups: Sequence[Any] | None = None,
-    interval_groups: Sequence[Any] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
@@ -94,8 +89,9 @@ def write_report(
         The file to write, such as "report.html".
     model : estimator
         The fitted model.
-    X, y, exposure, upper, censored, weight : array-like
-        The test set, as for `fit`.
+    sample : Sample
+        The test set. Rows have the names of its `labels`; with a `group`, the verdict knows that rows of one group are
+        alike.
     baselines : mapping of str to Distribution, optional
         What other models predict for the same rows, by name; a Normal is rounded to counts.
     task : mapping, optional
@@ -107,14 +103,8 @@ def write_report(
         A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
     meaning : str
         A sentence about what the scores mean, such as that they are for new groups of rows.
-    labels : sequence, optional
-        What the rows are called. Default: the index of a data frame, or positions.
     ids : tuple of str and sequence, optional
         The name and the values of a column that identifies the rows.
-    groups : sequence, optional
-        What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
-    interval_groups : sequence, optional
-        The labels of the groups that intervals are calibrated by, if they are not a column of X.
     progress : callable, optional
         Called with the name of each step.
 
@@ -124,10 +114,10 @@ def write_report(
     >>> import numpy as np
     >>> from ddpn import DDPNRegressor
     >>> X = np.random.default_rng(0).normal(size=(90, 1))
-    >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
+    >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0])).astype(float)
     >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = write_report(f"{folder}/report.html", model=model, X=X[60:], y=y[60:], task={"target": "visits"})
+    ...     path = write_report(f"{folder}/report.html", model, Sample(X[60:], y[60:]), task={"target": "visits"})
     ...     path.name, "visits" in path.read_text(encoding="utf-8")
     ('report.html', True)
     """
@@ -137,50 +127,33 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    evidence = gather(
-        model,
-        X,
-        y,
-        exposure,
-        weight,
-        upper,
-        censored,
-        baselines=baselines,
-        leak=leak,
-        meaning=meaning,
-        labels=labels,
-        ids=ids,
-        groups=groups,
-        interval_groups=interval_groups,
-        names={role: str(known[role]) for role in ("exposure", "upper") if known.get(role)},
-        progress=step,
-    )
+    names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
+    evidence = gather(model, sample, baselines, leak, meaning, ids, names, step)
     found = explanation_of(evidence, step)
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known)
-    above = [*filter(None, [leak]), *warnings]
-    text = page.page(f"How well the model predicts {target}", _summary(model, evidence, known), parts, above)
-    return page.write_page(place, text)
-
-
-def _summary(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
-    """What the model is, what it was fitted to and evaluated on, and when."""
-    rows = fitted_rows(model)
-    when = f"on {str(task['fitted'])[:10]}" if task.get("fitted") else ""
-    fitted = [" ".join(filter(None, ["fitted", f"to {rows}" if rows else "", when]))] if rows or when else []
-    return [
+    fitted = [f"to {fitted_rows(model)}" if fitted_rows(model) else ""]
+    fitted += [f"on {str(known['fitted'])[:10]}" if known.get("fitted") else ""]
+    under = [
         members_text(model),
         f"likelihood {likelihood_text(model)}",
-        *fitted,
+        " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
         f"evaluated on {plural(len(evidence.y), 'row')} on {date.today().isoformat()}",
     ]
+    above = [*filter(None, [leak]), *warnings]
+    text = page.page(f"How well the model predicts {target}", filter(None, under), parts, above)
+    try:
+        write_text(place, text)
+    except OSError as error:
+        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
+    return place
 
 
 def sections(
     model: Any, evidence: Evidence, explanation: Explanation, target: str, task: Mapping[str, Any]
 ) -> dict[str, str]:
     """The HTML of every section that has something to show, by its title."""
-    pit, board = _pit(evidence, evidence.dist), evidence.board
+    board, pit = evidence.board, plots.Pit.of(evidence.dist, evidence.y, evidence.weight)
     found, shape = board.evaluation, pit_sentence(pit)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns))
     by_column = important_groups(importances, evidence)
@@ -189,30 +162,22 @@ def sections(
         (f"{_PERCENT} interval", coverage_sentences(evidence, found)),
         ("Calibration", shape),
         *uncertainty_sentences(evidence, [group for each in by_column for group in each]),
-        *(("Test rows", words) for words in found.warnings),
+        *([("Test rows", found.meaning)] if found.meaning else []),
     ]
     parts = {
         "Verdict": page.headline_html(board.verdict.level, board.verdict.headline, details),
-        "Leaderboard" if found.others else "Scores": _leaderboard(board),
-        "Data": _data(evidence, target),
-        "Accuracy": page.paragraphs(str(task.get("note") or _UNSEEN))
-        + page.pair(figures.scatter_figure(evidence, target), figures.sharpness_figure(evidence)),
-        "Calibration": _calibration(model, evidence, pit, shape),
+        "Leaderboard" if found.others else "Scores": page.table_html(*board.cells(), caption=_COMPARED)
+        + page.definitions(_SCORES, "notes"),
+        "Accuracy": _accuracy(evidence, target, str(task.get("note") or _UNSEEN)),
+        "Calibration": _calibration(model.predictor_, evidence, pit, shape),
         "Uncertainty": _uncertainty(evidence, by_column),
         "Importance": _importance(importances),
         "Effects": _effects(explanation.effects, target),
         "Best and worst rows": _rows(evidence, importances, str(task.get("numbering") or _NUMBERING)),
-        "Training": _training(model),
         "Reproduction": page.definitions(reproduction(model, evidence, task), code=True),
     }
     return {title: html for title, html in parts.items() if html}
 
-
-def _pit(evidence: Evidence, dist: Any) -> Pit:
-    return Pit.of(dist, evidence.y, evidence.weight)
-
-
-# Leaderboard ---------------------------------------------------------------------------------------------------------
 
 _SCORES = [
     ("Weight", "Share of a member in the mixture."),
@@ -225,46 +190,59 @@ _SCORES = [
 ]
 
 
-def _leaderboard(board: Leaderboard) -> str:
-    """The scores of all candidates, and what the columns mean."""
-    caption = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
-    return page.table_html(*board.cells(), caption=caption) + page.definitions(_SCORES, "notes")
+_COMPARED = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
 
 
-# Data ----------------------------------------------------------------------------------------------------------------
+# Accuracy, calibration and uncertainty -------------------------------------------------------------------------------
 
 
-def _data(evidence: Evidence, target: str) -> str:
-    columns = evidence.columns[:_COLUMNS]
-    rows = [(c.name, _KINDS[c.kind][0], description(c), percent(is_missing(c).mean())) for c in columns]
-    left = len(evidence.columns) - len(columns)
-    drawn = ""
-    if len(evidence.y) < evidence.total:
-        why = "the others have no weight" if len(evidence.y) < MAX_ROWS else "a random sample, which is enough"
-        drawn = f"Of {plural(evidence.total, 'row')}, {len(evidence.y):,} are evaluated: {why}."
-    words = page.heading("Dispersion") + page.paragraphs(dispersion_sentences(evidence))
-    return (
-        page.definitions(data_facts(evidence, target), "facts")
-        + page.paragraphs(drawn)
-        + page.pair(words, figures.counts_figure(evidence, target))
-        + page.table_html(("Column", "Kind", "Values", "Missing"), rows, caption="Columns", words=True)
-        + page.paragraphs(f"And {plural(left, 'more column')}." if left else "")
+def _accuracy(evidence: Evidence, target: str, note: str) -> str:
+    """Facts about the counts, and observed counts against predicted means, with intervals."""
+    y, rows = evidence.y, _spread_rows(evidence.mean, _DRAWN)
+    evaluated = ""
+    if len(y) < evidence.total:
+        why = "the others have no weight" if len(y) < MAX_ROWS else "a random sample, which is enough"
+        evaluated = f"Of {plural(evidence.total, 'row')}, {len(y):,} are evaluated: {why}."
+    inside = evidence.scores.coverage[rows] > 0
+    mean, low, high = (values[rows] for values in (evidence.mean, evidence.low, evidence.high))
+    log = plots.wants_log(np.concatenate([mean, high, y]))
+    description = f"{(~inside).sum()} of {len(rows)} rows shown are outside their {_PERCENT} interval."
+    if len(rows) < len(y):
+        description = f"{len(rows)} of {plural(len(y), 'row')}, evenly spread over the predictions. {description}"
+    words = f"{description} The dashed line joins the means of tenths of all rows; it should follow the diagonal."
+    if log:
+        words += " Both axes are logarithmic, in 1 + count."
+    draw = partial(
+        plots.draw_scatter,
+        label=f"predicted mean of {target}",
+        mean=mean,
+        ends=np.array([low, high]),
+        y=y[rows],
+        inside=inside,
+        tenths=plots.tenths_of(evidence.mean, y, evidence.weight),
+        log=log,
     )
+    scatter = page.figure_html(plots.panel(draw), "scatter", "Predicted and observed", description, words)
+    facts = page.definitions(data_facts(evidence, target), "facts")
+    return page.paragraphs(note, evaluated) + page.pair(scatter, facts)
+
+
+def _spread_rows(values: np.ndarray, most: int) -> np.ndarray:
+    """At most so many rows, evenly spread over the order of these values."""
+    order = np.argsort(values, kind="stable")
+    return order[np.round(np.linspace(0, len(order) - 1, min(most, len(order)))).astype(int)]
 
 
 def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
-    """The counts and columns in a few numbers."""
+    """The counts in a few numbers."""
     y, weight = evidence.y, evidence.weight
     centre, rows = weighted_mean(y, weight), plural(len(y), "row")
-    number = Counter(column.kind for column in evidence.columns)
-    kinds = ", ".join(plural(number[kind], *words) for kind, words in _KINDS.items() if number[kind])
     facts = [
         ("Rows evaluated", rows if len(y) == evidence.total else f"{rows} of {evidence.total:,}"),
         (f"Mean {target}", fmt(centre)),
         ("Variance", fmt(weighted_mean(np.square(y - centre), weight))),
         ("Minimum, median, maximum", " · ".join(fmt(v) for v in (y.min(), weighted_quantile(y, weight, 0.5), y.max()))),
         ("Zeros", percent(weighted_mean((y == 0).astype(float), weight))),
-        ("Columns", kinds),
     ]
     if evidence.exposure is not None:
         facts.append(("Exposure", f"{fmt(evidence.exposure.min())} to {fmt(evidence.exposure.max())}"))
@@ -273,62 +251,53 @@ def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     return facts
 
 
-def description(column: Column) -> str:
-    """The values of a column in a few words."""
-    if column.kind == "category":
-        number = Counter(column.values[~is_missing(column)].tolist())
-        order = sorted(number, key=lambda level: (-number[level], column.levels[level]))
-        shown = ", ".join(column.levels[level] for level in order[:_LISTED])
-        return shown if len(order) <= _LISTED else f"{shown}, … ({len(order):,} levels)"
-    known = column.values[~is_missing(column)]
-    if not len(known):
-        return "none"
-    if column.kind == "flag":
-        return f"{percent(float(known.mean()))} yes"
-    if np.isin(known, (0.0, 1.0)).all():
-        return f"0 or 1, {percent(float(known.mean()))} are 1"
-    least, middle, most = (value_text(float(value)) for value in (known.min(), np.median(known), known.max()))
-    return f"{least} to {most}, median {middle}"
+_PIT = (
+    "The probability integral transform (PIT) is the position of each count within its predicted distribution: 0 is "
+    "below all of it, 1 above. If the distributions are calibrated, all positions are equally frequent, and the "
+    "histogram is flat up to chance.",
+    "A valley means that distributions are too narrow, a hill that they are too wide, and a slope that predictions are "
+    "too low (up) or too high (down).",
+)
 
 
-# Calibration and uncertainty -----------------------------------------------------------------------------------------
-
-
-def _calibration(model: Any, evidence: Evidence, pit: Pit, shape: str) -> str:
-    """The PIT histogram, before and after recalibration, and the coverage within groups that are calibrated."""
-    html = page.pair(figures.pit_figure(pit, shape), figures.coverage_figure(evidence))
-    more = []
-    if evidence.base is not None:
-        before = _pit(evidence, evidence.base)
-        words = pit_sentence(before)
-        more.append(figures.pit_figure(before, words, "pit-before", "PIT histogram before recalibration"))
-    if groups := calibration_groups(evidence):
-        more.append(figures.calibrated_coverage_figure(groups, model.predictor_.groups.rows))
-    words = page.paragraphs(recalibration_sentences(model.predictor_.recalibration))
-    return words + html + (page.pair(*more) if more else "")
-
-
-def calibration_groups(evidence: Evidence) -> list[RowGroup]:
-    """The largest of the groups that intervals are calibrated by, in the order of their names."""
-    if evidence.grouped is None:
-        return []
-    name, labels = evidence.grouped
-    largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_GROUPS))
-    return [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
+def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape: str) -> str:
+    """The PIT histogram, and the coverage within groups that intervals are calibrated by."""
+    heights = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
+    histogram = page.figure_html(plots.panel(partial(plots.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
+    notes = page.paragraphs(*_PIT, recalibration_sentences(predictor.recalibration))
+    html = page.pair(histogram, page.heading("How to read this figure") + notes)
+    if evidence.grouped is not None and predictor.groups is not None:
+        name, labels = evidence.grouped
+        largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_GROUPS))
+        groups = [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
+        sizes = ", ".join(f"{label}: {predictor.groups.rows.get(label, 0):,}" for label in largest)
+        html += _group_table(groups) + page.paragraphs(
+            f"Intervals are calibrated within these groups, on so many rows each: {sizes}. Groups of few calibration "
+            "rows, or of none, have the level of all rows, or one near it."
+        )
+    return html
 
 
 def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
-    groups = fifths(evidence)
-    html = page.pair(figures.split_figure(groups), figures.group_coverage_figure(groups))
-    for found in by_column:
-        name = found[0].column
-        headings = (name, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
-        rows = []
-        for g in found:
-            means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
-            rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), percent(g.coverage)))
-        html += page.table_html(headings, rows, caption=f"Uncertainty by {name}")
-    return html
+    """How variable and how uncertain predictions are in groups by predicted mean and by the most important columns."""
+    words = (
+        "The variance of a prediction has two parts. Aleatoric variance is noise in the counts: more training rows do "
+        "not remove it. Epistemic variance is disagreement between the components: more training rows of the same "
+        f"kind reduce it. Coverage is the share of rows inside their {_PERCENT} interval, with Wilson's 95% interval."
+    )
+    tables = "".join(_group_table(found) for found in (fifths(evidence), *by_column))
+    return page.paragraphs(words) + tables
+
+
+def _group_table(found: list[RowGroup]) -> str:
+    name, rows = found[0].column, []
+    headings = (name, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
+    for g in found:
+        means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
+        low, high = wilson(g.coverage, g.size)
+        coverage = f"{percent(g.coverage)} ({percent(low)} to {percent(high)})"
+        rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), coverage))
+    return page.table_html(headings, rows, caption=f"Uncertainty by {name}")
 
 
 def fifths(evidence: Evidence) -> list[RowGroup]:
@@ -352,15 +321,12 @@ def explanation_of(evidence: Evidence, progress: Callable[[str], object]) -> Exp
     found = importance(evidence.inputs, seed=SEED, progress=progress)
     if not found.each:
         return Explanation(Effects([], 0), found)
-    chosen = [one.position for one in _important(found)]
-    return Explanation(effects(evidence.inputs, chosen, seed=SEED, progress=progress), found)
-
-
-def _important(found: Importances) -> list[Importance]:
-    """The columns to show: by their importance for the mean, the last ones by that for the spread."""
-    first, rest = found.by("mean")[: _EFFECTS - _FOR_SPREAD], found.by("mean")[_EFFECTS - _FOR_SPREAD :]
-    chosen = first + [one for one in found.by("spread") if one not in first][:_FOR_SPREAD]
-    return chosen + [one for one in rest if one not in chosen][: _EFFECTS - len(chosen)]
+    # By their importance for the mean, the last ones by that for the spread.
+    by_mean, size = found.by("mean"), _EFFECTS - _FOR_SPREAD
+    chosen = by_mean[:size] + [one for one in found.by("spread") if one not in by_mean[:size]][:_FOR_SPREAD]
+    chosen += [one for one in by_mean[size:] if one not in chosen][: _EFFECTS - len(chosen)]
+    shown = [one.position for one in chosen]
+    return Explanation(effects(evidence.inputs, shown, seed=SEED, progress=progress), found)
 
 
 def _importance(found: Importances) -> str:
@@ -379,11 +345,27 @@ def _importance(found: Importances) -> str:
         ("Similar columns", "Columns that can replace each other share their importance."),
     ]
     return page.pair(
-        figures.importance_figure(found, "crps", "Importance for the predictions", "increase of the CRPS"),
-        figures.importance_figure(found, "mean", "Importance for the mean", "change of the mean"),
-        figures.importance_figure(found, "spread", "Importance for the spread", "change of variance / mean"),
+        importance_figure(found, "crps", "Importance for the predictions"),
+        importance_figure(found, "mean", "Importance for the mean"),
+        importance_figure(found, "spread", "Importance for the spread"),
         page.heading("How to read these figures") + page.definitions(notes),
     )
+
+
+def importance_figure(found: Importances, key: str, title: str) -> str:
+    """What shuffling the most important columns changes: "crps", "mean" or "spread"."""
+    shown, words = found.by(key)[:_SHOWN], []
+    digits = 0 if max(getattr(one, key).max() for one in shown) >= 1 else 1
+    for one in shown:
+        rounded = round(100 * one.strength(key), digits)
+        words.append(f"{rounded:{'+' if key == 'crps' and rounded else ''}.{digits}f}%")
+    draw = partial(plots.draw_importance, found=shown, of=key, words=words)
+    drawn = plots.panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
+    caption = ""
+    if len(found.each) > len(shown):
+        caption = f"The {len(shown)} largest of {plural(found.columns, 'column')} are shown."
+    description = "; ".join(f"{one.name}: {text}" for one, text in zip(shown, words, strict=True)) + "."
+    return page.figure_html(drawn, f"importance-{key}", title, description, caption)
 
 
 def _effects(found: Effects, target: str) -> str:
@@ -401,7 +383,30 @@ def _effects(found: Effects, target: str) -> str:
         "members that disagree. Marks at the bottom have equally many rows between them. All figures of a side have "
         "the same scale, so a flat line is a weak effect. These are effects in the model, not causes.",
     )
-    return html + "".join(page.pair(*both) for both in figures.effect_figures(found))
+    scales = {of: plots.scale_of([getattr(one, of) for one in found]) for of in ("mean", "spread")}
+    for place, one in enumerate(found):
+        html += page.pair(*(effect_figure(one, of, f"effect-{of}-{place}", scales[of]) for of in scales))
+    return html
+
+
+def effect_figure(one: Effect, of: str, name: str, scale: tuple[float, float]) -> str:
+    """The effect of a column on the "mean" or on the "spread", on an axis with the ends `scale`."""
+    curve = getattr(one, of)
+    order = np.argsort(curve.level, kind="stable")
+    low, high = ((_decimal(float(curve.level[i])), value_text(one.points[i])) for i in (order[0], order[-1]))
+    caption = f"From {low[0]} where {one.name} is {low[1]} to {high[0]} where it is {high[1]}."
+    if len(order) == 1:
+        caption = f"{_decimal(curve.typical)}: these rows have one value only, {value_text(one.points[0])}."
+    draw = partial(plots.draw_effect, one=one, curve=curve, scale=scale)
+    if one.is_line:
+        drawn = plots.panel(draw, margins=plots.BESIDE if one.has_missing else plots.PLAIN)
+    else:
+        kept = one.frequent
+        if len(kept) < len(one.points):
+            caption += f" The {len(kept)} most frequent of {len(one.points)} levels are shown."
+        words = [_decimal(float(curve.level[i])) for i in kept]
+        drawn = plots.panel(partial(draw, words=words), plots.bars_height(len(kept)), margins=plots.NAMED)
+    return page.figure_html(drawn, name, f"{one.name}: {of}", caption, caption)
 
 
 # Single rows ---------------------------------------------------------------------------------------------------------
@@ -417,7 +422,10 @@ def _rows(evidence: Evidence, importances: Importances, numbering: str) -> str:
     for name, rows in (("best", ranked[:number]), ("worst", ranked[len(ranked) - number :][::-1])):
         cards = [_card(evidence, row, f"{name}-{i}", order[:_CELLS]) for i, row in enumerate(rows)]
         html += page.heading(f"Predicted {name}") + page.cards(cards) if cards else ""
-    words = f"By CRPS. The vertical line is the observed count. {numbering} Important columns come first."
+    words = (
+        f"By CRPS. The vertical line is the observed count, dark bars are the {_PERCENT} interval. {numbering} "
+        "Important columns come first."
+    )
     return page.paragraphs(words) + html if html else ""
 
 
@@ -434,21 +442,28 @@ def _card(evidence: Evidence, row: int, name: str, columns: Sequence[int]) -> st
         ("CRPS", fmt(evidence.scores.crps[row])),
         *([] if evidence.exposure is None else [("Exposure", fmt(evidence.exposure[row]))]),
     ]
-    cells = [(column.name, cell_text(column, row)) for column in (evidence.columns[j] for j in columns)]
-    return page.card(title, figures.distribution_svg(evidence, row, name), facts, cells)
+    known = [column._replace(values=column.values[[row]]) for column in (evidence.columns[j] for j in columns)]
+    values = [(column.name, value_text(cells(column, MISSING)[0])) for column in known]
+    return page.card(title, distribution_svg(evidence, row, name), facts, values)
 
 
-def cell_text(column: Column, row: int) -> str:
-    """One cell as text."""
-    if is_missing(column)[row]:
-        return "missing"
-    value = column.values[row]
-    if column.kind == "category":
-        return column.levels[int(value)]
-    return ("yes" if value else "no") if column.kind == "flag" else f"{value:.6g}"
+def distribution_svg(evidence: Evidence, row: int, name: str) -> str:
+    """The predicted distribution of one row, with its observed count."""
+    dist, y = evidence.dist.rows(torch.tensor([row])), float(evidence.y[row])
+    tails = [float(dist.icdf(torch.tensor([q], dtype=torch.float64))) for q in (_LEFT_OUT, 1 - _LEFT_OUT)]
+    low, high = min(tails[0], y), max(tails[1], y) + 1.0
+    # A distribution on one or two counts is shown with its neighbours.
+    low, high = max(0.0, min(low, high - _FEWEST + 1)), max(high, low + _FEWEST - 1)
+    edges, shares = plots.binned(dist, low, high, _BARS)
+    interval = float(evidence.low[row]), float(evidence.high[row])
+    description = f"Most likely around {edges[int(np.argmax(shares))]:,.0f}; observed {y:,.0f}."
+    draw = partial(plots.draw_distribution, edges=edges, shares=shares[:, 0], interval=interval, y=y)
+    drawn = plots.panel(draw, 1.5, 2.9, (0.15, 0.2))
+    drawn.axes[0].set_yticks([])
+    return plots.svg_of(drawn, name, f"Predicted probabilities of row {evidence.labels[row]}", description)
 
 
-# Training and reproduction -------------------------------------------------------------------------------------------
+# Reproduction ------------------------------------------------------------------------------------------------------
 
 
 def members_text(model: Any) -> str:
@@ -478,28 +493,26 @@ def fitted_rows(model: Any) -> str:
     return rows_words(rows, max(copies) if max(copies) > 1 else 0)
 
 
-def _training(model: Any) -> str:
-    """Rows, epochs, time, what went wrong, and the curves of the networks."""
+def training_text(model: Any) -> str:
+    """How the networks were trained, and what went wrong; empty where there are none."""
     history = getattr(model, "history_", None)
     if history is None or not history.epochs:
         return ""
-    copies = [copy for member in model.predictor_.members.values() for copy in copies_of(member)]
-    score = next(copy.options.score for copy in copies if isinstance(copy, Networks))
-    words = f"Trained on {fitted_rows(model)}, for {plural(len(history.epochs), 'epoch')} in {fmt(history.seconds)} "
-    words += f'seconds, with the numeric encoding "{model.numeric_}".'
+    words = f"{plural(len(history.epochs), 'epoch')} in {fmt(history.seconds)} seconds, with the numeric encoding "
+    words += f'"{model.numeric_}".'
     if history.stopped:
         words += f" Stopped: {history.stopped}."
     if history.rollbacks:
         words += f" Rolled back {plural(len(history.rollbacks), 'time')}, last: {history.rollbacks[-1]}."
-    curves = (
-        figures.training_figure(history, "loss", "Training loss", "loss"),
-        figures.training_figure(history, "score", "Validation score", f"validation {score.upper()}"),
-    )
-    return page.paragraphs(words) + page.pair(*filter(None, curves))
+    return words
 
 
 def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Everything needed to reproduce these numbers, by name."""
+
+    def one_line(value: Any) -> str:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
     defaults = type(model)().get_params(deep=False)
     options = {
         name: value
@@ -508,20 +521,16 @@ def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> lis
     }
     versions = {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     facts = [
-        ("Command", _one_line(task.get("command") or "")),
+        ("Command", one_line(task.get("command") or "")),
         ("Model", members_text(model)),
         ("Likelihood", likelihood_text(model)),
         ("Training rows", fitted_rows(model)),
+        ("Training of networks", training_text(model)),
         ("Settings", ", ".join(f"{name} = {value!r}" for name, value in options.items())),
         ("Seeds", f"model {getattr(model, 'random_state', None)}; draws of this report {SEED}"),
         ("Data fingerprint", f"sha256 {evidence.fingerprint}"),
         ("Versions of this report", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]
-    given = {str(key).replace("_", " "): v for key, v in task.items() if key not in _SHOWN and v is not None}
+    given = {str(key).replace("_", " "): v for key, v in task.items() if key not in _SHOWN_IN_TEXT and v is not None}
     facts = [(name, words) for name, words in facts if words]
-    return [*facts, *((key[:1].upper() + key[1:], _one_line(value)) for key, value in given.items())]
-
-
-def _one_line(value: Any) -> str:
-    """Text as it is, any other value as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return [*facts, *((key[:1].upper() + key[1:], one_line(value)) for key, value in given.items())]

@@ -21,9 +21,8 @@ PER_SPLIT = {
     "decision_type": np.int32,
     "left_child": np.int32,
     "right_child": np.int32,
-    "internal_count": np.int32,
 }
-PER_LEAF = {"leaf_value": np.float64, "leaf_count": np.int32}
+PER_LEAF = {"leaf_value": np.float64}
 PER_CATEGORY = {"cat_boundaries": np.int32, "cat_threshold": np.int64}
 #: Sizes of the trees: leaves, splits by categories, and words of their sets of levels.
 SIZES = ("leaves", "categories", "words")
@@ -36,12 +35,7 @@ _BY_CATEGORY, _MOST, _MISSING = 1, 15, 12
 class Booster:
     """A fitted sum of trees, without the rows they were fitted to.
 
-    Parameters
-    ----------
-    text : str
-        The trees as LightGBM writes them; "" for none.
-    chosen : array of int or None
-        The columns of the matrix that it takes; None for all.
+    `text` is what LightGBM writes, "" for no trees; `chosen` are the columns of the matrix that it takes, None for all.
     """
 
     def __init__(self, text: str, chosen: np.ndarray | None) -> None:
@@ -65,10 +59,8 @@ class Booster:
         """The sum of the trees for every row of the whole matrix; for a mean, the logarithm of the rate."""
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
-        return np.asarray(self._booster.predict(self._columns(matrix), raw_score=True))
-
-    def _columns(self, matrix: np.ndarray) -> np.ndarray:
-        return matrix if self.chosen is None else matrix[:, self.chosen]
+        inputs = matrix if self.chosen is None else matrix[:, self.chosen]
+        return np.asarray(self._booster.predict(inputs, raw_score=True))
 
 
 # Text as arrays -------------------------------------------------------------------------------------------------------
@@ -76,24 +68,20 @@ class Booster:
 
 def arrays_of(text: str) -> dict[str, np.ndarray]:
     """The trees in a text that LightGBM has just written, each kind of number as one array over all trees."""
-    trees = [_fields(block) for block in text.split("\nTree=")[1:]]
+    trees = []
+    for block in text.split("\nTree=")[1:]:
+        lines = block.partition("\n\n")[0].splitlines()[1:]
+        trees.append({key: value for key, _, value in (line.partition("=") for line in lines)})
     sizes = [
         (int(tree["num_leaves"]), int(tree["num_cat"]), len(tree.get("cat_threshold", "").split())) for tree in trees
     ]
     found = {name: np.array([size[i] for size in sizes], dtype=np.int32) for i, name in enumerate(SIZES)}
     for name, dtype in (PER_SPLIT | PER_LEAF | PER_CATEGORY).items():
         parts = [np.array(tree.get(name, "").split(), dtype=dtype) for tree in trees]
-        if name in PER_LEAF:  # a tree without a split has no count
-            parts = [part if len(part) else np.zeros(1, dtype=dtype) for part in parts]
-        elif name in PER_SPLIT:
+        if name in PER_SPLIT:
             parts = [part[: leaves - 1] for part, (leaves, _, _) in zip(parts, sizes, strict=True)]
         found[name] = np.concatenate([np.empty(0, dtype=dtype), *parts])
     return found
-
-
-def _fields(block: str) -> dict[str, str]:
-    lines = block.partition("\n\n")[0].splitlines()[1:]
-    return {key: value for key, _, value in (line.partition("=") for line in lines)}
 
 
 def tree_slices(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
@@ -191,9 +179,8 @@ def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: in
     kinds, features = arrays["decision_type"], arrays["split_feature"]
     is_kind = (kinds >= 0) & (kinds <= _MOST) & (kinds & _MISSING != _MISSING)
     finite = np.isfinite(arrays["leaf_value"]).all() and not np.isnan(arrays["threshold"]).any()
-    counted = (arrays["leaf_count"] >= 0).all() and (arrays["internal_count"] >= 0).all()
     known = ((features >= 0) & (features < columns)).all()
-    return bool(is_kind.all() and finite and counted and known)
+    return bool(is_kind.all() and finite and known)
 
 
 def _have_levels(

@@ -1,7 +1,6 @@
 """Boosting with LightGBM: a mean in folds that grow in step, and the dispersion of counts around it."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +23,6 @@ from ddpn.tables.splits import FOLDS, fold_numbers
 MAX_COLUMNS = 500
 #: Rows from which trees are larger, in larger steps.
 MANY_ROWS = 5000
-#: Scores of the rows that are fitted -> first and second derivatives of their losses.
-Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 #: A clock without an end.
 UNLIMITED = Clock()
 _QUIET = {"verbosity": -1}
@@ -220,12 +217,12 @@ class Growing:
         #: Whether no tree could be split any more.
         self.is_finished = False
 
-    def grow(self, objective: Objective | None = None) -> None:
-        """One more tree."""
-        if objective is None:
+    def grow(self, derivatives: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+        """One more tree, given first and second derivatives of the losses where they are not LightGBM's."""
+        if derivatives is None:
             self.is_finished = self._booster.update()
         else:
-            self.is_finished = self._booster.update(fobj=lambda scores, _: objective(scores))
+            self.is_finished = self._booster.update(fobj=lambda scores, rows: derivatives)
 
     @property
     def rounds(self) -> int:
@@ -360,8 +357,10 @@ class MeanFit:
         """The boosters of the folds that were run, at their best rounds."""
         return [growing.booster(self._best) for growing in self._growing]
 
-    def whole(self, part: Fold) -> Booster:
+    def whole(self) -> Booster:
         """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
+        rows, every = self.rows, Fold(np.arange(len(self.rows.rate)), np.arange(0))
+        (part,) = with_columns([every], rows.matrix, rows.rate, rows.weight)
         growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
         while growing.rounds < self._best and not growing.is_finished:
             growing.grow()
@@ -389,20 +388,8 @@ class DispersionFit:
     """The constant of a dispersion around known means, and boosters in folds that add to it.
 
     Means are out of fold, and so is what the boosters add: a dispersion that is learned around means that know their
-    rows is too small everywhere.
-
-    Parameters
-    ----------
-    head : Head
-        One of `FAMILIES`.
-    sample : Sample
-        Counts, with how many times each row counts, exposures and bounds.
-    seed : int
-        Seed of the choice of rows that the constant is fitted to.
-    log_rate : array
-        Logarithms of means per exposure.
-    known : array, optional
-        What is known about the log dispersion besides the constant. Default: nothing.
+    rows is too small everywhere. The head is one of `FAMILIES`; `log_rate` are logarithms of means per exposure, and
+    `known` is what is known about the log dispersion besides the constant.
     """
 
     def __init__(
@@ -414,20 +401,17 @@ class DispersionFit:
         self.raw = np.stack([log_rate, np.zeros_like(log_rate) if known is None else known], 1)
         self._growing: list[Growing] = []
         self._curvature: np.ndarray | None = None
+        # The constant at which the loss of some rows is smallest.
         some = np.random.default_rng(seed).permutation(len(sample))[:_ROWS]
-        self.constant = self._best_constant(some)
-        self.raw[:, 1] += self.constant
-
-    def _best_constant(self, some: np.ndarray) -> float:
-        """The constant at which the loss of some rows is smallest."""
         raw, share = torch.from_numpy(self.raw[some]), torch.from_numpy(self.share[some])
         rows, where = self.sample.rows(torch.from_numpy(some)), torch.tensor([0.0, 1.0], dtype=torch.float64)
 
         def loss(constant: Tensor) -> Tensor:
-            return share @ self.head.sample_loss(raw + constant * where, rows) / share.sum()
+            return share @ head.sample_loss(raw + constant * where, rows) / share.sum()
 
         with single_thread():
-            return float(fit_constants(loss, torch.zeros(1, dtype=torch.float64), [(-_REACH, _REACH)]))
+            self.constant = float(fit_constants(loss, torch.zeros(1, dtype=torch.float64), [(-_REACH, _REACH)]))
+        self.raw[:, 1] += self.constant
 
     def losses(self) -> np.ndarray:
         """The weighted out-of-fold loss of every row."""
@@ -463,30 +447,29 @@ class DispersionFit:
             self.raw, self._growing = constant, []
 
     def _grow(self, refresh: bool) -> None:
-        """One more tree per fold."""
+        """One more tree per fold; curvatures are as before unless `refresh`."""
         inner = [growing.inner for growing in self._growing]
-        raws, after = [self.raw[rows] for rows in inner], self.raw.copy()
+        raws, after = [self.raw[index] for index in inner], self.raw.copy()
         for growing, raw in zip(self._growing, raws, strict=True):
             raw[:, 1] = self.constant + growing.scores
         every = np.concatenate(inner)
-        gradient, curvature = self._derivatives(np.concatenate(raws), every, refresh)
-        curvature = np.maximum(curvature, DISPERSION_FLOOR * self.share[every])
+        at, rows, share = (
+            torch.from_numpy(np.concatenate(raws)),
+            self.sample.rows(torch.from_numpy(every)),
+            self.share[every],
+        )
+        with single_thread():
+            gradient = np.ascontiguousarray(self.head.gradient(at, rows).numpy()[:, 1]) * share
+            if refresh or self._curvature is None:
+                self._curvature = self._curvatures(at, rows).numpy()[:, 1] * share
+        curvature = np.maximum(self._curvature, DISPERSION_FLOOR * share)
         start = 0
         for growing in self._growing:
             part = slice(start, start + len(growing.inner))
-            growing.grow(partial(_known, (gradient[part], curvature[part])))
+            growing.grow((gradient[part], curvature[part]))
             after[growing.outer, 1] = self.constant + growing.held_out
             start = part.stop
         self.raw = after
-
-    def _derivatives(self, raw: np.ndarray, rows: np.ndarray, refresh: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted gradients and curvatures of the rows of all folds at once; curvatures as before unless `refresh`."""
-        known, at, share = self.sample.rows(torch.from_numpy(rows)), torch.from_numpy(raw), self.share[rows]
-        with single_thread():
-            gradient = np.ascontiguousarray(self.head.gradient(at, known).numpy()[:, 1]) * share
-            if refresh or self._curvature is None:
-                self._curvature = self._curvatures(at, known).numpy()[:, 1] * share
-        return gradient, self._curvature
 
     def _curvatures(self, raw: Tensor, rows: Sample) -> Tensor:
         """Curvatures; without exposures, rows whose raw outputs agree to 0.1 share one, as it only scales steps."""
@@ -513,8 +496,3 @@ def fit_around(
         settings = Settings(leaves, rate=0.1, rounds=300, patience=10, seed=seed)
         found.boost(rows.with_column(log_mean), settings, clock)
     return found
-
-
-def _known(steps: tuple[np.ndarray, np.ndarray], scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An objective whose derivatives are there already."""
-    return steps

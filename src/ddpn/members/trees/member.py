@@ -23,7 +23,6 @@ from ddpn.members.trees.boosting import (
     FAMILIES,
     UNLIMITED,
     DispersionFit,
-    Fold,
     MeanFit,
     Settings,
     TreeRows,
@@ -38,6 +37,7 @@ from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
+from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import FOLDS
@@ -77,19 +77,17 @@ class TreeTable:
         """Mask of the columns of the matrix that hold codes of levels."""
         return np.array([known is not None for known in self.levels])
 
-    def directions(self, monotone: Mapping[str, int]) -> np.ndarray | None:
+    def directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
         """One direction per column: 1 where the mean must not fall, -1 where it must not rise, 0 for no constraint."""
-        if not monotone:
+        if monotone is None:
             return None
-        found = np.zeros(self.width, dtype=np.int64)
-        for name, sign in monotone.items():
-            if name not in self.names:
-                raise InputError(f"monotone must name columns of X, got {name!r}, which is not there.")
-            place = self.names.index(name)
-            if self.levels[place] is not None:
-                raise ConfigError(f"monotone must name columns of numbers, got {name!r}, which holds categories.")
-            found[place] = sign
-        return found
+        if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
+            must = 'map columns to 1 or -1, such as {"age": 1}'
+            raise ConfigError(argument="monotone", must=must, got=repr(monotone))
+        numbers = [name for name, levels in zip(self.names, self.levels, strict=True) if levels is None]
+        for name in monotone:
+            check_column(name, numbers, "a column of numbers in monotone")
+        return np.array([monotone.get(name, 0) for name in self.names])
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -115,15 +113,16 @@ def _frequent(column: Column) -> tuple[str, ...]:
 
 def _matrix(columns: list[Column], levels: list[tuple[str, ...] | None]) -> np.ndarray:
     """Numbers as they are and codes of levels; a level without a code is missing."""
-    parts = zip(columns, levels, strict=True)
-    return np.column_stack([column.values if known is None else _codes(column, known) for column, known in parts])
-
-
-def _codes(column: Column, known: tuple[str, ...]) -> np.ndarray:
-    place = {level: float(code) for code, level in enumerate(known)}
-    # The last entry serves code -1.
-    target = np.array([*(place.get(level, np.nan) for level in column.levels), np.nan])
-    return target[column.values]
+    parts = []
+    for column, known in zip(columns, levels, strict=True):
+        if known is None:
+            parts.append(column.values)
+            continue
+        place = {level: float(code) for code, level in enumerate(known)}
+        # The last entry serves code -1.
+        target = np.array([*(place.get(level, np.nan) for level in column.levels), np.nan])
+        parts.append(target[column.values])
+    return np.column_stack(parts)
 
 
 class Trees(Member):
@@ -187,12 +186,12 @@ class Trees(Member):
         clock: Clock = UNLIMITED,
         stream: RowStream | None = None,
     ) -> None:
-        self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, dict(monotone or {})
+        self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, monotone
         self.clock, self.stream = clock, stream
 
     @classmethod
     def like(cls, task: Task) -> Self:
-        return cls(clock=task.clock, stream=task.stream)
+        return cls(monotone=task.monotone, clock=task.clock, stream=task.stream)
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -212,7 +211,7 @@ class Trees(Member):
             self.used_leaves = mean.settings.leaves
             mean.run_all(self.clock)
             found = fit_around(rows, mean.out_of_fold, used, seed, self.clock)
-            self.means = [mean.whole(_whole(rows))] if self._is_copy else mean.boosters()
+            self.means = [mean.whole()] if self._is_copy else mean.boosters()
             self.head, self.constant, self.dispersions = found.head, found.constant, found.boosters()
             if self.stream is not None and validation is not None:
                 self._fit_stream(rows, validation, seed)
@@ -235,10 +234,11 @@ class Trees(Member):
         found = fit_streamed(self.stream, sample, self.table, self.unit, used, settings, self.clock)
         if found is None:
             return
+        booster, leaves, rows = found
         inputs, (rate, weight) = self.table.read(used.X), rates(used)
-        before, after = self.log_rate(inputs), found.booster.raw(inputs)
+        before, after = self.log_rate(inputs), booster.raw(inputs)
         if weight @ (np.exp(after) - rate * after) < weight @ (np.exp(before) - rate * before):
-            self.means, self.used_leaves, self.n_rows = [found.booster], found.leaves, found.rows
+            self.means, self.used_leaves, self.n_rows = [booster], leaves, rows
             # Counts spread less around a better mean.
             around = self.raw(known.X, known.exposure)[:, 1] - self.constant
             self.constant = DispersionFit(self.head, used, seed, after, around).constant
@@ -311,12 +311,6 @@ class Trees(Member):
         }
 
 
-def _whole(rows: TreeRows) -> Fold:
-    """All rows as one fold, which leaves out none."""
-    every = Fold(np.arange(len(rows.rate)), np.arange(0))
-    return with_columns([every], rows.matrix, rows.rate, rows.weight)[0]
-
-
 def _used_rows(train: Sample) -> Sample:
     """The rows with a weight; a `NotApplicableError` where no mean can be boosted from them.
 
@@ -330,10 +324,3 @@ def _used_rows(train: Sample) -> Sample:
     if len(used) < 2:
         raise NotApplicableError("it needs 2 rows or more")
     return used
-
-
-def check_monotone(monotone: Mapping[str, int] | None) -> None:
-    """Raise a `ConfigError` for anything but a direction per column."""
-    good = monotone is None or (isinstance(monotone, Mapping) and all(v in (1, -1) for v in monotone.values()))
-    if not good:
-        raise ConfigError(f'monotone must map columns to 1 or -1, such as {{"age": 1}}, got {monotone!r}.')

@@ -1,7 +1,7 @@
 """A boosted mean of all rows of a table that is larger than memory: read in chunks, kept as bins."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightgbm
 import numpy as np
@@ -27,14 +27,6 @@ _LEAST_ROUNDS, _MANY_ROWS = 100, 1_000_000
 _CELLS_PER_SECOND = 100_000.0
 
 
-class StreamedMean(NamedTuple):
-    """A booster of the mean, its leaves, and the rows it was fitted to."""
-
-    booster: Booster
-    leaves: int
-    rows: int
-
-
 def affordable_rows(stream: RowStream, columns: int, clock: Clock) -> int:
     """As many rows of a stream as memory and time allow, in whole chunks."""
     most = min(len(stream), BYTES // (CELL_BYTES * columns + ROW_BYTES))
@@ -51,12 +43,12 @@ def fit_streamed(
     validation: Sample,
     settings: Settings,
     clock: Clock,
-) -> StreamedMean | None:
+) -> tuple[Booster, int, int] | None:
     """Boost a mean over the rows of a stream, of which `sample` is in memory, with early stopping on validation rows.
 
     Bins are those of the sample. Of a stream with more rows than memory allows, as many are drawn at random. Exposures
-    of the stream are divided by `unit`, as those of the validation rows are already. None if memory and time allow no
-    more rows than the sample has.
+    of the stream are divided by `unit`, as those of the validation rows are already. Returns the booster, its leaves
+    and the number of rows that it was fitted to; None if memory and time allow no more rows than the sample has.
     """
     columns = sample.matrix.shape[1]
     rows = affordable_rows(stream, columns, clock)
@@ -72,7 +64,7 @@ def fit_streamed(
     streamed = StreamedRows(stream, table, unit, rows, settings.seed)
     fit = MeanFit(held_out, settings, StreamedData(sample, held_out, streamed))
     fit.run(1, clock)
-    return StreamedMean(fit.boosters()[0], settings.leaves, rows)
+    return fit.boosters()[0], settings.leaves, rows
 
 
 class StreamedRows(lightgbm.Sequence):

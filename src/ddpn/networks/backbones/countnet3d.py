@@ -13,8 +13,13 @@ from torch import Tensor, nn
 
 from ddpn.networks.backbones.members import MLP, Linear, check_dtype, check_rows, check_widths
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import check_integer, check_number, is_number
+from ddpn.runtime.validation import check_integer
 
+#: The width of the embedding of the class.
+_EMBEDDING = 16
+#: Lengths within a beam are divided by this, in metres: a decimetre suits products, which then have sizes around 1. The
+#: centre, some metres away, is taken as it is.
+_UNIT = 0.1
 #: Numbers that the widest layer of points may hold at once without gradients: 256 MiB in float32.
 _AT_ONCE = 2**26
 _BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams of each member"
@@ -37,11 +42,6 @@ class CountNet3D(nn.Module):
         Widths of the layers for points.
     hidden : sequence of int
         Widths of the perceptron.
-    embedding : int
-        Width of the embedding of the class.
-    unit : float
-        Lengths within a beam are divided by this, in metres: a decimetre suits products, which then have sizes around
-        1. The centre, some metres away, is taken as it is.
 
     Examples
     --------
@@ -58,18 +58,14 @@ class CountNet3D(nn.Module):
         members: int = 1,
         widths: Sequence[int] = (64, 128, 1024),
         hidden: Sequence[int] = (512, 256),
-        embedding: int = 16,
-        unit: float = 0.1,
     ) -> None:
         super().__init__()
         check_integer("n_classes", n_classes, minimum=1)
-        check_integer("embedding", embedding, minimum=1)
         widths = check_widths("widths", widths)
-        check_number("unit", unit, "a positive number", is_number(unit) and unit > 0)
-        self.members, self.n_classes, self.unit = members, n_classes, unit
+        self.members, self.n_classes = members, n_classes
         self.points = nn.ModuleList(Linear(a, b, members) for a, b in pairwise([3, *widths]))
-        self.embedding = Linear(n_classes, embedding, members)
-        self.mlp = MLP(n_in=widths[-1] + embedding + 6, hidden=hidden, members=members)
+        self.embedding = Linear(n_classes, _EMBEDDING, members)
+        self.mlp = MLP(n_in=widths[-1] + _EMBEDDING + 6, hidden=hidden, members=members)
         self.output_dim = self.mlp.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
@@ -77,14 +73,12 @@ class CountNet3D(nn.Module):
         for layer in (*self.points, self.embedding, self.mlp):
             cast(Linear, layer).reset(streams)
 
-    def extra_repr(self) -> str:
-        return f"unit={self.unit}"
-
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         rows = x.unsqueeze(1).expand(-1, self.members, -1, -1) if x.dim() == 3 else x
-        centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / self.unit
-        known = [self.embedding(self._one_hot(rows)), centre, extent]
+        centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / _UNIT
+        one_hot = (rows[:, :, 0, :1] == torch.arange(self.n_classes, device=rows.device)).to(rows.dtype)
+        known = [self.embedding(one_hot), centre, extent]
         return self.mlp(torch.cat([self._pooled(rows), *known], dim=-1))
 
     def _check(self, x: Tensor) -> None:
@@ -100,9 +94,6 @@ class CountNet3D(nn.Module):
                 found = float(given[unknown[0, 0]])
                 raise InputError(f"x must hold geometry classes 0 to {self.n_classes - 1}, got {found:g}.")
 
-    def _one_hot(self, rows: Tensor) -> Tensor:
-        return (rows[:, :, 0, :1] == torch.arange(self.n_classes, device=rows.device)).to(rows.dtype)
-
     def _pooled(self, rows: Tensor) -> Tensor:
         """The maximum of each feature over a beam's points, 0 if there are none. Shape: (B, M, widths[-1])."""
         if torch.is_grad_enabled():
@@ -114,7 +105,7 @@ class CountNet3D(nn.Module):
 
     def _cloud(self, rows: Tensor) -> Tensor:
         beams, members, n = len(rows), rows.shape[1], rows.shape[2] - 2
-        offsets = (rows[:, :, 2:, 1:] - rows[:, :, :1, 1:]) / self.unit
+        offsets = (rows[:, :, 2:, 1:] - rows[:, :, :1, 1:]) / _UNIT
         # Points become rows of the layers, which take (rows, M, features).
         features = offsets.transpose(1, 2).reshape(beams * n, members, 3)
         for layer in self.points[:-1]:

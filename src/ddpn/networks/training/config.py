@@ -204,18 +204,15 @@ def _accelerator(device: torch.device | str) -> Any:
     if not torch.distributed.is_initialized():
         atexit.register(_leave)
     is_cpu = pick_device(device).type == "cpu"
-    _join_after_restart("gloo" if is_cpu else "nccl")
-    # Without a precision, which would be that of the whole program: every runtime has its own.
-    return accelerate.Accelerator(cpu=is_cpu)
-
-
-def _join_after_restart(backend: str) -> None:
-    """Join the process group of a restart by torchrun, whose store has the addresses of processes that are gone."""
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if restarts != "0" and not torch.distributed.is_initialized():
+        # After a restart by torchrun the store has the addresses of processes that are gone.
         store, rank, world = next(torch.distributed.rendezvous("env://"))
         fresh = torch.distributed.PrefixStore(f"restart {restarts}", store)
+        backend = "gloo" if is_cpu else "nccl"
         torch.distributed.init_process_group(backend, store=fresh, rank=rank, world_size=world)
+    # Without a precision, which would be that of the whole program: every runtime has its own.
+    return accelerate.Accelerator(cpu=is_cpu)
 
 
 def _leave() -> None:

@@ -4,12 +4,12 @@ On a GPU steps are one CUDA graph: small networks spend their time launching ker
 of five small networks is 7 to 14 times as fast (docs/results/speed.md).
 """
 
+import json
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +28,18 @@ from ddpn.networks.training.batches import (
     Streamed,
     check_exposure_in_both,
     check_sample,
-    check_source,
-    check_values,
     parts_of,
     pick,
 )
 from ddpn.networks.training.config import Runtime, TrainingConfig
-from ddpn.networks.training.state import Checkpoint, History, State, model_identity, rows_identity
+from ddpn.networks.training.state import History, State, read_checkpoint, rows_identity
+from ddpn.networks.training.weights import check_no_statistics, frozen_fingerprint
 from ddpn.runtime.deadlines import Clock, TimeLimitError
-from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import Sample
-from ddpn.storage.tensor_files import fingerprint
+from ddpn.storage.tensor_files import fingerprint, write
 
 #: Batches of rows from any source.
 AnyBatches = MemoryBatches | StreamBatches
@@ -53,6 +52,7 @@ def fit(
     validation: Sample | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
+    augment: Callable[[Tensor], Tensor] | None = None,
     runtime: Runtime | None = None,
     checkpoint: Path | str | None = None,
     save_seconds: float = 30.0,
@@ -67,13 +67,17 @@ def fit(
     ----------
     model : CountModel
         With weights drawn by `reset`.
-    train : Sample of tensors, Augmented, OwnRows or Streamed
+    train : Sample of tensors, OwnRows or Streamed
         Training rows. `OwnRows` have training and validation rows per member, and choose one epoch for all. Rows that
         are `Streamed` are read while they are trained on.
     validation : Sample of tensors, optional
         Rows that choose each member's best epoch.
     config : TrainingConfig
         The settings.
+    augment : callable, optional
+        Changes the inputs of training rows in memory before every epoch, in the same way for all members. It takes all
+        inputs and returns as many of the same shape and dtype, drawn from torch's global generator, which is seeded by
+        the epoch.
     runtime : Runtime, optional
         Device and precision. Default: a GPU if there is one, and the precision of `config`.
     checkpoint : path, optional
@@ -102,15 +106,20 @@ def fit(
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:
         raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
-    training = Training(model.to(runtime.device), train, validation, config, runtime, clock=clock)
+    training = Training(model.to(runtime.device), train, validation, config, runtime, clock=clock, augment=augment)
     state = training.state
-    # Only one process writes; the others need not wait. They may be on other machines.
-    file = None if checkpoint is None else Checkpoint(Path(checkpoint), training.identity())
-    if file is not None:
-        runtime.spread_file(Path(checkpoint))  # type: ignore[arg-type]
-    if file is not None and (saved := file.read()) is not None:
-        state.restore(saved)
-    save = file.save if file is not None and runtime.is_main else lambda snapshot: None
+    # Only one process writes a checkpoint; the others need not wait. They may be on other machines.
+    path, identity = None if checkpoint is None else Path(checkpoint), training.identity()
+    if path is not None:
+        runtime.spread_file(path)
+        if (saved := read_checkpoint(path, identity)) is not None:
+            state.restore(saved)
+
+    def save() -> None:
+        """Write the beginning of the current epoch, which a resumed training repeats from its first batch."""
+        if path is not None and runtime.is_main:
+            write(path, state.before.tensors, state.before.info | {"identity": identity})
+
     saved_at = time.monotonic()
     try:
         with progress_bar(title, config.epochs, verbose and runtime.is_main, state.epoch) as bar:
@@ -120,7 +129,7 @@ def fit(
                 if on_epoch is not None and runtime.is_main:
                     on_epoch(f"epoch {state.epoch} of {config.epochs}, {text}")
                 if time.monotonic() - saved_at > save_seconds:
-                    save(state.before)
+                    save()
                     saved_at = time.monotonic()
     except TimeLimitError:
         state.restore(state.before)
@@ -129,7 +138,7 @@ def fit(
             raise
     except KeyboardInterrupt:
         state.restore(state.before)
-        save(state.before)
+        save()
         state.history.interrupted, state.history.stopped = True, "interrupted"
     finally:
         training.close()
@@ -149,16 +158,21 @@ class Training:
         config: TrainingConfig,
         runtime: Runtime,
         clock: Clock | None = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.model, self.config, self.runtime = model, config, runtime
+        self._given, self._augment = (train, validation), augment
         self._clock = clock if clock is not None and clock.has_limit else None
         if isinstance(train, OwnRows) and validation is not None:
             raise ConfigError("validation must be None where training rows are OwnRows, which contain it.")
+        if isinstance(train, Streamed) and augment is not None:
+            raise ConfigError("augment must be None where training rows are Streamed: change them as they are encoded.")
         check_exposure_in_both(train, validation)
         weight = model.projection.weight
         if weight.numel() and not weight.flatten(1).any(1).all():
             # Layers are made of zeros, from which only biases would learn.
             raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
+        check_no_statistics(model)
         is_own = isinstance(train, OwnRows)
         self.state = State(model, config, validates=is_own or validation is not None, one_epoch=is_own)
         self.batches, self.validation = self._batches("train", train), None
@@ -174,38 +188,36 @@ class Training:
         if isinstance(self.batches, MemoryBatches) and can_capture(model, self.batches, runtime):
             self._captured = CapturedSteps(self.train_step, self.state, self.batches)
 
-    @property
-    def epoch(self) -> int:
-        """How many epochs are complete."""
-        return self.state.epoch
-
     def _batches(self, name: str, source: Source) -> AnyBatches:
-        """Batches of training or validation rows, which are checked first."""
-        check_source(name, source)
+        """Batches of training or validation rows on the device, which are checked first."""
         shared: dict[str, Any] = {"share": self.runtime.share, "accumulate": self.config.accumulate}
         if isinstance(source, Streamed):
             return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._loaded, **shared)
-        sample = source if isinstance(source, Sample) else source.sample
-        check_sample(sample, self.model.head)
-        here = self._moved(sample) if isinstance(source, Sample) else replace(source, sample=self._moved(sample))
+        if not isinstance(source, Sample | OwnRows):
+            kinds, remedy = "be a Sample, OwnRows or Streamed", "Use Sample(X, y)."
+            raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
+        sample = self._loaded(source if isinstance(source, Sample) else source.sample, needs_weight=True)
         own = getattr(source, name) if isinstance(source, OwnRows) else None
-        return MemoryBatches(here, self.config.batch_size, own, **shared)
+        augment = self._augment if name == "train" else None
+        return MemoryBatches(sample, self.config.batch_size, own, augment=augment, **shared)
 
-    def _loaded(self, sample: Sample) -> Sample:
-        """A chunk of a stream, checked and on the device."""
-        check_values(sample, self.model.head)
-        return self._moved(sample)
-
-    def _moved(self, sample: Sample) -> Sample:
+    def _loaded(self, sample: Sample, needs_weight: bool = False) -> Sample:
+        check_sample(sample, self.model.head, needs_weight)
         return sample.map(lambda t: t.to(self.runtime.device))
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes this training from others; to be called before its first step."""
+        train, validation = self._given
+        head = {"name": self.model.head.name, "options": self.model.head.options}
+        shapes = {name: list(p.shape) for name, p in self.model.named_parameters()}
         return {
             "config": self.config.as_dict(),
-            "training data": rows_identity(self.batches.source),
-            "validation data": None if self.validation is None else rows_identity(self.validation.source),
-            **model_identity(self.model),
+            "training data": rows_identity(train) | ({} if self._augment is None else {"augmented": True}),
+            "validation data": None if self.validation is None else rows_identity(validation or train),
+            # As it is read from a file, where a tuple is a list.
+            "head": json.loads(json.dumps(head)),
+            "network": {"layers": str(self.model.backbone), "shapes": shapes},
+            "frozen weights": frozen_fingerprint(self.model),
             "initial weights": fingerprint(self.state.flat.values),
         }
 
@@ -228,7 +240,7 @@ class Training:
         started = time.perf_counter()
         if self._captured is not None and not self._captured.is_ready():
             self._captured = None
-        self.batches.begin(self.epoch)
+        self.batches.begin(self.state.epoch)
         with self._seeded():
             losses = self._train_epoch()
         scores = None
@@ -255,7 +267,7 @@ class Training:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             # On a CPU, torch.manual_seed formats the call stack for each kind of device that is not there: 1 ms.
             seed = torch.manual_seed if device.type == "cuda" else torch.default_generator.manual_seed
-            seed(zlib.crc32(repr((self.config.seeds, self.epoch, self.runtime.share.rank)).encode()))
+            seed(zlib.crc32(repr((self.config.seeds, self.state.epoch, self.runtime.share.rank)).encode()))
             yield
 
     def _train_epoch(self) -> list[float]:
@@ -327,20 +339,17 @@ def mean_scores(model: CountModel, batches: AnyBatches, score: str, runtime: Run
     for number, part in enumerate(batches.in_order()):
         if number % runtime.share.world == runtime.share.rank:
             weight = torch.ones_like(part.y) if part.weight is None else part.weight
-            sums[0] += (_scores(model, part, batches.own_rows, score, runtime).double() * weight).sum(0)
+            first = part.X[:, 0] if batches.own_rows else part.X
+            with runtime.autocast(), threads_for(model.multiply_adds(first)):
+                raw = model.raw(part.X)
+            with single_thread():  # many small operations
+                dist = as_recorded(model.head(raw, part.exposure), part)
+                each = -dist.log_prob(part.y) if score == "nll" else crps(dist, part.y)
+            sums[0] += (each.double() * weight).sum(0)
             sums[1] += weight.sum(0)
     runtime.add_up(sums)
     scores = (sums[0] / sums[1]).tolist()
     return [found if found == found else float("inf") for found in scores]
-
-
-def _scores(model: CountModel, part: Sample, own_rows: bool, score: str, runtime: Runtime) -> Tensor:
-    """Scores per row and member. Shape: (B, M)."""
-    with runtime.autocast(), threads_for(model.multiply_adds(part.X[:, 0] if own_rows else part.X)):
-        raw = model.raw(part.X)
-    with single_thread():  # many small operations
-        dist = as_recorded(model.head(raw, part.exposure), part)
-        return -dist.log_prob(part.y) if score == "nll" else crps(dist, part.y)
 
 
 # Training steps as one CUDA graph -------------------------------------------------------------------------------------
@@ -356,8 +365,11 @@ def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> b
     Networks in `Members` declare it by a true `capturable`: same shapes, same kernels, no values read, nothing random.
     The loss of bounded and censored counts reads values.
     """
-    alone, on_gpu = runtime.share.world == 1, runtime.device.type == "cuda"
-    return on_gpu and alone and batches.sample.is_plain and not any(map(_is_foreign, model.modules()))
+    if runtime.share.world > 1 or runtime.device.type != "cuda" or not batches.sample.is_plain:
+        return False
+    looped = [network for module in model.modules() if isinstance(module, Members) for network in module]
+    is_frozen = any(isinstance(module, Frozen) for module in model.modules())
+    return not is_frozen and all(getattr(network, "capturable", False) for network in looped)
 
 
 class CapturedSteps:
@@ -401,10 +413,9 @@ class CapturedSteps:
         return self._graph is not None
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Warm up, capture, and restore weights and buffers, however it ends."""
+        """Warm up, capture, and restore the weights, however it ends."""
         tensors = self._state.optimizer.tensors()
         before = {name: tensor.clone() for name, tensor in tensors.items()}
-        buffers = self._state.buffers.copied()
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         try:
             stream.wait_stream(torch.cuda.current_stream())
@@ -417,7 +428,6 @@ class CapturedSteps:
         finally:
             for name, tensor in tensors.items():
                 tensor.copy_(before[name])
-            self._state.buffers.load(buffers)
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:
@@ -430,9 +440,3 @@ class CapturedSteps:
             self._index.copy_(index)
             self._graph.replay()
         return self._total, self._healthy
-
-
-def _is_foreign(module: nn.Module) -> bool:
-    if isinstance(module, Members):
-        return not all(getattr(network, "capturable", False) for network in module)
-    return isinstance(module, Frozen)

@@ -1,9 +1,8 @@
-"""The state of a training, its `History`, and the `Checkpoint` from which an interrupted one resumes.
+"""The state of a training, its `History`, and the checkpoint from which an interrupted one resumes.
 
 `State` is all that the next epochs of a training depend on, and what was best until now.
 """
 
-import json
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,19 +17,17 @@ from torch import Tensor
 
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.model import CountModel
-from ddpn.networks.training.batches import Augmented, OwnRows, Source, Streamed
+from ddpn.networks.training.batches import OwnRows, Source, Streamed
 from ddpn.networks.training.config import TrainingConfig
-from ddpn.networks.training.weights import Buffers, FlatWeights, Optimizer, frozen_fingerprint
+from ddpn.networks.training.weights import FlatWeights, Optimizer
 from ddpn.runtime.errors import InputError, TrainingError
 from ddpn.runtime.validation import at_rows, listed
-from ddpn.storage.tensor_files import fingerprint, read, write
+from ddpn.storage.tensor_files import fingerprint, read
 
 #: Batch orders come from another stream than initial weights.
 _ORDER_SEED = 2**31
 #: A member that had to be rolled back so often will not recover by itself.
 _MAX_ROLLBACKS = 3
-#: Prefixes of the names of networks' buffers, and of those of the best epoch.
-_BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
 
 
 @dataclass
@@ -95,14 +92,9 @@ class Snapshot(NamedTuple):
     tensors: dict[str, Tensor]
     info: dict[str, Any]
 
-    @property
-    def buffers(self) -> dict[str, Tensor]:
-        """The buffers of the networks, as `Buffers.copied` returned them."""
-        return {name.removeprefix(_BUFFERS): t for name, t in self.tensors.items() if name.startswith(_BUFFERS)}
-
 
 class State:
-    """Weights, buffers, optimizer, batch orders, history, and each member's best epoch.
+    """Weights, optimizer, batch orders, history, and each member's best epoch.
 
     `before` is the state at the beginning of the current epoch: what a checkpoint holds, and what a failed member or an
     interrupted training goes back to. With `validates`, epochs are selected by their scores, else the last one is kept.
@@ -112,12 +104,11 @@ class State:
     def __init__(self, model: CountModel, config: TrainingConfig, validates: bool, one_epoch: bool = False) -> None:
         self.model, self.config, self.validates, self.one_epoch = model, config, validates, one_epoch
         self.flat = FlatWeights(model, config.members)
-        self.buffers = Buffers(model, config.members)
         self.optimizer = Optimizer(self.flat, config)
         self.streams = generators([seed + _ORDER_SEED for seed in config.seeds])
         self.step, self.epoch = 0, 0
         self.history = History(best_epoch=[0] * config.members, best_score=[float("inf")] * config.members)
-        self.best, self.best_buffers = self.flat.values.clone(), self.buffers.copied()
+        self.best = self.flat.values.clone()
         self.failures = [0] * config.members
         self.before = self._snapshot()
 
@@ -171,7 +162,6 @@ class State:
             if score < self.history.best_score[member] and not self.has_stopped(member):
                 self.history.best_score[member], self.history.best_epoch[member] = score, self.epoch + 1
                 self.best[member] = self.optimizer.average[member]
-                self.buffers.copy_member(self.best_buffers, member)
 
     def keep_best(self) -> None:
         """Put the weights to keep into the model: each member's best epoch, or the last where nothing was validated."""
@@ -180,7 +170,6 @@ class State:
             self.flat.values.copy_(self.optimizer.average)
         else:
             self.flat.values.copy_(self.best)
-            self.buffers.load(self.best_buffers)
         self.model.eval()
 
     # Copies ------------------------------------------------------------------------------------------------------
@@ -188,8 +177,6 @@ class State:
     def _snapshot(self) -> Snapshot:
         tensors = {name: tensor.clone() for name, tensor in self.optimizer.tensors().items()}
         tensors |= {"best": self.best.clone(), "orders": torch.stack([s.get_state() for s in self.streams])}
-        tensors |= {f"{_BUFFERS}{name}": tensor for name, tensor in self.buffers.copied().items()}
-        tensors |= {f"{_BEST_BUFFERS}{name}": tensor.clone() for name, tensor in self.best_buffers.items()}
         info = {"epoch": self.epoch, "step": self.step, "failures": list(self.failures)}
         return Snapshot(tensors, info | {"history": self.history.as_dict()})
 
@@ -200,9 +187,6 @@ class State:
             # Counters are the same in every piece of the weights, of which a GPU has more.
             tensor.copy_(tensors[name] if tensor.dim() == 2 else tensors[name].reshape(-1)[0])
         self.best.copy_(tensors["best"])
-        self.buffers.load(saved.buffers)
-        for name, tensor in self.best_buffers.items():
-            tensor.copy_(tensors[f"{_BEST_BUFFERS}{name}"])
         for stream, state in zip(self.streams, tensors["orders"], strict=True):
             stream.set_state(state.clone())  # torch crashes on a view that does not begin with its storage
         self.epoch, self.step, self.failures = info["epoch"], info["step"], list(info["failures"])
@@ -218,11 +202,12 @@ class State:
         improving are rolled back in silence.
         """
         for member in (~healthy).nonzero().flatten().tolist():
+            rows = [] if self.has_stopped(member) else failing_rows(member)
+            for name, now in self.optimizer.tensors().items():
+                if now.dim() == 2:
+                    now[member] = self.before.tensors[name][member]
             if self.has_stopped(member):
-                self._roll_back(member)
                 continue
-            rows = failing_rows(member)
-            self._roll_back(member)
             where = f"epoch {self.epoch + 1}, member {member}, {at_rows(rows) if rows else 'in the gradient only'}"
             report = f"non-finite loss in {where}: the member was rolled back one epoch"
             self.failures[member] += 1
@@ -233,56 +218,26 @@ class State:
             if shows:
                 warnings.warn(report, RuntimeWarning, stacklevel=2)
 
-    def _roll_back(self, member: int) -> None:
-        """Give one member the weights, optimizer state and buffers that it had at the beginning of the epoch."""
-        for name, now in self.optimizer.tensors().items():
-            if now.dim() == 2:
-                now[member] = self.before.tensors[name][member]
-        self.buffers.load(self.before.buffers, member)
 
-
-class Checkpoint:
-    """The file of one training, which is known by its `identity`: settings, data, network and initial weights."""
-
-    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
-        self._path, self._identity = path, identity
-
-    def read(self) -> Snapshot | None:
-        """What was saved; None where there is no file. That of another training is refused."""
-        if not self._path.exists():
-            return None
-        tensors, info = read(self._path)
-        found, expected = info.pop("identity", {}), self._identity
-        changed = [name for name, value in expected.items() if name != "config" and found.get(name) != value]
-        settings = found.get("config", {})
-        changed += [name for name, value in expected["config"].items() if settings.get(name) != value]
-        if changed:
-            remedy = "Delete it to train again, or use another path."
-            raise InputError(f"{self._path} comes from a training with another {listed(changed)}. {remedy}")
-        return Snapshot(tensors, info)
-
-    def save(self, snapshot: Snapshot) -> None:
-        """Write the beginning of the current epoch, which a resumed training repeats from its first batch."""
-        write(self._path, snapshot.tensors, snapshot.info | {"identity": self._identity})
-
-
-def model_identity(model: CountModel) -> dict[str, Any]:
-    """What distinguishes a model from those with another head, network or frozen weights."""
-    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
-    return {
-        # As it is read from a file, where a tuple is a list.
-        "head": json.loads(json.dumps({"name": model.head.name, "options": model.head.options})),
-        "network": {"layers": str(model.backbone), "shapes": shapes},
-        "frozen weights": frozen_fingerprint(model),
-    }
+def read_checkpoint(path: Path, identity: dict[str, Any]) -> Snapshot | None:
+    """What a training saved; None where there is no file. That of a training with another `identity` is refused."""
+    if not path.exists():
+        return None
+    tensors, info = read(path)
+    found = info.pop("identity", {})
+    changed = [name for name, value in identity.items() if name != "config" and found.get(name) != value]
+    settings = found.get("config", {})
+    changed += [name for name, value in identity["config"].items() if settings.get(name) != value]
+    if changed:
+        remedy = "Delete it to train again, or use another path."
+        raise InputError(f"{path} comes from a training with another {listed(changed)}. {remedy}")
+    return Snapshot(tensors, info)
 
 
 def rows_identity(source: Source) -> dict[str, Any]:
     """Checksums of rows in memory; of a stream the `identity` of its table."""
     if isinstance(source, OwnRows):
         return rows_identity(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
-    if isinstance(source, Augmented):
-        return rows_identity(source.sample) | {"augmented": True}
     found: dict[str, Any] = {"rows": len(source)}
     if isinstance(source, Streamed):
         return found | {"identity": source.source.identity}

@@ -1,4 +1,4 @@
-"""What a training changes: `FlatWeights`, all weights of an ensemble as one tensor, and `Buffers`, the rest.
+"""What a training changes: `FlatWeights`, all weights of an ensemble as one tensor, and its `Optimizer`.
 
 The weights are one (M, D) tensor, of which the modules' parameters are views. So clipping, averaging, keeping the best
 epoch and rolling a member back are one operation each, and the `Optimizer` sees one tensor.
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from ddpn.networks.backbones.members import Frozen, Members
+from ddpn.networks.backbones.members import Members
 from ddpn.networks.training.config import TrainingConfig
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.tensor_files import fingerprint
@@ -82,7 +82,8 @@ class FlatWeights:
 def _stacked(model: nn.Module, members: int) -> list[_Weight]:
     looped = {id(p) for module in model.modules() if isinstance(module, Members) for p in module.parameters()}
     # Torch's own layers have no member axis, even if one of their axes happens to be as long.
-    shared = {id(p) for module in model.modules() if _is_torchs(module) for p in module.parameters(recurse=False)}
+    torchs = [m for m in model.modules() if type(m).__module__.startswith("torch.nn.modules.")]
+    shared = {id(p) for m in torchs if not isinstance(m, _LISTS) for p in m.parameters(recurse=False)}
     found = []
     for name, p in model.named_parameters():
         if not p.requires_grad or id(p) in looped:
@@ -93,10 +94,6 @@ def _stacked(model: nn.Module, members: int) -> list[_Weight]:
             raise ConfigError(f"parameters must {must}, got {got}. {remedy}")
         found.append(_Weight([p], members, not name.endswith("bias")))
     return found
-
-
-def _is_torchs(module: nn.Module) -> bool:
-    return type(module).__module__.startswith("torch.nn.modules.") and not isinstance(module, _LISTS)
 
 
 def _looped(model: nn.Module, members: int) -> list[_Weight]:
@@ -111,17 +108,17 @@ def _looped(model: nn.Module, members: int) -> list[_Weight]:
     return found
 
 
-def trained_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Persistent buffers, such as running statistics, of networks that are not frozen."""
-    frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
-    persistent = set(model.state_dict())
-    return {name: b for name, b in model.named_buffers() if name in persistent and id(b) not in frozen}
-
-
 def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """What a training changes: weights that have gradients, and `trained_buffers`."""
-    weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    return weights | trained_buffers(model)
+    """What a training changes: weights that have gradients."""
+    return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def check_no_statistics(model: nn.Module) -> None:
+    """Raise a `ConfigError` for running statistics, as of batch norm: averaged weights would not fit them."""
+    for name, module in model.train().named_modules():
+        if module.training and getattr(module, "running_mean", None) is not None:
+            must, got = "have no running statistics that a training changes", f"{type(module).__name__} at {name}"
+            raise ConfigError(f"networks must {must}, got {got}. Use LayerNorm or GroupNorm.")
 
 
 def load_trained_tensors(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
@@ -140,39 +137,6 @@ def frozen_fingerprint(model: nn.Module) -> int:
     for name, tensor in model.state_dict().items():
         total = total if name in changing else fingerprint(tensor, total)
     return total
-
-
-class Buffers:
-    """The buffers of a model that a training can change, by name and by the member whose own they are.
-
-    Buffers that all members share, such as a table of constants, are included, so that a resumed training has them.
-    """
-
-    def __init__(self, model: nn.Module, members: int) -> None:
-        loops = [module for module in model.modules() if isinstance(module, Members)]
-        owners = {id(b): k for each in loops for k, network in enumerate(each) for b in network.buffers()}
-        self._owned: dict[str, tuple[Tensor, int | None]] = {}
-        for name, buffer in trained_buffers(model).items():
-            if id(buffer) in owners or buffer.dim() == 0 or len(buffer) != members:
-                self._owned[name] = buffer, owners.get(id(buffer))
-            else:
-                self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(members)}
-
-    def copied(self) -> dict[str, Tensor]:
-        """A copy of the current values."""
-        return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
-
-    def load(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
-        """Take over what `copied` returned; with `member`, only what is that member's own."""
-        for name, (buffer, owner) in self._owned.items():
-            if member in (None, owner):
-                buffer.copy_(tensors[name])
-
-    def copy_member(self, tensors: dict[str, Tensor], member: int) -> None:
-        """Write one member's current values, and what all share, into what `copied` returned."""
-        for name, (buffer, owner) in self._owned.items():
-            if owner in (None, member):
-                tensors[name].copy_(buffer)
 
 
 class Optimizer:
@@ -212,12 +176,8 @@ class Optimizer:
         before = self.flat.values.clone() if self._on_host else None
         self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
         if self.config.clip is not None:
-            self._clip(norms, self.config.clip)
-        self._move()
-        if before is not None:
-            self.flat.values[~self.healthy] = before[~self.healthy]
-
-    def _move(self) -> None:
+            # Each member's gradient is scaled down to the bound; one without a norm stays.
+            self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))
         if self.config.weight_decay:
             self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
         values, grads, averages, squares = self._pieces
@@ -228,7 +188,5 @@ class Optimizer:
             # Early on the average is over fewer steps, otherwise the initial weights would remain in it.
             keep = torch.clamp((1.0 + self.step) / (10.0 + self.step), max=self.config.ema)
             self.average.lerp_(self.flat.values, 1.0 - keep)
-
-    def _clip(self, norms: Tensor, bound: float) -> None:
-        """Scale each member's gradient down to the bound; one without a norm stays."""
-        self.flat.grad.mul_((bound / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))
+        if before is not None:
+            self.flat.values[~self.healthy] = before[~self.healthy]

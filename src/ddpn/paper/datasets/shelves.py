@@ -9,10 +9,10 @@ the neighbors are cut away, as a detector of products would do.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -86,159 +86,54 @@ def inventory(
         raise InputError(f"File not found: {path}. Pass a folder of beams.")
     table = read_columns(path, numbers=["count"], texts=["beam", "class"])
     y = as_counts(table["count"], f"count of {path}")
-    names = tuple(sorted(set(table["class"]))) if classes is None else _check_classes(classes)
-    geometry = _numbers(path, table["class"].to_list(), names)
+    names = tuple(sorted(set(table["class"])))
+    if classes is not None:
+        names = tuple(classes) if isinstance(classes, Iterable) and not isinstance(classes, str | dict) else ()
+        if not names or not all(isinstance(each, str) and each for each in names) or len(set(names)) < len(names):
+            must = 'be different names such as ["can", "box"]'
+            raise InputError(argument="classes", must=must, got=f"{classes!r:.60}")
+    number = {name: i for i, name in enumerate(names)}
+    if row := next((row for row, name in enumerate(table["class"], start=1) if name not in number), None):
+        raise InputError(
+            f"class of {path} must be one of {listed(names, 40)}, got {table['class'][row - 1]!r} at row {row}. "
+            f"Add a new class to `classes` and train again."
+        )
     beam, times = Counter(table["beam"]).most_common(1)[0]
     if times > 1:
         raise InputError(f"Every beam of {path} must be counted once, got {beam} {times} times.")
     X = pack(
         [read_points(folder / "points" / f"{beam}.npy") for beam in table["beam"]],
-        geometry,
+        [number[name] for name in table["class"]],
         max_points=max_points,
         seed=seed,
     )
     return packed_dataset("inventory", X, y, names, seed, "private")
 
 
-def _check_classes(classes: Any) -> tuple[str, ...]:
-    names = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, str | dict) else []
-    if not names or not all(isinstance(each, str) and each for each in names) or len(set(names)) < len(names):
-        raise InputError(argument="classes", must='be different names such as ["can", "box"]', got=f"{classes!r:.60}")
-    return tuple(map(str, names))
-
-
-def _numbers(path: Path, names: list[str], classes: tuple[str, ...]) -> NDArray[np.int64]:
-    number = {name: i for i, name in enumerate(classes)}
-    if row := next((row for row, name in enumerate(names, start=1) if name not in number), None):
-        raise InputError(
-            f"class of {path} must be one of {listed(classes, 40)}, got {names[row - 1]!r} at row {row}. "
-            f"Add a new class to `classes` and train again."
-        )
-    return np.array([number[name] for name in names])
-
-
-# A depth camera by ray casting: upright solids behind an opening, the nearest hides the rest --------------------------
+# Simulated shelves: a depth camera sees upright solids behind an opening, and the nearest hides the rest --------------
 
 
 #: float32 in all simulations, for speed.
 Floats = NDArray[np.floating[Any]]
 Range = tuple[float, float]
-T = TypeVar("T", "Rays", "Solids")
-
-
-@dataclass(frozen=True)
-class Camera:
-    """A depth camera: pixels over an opening, their errors, and its position; lengths in meters.
-
-    The standard deviation of a depth is `noise` times the square of the distance, as in triangulating cameras. Drawn
-    per beam from ranges: the share of pixels that is lost (`dropout`), and the distances of the camera from the middle
-    of the opening, to the right (`aside`), above the products' height and in front (`away`).
-    """
-
-    rows: int = 48
-    columns: int = 20
-    noise: float = 0.002
-    dropout: Range = (0.05, 0.4)
-    aside: Range = (-0.12, 0.12)
-    above: Range = (0.05, 0.35)
-    away: Range = (0.8, 1.4)
-
-
-class Rays(NamedTuple):
-    """Lines `origin + t direction`, which pass the opening at t = 1. Shape: (B, 1, 3) and (B, R, 3)."""
-
-    origin: Floats
-    direction: Floats
-
-
-class Solids(NamedTuple):
-    """One upright solid per beam, a cylinder where `is_round` and a box elsewhere. Shape: all (B,).
-
-    `x` and `z` are its axis, `width` (a cylinder's diameter) lies along x, `depth` along z, `low` and `high` along y.
-    """
-
-    is_round: NDArray[np.bool_]
-    x: Floats
-    z: Floats
-    width: Floats
-    depth: Floats
-    low: Floats
-    high: Floats
-
-
-def of_beams(parts: T, mask: NDArray[np.bool_]) -> T:
-    """The rays or solids of some of the beams."""
-    return type(parts)._make(column[mask] for column in parts)
-
-
-def through(eye: Floats, width: Floats, height: Floats, camera: Camera) -> Rays:
-    """Rays from `eye` (B, 3) through the middles of pixels that divide an opening evenly.
-
-    The opening is at z = 0, x from -width / 2 to width / 2, y from 0 to height: a pinhole camera that faces it.
-    """
-    across = (np.arange(camera.columns, dtype=np.float32) + 0.5) / camera.columns - 0.5
-    up = (np.arange(camera.rows, dtype=np.float32) + 0.5) / camera.rows
-    x = np.tile(across, camera.rows) * width[:, None]
-    y = np.repeat(up, camera.columns) * height[:, None]
-    at = np.stack([x, y, np.zeros_like(x)], axis=-1)
-    return Rays(eye[:, None, :], at - eye[:, None, :])
-
-
-def entrance(rays: Rays, solids: Solids) -> Floats:
-    """Where each ray enters its beam's solid; infinity if it misses. Shape: (B, R)."""
-    t = np.empty(rays.direction.shape[:2], dtype=np.float32)
-    for chosen, footprint in ((solids.is_round, _disc), (~solids.is_round, _rectangle)):
-        if chosen.any():
-            some, these = of_beams(rays, chosen), of_beams(solids, chosen)
-            inside, outside = footprint(some, these)
-            low, high = _slab(some, 1, these.low, these.high)
-            first, last = np.maximum(inside, low), np.minimum(outside, high)
-            t[chosen] = np.where((first <= last) & (first > 0), first, np.float32(np.inf))
-    return t
-
-
-def _slab(rays: Rays, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Where rays enter and leave the space between two planes."""
-    origin, direction = rays.origin[..., axis], rays.direction[..., axis]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        a, b = (low[:, None] - origin) / direction, (high[:, None] - origin) / direction
-    # A ray in one of the planes gives 0 / 0; fmin and fmax take the other plane, infinitely far: the ray misses.
-    return np.fmin(a, b), np.fmax(a, b)
-
-
-def _rectangle(rays: Rays, solids: Solids) -> tuple[Floats, Floats]:
-    x = _slab(rays, 0, solids.x - solids.width / 2, solids.x + solids.width / 2)
-    z = _slab(rays, 2, solids.z - solids.depth / 2, solids.z + solids.depth / 2)
-    return np.maximum(x[0], z[0]), np.minimum(x[1], z[1])
-
-
-def _disc(rays: Rays, solids: Solids) -> tuple[Floats, Floats]:
-    """|origin + t direction - axis|^2 <= radius^2 in x and z: between the roots of a quadratic, or nowhere (NaN)."""
-    ox, oz = rays.origin[..., 0] - solids.x[:, None], rays.origin[..., 2] - solids.z[:, None]
-    dx, dz = rays.direction[..., 0], rays.direction[..., 2]
-    a, b = dx * dx + dz * dz, ox * dx + oz * dz
-    # The ray's distance from the axis, not b^2 - a c: far from the eye the difference of large squares loses digits.
-    radius = solids.width[:, None] / 2
-    square = a * radius * radius - (ox * dz - oz * dx) ** 2
-    with np.errstate(invalid="ignore"):
-        root = np.sqrt(square)
-    return (-b - root) / a, (-b + root) / a
-
-
-# Simulated shelves ----------------------------------------------------------------------------------------------------
-
-
+#: The camera's pixels over an opening.
+ROWS, COLUMNS = 48, 20
+#: The standard deviation of a depth is NOISE times the square of the distance, as in triangulating cameras.
+NOISE = 0.002
+#: The share of pixels that is lost, drawn per beam.
+DROPOUT = (0.05, 0.4)
+#: Ranges in meters of the camera's distances from the middle of the opening: to the right, above the products' height,
+#: and in front.
+ASIDE, ABOVE, AWAY = (-0.12, 0.12), (0.05, 0.35), (0.8, 1.4)
 #: The largest number of products behind one another: thinner ones stand on shallower shelves.
 MOST = 12
-#: Beams that are rendered at once: their rays fit into a processor's cache.
+#: Beams whose noise is drawn at once.
 _CHUNK = 128
 #: Ranges in meters from which each slot is drawn: depth of its shelf, excess of its width over that of its product, and
 #: free height above the product.
 SHELF, PLAY, CLEARANCE = (0.55, 0.75), (0.005, 0.02), (0.06, 0.2)
 #: Gaps between products are CLOSE on average; a share HOLES of them is wider by a HOLE.
 CLOSE, HOLES, HOLE = 0.004, 0.25, (0.03, 0.15)
-#: The camera of the experiments.
-CAMERA = Camera()
 
 
 @dataclass(frozen=True)
@@ -263,16 +158,15 @@ GEOMETRIES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Scenes:
-    """The products in the slots, and the position of the camera. Shape: (B,), `x` and `z` (B, MOST), `eye` (B, 3).
+class Scene(NamedTuple):
+    """The products in one slot, and the position `eye` (x, y, z) of the camera.
 
     `x` and `z` are the axes of the products from the front; only the first `count` exist. `slot` is the width and
     `opening` the height that the camera looks through, from the middle of the slot's front edge.
     """
 
-    geometry: NDArray[np.int64]
-    count: NDArray[np.int64]
+    geometry: int
+    count: int
     width: Floats
     depth: Floats
     height: Floats
@@ -282,19 +176,8 @@ class Scenes:
     z: Floats
     eye: Floats
 
-    def solids(self, item: int) -> Iterator[tuple[NDArray[np.bool_], Solids]]:
-        """The body and then the top of one product per beam, with a mask of the beams that have it."""
-        kinds = list(GEOMETRIES.values())
-        is_round = np.array([kind.is_round for kind in kinds])[self.geometry]
-        up, wide, deep = np.array([kind.top for kind in kinds], dtype=np.float32)[self.geometry].T
-        shoulder = self.height * (1 - up)
-        there = self.count > item
-        floor, at = np.zeros_like(shoulder), (self.x[:, item], self.z[:, item])
-        yield there, Solids(is_round, *at, self.width, self.depth, floor, shoulder)
-        yield there & (up > 0), Solids(is_round, *at, self.width * wide, self.depth * deep, shoulder, self.height)
 
-
-def draw_scenes(n: int, camera: Camera, rng: Generator) -> Scenes:
+def draw_scenes(n: int, rng: Generator) -> list[Scene]:
     """Draw products, their number and places, and the position of the camera, for n slots."""
     geometry = rng.integers(len(GEOMETRIES), size=n)
     ends = np.array([(kind.width, kind.depth, kind.height) for kind in GEOMETRIES.values()])[geometry]
@@ -306,10 +189,10 @@ def draw_scenes(n: int, camera: Camera, rng: Generator) -> Scenes:
     slot, opening = width + rng.uniform(*PLAY, n), height + rng.uniform(*CLEARANCE, n)
     x = rng.uniform(-0.5, 0.5, (n, MOST)) * (slot - width)[:, None]
     z = _depths(count, depth, shelf, rng)
-    aside, above, away = (rng.uniform(*ends, n) for ends in (camera.aside, camera.above, camera.away))
+    aside, above, away = (rng.uniform(*ends, n) for ends in (ASIDE, ABOVE, AWAY))
     eye = np.stack([aside, height + above, -away], axis=1)
-    lengths = (width, depth, height, slot, opening, x, z, eye)
-    return Scenes(geometry, count, *(length.astype(np.float32) for length in lengths))
+    lengths = (length.astype(np.float32) for length in (width, depth, height, slot, opening, x, z, eye))
+    return [Scene(*each) for each in zip(geometry, count, *lengths, strict=True)]
 
 
 def _depths(
@@ -325,31 +208,84 @@ def _depths(
     return gaps.cumsum(1) + (np.arange(MOST) + 0.5) * depth[:, None]
 
 
-def render(scenes: Scenes, camera: Camera) -> tuple[Rays, Floats, NDArray[np.int64]]:
-    """Without noise: the rays, where each meets the first product (infinity: none), and which. Shape: (B, R)."""
-    rays = through(scenes.eye, scenes.slot, scenes.opening, camera)
-    nearest = np.full(rays.direction.shape[:2], np.inf, dtype=np.float32)
-    which = np.full(nearest.shape, -1)
-    for item in range(scenes.count.max()):
-        for there, solids in scenes.solids(item):
-            t = np.full_like(nearest, np.inf)
-            t[there] = entrance(of_beams(rays, there), of_beams(solids, there))
-            is_nearer = t < nearest
-            nearest[is_nearer], which[is_nearer] = t[is_nearer], item
-    return rays, nearest, which
+def rays_of(scene: Scene) -> Floats:
+    """Directions from the eye, which meet the opening at `eye + direction`. Shape: (pixels, 3).
+
+    The rays of a pinhole camera that faces the opening go through the middles of pixels that divide it evenly. The
+    opening is at z = 0, x from -slot / 2 to slot / 2, y from 0 to its height.
+    """
+    across = (np.arange(COLUMNS, dtype=np.float32) + 0.5) / COLUMNS - 0.5
+    up = (np.arange(ROWS, dtype=np.float32) + 0.5) / ROWS
+    x, y = np.tile(across, ROWS) * scene.slot, np.repeat(up, COLUMNS) * scene.opening
+    return np.stack([x, y, np.zeros_like(x)], axis=-1) - scene.eye
 
 
-def measure(scenes: Scenes, camera: Camera, rng: Generator) -> list[Floats]:
+def render(scene: Scene) -> tuple[Floats, Floats]:
+    """The rays, and where each meets each product, infinity if it misses. Shape: (pixels, 3), (products, pixels)."""
+    rays, kind = rays_of(scene), list(GEOMETRIES.values())[scene.geometry]
+    up, wide, deep = np.array(kind.top, dtype=np.float32)
+    shoulder, zero = scene.height * (1 - up), np.float32(0.0)
+    x, z = (axis[: scene.count, None] for axis in (scene.x, scene.z))
+    met = entrance(scene.eye, rays, kind.is_round, x, z, scene.width, scene.depth, zero, shoulder)
+    if up > 0:
+        top = (scene.width * wide, scene.depth * deep, shoulder, scene.height)
+        met = np.minimum(met, entrance(scene.eye, rays, kind.is_round, x, z, *top))
+    return rays, met
+
+
+def entrance(
+    eye: Floats,
+    rays: Floats,
+    is_round: bool,
+    x: Floats,
+    z: Floats,
+    width: Floats,
+    depth: Floats,
+    low: Floats,
+    high: Floats,
+) -> Floats:
+    """The t where `eye + t ray` enters upright solids; infinity if it misses. Shape: (solids, rays).
+
+    The solids are cylinders of diameter `width` or boxes. `x` and `z` (solids, 1) are their axes; `width` lies along x,
+    `depth` along z, `low` and `high` along y.
+    """
+    if is_round:
+        # |eye + t ray - axis|^2 <= radius^2 in x and z: between the roots of a quadratic, or nowhere (NaN).
+        ox, oz, dx, dz = eye[0] - x, eye[2] - z, rays[:, 0], rays[:, 2]
+        a, b, radius = dx * dx + dz * dz, ox * dx + oz * dz, width / 2
+        # The ray's distance from the axis, not b^2 - a c: the difference of large squares would lose digits.
+        with np.errstate(invalid="ignore"):
+            root = np.sqrt(a * radius * radius - (ox * dz - oz * dx) ** 2)
+        first, last = (-b - root) / a, (-b + root) / a
+    else:
+        sides = _slab(eye, rays, 0, x - width / 2, x + width / 2), _slab(eye, rays, 2, z - depth / 2, z + depth / 2)
+        first, last = np.maximum(sides[0][0], sides[1][0]), np.minimum(sides[0][1], sides[1][1])
+    bottom, top = _slab(eye, rays, 1, low, high)
+    first, last = np.maximum(first, bottom), np.minimum(last, top)
+    return np.where((first <= last) & (first > 0), first, np.float32(np.inf))
+
+
+def _slab(eye: Floats, rays: Floats, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Where rays enter and leave the space between two planes."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a, b = (low - eye[axis]) / rays[:, axis], (high - eye[axis]) / rays[:, axis]
+    # A ray in one of the planes gives 0 / 0; fmin and fmax take the other plane, infinitely far: the ray misses.
+    return np.fmin(a, b), np.fmax(a, b)
+
+
+def measure(scenes: Sequence[Scene], rng: Generator, noise: float = NOISE, dropout: Range = DROPOUT) -> list[Floats]:
     """The points that the camera measures per beam, with noise and without lost pixels. Shape: (n, 3) each."""
-    rays, t, _ = render(scenes, camera)
-    lost = rng.uniform(*camera.dropout, (len(t), 1))
-    kept = np.isfinite(t) & (rng.random(t.shape) >= lost)
-    noise = rng.standard_normal(t.shape, dtype=np.float32)
+    shape = (len(scenes), ROWS * COLUMNS)
+    lost = rng.uniform(*dropout, (len(scenes), 1))
+    kept, errors = rng.random(shape) >= lost, rng.standard_normal(shape, dtype=np.float32)
     clouds = []
-    for directions, at, pixels, error in zip(rays.direction, t, kept, noise, strict=True):
-        points = at[pixels, None] * directions[pixels]
+    for scene, pixels, error in zip(scenes, kept, errors, strict=True):
+        rays, met = render(scene)
+        nearest = met.min(0)
+        seen = pixels & np.isfinite(nearest)
+        points = nearest[seen, None] * rays[seen]
         distance = np.linalg.norm(points, axis=1, keepdims=True)
-        clouds.append(points * (1 + camera.noise * distance * error[pixels, None]))
+        clouds.append(points * (1 + noise * distance * error[seen, None]))
     return clouds
 
 
@@ -373,13 +309,15 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) 
     """
     check_integer("n", n, 1, InputError)
     check_integer("seed", seed, 0, InputError)
-    scenes, clouds = [], []
+    scenes: list[Scene] = []
+    clouds: list[Floats] = []
     with progress_bar("Shelves", n) as bar:
         for number, first in enumerate(range(0, n, _CHUNK)):
             rng = np.random.default_rng([seed, number])
-            scenes.append(draw_scenes(min(_CHUNK, n - first), CAMERA, rng))
-            clouds += measure(scenes[-1], CAMERA, rng)
-            bar.advance(len(scenes[-1].count))
-    X = pack(clouds, np.concatenate([some.geometry for some in scenes]), max_points=max_points, seed=seed)
-    y = np.concatenate([some.count for some in scenes])
+            drawn = draw_scenes(min(_CHUNK, n - first), rng)
+            scenes += drawn
+            clouds += measure(drawn, rng)
+            bar.advance(len(drawn))
+    X = pack(clouds, [scene.geometry for scene in scenes], max_points=max_points, seed=seed)
+    y = np.array([scene.count for scene in scenes])
     return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")

@@ -2,20 +2,18 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, TimeElapsedColumn
 
 from ddpn.networks.training.config import pick_device
 from ddpn.paper.datasets import data_folder
 from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.figures import write_figures
 from ddpn.paper.experiments.rows import ExperimentRows, rows_of
-from ddpn.paper.experiments.runs import DONE, FEATURES, RESULT, execute, folder_of, state_of
+from ddpn.paper.experiments.runs import DONE, RESULT, execute, folder_of, state_of
 from ddpn.paper.experiments.tables import write_tables
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 from ddpn.runtime.jobs import Job
@@ -75,78 +73,50 @@ def reproduce(
 
 def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
     """Do the runs that are missing; whether all succeeded."""
+
+    def say(line: str) -> None:
+        console.out(f"{experiment.name}: {line}", highlight=False)
+
     states, parts = _states(runs, out), None
     if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
         # Every worker holds the rows; this process does, and has them as bytes, too.
-        copies = jobs + 2 if jobs > 1 else 1
-        parts = rows_of(experiment, device, out / FEATURES, copies)
+        parts = rows_of(experiment, device, copies=jobs + 2 if jobs > 1 else 1)
         states = _states(runs, out, parts.identity)
     for name, state in states.items():
         if state in _AGAIN:
-            console.out(f"{experiment.name}: {name} was done, but {_AGAIN[state]}; it is run again.", highlight=False)
+            say(f"{name} was done, but {_AGAIN[state]}; it is run again.")
     missing = [run for run in runs if states[run.name] != "done"]
     if parts is None or not missing:
         if runs:
-            console.out(f"{experiment.name}: nothing to run, all {len(runs)} runs are done.", highlight=False)
+            say(f"nothing to run, all {len(runs)} runs are done.")
         return True
-    with Status(experiment.name, states, console) as status:
-        execute_all(missing, parts, out, device, jobs, status)
-    for name, error in status.errors.items():
-        console.out(f"{experiment.name}: {name} failed: {error}", highlight=False)
-    return not status.errors
+    return execute_all(missing, parts, out, device, jobs, say)
 
 
 def execute_all(
-    runs: Sequence[Run], parts: ExperimentRows, out: Path, device: str, jobs: int, status: "Status"
-) -> None:
-    """Do all runs of one experiment, so many at a time in processes of one thread each; the others go on if one fails.
+    runs: Sequence[Run], parts: ExperimentRows, out: Path, device: str, jobs: int, say: Callable[[str], None]
+) -> bool:
+    """Do all runs of one experiment, so many at a time in processes of one thread each; whether all succeeded.
 
-    A run writes to its own folder, and a training that was interrupted or killed resumes from there.
+    The others go on if one fails. A run writes to its own folder, and a training that was interrupted or killed resumes
+    from there. `say` is given a line where a run begins or ends.
     """
-    by_job = {Job(run.name, _execute, (run, str(out), device)): run for run in runs}
-    for result in run_jobs(by_job, parts, jobs if len(runs) > 1 else 1, on_start=lambda job: status.began(by_job[job])):
-        run = by_job[result.job]
-        if result.error is None:
-            status.ended(run, json.loads(result.get()[RESULT]))
-        else:
-            status.failed(run, result.trace or str(result.error).removeprefix(f"{run.name} failed: "))
+    succeeded = True
+    todo = [Job(run.name, _execute, (run, str(out), device)) for run in runs]
+    for done in run_jobs(todo, parts, jobs if len(runs) > 1 else 1, on_start=lambda job: say(f"{job.name} is running")):
+        if done.error is not None:
+            why = done.trace or str(done.error).removeprefix(f"{done.job.name} failed: ")
+            say(f"{done.job.name} failed: {why}")
+            succeeded = False
+            continue
+        result = json.loads(done.get()[RESULT])
+        mae, crps = (result["scores"]["ours"]["ensemble"][name][0] for name in ("mae", "crps"))
+        say(f"{done.job.name} is done in {result['seconds']:.0f} s, MAE {mae:.3f}, CRPS {crps:.3f}")
+    return succeeded
 
 
 def _execute(parts: ExperimentRows, run: Run, out: str, device: str) -> dict[str, bytes]:
     return {RESULT: json.dumps(execute(run, parts, folder_of(run, Path(out)), device)).encode()}
-
-
-class Status(Progress):
-    """The state of every run and its time: redrawn on a terminal, a line per change of state elsewhere."""
-
-    def __init__(self, title: str, states: Mapping[str, str], console: Console) -> None:
-        columns = ("{task.description}", "{task.fields[state]}", TimeElapsedColumn())
-        super().__init__(*columns, console=console, disable=not console.is_terminal)
-        self._title, self.errors = title, dict[str, str]()
-        shown = {name: "was done" if state == "done" else "waiting" for name, state in states.items()}
-        self._runs = {name: self.add_task(name, start=False, state=state) for name, state in shown.items()}
-
-    def began(self, run: Run) -> None:
-        """Show that a run has begun."""
-        self.start_task(self._runs[run.name])
-        self._show(run, "running")
-
-    def ended(self, run: Run, result: Mapping[str, Any]) -> None:
-        """Show the scores of a run."""
-        scores = {name: values[0] for name, values in result["scores"]["ours"]["ensemble"].items()}
-        self.stop_task(self._runs[run.name])
-        self._show(run, f"done in {result['seconds']:.0f} s, MAE {scores['mae']:.3f}, CRPS {scores['crps']:.3f}")
-
-    def failed(self, run: Run, error: str) -> None:
-        """Keep the error of a run."""
-        self.errors[run.name] = error
-        self.stop_task(self._runs[run.name])
-        self._show(run, "failed")
-
-    def _show(self, run: Run, state: str) -> None:
-        self.update(self._runs[run.name], state=state)
-        if self.disable:
-            self.console.out(f"{self._title} {run.name} {state}", highlight=False)
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:

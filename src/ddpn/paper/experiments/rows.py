@@ -2,8 +2,7 @@
 
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,14 +15,13 @@ from ddpn.distributions import CountDistribution
 from ddpn.networks.backbones import BACKBONES, MLP, Tuned
 from ddpn.networks.backbones.pretrained import tokenizer_of
 from ddpn.networks.training import Runtime
-from ddpn.networks.training.weights import frozen_fingerprint
 from ddpn.paper.datasets import Dataset, bible, inventory, load, simulate, simulate_shelves
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.inputs import auto_augment, decode_images, join_texts, tokenize
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.sample import Sample
-from ddpn.storage.tensor_files import fingerprint, read, write
+from ddpn.storage.tensor_files import fingerprint
 
 #: The share of the memory that features may fill.
 _SHARE = 0.4
@@ -49,24 +47,6 @@ def network_of(experiment: Experiment, width: int, members: int, *, classes: int
         raise ConfigError(f"Invalid option in [backbone] of {experiment.name}: {error}.") from error
 
 
-def features_of(
-    trunk: nn.Module, inputs: Sequence[Tensor], runtime: Runtime, folder: Path | None, copies: int
-) -> list[Tensor] | None:
-    """The trunk's outputs for each of `inputs`, or None if `copies` processes cannot keep them in memory.
-
-    They are the same for every method, member and epoch. Pooled features are small and kept in files in `folder`.
-    """
-    trunk, device = trunk.to(runtime.device), runtime.device
-    one = _outputs(trunk, inputs[0][:1], runtime)
-    needed = one.numel() * one.element_size() * sum(map(len, inputs)) * copies
-    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
-    # Processes that share a training must all decide alike.
-    too_large = torch.full((1,), float(needed > _SHARE * memory), device=device)
-    runtime.add_up(too_large)
-    return None if too_large > 0 else [_kept(trunk, x, runtime, folder) for x in inputs]
-
-
 def through(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
     """The features of all rows of `x`, on the CPU; texts of similar length go together, so that little is padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
@@ -86,26 +66,6 @@ def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
     with torch.no_grad(), runtime.autocast():
         found = trunk(x.to(runtime.device))
     return found.to(torch.bfloat16) if runtime.precision == "bf16" and found.dim() > 2 else found.float()
-
-
-def _kept(trunk: nn.Module, x: Tensor, runtime: Runtime, folder: Path | None) -> Tensor:
-    """The features from a file, whose name identifies rows, weights and precision, or else computed.
-
-    A file is used if it is complete and its first row is what the trunk computes here, up to rounding.
-    """
-    first = _outputs(trunk, x[:1], runtime).cpu()
-    if folder is None or first.dim() > 2:
-        return through(trunk, x, runtime)
-    rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
-    known = f"{fingerprint(x):08x}-{frozen_fingerprint(trunk):08x}-{first.shape[1]}{rounded}"
-    path = folder / f"features-{known}.safetensors"
-    with suppress(InputError):
-        features = read(path)[0]["features"]
-        if len(features) == len(x) and torch.allclose(features[:1], first, rtol=1e-2, atol=1e-3):
-            return features
-    features = through(trunk, x, runtime)
-    write(path, {"features": features}, {"rows": len(x)})
-    return features
 
 
 # Rows: tables, simulations, texts, images and point clouds ------------------------------------------------------------
@@ -151,10 +111,10 @@ class ExperimentRows(NamedTuple):
         return [fingerprint(tensor) for tensor in found]
 
 
-def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> ExperimentRows:
-    """Load or simulate the rows; if the network has a frozen part, its features, which are kept in the folder `keep`.
+def rows_of(experiment: Experiment, device: str = "cpu", copies: int = 1) -> ExperimentRows:
+    """Load or simulate the rows; if the network has a frozen part, its features.
 
-    `copies` is the number of processes on this machine that do so at the same time.
+    `copies` is the number of processes on this machine that hold them at the same time.
     """
     if experiment.simulation is not None:
         parts = _simulated(experiment.simulation["name"])
@@ -166,18 +126,29 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
     runtime = Runtime(device, experiment.training.precision)
     network = None if experiment.backbone is None else network_of(experiment, 0, 1, classes=parts.classes)
     trunk = network.trunk if isinstance(network, Tuned) else None
-    return parts if trunk is None else _with_features(parts, trunk, runtime, keep, copies)
+    return parts if trunk is None else _with_features(parts, trunk, runtime, copies)
 
 
-def _with_features(
-    parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, keep: Path | None, copies: int
-) -> ExperimentRows:
-    """The features of the rows where inputs do not change and the features fit into memory; else the rows."""
+def _with_features(parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, copies: int) -> ExperimentRows:
+    """The trunk's outputs, which are the same for every method, member and epoch, as inputs of the rows.
+
+    The rows themselves where inputs change at random, or where `copies` of the outputs do not fit into memory.
+    """
+    if parts.augment is not None:
+        return parts
     samples = {name: getattr(parts, name) for name in PARTS if getattr(parts, name) is not None}
     given = [rows.X for rows in samples.values()] + ([] if parts.ood is None else [parts.ood])
-    features = None if parts.augment else features_of(trunk, given, runtime, keep, copies)
-    if features is None:
+    trunk, device = trunk.to(runtime.device), runtime.device
+    one = _outputs(trunk, given[0][:1], runtime)
+    needed = one.numel() * one.element_size() * sum(map(len, given)) * copies
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
+    # Processes that share a training must all decide alike.
+    too_large = torch.full((1,), float(needed > _SHARE * memory), device=device)
+    runtime.add_up(too_large)
+    if too_large > 0:
         return parts
+    features = [through(trunk, x, runtime) for x in given]
     found = {name: rows.replace(X=x) for (name, rows), x in zip(samples.items(), features, strict=False)}
     ood = None if parts.ood is None else features[-1]
     return parts._replace(**found, ood=ood, cached=True, source=tuple(parts.identity))

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Augmented, Runtime, TrainingConfig, fit
+from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
 from ddpn.networks.training.weights import load_trained_tensors, trained_tensors
 from ddpn.paper.experiments.catalogue import Experiment, Run
@@ -29,8 +29,6 @@ from ddpn.storage.tensor_files import is_complete, read, write
 #: The files of a run. `CONFIG` is written first and `DONE` last; files of members exist while it trains.
 CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"
 PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
-#: The folder of features of frozen networks, beside those of experiments.
-FEATURES = "features"
 
 
 def folder_of(run: Run, out: Path) -> Path:
@@ -72,27 +70,26 @@ def predictions_of(folder: Path) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class FinishedRun:
+class FinishedRun(Run):
     """A run and what it wrote."""
 
-    run: Run
     folder: Path
     result: Mapping[str, Any]
 
     @property
     def label(self) -> str:
         """The name of its method in tables."""
-        return self.run.method.label
+        return self.method.label
 
     def distribution(self, raw: Tensor) -> Any:
         """The members' distributions from their raw outputs. Shape: (..., M, P) -> (..., M)."""
-        return self.run.head(raw.double())
+        return self.head(raw.double())
 
     def at(self, x: np.ndarray) -> Any:
         """The members' distributions at other inputs. Shape: (n,) -> (n, M)."""
         weights, _ = read(self.folder / WEIGHTS)
         hidden, members = self.result["settings"]["hidden"], len(weights["projection.bias"])
-        model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.run.head, members)
+        model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.head, members)
         model.load_state_dict(weights)
         with torch.no_grad():
             return model.double()(torch.from_numpy(x.astype(np.float64))[:, None])
@@ -104,12 +101,12 @@ def finished_runs(experiment: Experiment, out: Path, glms: bool = True) -> list[
     done = [(run, folder) for run in runs if state_of(folder := folder_of(run, out), run) == "done"]
     if not done:
         raise InputError(f"No finished runs in {out / experiment.name}. Run the experiment first.")
-    return [FinishedRun(run, folder, result_of(folder) or {}) for run, folder in done]
+    return [FinishedRun(run.experiment, run.method, run.point, folder, result_of(folder) or {}) for run, folder in done]
 
 
 def runs_of(experiment: Experiment, out: Path, methods: Sequence[str], needed: int = 1) -> list[FinishedRun]:
     """The finished runs of these methods, in their order; at least the `needed` number of them."""
-    by_name = {one.run.method.name: one for one in finished_runs(experiment, out, glms=False)}
+    by_name = {one.method.name: one for one in finished_runs(experiment, out, glms=False)}
     missing = [name for name in methods if name not in by_name]
     if len(methods) - len(missing) < needed:
         raise InputError(f"No finished run of {' or '.join(missing)} in {out / experiment.name}.")
@@ -119,15 +116,9 @@ def runs_of(experiment: Experiment, out: Path, methods: Sequence[str], needed: i
 # Doing a run ----------------------------------------------------------------------------------------------------------
 
 
-class Trained(NamedTuple):
-    """The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and its history.
-
-    If members were trained in groups, the names of weights begin with the number of their group.
-    """
-
-    outputs: dict[str, Tensor]
-    weights: dict[str, Tensor]
-    history: dict[str, Any]
+#: The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and its history. If members
+#: were trained in groups, the names of weights begin with the number of their group.
+Trained = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]
 
 
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> dict[str, Any]:
@@ -147,7 +138,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
             write_text(path, content)
     runtime.wait()
     started = time.perf_counter()
-    trained = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device)
+    outputs, weights, history = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device)
     used = "cpu" if run.method.exact else str(runtime.device)
     result = config | {
         "experiment": run.experiment.name,
@@ -156,27 +147,25 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         "point": dict(run.point),
         "note": parts.note,
         "rows": {name: len(getattr(parts, name) or ()) for name in PARTS},
-        "scores": score(run.head(trained.outputs["raw"].double()), parts.test.y.double(), parts.truth),
+        "scores": score(run.head(outputs["raw"].double()), parts.test.y.double(), parts.truth),
         "seconds": time.perf_counter() - started,
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
-        "history": trained.history,
+        "history": history,
     }
     # No process may still read the files of members when they are deleted.
     runtime.wait()
     if runtime.is_main:
-        _write(folder, run, parts, trained, result)
+        outputs["y"] = parts.test.y
+        if parts.test.X.dim() == 2 and not parts.cached:
+            outputs["x"] = parts.test.X
+        if parts.lengths is not None:
+            outputs["length"], outputs["ood_length"] = parts.lengths
+        write(folder / PREDICTIONS, outputs, {})
+        write(folder / WEIGHTS, weights, {"head": run.head.name})
+        write_text(folder / RESULT, json.dumps(result, indent=1))
+        write_text(folder / DONE, "")
+        _forget_members(folder)
     return result
-
-
-def _write(folder: Path, run: Run, parts: ExperimentRows, trained: Trained, result: dict[str, Any]) -> None:
-    tensors = trained.outputs | {"y": parts.test.y}
-    tensors |= {"x": parts.test.X} if parts.test.X.dim() == 2 and not parts.cached else {}
-    tensors |= {} if parts.lengths is None else dict(zip(("length", "ood_length"), parts.lengths, strict=True))
-    write(folder / PREDICTIONS, tensors, {})
-    write(folder / WEIGHTS, trained.weights, {"head": run.head.name})
-    write_text(folder / RESULT, json.dumps(result, indent=1))
-    write_text(folder / DONE, "")
-    _forget_members(folder)
 
 
 def _forget_members(folder: Path) -> None:
@@ -196,8 +185,8 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
     raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
     history = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
-    warned = {"warnings": [str(each.message) for each in caught]}
-    return Trained({"raw": raw.unsqueeze(1).float()}, known, history | warned)
+    history["warnings"] = [str(each.message) for each in caught]
+    return {"raw": raw.unsqueeze(1).float()}, known, history
 
 
 def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
@@ -228,7 +217,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
         prefix = f"{number}/" if at_once < settings.members else ""
         weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in trained_tensors(model).items()}
     together = histories[0] if len(histories) == 1 else {"groups": histories}
-    return Trained({name: torch.cat(each, dim=1) for name, each in outputs.items()}, weights, together)
+    return {name: torch.cat(each, dim=1) for name, each in outputs.items()}, weights, together
 
 
 def _train_group(
@@ -243,9 +232,12 @@ def _train_group(
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
     if not done.exists():
         model.reset(config.seeds)
-        _start_gamma(model)
-        train = parts.train if parts.augment is None else Augmented(parts.train, parts.augment)
-        history = fit(model, train, parts.validation, config, runtime=runtime, checkpoint=state)
+        gamma = getattr(model.head, "initial_gamma", None)
+        if gamma is not None:  # an experiment that studies it (Appendix A.4); elsewhere it starts randomly
+            with torch.no_grad():
+                model.projection.bias[..., 1] = math.log(gamma)
+        options: dict[str, Any] = {"augment": parts.augment, "runtime": runtime, "checkpoint": state}
+        history = fit(model, parts.train, parts.validation, config, **options)
         if history.interrupted:
             raise KeyboardInterrupt  # the finished members and the checkpoint stay
         if runtime.is_main:
@@ -268,11 +260,3 @@ def _predict(model: CountModel, x: Tensor, runtime: Runtime, batch: int) -> Tens
     model.to(runtime.device)
     with runtime.autocast():
         return torch.cat([model.raw(part.to(runtime.device)).float().cpu() for part in x.split(batch)])
-
-
-def _start_gamma(model: CountModel) -> None:
-    """Set the bias to gamma's initial value where an experiment studies it (Appendix A.4); else it starts randomly."""
-    gamma = getattr(model.head, "initial_gamma", None)
-    if gamma is not None:
-        with torch.no_grad():
-            model.projection.bias[..., 1] = math.log(gamma)

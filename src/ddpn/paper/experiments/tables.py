@@ -198,7 +198,7 @@ def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Resul
     rows, sizes = {}, {}
     for each in runs:
         found = detection(*each.variances, as_paper=as_paper)
-        numbers = [paper.get((each.run.run.method.name, name.lower())) for name in COLUMNS]
+        numbers = [paper.get((each.run.method.name, name.lower())) for name in COLUMNS]
         rows[each.run.label] = [Cell(*area, n) for area, n in zip(found[:3], numbers, strict=True)]
         sizes[f"{found.n_in:,} test rows and {found.n_out:,} OOD rows are evaluated."] = True
     kept = "which give the thresholds" if as_paper else "which are not evaluated"

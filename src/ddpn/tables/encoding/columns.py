@@ -330,8 +330,7 @@ def fit_effects(codes: np.ndarray, levels: tuple[str, ...], target: Targets) -> 
     if effects is None:
         return None
     volume = np.bincount(index, target.volume, len(effects))
-    scale = float(np.sqrt((volume * np.square(effects)).sum() / volume.sum()))
-    return _standardised(names, effects, scale)
+    return _standardised(names, effects, float(np.sqrt((volume * np.square(effects)).sum() / volume.sum())))
 
 
 def refit_effects(codes: np.ndarray, levels: tuple[str, ...], target: Targets, scale: float) -> LevelEffects:
@@ -385,9 +384,17 @@ class ColumnPlan:
         self._low = 0.5 * _flat([each.edges[:-1] for each in own])
         self._length = 0.5 * _flat([each.edges[1:] for each in own]) - self._low
         self._cuts, self._equal = _flat([each.steps for each in own]), _flat([each.codes for each in own])
-        texts = [(j, column) for j, column in enumerate(columns) if isinstance(column, CategoricalColumn)]
-        self._categories = [(j, _places(column, int(starts[j]))) for j, column in texts]
-        self._effects = [(j, int(starts[j + 1]) - 1, own.effects) for j, own in texts if own.effects is not None]
+        #: Of each category: inputs of its levels, of other levels, and of missing values; -1 where there is none.
+        self._categories: list[tuple[int, dict[str, int], int, int]] = []
+        self._effects: list[tuple[int, int, LevelEffects]] = []
+        for j, column in enumerate(columns):
+            if isinstance(column, CategoricalColumn):
+                places = {level: int(starts[j]) + at for at, level in enumerate(column.levels)}
+                end = int(starts[j]) + len(places)
+                other = end if column.has_other else -1
+                self._categories.append((j, places, other, end + column.has_other if column.has_missing else other))
+                if column.effects is not None:
+                    self._effects.append((j, int(starts[j + 1]) - 1, column.effects))
 
     def encode(self, table: Sequence[Column], limit: float) -> np.ndarray:
         """Inputs of rows, in float32. Shape: (rows, width)."""
@@ -397,7 +404,7 @@ class ColumnPlan:
             part = slice(top, top + _ROWS)
             x = np.array([table[j].values[part] for j in self._numbers], dtype=np.float64).T
             self._write_numbers(x, out[part], limit)
-        for j, (places, other, missing) in self._categories:
+        for j, places, other, missing in self._categories:
             place = by_level(table[j].values, table[j].levels, places, other, missing)
             known = np.flatnonzero(place >= 0)
             out[known, place[known]] = 1.0
@@ -434,10 +441,3 @@ def _inputs(widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: 
 
 def _flat(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.empty(0), *parts])
-
-
-def _places(column: CategoricalColumn, start: int) -> tuple[dict[str, int], int, int]:
-    """Inputs of levels, of other levels, and of missing values; -1 where there is none."""
-    places = {level: start + j for j, level in enumerate(column.levels)}
-    other = start + len(places) if column.has_other else -1
-    return places, other, start + len(places) + column.has_other if column.has_missing else other

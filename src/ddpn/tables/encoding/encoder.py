@@ -1,7 +1,6 @@
 """FeatureEncoder: any table to a float32 matrix for a network."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, cast
 
@@ -21,7 +20,6 @@ from ddpn.tables.encoding.columns import (
     Encoded,
     LevelEffects,
     NumericColumn,
-    Targets,
     bin_edges,
     every_step,
     fit_category,
@@ -183,19 +181,33 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     def _fitted(
         self, table: list[Column], y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
     ) -> list[Encoded]:
+        """The encoding of every column."""
         min_weight = float(self.min_frequency)
         if not is_integer(self.min_frequency):
             min_weight *= weights.sum()
-        effects: dict[int, LevelEffects] = {}
-        if y is not None and self.categorical != "one-hot":
-            effects = level_effects(table, targets_of(y, weights, exposure), LEVELS_WITHOUT_EFFECT[self.categorical])
-        columns, numbers = fit_columns(table, weights, min_weight, self.max_categories, effects)
+        target = None if y is None else targets_of(y, weights, exposure)
+        columns: list[Encoded] = []
+        numbers: dict[int, Distinct] = {}
+        for j, (_, kind, x, levels) in enumerate(table):
+            if kind == "category":
+                is_long = len(np.unique(x[x >= 0])) > LEVELS_WITHOUT_EFFECT[self.categorical]
+                effects = fit_effects(x, levels, target) if target is not None and is_long else None
+                columns.append(fit_category(x, levels, weights, min_weight, self.max_categories, effects))
+            elif kind == "flag":
+                columns.append(fit_flag(x, weights))
+            else:
+                column, numbers[j] = fit_number(x.astype(np.float64), weights)
+                columns.append(column)
         most = max(1, MAX_INPUTS // max(1, len(numbers)))
         bins = min(bins, most) if self.bins is None else bins
+        added: dict[int, dict[str, np.ndarray]] = {}
         if self.numeric == "piecewise":
-            return add_bins(columns, numbers, bins, most)
-        if self.numeric == "steps" and y is not None:
-            return add_steps(columns, numbers, table, y, weights, bins, most)
+            added = {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()}
+        elif self.numeric == "steps" and y is not None:
+            added = {j: {"steps": own} for j, own in _steps(columns, numbers, table, y, weights, bins).items()}
+        for j, inputs in added.items():
+            codes = integer_codes(numbers[j], min(most, MAX_CODES))
+            columns[j] = replace(cast(NumericColumn, columns[j]), codes=codes, **inputs)
         return columns
 
     def transform(self, X: Any) -> np.ndarray:
@@ -279,88 +291,32 @@ def _checked_fold(fold: Any, rows: int) -> np.ndarray:
     return found.astype(np.int64)
 
 
-# The encoding of each column ---------------------------------------------------------------------------------------
-
-
-def fit_columns(
-    table: list[Column],
-    weights: np.ndarray,
-    min_weight: float,
-    max_levels: int,
-    effects: Mapping[int, LevelEffects],
-) -> tuple[list[Encoded], dict[int, Distinct]]:
-    """Each column's plain encoding, and by position the distinct values of those that hold numbers."""
-    columns: list[Encoded] = []
-    numbers: dict[int, Distinct] = {}
-    for j, (_, kind, x, levels) in enumerate(table):
-        if kind == "category":
-            columns.append(fit_category(x, levels, weights, min_weight, max_levels, effects.get(j)))
-        elif kind == "flag":
-            columns.append(fit_flag(x, weights))
-        else:
-            column, numbers[j] = fit_number(x.astype(np.float64), weights)
-            columns.append(column)
-    return columns, numbers
-
-
-def level_effects(table: list[Column], target: Targets, more_than: float) -> dict[int, LevelEffects]:
-    """By position the effects of categories with more levels than this that differ by more than chance."""
-    found = {}
-    for j, (_, kind, codes, levels) in enumerate(table):
-        if kind == "category" and len(np.unique(codes[codes >= 0])) > more_than:
-            found[j] = fit_effects(codes, levels, target)
-    return {j: effects for j, effects in found.items() if effects is not None}
-
-
-def add_bins(
-    columns: list[Encoded], numbers: dict[int, Distinct], bins: int, max_codes: int = MAX_CODES
-) -> list[Encoded]:
-    """The columns with quantile bins and integer codes for every column of numbers."""
-    edges = {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()}
-    return _extended(columns, numbers, edges, max_codes)
-
-
-def add_steps(
+def _steps(
     columns: list[Encoded],
     numbers: dict[int, Distinct],
     table: list[Column],
     y: np.ndarray,
     weights: np.ndarray,
     count: int,
-    max_codes: int = MAX_CODES,
-) -> list[Encoded]:
-    """The columns with the best `count` steps (all, if there are few values) and integer codes for numbers."""
+) -> dict[int, np.ndarray]:
+    """By position the best `count` steps of columns of numbers; all, if there are few values."""
     most = thresholds_per_column(len(table))
     thresholds = {j: candidates(column, most) for j, column in numbers.items()}
+    # Codes for the trees: the interval between thresholds, a flag, or a level's rank by frequency.
     codes = np.empty((len(y), len(table)), dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
-        codes[:, j] = _tree_codes(column, fitted, thresholds.get(j))
+        if isinstance(fitted, CategoricalColumn):
+            rank = {level: place for place, level in enumerate(fitted.levels)}
+            ranks = [*(rank.get(level, len(rank)) for level in column.levels), len(rank) + 1]
+            codes[:, j] = np.minimum(ranks, MAX_THRESHOLDS)[column.values]
+        else:
+            x = np.where(np.isnan(column.values), fitted.fill, column.values)
+            codes[:, j] = np.searchsorted(thresholds[j], x) if j in thresholds else x
     cuts = best_cuts(codes, y, weights, count)
-    added = {}
-    for j, number in numbers.items():
-        few = len(number.values) <= count + 1
-        added[j] = {"steps": every_step(number) if few else thresholds[j][cuts[j]]}
-    return _extended(columns, numbers, added, max_codes)
-
-
-def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) -> np.ndarray:
-    """Codes for the trees: the interval between thresholds, a flag, or a level's rank by frequency."""
-    if isinstance(fitted, CategoricalColumn):
-        rank = {level: j for j, level in enumerate(fitted.levels)}
-        ranks = [*(rank.get(level, len(rank)) for level in column.levels), len(rank) + 1]
-        return np.minimum(ranks, MAX_THRESHOLDS)[column.values]
-    x = np.where(np.isnan(column.values), fitted.fill, column.values)
-    return x if thresholds is None else np.searchsorted(thresholds, x)
-
-
-def _extended(
-    columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, dict[str, Any]], max_codes: int
-) -> list[Encoded]:
-    extended = list(columns)
-    for j, inputs in added.items():
-        codes = integer_codes(numbers[j], min(max_codes, MAX_CODES))
-        extended[j] = replace(cast(NumericColumn, extended[j]), codes=codes, **inputs)
-    return extended
+    return {
+        j: every_step(number) if len(number.values) <= count + 1 else thresholds[j][cuts[j]]
+        for j, number in numbers.items()
+    }
 
 
 # A fitted encoder as a JSON document, of which nothing is executed --------------------------------------------------
@@ -451,7 +407,11 @@ class OutOfFoldEffects:
         self._effects: dict[int, tuple[int, list[LevelEffects]]] = {}
         for j, (cells, column) in enumerate(zip(table, encoder.columns_, strict=True)):
             if isinstance(column, CategoricalColumn) and column.effects is not None:
-                self._effects[j] = ends[j] - 1, _by_fold(cells, column.effects.scale, target, fold)
+                # Rows of a stream may be in a fold that has no rows here.
+                others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
+                scale, rows = column.effects.scale, cells.values
+                effects = [refit_effects(rows[own], cells.levels, target.rows(own), scale) for own in others]
+                self._effects[j] = ends[j] - 1, effects
         #: Positions of columns whose effects hardly vary where they were fitted to other rows.
         self.useless = {
             j for j, (_, effects) in self._effects.items() if np.std(self._of(table[j], effects, fold)) < _LEAST_SPREAD
@@ -485,20 +445,13 @@ def without_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded
     ]
 
 
-def _by_fold(cells: Column, scale: float, target: Targets, fold: np.ndarray) -> list[LevelEffects]:
-    # Rows of a stream may be in a fold that has no rows here.
-    others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
-    return [refit_effects(cells.values[rows], cells.levels, target.rows(rows), scale) for rows in others]
-
-
 def content_folds(encoder: Any, X: Any) -> np.ndarray:
     """Folds by the cells of each row, so that a row that is read again from a file has the fold of its first time."""
-    table = read_as_fitted(encoder, X)
-    return (hashed([_codes(cells) for cells in table], len(table[0].values)) % np.uint64(FOLDS)).astype(np.int64)
-
-
-def _codes(cells: Column) -> np.ndarray:
-    """An integer per cell that is the same for equal cells of any table."""
-    if cells.kind != "category":
-        return number_codes(cells.values)
-    return text_codes([*cells.levels, MISSING_TEXT])[cells.values]  # the last entry serves code -1
+    codes = [
+        # The last entry serves code -1.
+        text_codes([*cells.levels, MISSING_TEXT])[cells.values]
+        if cells.kind == "category"
+        else number_codes(cells.values)
+        for cells in read_as_fitted(encoder, X)
+    ]
+    return (hashed(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

@@ -21,11 +21,6 @@ from ddpn.tables.kinds import canonical_level, canonical_number, flag_of, have_n
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28
-#: Rows of a frame up to which its cells are read one by one.
-_FEW_ROWS = 8
-#: Types of polars whose cells are read one by one.
-_FEW_KINDS = {f"{kind}{bits}": "number" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)}
-_FEW_KINDS |= {"Float32": "number", "Float64": "number", "Boolean": "flag", "String": "category"}
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _DERIVE = "Derive numbers from it, such as the month or the days since a start."
@@ -105,64 +100,20 @@ def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     if isinstance(X, PreparedTable):
         return X.for_fit(estimator) if reset else X.columns
     with rows_named(row_labels(X)):
-        return _read(estimator, X, reset)
-
-
-def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
-    if not reset and (few := _few_rows(estimator, X)) is not None:
-        return few
-    frame = _frame_of(X)
-    if frame is not None:
-        return _read_frame(estimator, frame, reset)
-    if sparse.issparse(X):
+        frame = _frame_of(X)
+        if frame is not None:
+            return _read_frame(estimator, frame, reset)
+        if sparse.issparse(X):
+            return _read_numbers(estimator, X, reset)
+        plain = np.asarray(X)
+        if isinstance(X, Sequence) and plain.dtype.kind in "US":
+            plain = np.asarray(X, dtype=object)  # a list of mixed rows keeps its numbers as numbers
+        if plain.dtype.kind in "bOUS":
+            cells = validate_data(estimator, plain, dtype=None, ensure_all_finite=False, reset=reset)
+            return [_read_column(name, cells[:, j]) for j, name in enumerate(_names(estimator))]
+        if plain.dtype.kind in "mMV":
+            raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE}")
         return _read_numbers(estimator, X, reset)
-    plain = _plain(X)
-    if plain.dtype.kind in "bOUS":
-        cells = validate_data(estimator, plain, dtype=None, ensure_all_finite=False, reset=reset)
-        return [_read_column(name, cells[:, j]) for j, name in enumerate(_names(estimator))]
-    if plain.dtype.kind in "mMV":
-        raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE}")
-    return _read_numbers(estimator, X, reset)
-
-
-def _few_rows(estimator: Any, X: Any) -> list[Column] | None:
-    """Few rows of a polars frame that has exactly the columns of fit, cell by cell; None for any other table.
-
-    To convert a frame of one row takes its library longer than all the rest of a prediction.
-    """
-    if not type(X).__module__.startswith("polars.dataframe") or not 0 < X.height <= _FEW_ROWS:
-        return None
-    named = getattr(estimator, "feature_names_in_", None)
-    if named is None or X.columns != named.tolist():
-        return None
-    cells = list(zip(*X.rows(), strict=True))
-    kinds = [_FEW_KINDS.get(type(dtype).__name__, "") for dtype in X.dtypes]
-    if "" in kinds:
-        return None
-    numbers = [j for j, kind in enumerate(kinds) if kind != "category"]
-    values = np.array([cells[j] for j in numbers], dtype=np.float64)  # None becomes NaN
-    if np.isinf(values).any():
-        return None  # an error that names the column
-    read = dict(zip(numbers, values, strict=True))
-    columns = zip(X.columns, kinds, strict=True)
-    return [
-        _few_levels(name, cells[j]) if kind == "category" else Column(name, kind, read[j])
-        for j, (name, kind) in enumerate(columns)
-    ]
-
-
-def _few_levels(name: str, cells: Sequence[str | None]) -> Column:
-    index: dict[str, int] = {}
-    codes = [-1 if cell is None else index.setdefault(canonical_level(cell), len(index)) for cell in cells]
-    return Column(name, "category", np.array(codes), tuple(index))
-
-
-def _plain(X: Any) -> np.ndarray:
-    """X as a numpy array; a list of mixed rows keeps its numbers as numbers."""
-    plain = np.asarray(X)
-    if isinstance(X, Sequence) and plain.dtype.kind in "US":
-        plain = np.asarray(X, dtype=object)
-    return plain
 
 
 def _names(estimator: Any) -> list[str]:
@@ -206,25 +157,7 @@ def _read_frame(estimator: Any, frame: nw.DataFrame[Any], reset: bool) -> list[C
     validate_data(estimator, frame.to_native(), reset=reset, skip_check_array=True)
     if 0 in frame.shape:
         raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
-    names, numbers = _names(estimator), _numbers_of(frame)
-    if len(numbers) == len(names):
-        return [Column(name, "number", values) for name, values in zip(names, numbers.values(), strict=True)]
-    return [
-        _number(name, numbers[column]) if column in numbers else _read_series(name, series)
-        for name, column, series in zip(names, frame.columns, frame.iter_columns(), strict=True)
-    ]
-
-
-def _numbers_of(frame: nw.DataFrame[Any]) -> dict[str, np.ndarray]:
-    """All columns of numbers of a polars frame, by name: at once, as a table may have thousands of them."""
-    if not frame.implementation.is_polars():
-        return {}
-    names = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
-    cells = frame.select(nw.col(*names).cast(nw.Float64)).to_numpy() if names else np.empty((0, 0))
-    if np.isinf(cells).any():
-        for j, name in enumerate(names):
-            _number(name, cells[:, j])  # raises for the first column that has one
-    return {name: cells[:, j] for j, name in enumerate(names)}
+    return [_read_series(name, series) for name, series in zip(_names(estimator), frame.iter_columns(), strict=True)]
 
 
 def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
@@ -245,7 +178,8 @@ def _read_series(name: str, series: nw.Series[Any]) -> Column:
     if dtype.is_nested() or dtype == nw.Binary:
         raise _not_a_feature(name, str(dtype), "Unnest it into columns of their own.")
     if dtype.is_numeric() or dtype == nw.Boolean:
-        values = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        series = series if dtype == nw.Float64 else series.cast(nw.Float64)
+        values = np.asarray(series.to_numpy(), dtype=np.float64)
         return Column(name, "flag", values) if dtype == nw.Boolean else _number(name, values)
     if dtype in _TEXT:
         return _factorized(name, series)
@@ -286,11 +220,11 @@ def _read_column(name: str, cells: np.ndarray) -> Column:
         return Column(name, "category", places[codes], names)
     if cells.dtype.kind != "O":
         return _number(name, cells.astype(np.float64))
-    return _read_objects(name, cells)
-
-
-def _read_objects(name: str, cells: np.ndarray) -> Column:
-    missing = _missing(cells)
+    # None, NaN, pandas' NA and NaT: the last two by name, as pandas may not be installed.
+    is_absent = {kind: kind.__name__ in ("NoneType", "NAType", "NaTType") for kind in set(map(type, cells.tolist()))}
+    missing = np.array(
+        [is_absent[type(cell)] or (isinstance(cell, float) and cell != cell) for cell in cells.tolist()], dtype=bool
+    )
     present = cells[~missing]
     kinds = set(map(type, present.tolist()))
     if any(issubclass(kind, str) for kind in kinds):
@@ -303,18 +237,8 @@ def _read_objects(name: str, cells: np.ndarray) -> Column:
         raise _not_a_feature(name, "lists or bytes", "Unnest it into columns of their own.")
     values = np.full(len(cells), np.nan)
     values[~missing] = present.astype(np.float64)
-    if kinds and kinds <= {bool, np.bool_}:
-        return Column(name, "flag", values)
-    return _number(name, values)
-
-
-def _missing(cells: np.ndarray) -> np.ndarray:
-    """None, NaN, pandas' NA and NaT: the last two by name, as pandas may not be installed."""
-    absent = {"NoneType", "NAType", "NaTType"}
-    is_absent = {kind: kind.__name__ in absent for kind in set(map(type, cells.tolist()))}
-    return np.array(
-        [is_absent[type(cell)] or (isinstance(cell, float) and cell != cell) for cell in cells.tolist()], dtype=bool
-    )
+    is_flag = kinds and kinds <= {bool, np.bool_}
+    return Column(name, "flag", values) if is_flag else _number(name, values)
 
 
 def _number(name: str, values: np.ndarray) -> Column:
@@ -351,7 +275,7 @@ def read_as_fitted(estimator: Any, X: Any) -> list[Column]:
 
 def as_fitted(column: Column, kind: str) -> Column:
     """The column as the kind it had in fit; raises an `InputError` if that would be a guess."""
-    name, found, values, _ = column
+    name, found, values, levels = column
     if (found == kind and kind != "flag") or (found, kind) == ("flag", "number"):
         return column
     missing = values == -1 if found == "category" else np.isnan(values)
@@ -359,42 +283,24 @@ def as_fitted(column: Column, kind: str) -> Column:
     if missing.all():  # a column with no value has no kind
         return Column(name, "category" if is_category else kind, np.full(len(values), -1 if is_category else np.nan))
     if kind == WITH_NUMBERS:
-        return _as_levels(column, missing)
-    if found == "category" and kind == "number":
-        return _as_values(column, kind, number_of)
-    if kind == "flag":
-        return _as_values(column, kind, flag_of) if found == "category" else _checked_flags(column)
-    raise InputError(f"column {name!r} must hold {_WORDS[kind]} as in fit, got {_WORDS[found]}.")
-
-
-def _as_levels(column: Column, missing: np.ndarray) -> Column:
-    """Numbers, booleans and text as levels, of which those that are numbers have one form."""
-    known, places = column.levels, column.values
-    if column.kind != "category":
-        unique, inverse = np.unique(column.values[~missing], return_inverse=True)
-        known, places = unique.tolist(), np.full(len(missing), -1)
-        places[~missing] = inverse
-    index: dict[str, int] = {}
-    target = [index.setdefault(canonical_number(level), len(index)) for level in known]
-    # The last entry serves code -1.
-    return Column(column.name, "category", np.array([*target, -1])[places], tuple(index))
-
-
-def _as_values(column: Column, kind: str, value_of: Callable[[str], float | None]) -> Column:
-    """Levels of text as the values that they spell."""
-    values = [value_of(level) for level in column.levels]
-    codes = np.unique(column.values)
-    for code in codes[codes >= 0].tolist():
-        if values[code] is None:
-            got = f"column {column.name!r} must hold {_WORDS[kind]} as in fit, got {column.levels[code]!r}"
-            raise RowError(got, column.values == code)
-    spelled = np.array([*(np.nan if value is None else value for value in values), np.nan])
-    return Column(column.name, kind, spelled[column.values])
-
-
-def _checked_flags(column: Column) -> Column:
-    values = column.values
-    wrong = ~np.isnan(values) & (values != 0) & (values != 1)
-    if wrong.any():
-        raise RowError(f"column {column.name!r} must hold booleans as in fit, got {values[wrong][0]:g}", wrong)
-    return column
+        codes, known = values, list[Any](levels)
+        if found != "category":
+            codes = np.full(len(values), -1)
+            unique, codes[~missing] = np.unique(values[~missing], return_inverse=True)
+            known = unique.tolist()
+        places, names = _canonical(known, canonical_number)
+        return Column(name, "category", np.append(places, -1)[codes], names)  # the last entry serves code -1
+    if kind == "category":
+        raise InputError(f"column {name!r} must hold {_WORDS[kind]} as in fit, got {_WORDS[found]}.")
+    if found == "category":
+        # Text as the values that it spells.
+        spelled = [number_of(level) if kind == "number" else flag_of(level) for level in levels]
+        odd = np.array([*(value is None for value in spelled), False])[values]
+        got = repr(levels[values[odd][0]]) if odd.any() else ""
+        values = np.array([*(np.nan if value is None else value for value in spelled), np.nan])[values]
+    else:
+        odd = ~missing & (values != 0) & (values != 1)
+        got = f"{values[odd][0]:g}" if odd.any() else ""
+    if odd.any():
+        raise RowError(f"column {name!r} must hold {_WORDS[kind]} as in fit, got {got}", odd)
+    return Column(name, kind, values)

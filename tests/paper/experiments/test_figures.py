@@ -1,27 +1,129 @@
-"""Figures of predictions for single rows: what is drawn is what scipy computes from the raw outputs."""
+"""Figures: what is drawn is what scipy computes from raw outputs; those that cannot be drawn leave the others."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from scipy.special import gammaln, xlogy
 
 from ddpn.distributions import Poisson
-from ddpn.paper.datasets import inventory, simulate_shelves, split
+from ddpn.paper.datasets import simulate_shelves, split
 from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
-from ddpn.paper.experiments.figures.canvas import panels
-from ddpn.paper.experiments.figures.predictions import (
+from ddpn.paper.experiments import catalogue, figures
+from ddpn.paper.experiments.figures import (
+    FIGURES,
     beams,
+    beta,
     draw_pmf,
+    epsilon,
+    gamma,
     image_pmfs,
     ood_pmfs,
+    panels,
     pathologies,
+    recovery,
+    wave,
+    write_figures,
 )
-from ddpn.paper.inputs import unpack
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 pytest.importorskip("matplotlib")
 image = pytest.importorskip("PIL.Image")
 STAYS = {"name": "length_of_stay", "features": "standard"}
+METHODS = ["ddpn", "beta_ddpn_1.0"]
+
+
+def line_of(ax, label):
+    (found,) = (line for line in ax.get_lines() if line.get_label() == label)
+    return found.get_xydata().T
+
+
+def edges(collection):
+    """Least and greatest y of a filled band."""
+    vertices = collection.get_paths()[0].vertices
+    return vertices[:, 1].min(), vertices[:, 1].max()
+
+
+def test_the_wave_shows_mean_band_and_both_variances(declare, finish, tmp_path):
+    experiment = declare("waves", simulation={"name": "wave"}, methods=["poisson", "gaussian"])
+    poisson, gaussian = experiment.runs()
+    finish(poisson, np.log([[20.0], [24.0]]))
+    finish(gaussian, [[20.0, 0.0], [20.0, 0.0]])
+    axes = np.reshape(wave(experiment, tmp_path).axes, (3, 2))
+    assert [ax.get_title() for ax in axes[0]] == ["Poisson", "Gaussian"]
+    assert "MAE 1.50\nCRPS 0.75" in [text.get_text() for text in axes[0, 0].texts]
+    np.testing.assert_allclose(line_of(axes[0, 0], "mean")[1], 22.0, rtol=1e-6)
+    np.testing.assert_allclose(line_of(axes[1, 0], "the ensemble's variance")[1], 22.0, rtol=1e-6)
+    np.testing.assert_allclose(axes[2, 0].get_lines()[0].get_ydata(), 4.0, rtol=1e-5)
+    np.testing.assert_allclose(axes[2, 1].get_lines()[0].get_ydata(), 0.0, atol=1e-9)
+    np.testing.assert_allclose(edges(axes[0, 1].collections[0]), stats.norm(20, 1).interval(0.95), rtol=1e-5)
+
+
+def test_recovery_sets_the_matched_model_and_ddpn_against_the_truth(declare, finish, tmp_path):
+    methods = ["ddpn", "gaussian", "poisson", "exact_ddpn"]
+    experiment = declare("recovered", simulation={"name": "poisson"}, methods=methods)
+    for run in experiment.runs():
+        finish(run, np.full((2, run.head.n_raw), [np.log(4.0), 0.0][: run.head.n_raw]))
+    axes = recovery(experiment, tmp_path).axes
+    assert [ax.get_title() for ax in axes] == ["Poisson", "DDPN", "DDPN, exact likelihood"]
+    # gamma = 1: both are Poisson(4).
+    for ax in axes:
+        np.testing.assert_allclose(line_of(ax, "mean")[1], 4.0, rtol=1e-5)
+        assert edges(ax.collections[0]) == stats.poisson(4).interval(0.95)
+        x, truth = line_of(ax, "true mean")
+        np.testing.assert_allclose(truth, np.exp(x / 2), rtol=1e-9)
+        low, high = (line for line in ax.get_lines() if line.get_label() == "true 95% band")
+        np.testing.assert_array_equal(high.get_ydata(), stats.poisson.ppf(0.975, np.exp(x / 2)))
+        np.testing.assert_array_equal(low.get_ydata(), stats.poisson.ppf(0.025, np.exp(x / 2)))
+
+
+def test_every_beta_has_a_row_and_every_number_of_epochs_a_column(declare, finish, tmp_path):
+    grid = {"epochs": [1, 2, 3]}
+    experiment = declare("betas", simulation={"name": "isolated"}, methods=METHODS, grid=grid)
+    for number, run in enumerate(experiment.runs()):
+        finish(run, [[np.log(10.0 + number), 0.0], [np.log(14.0 + number), 0.0]])
+    axes = np.reshape(beta(experiment, tmp_path).axes, (4, 3))
+    assert [ax.get_title() for ax in axes[0]] == ["1 epochs", "2 epochs", "3 epochs"]
+    assert [axes[row, 0].get_ylabel() for row in (0, 1, 2)] == ["DDPN\ny", "γ", "β-DDPN (1.0)\ny"]
+    means = [[line_of(ax, "mean of the ensemble")[1][0] for ax in axes[row]] for row in (0, 2)]
+    np.testing.assert_allclose(means, [[12, 13, 14], [15, 16, 17]], rtol=1e-6)
+
+
+def test_gamma_its_truth_and_the_isolated_points_are_shown(declare, finish, tmp_path):
+    grid = {"initial_gamma": [1.0, 148.0]}
+    experiment = declare("gammas", simulation={"name": "isolated"}, methods=METHODS[:1], grid=grid)
+    for run in experiment.runs():
+        finish(run, [[2.0, 0.0], [2.0, np.log(3.0)], [2.0, np.log(5.0)]])
+    axes = np.reshape(gamma(experiment, tmp_path).axes, (2, 2))
+    assert [ax.get_title() for ax in axes[0]] == ["γ starts at 1", "γ starts at 148"]
+    x, middle = line_of(axes[1, 0], "median γ of the members")
+    np.testing.assert_allclose(middle, 3.0, rtol=1e-6)
+    dotted = [line for line in axes[1, 0].get_lines() if line.get_linestyle() == ":"]
+    np.testing.assert_allclose(dotted[0].get_ydata(), 6 - 0.03 * x**2, rtol=1e-12)
+    assert line_of(axes[0, 0], "isolated points").T.tolist() == [[1.0, 16.0], [10.0, 10.0]]
+    assert x.min() < 1.0 < 10.0 < x.max()
+
+
+def moments(mean, variance):
+    """By 4000 terms of the definition."""
+    y, gamma = np.arange(4000.0), mean / variance
+    log = -y + xlogy(y, y) - gammaln(y + 1) - gamma * (mean - y + xlogy(y, y) - y * np.log(mean))
+    weight = np.exp(log - log.max())
+    first = np.average(y, weights=weight)
+    return first, np.average((y - first) ** 2, weights=weight)
+
+
+def test_the_grids_are_the_deviations_of_the_exact_moments(tmp_path):
+    left, right, *_ = epsilon(catalogue.experiment("moments"), tmp_path).axes
+    nodes = left.get_lines()[0].get_xdata()
+    assert (nodes[0], nodes[-1]) == pytest.approx((0.1, 10**1.7))
+    grids = [np.asarray(ax.collections[0].get_array()).reshape(len(nodes), -1) for ax in (left, right)]
+    for row, column in ((0, 0), (150, 20), (60, 120), (110, 110), (180, 100)):
+        mean, variance = moments(nodes[column], nodes[row])
+        assert grids[0][row, column] == pytest.approx(abs(mean - nodes[column]), abs=1e-6)
+        assert grids[1][row, column] == pytest.approx(abs(variance - nodes[row]), abs=1e-5)
 
 
 def test_members_ensemble_and_what_was_observed():
@@ -35,11 +137,6 @@ def test_members_ensemble_and_what_was_observed():
     assert expected.mean(1).sum() > 0.998
     # What was observed is shown, however unlikely it was.
     assert ax.get_xlim()[1] >= 60.0
-
-
-def line_of(ax, label):
-    (found,) = (line for line in ax.get_lines() if line.get_label() == label)
-    return found.get_xydata().T
 
 
 @pytest.fixture
@@ -130,7 +227,6 @@ def test_other_images_than_those_of_the_run_are_reported(people, tmp_path):
 
 BEAMS, POINTS = 60, 32
 SHELVES = {"name": "shelves", "beams": BEAMS, "points": POINTS}
-STORED = {"name": "inventory", "points": POINTS}
 
 
 @pytest.fixture
@@ -172,41 +268,19 @@ def test_points_class_and_count_are_those_of_the_test_rows(finished, tmp_path):
     with pytest.raises(InputError, match=r"The data has changed since .*ddpn"):
         beams(finished(SHELVES, y + 1), tmp_path)
     for row, name, count, (front, side, pmf) in shown(beams(finished(SHELVES, y), tmp_path)):
-        beam = unpack(x[row])
-        assert (name, count) == (data.classes[beam.geometry], y[row])
-        np.testing.assert_allclose(points(front), expected(beam.points, [0, 1]))
-        np.testing.assert_allclose(points(side), expected(beam.points, [2, 1]))
+        packed = x[row].numpy()
+        cloud = packed[2:][packed[2:, 0] == 1.0, 1:]
+        assert (name, count) == (data.classes[int(packed[0, 0])], y[row])
+        np.testing.assert_allclose(points(front), expected(cloud, [0, 1]))
+        np.testing.assert_allclose(points(side), expected(cloud, [2, 1]))
         heights = {round(bar.get_x() + 0.4): bar.get_height() for bar in pmf.patches}
         assert max(heights, key=heights.get) in (count - 1, count)
         counts.append(count)
     assert counts == [np.sort(y)[round(q * (len(y) - 1))] for q in (0.1, 0.5, 0.95)]
 
 
-def write_beams(folder, clouds):
-    """Beams of one can, two cans, ... with these points."""
-    (folder / "points").mkdir(parents=True)
-    for i, cloud in enumerate(clouds):
-        np.save(folder / "points" / f"{i}.npy", cloud)
-    rows = [f"{i},can,{1 + i}" for i in range(len(clouds))]
-    (folder / "beams.csv").write_text("\n".join(["beam,class,count", *rows]))
-
-
-def test_a_folder_of_beams_is_read(finished, tmp_path, monkeypatch):
-    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    rng = np.random.default_rng(0)
-    write_beams(tmp_path / "inventory", [rng.normal(size=(50, 3)) for _ in range(60)])
-    data = inventory(max_points=POINTS)
-    x, y = data.part("test")
-    for row, name, count, (_, side, _) in shown(beams(finished(STORED, y), tmp_path)):
-        beam = unpack(x[row])
-        assert (name, count) == (data.classes[beam.geometry], y[row])
-        np.testing.assert_allclose(points(side), expected(beam.points, [2, 1]))
-
-
 # Out-of-distribution rows ---------------------------------------------------------------------------------------------
 
-
-pytest.importorskip("matplotlib")
 DATA = {"name": "reviews", "text": ["text"], "max_length": 8}
 #: Test rows and OOD rows.
 TEXTS, VERSES = 1200, 1500
@@ -265,5 +339,39 @@ def test_every_row_is_in_the_histogram_of_its_kind(pmfs, means):
             shares, edges, _ = patch.get_data()
             assert shares.sum() == pytest.approx(1.0)
             # The members of the Gaussian are 2 apart, which adds 1 to the variance.
-            below = (side + more < edges[20]).mean()
+            below = (np.log10(side + more) < edges[20]).mean()
             assert shares[:20].sum() == pytest.approx(below, abs=0.01)
+
+
+def test_the_catalogue_asks_for_every_figure_and_for_no_other():
+    asked = {name for each in catalogue.names() for name in catalogue.experiment(each).figures}
+    assert asked == set(FIGURES)
+
+
+def test_a_figure_is_written_in_the_folder_of_its_experiment_twice_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "_NODES", 20)
+    first, second = (write_figures(catalogue.experiment("moments"), tmp_path / name) for name in "ab")
+    assert [str(path.relative_to(tmp_path)) for path in first] == ["a/moments/epsilon.png"]
+    assert first[0].read_bytes() == second[0].read_bytes()
+    assert first[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_unknown_figure_is_reported_with_a_suggestion(tmp_path):
+    experiment = replace(catalogue.experiment("moments"), figures=("epsilom",))
+    with pytest.raises(ConfigError, match=r"figure of moments must be one of .* got 'epsilom'.*'epsilon'"):
+        write_figures(experiment, tmp_path)
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_the_others(declare, finish, tmp_path):
+    """ "recovery" needs a run of ddpn, and "beams" one of a method that is not even asked for."""
+    experiment = declare(
+        "three", simulation={"name": "poisson"}, methods=["poisson"], figures=["recovery", "wave", "beams"]
+    )
+    finish(experiment.runs()[0], [[1.0]])
+    with pytest.raises(InputError) as caught:
+        write_figures(experiment, tmp_path)
+    folder = tmp_path / "three"
+    assert sorted(path.name for path in folder.glob("*.*")) == ["wave.png"], "beside the runs"
+    assert str(caught.value).startswith("recovery: No finished run of ddpn")
+    assert " beams: " in str(caught.value)
+    assert "wave:" not in str(caught.value)
