@@ -188,10 +188,6 @@ class FamilyGraph:
         """C."""
         return len(self.outer)
 
-    def of(self, log_mu: Value, log_shape: Value, weight: Value) -> "FamilyGraph":
-        """The same stack with other rows."""
-        return FamilyGraph(self.name, log_mu, log_shape, weight, self.outer, self.positive)
-
 
 def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value) -> list[FamilyGraph]:
     """Pieces, each with its first component and how many it has, as one stack per family. `ones`: (rows, 1)."""
