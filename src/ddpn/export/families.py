@@ -61,8 +61,7 @@ def parts_of(head: Head, raw: Value, log_scale: Value | None) -> HeadNodes:
 
     Raises a `ConfigError` for a likelihood that has no form in the graph.
     """
-    columns = [raw.take(j, axis=2) for j in range(head.n_raw)]
-    return _parts(head, columns, log_scale)
+    return _parts(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale)
 
 
 def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> HeadNodes:
