@@ -40,13 +40,6 @@ def test_known_bounds_and_limits_are_left_to_the_fit(ddpn, files, table, options
     assert "known bounds or limits are not tested" in done.stdout
 
 
-def test_a_table_that_says_nothing(ddpn, files, table):
-    table.head(10).write_csv("few.csv")
-    done = ddpn("diagnose", "few.csv", "--target", "visits")
-    assert done.exit_code == 0, done.output
-    assert "too few rows" in done.stdout
-
-
 def test_likelihoods_are_listed(ddpn):
     assert set(DESCRIPTIONS) == set(SHIPPED)
     shown = ddpn("likelihoods").stdout

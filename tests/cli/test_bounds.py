@@ -123,11 +123,3 @@ def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):
         predictor = Predictor.load(folder / path)
         means.append(predictor.distribution(pl.DataFrame({"severity": [-1.0, 0.0, 2.0]}), of="glm").mean)
     torch.testing.assert_close(means[0], means[1], rtol=1e-4, atol=0.0)
-
-
-def test_rows_are_those_of_the_file(ddpn, folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    patients = pl.read_csv("beds.csv")["patients"]
-    first = (patients > 6).arg_true()[0] + 1
-    found = ddpn("fit", "beds.csv", "--target", "patients", "--upper", "6", "-o", "none")
-    assert re.search(rf"got \d+ at rows? {first}\b", found.stderr)

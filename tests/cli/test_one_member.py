@@ -30,15 +30,6 @@ def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files)
             assert (predicted["upper"].to_numpy() == high.numpy()).all()
 
 
-def test_the_p_values_are_those_of_the_mixture(ddpn, fit, files):
-    for name in (MIXTURE, "constant"):
-        done = ddpn("predict", str(fit.model), "visits.csv", "-o", f"{name}.csv", "--member", name)
-        assert done.exit_code == 0, done.output
-    one, other = (pl.read_csv(files / f"{name}.csv") for name in (MIXTURE, "constant"))
-    assert (one["ood_pvalue"] == other["ood_pvalue"]).all()
-    assert other["mean"].n_unique() == 1
-
-
 @pytest.mark.parametrize("name", ["glm", "networks", "Boosted trees"])
 def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     words = ("--compare-with", "constant,poisson_glm")

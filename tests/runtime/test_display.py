@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ddpn.runtime.display import Html, as_text, fmt, html_columns, html_table, percent, plural, text_table
+from ddpn.runtime.display import Html, fmt, html_columns, html_table, percent, plural
 
 HOSTILE = '<script>alert(1)</script> & "co"'
 
@@ -35,22 +35,6 @@ def test_hostile_text_stays_text_and_html_stays_html():
     assert found.rows == [[HOSTILE, "n"], [HOSTILE, "1"], ["x", "–"]]
     assert "script" not in found.tags
     assert found.tags.count("strong") == found.tags.count("em") == 1
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(1234567.0, "1,234,567"), (1e12, "1e+12"), (-0.00012345, "-0.0001234"), (float("nan"), "–"), (False, "no")],
-)
-def test_numbers_have_four_digits(value, words):
-    assert as_text(value) == words
-
-
-def test_columns_of_text_tables_are_aligned():
-    assert text_table(("a", "bb"), [("long name", 1), ("x", 12345)]).splitlines() == [
-        "a              bb",
-        "long name       1",
-        "x          12,345",
-    ]
 
 
 def test_a_long_table_shows_its_first_rows():
