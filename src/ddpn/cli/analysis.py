@@ -1,7 +1,7 @@
 """Commands that analyse: diagnose, likelihoods, explain, monitor. Arguments and printing only."""
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -10,9 +10,6 @@ from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, 
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import table_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 MeanModel = Annotated[
     str,
@@ -169,11 +166,30 @@ def explain(
 
 
 def _show_model(found: Any, note: str) -> None:
+    """Print the most important columns: what shuffling them changes, if known, and the range of their effects."""
+    from ddpn.runtime.display import value_text
+
+    def reach(one: Any, curve: Any) -> str:
+        low, high = int(curve.level.argmin()), int(curve.level.argmax())
+        if low == high:
+            return f"{curve.level[low]:.3g}"
+        return " to ".join(f"{curve.level[i]:.3g} ({value_text(one.points[i])})" for i in (low, high))
+
     if note:
         typer.echo(note)
-    show(_column_table(found))
-    typical = found.effects.each[0]
-    if found.importance is not None:
+    known, typical = {one.name: one for one in found.effects}, found.effects.each[0]
+    importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
+    shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
+    rows = []
+    order = [name for name in importance or [one.name for one in found.effects.by()] if name in known]
+    for name in order[:_MOST_COLUMNS]:
+        one = known[name]
+        changed = [getattr(importance[name], key) for key in ("crps", "mean", "spread")] if importance else []
+        changes = [f"{each.mean():+.1%}" for each in changed]
+        rows.append(((name, *changes, reach(one, one.mean), reach(one, one.spread)), False))
+    headings = ("column", *shuffled, "mean, effect", f"{typical.spread.quantity}, effect")
+    show(table_of(headings, rows, range(1, 1 + len(shuffled))))
+    if importance:
         typer.echo(
             "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
             "column are shuffled; a higher CRPS is worse."
@@ -182,32 +198,6 @@ def _show_model(found: Any, note: str) -> None:
         f"effect: from the smallest to the largest level, with the value of the column in brackets, for a typical "
         f"row with mean {typical.mean.typical:.3g} and {typical.spread.quantity} {typical.spread.typical:.3g}."
     )
-
-
-def _column_table(found: Any) -> "Table":
-    """The most important columns: what shuffling them changes, if that is known, and the range of their effects."""
-    known, changed = {one.name: one for one in found.effects}, ("crps", "mean", "spread")
-    importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
-    shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
-    headings = ("column", *shuffled, "mean, effect", f"{found.effects.each[0].spread.quantity}, effect")
-    rows = []
-    for name in [name for name in importance or [one.name for one in found.effects.by()] if name in known][
-        :_MOST_COLUMNS
-    ]:
-        one = known[name]
-        changes = [f"{getattr(importance[name], key).mean():+.1%}" for key in changed] if importance else []
-        rows.append(((name, *changes, _range(one, one.mean), _range(one, one.spread)), False))
-    return table_of(headings, rows, range(1, 1 + len(shuffled)))
-
-
-def _range(one: Any, curve: Any) -> str:
-    from ddpn.runtime.display import value_text
-
-    low, high = int(curve.level.argmin()), int(curve.level.argmax())
-    if low == high:
-        return f"{curve.level[low]:.3g}"
-    ends = (f"{curve.level[i]:.3g} ({value_text(one.points[i])})" for i in (low, high))
-    return " to ".join(ends)
 
 
 def _show_rows(found: Any, numbers: list[int]) -> None:

@@ -184,11 +184,11 @@ def _calibration_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def member_words(member: Mapping[str, Any]) -> str:
     """The weight of a member and its facts in one line."""
-    facts = "; ".join(f"{name} {_plain(value)}" for name, value in member["facts"].items() if name != "best_epochs")
-    return f"{member['weight']:.0%} of the mixture; {facts}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}={each}" for name, each in value.items()) or "default"
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+    words = [f"{member['weight']:.0%} of the mixture"]
+    for name, value in member["facts"].items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{key}={each}" for key, each in value.items()) or "default"
+        elif isinstance(value, list):
+            value = ", ".join(map(str, value)) or "none"
+        words += [f"{name} {value}"] if name != "best_epochs" else []
+    return "; ".join(words)

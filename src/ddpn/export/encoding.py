@@ -171,40 +171,24 @@ def _numeric_parts(
         widths = [max(0, len(values) - (key == "edges")) for values in each]
         places = [at[name] + i for name, width in zip(names, widths, strict=True) for i in range(width)]
         at = {name: at[name] + width for name, width in zip(names, widths, strict=True)}
-        if places:
-            column = x.take(np.repeat(np.arange(len(names)), widths))
-            parts.append(_Placed(_blocks(column, key, each), places))
+        if not places:
+            continue
+        column, every = x.take(np.repeat(np.arange(len(names)), widths)), np.concatenate(each)[None]
+        if key == "edges":  # how far bins are filled
+            ends = ([edges[part] for edges in each] for part in (slice(None, -1), slice(1, None)))
+            low, high = (0.5 * np.concatenate(side) for side in ends)
+            parts.append(_Placed(((column * 0.5 - low) / (high - low)).clip(0.0, 1.0), places))
+        else:  # which steps are passed, or which code a value is
+            parts.append(_Placed((column > every if key == "steps" else column.equals(every)).cast("f"), places))
     return parts
-
-
-def _blocks(x: Value, key: str, each: Sequence[np.ndarray]) -> Value:
-    """How far bins are filled, which steps are passed, or which code a value is; x has a column per input."""
-    if key == "codes":
-        return x.equals(np.concatenate(each)[None]).cast("f")
-    if key == "steps":
-        return (x > np.concatenate(each)[None]).cast("f")
-    low, high = (0.5 * np.concatenate([edges[part] for edges in each]) for part in (slice(None, -1), slice(1, None)))
-    return ((x * 0.5 - low) / (high - low)).clip(0.0, 1.0)
 
 
 def _category_parts(
     codes: Value, table: TableNodes, own: dict[str, CategoricalColumn], starts: dict[str, int]
 ) -> list[_Placed]:
-    """Indicators of all categories, and the effects of levels of those that have them."""
-    parts = [_one_hot(codes, table, own, starts)]
-    targets, columns, places = [], [], []
-    for j, (name, levels) in enumerate(table.levels.items()):
-        effects = own[name].effects
-        if effects is not None:
-            targets.append([*(effects.values.get(level, 0.0) for level in levels), 0.0, effects.missing])
-            columns.append(j)
-            places.append(starts[name] + own[name].indicators)
-    return [*parts, _Placed(_looked_up(codes.take(columns), targets), places)] if places else parts
-
-
-def _one_hot(codes: Value, table: TableNodes, own: dict[str, CategoricalColumn], starts: dict[str, int]) -> _Placed:
-    """One input per level, and those of rare levels and missing values."""
+    """One input per level, rare levels and missing values of all categories, and the effects of levels, if any."""
     targets, columns, inputs, places = [], [], [], []
+    effects, with_effects, effect_places = [], [], []
     for j, (name, levels) in enumerate(table.levels.items()):
         column = own[name]
         other = len(column.levels) if column.has_other else column.indicators
@@ -214,7 +198,14 @@ def _one_hot(codes: Value, table: TableNodes, own: dict[str, CategoricalColumn],
         columns += [j] * column.indicators
         inputs += list(range(column.indicators))
         places += [starts[name] + i for i in range(column.indicators)]
-    return _Placed(_looked_up(codes, targets).take(columns).equals(np.array([inputs])).cast("f"), places)
+        if column.effects is not None:
+            values = (column.effects.values.get(level, 0.0) for level in levels)
+            effects.append([*values, 0.0, column.effects.missing])
+            with_effects.append(j)
+            effect_places.append(starts[name] + column.indicators)
+    indicators = _looked_up(codes, targets).take(columns).equals(np.array([inputs])).cast("f")
+    parts = [_Placed(indicators, places)]
+    return [*parts, _Placed(_looked_up(codes.take(with_effects), effects), effect_places)] if effects else parts
 
 
 def _looked_up(codes: Value, targets: Sequence[Sequence[float]]) -> Value:

@@ -88,15 +88,6 @@ def columns_of_roles(roles: Roles, kinds: Sequence[str]) -> list[InputColumn]:
     return found
 
 
-def columns_of_features(names: Sequence[str], kinds: Sequence[str]) -> list[InputColumn]:
-    """The columns of a model that was fitted in Python: those of X."""
-    plain = {"number": "number", "flag": "boolean"}
-    return [
-        InputColumn(name, plain.get(kind, "category"), (name,), by_value=kind == WITH_NUMBERS)
-        for name, kind in zip(names, kinds, strict=True)
-    ]
-
-
 #: What a saved task says about the fit, which the file repeats.
 _SUMMARY = ("date", "data", "command", "split", "versions", "test", "leaks", "warnings", "interrupted")
 
@@ -178,4 +169,9 @@ def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> ExportedModel
         name: {"weight": predictor.weights[name], "seconds": predictor.seconds.get(name), "facts": member.facts()}
         for name, member in predictor.members.items()
     }
-    return ExportedModel(predictor, columns_of_features(list(map(str, names)), kinds), members)
+    plain = {"number": "number", "flag": "boolean"}
+    columns = [
+        InputColumn(str(name), plain.get(kind, "category"), (str(name),), by_value=kind == WITH_NUMBERS)
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return ExportedModel(predictor, columns, members)
