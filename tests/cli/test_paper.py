@@ -64,26 +64,6 @@ def test_quick_and_seed_reach_the_runs(tiny, ddpn, tmp_path):
     assert (config["settings"]["epochs"], config["settings"]["seed"]) == (1, 3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["tyny"], "NAME must be 'tiny' or 'all', got 'tyny'. Did you mean 'tiny'?"),
-        ([], "NAME must be one or more of tiny, all."),
-        (["tiny", "--only", "ddpn"], "method in --only must be one of poisson, gaussian, poisson_glm, got 'ddpn'."),
-        (["tiny", "--members", "0"], "--members must be an integer of at least 1, got 0."),
-        (["tiny", "--jobs", "0"], "--jobs must be an integer of at least 1, got 0."),
-        (["tiny", "--max-steps", "0"], "--max-steps must be an integer of at least 1, got 0."),
-        (["tiny", "--device", "abacus"], "--device must be"),
-    ],
-)
-def test_misuse_is_one_sentence_and_code_2(tiny, ddpn, tmp_path, arguments, sentence):
-    found = ddpn("reproduce", *arguments)
-    assert found.exit_code == 2
-    assert found.stderr.startswith(f"Error: {sentence}")
-    assert found.stderr.count("\n") == 1
-    assert not (tmp_path / "results").exists()
-
-
 def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
     refused = lambda *arguments, **options: (_ for _ in ()).throw(requests.ConnectionError())
