@@ -58,7 +58,7 @@ def predict(
     member: MemberOf = None,
     *,
     columns: o.PredictionColumns,
-    cluster: o.PredictionCluster = None,
+    cluster: o.Cluster = None,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Predict every row of one or several tables.

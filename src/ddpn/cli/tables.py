@@ -114,7 +114,14 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     if roles.get("groups") not in (None, *wanted):
         wanted.append(f"{roles['groups']} (groups of intervals)")
     needed = ("Columns needed", ", ".join(wanted))
-    members += [*_calibration_facts(about), *_range_facts(about.get("counts"), roles)]
+    found = about.get("recalibration")
+    if found is not None:
+        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
+        members.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
+    if about.get("groups") is not None:
+        by = about["groups"]["by"] or "ranges of the predicted mean"
+        members.append(("Intervals", f"calibrated in {len(about['groups']['names'])} groups by {by}"))
+    members += _range_facts(about.get("counts"), roles)
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
     folds = max((member["facts"].get("copies", 0) for member in mixed.values()), default=0)
@@ -167,18 +174,6 @@ def _range_facts(counts: Mapping[str, Any] | None, roles: Mapping[str, Any]) -> 
         facts.append(("Censored", f"counts of {known.censored_above} or more"))
     elif roles.get("censored"):
         facts.append(("Censored", f"by the column {roles['censored']}"))
-    return facts
-
-
-def _calibration_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """How distributions and intervals are calibrated, where they are."""
-    found, facts = about.get("recalibration"), []
-    if found is not None:
-        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
-        facts.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
-    if about.get("groups") is not None:
-        by = about["groups"]["by"] or "ranges of the predicted mean"
-        facts.append(("Intervals", f"calibrated in {len(about['groups']['names'])} groups by {by}"))
     return facts
 
 

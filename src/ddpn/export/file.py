@@ -110,21 +110,24 @@ def export_onnx(
     return about
 
 
-def training_counts(source: ExportedModel) -> Any:
-    """The distribution of the counts of all training rows; None where the model does not know it."""
+def training_quantile(source: ExportedModel, level: float) -> float | None:
+    """A quantile of the counts of all training rows; None where the model does not know it."""
     facts: Mapping[str, Any] = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
         return None
     name, raw = facts["likelihood"], facts["raw outputs"]
     # A cross-fitted constant has several copies, of which one says enough.
     name, raw = name[0] if isinstance(name, list) else name, raw[0] if isinstance(raw[0], list) else raw
-    return None if name == "double_binomial" else make_head(name)(torch.tensor(raw, dtype=torch.float64))
+    if name == "double_binomial":
+        return None
+    counts = make_head(name)(torch.tensor(raw, dtype=torch.float64))
+    return float(counts.icdf(torch.tensor(level, dtype=torch.float64)))
 
 
 def check_size(source: ExportedModel, request: Request) -> None:
     """Raise a `ConfigError` if quantiles of the training counts already lie beyond the sums of a file."""
-    counts, top = training_counts(source), max(0.5 * (1.0 + request.coverage), *request.quantiles, 0.5)
-    found = 0.0 if counts is None else float(counts.icdf(torch.tensor(top, dtype=torch.float64)))
+    top = max(0.5 * (1.0 + request.coverage), *request.quantiles, 0.5)
+    found = training_quantile(source, top) or 0.0
     if found > LARGEST:
         raise ConfigError(
             f"Quantiles in an ONNX file must be at most {LARGEST:,.0f}, got training rows whose {top:g} quantile is "
@@ -134,12 +137,10 @@ def check_size(source: ExportedModel, request: Request) -> None:
 
 def default_pmf(source: ExportedModel) -> int:
     """The largest count whose probability is an output, from what the model knows about the counts of its rows."""
-    upper, counts = source.predictor.counts.upper, training_counts(source)
-    if upper is not None:
-        return min(upper, _MOST)
-    if counts is None:
-        return _USUAL
-    return int(min(max(float(counts.icdf(torch.tensor(_QUANTILE))), _FEWEST), _MOST))
+    if source.predictor.counts.upper is not None:
+        return min(source.predictor.counts.upper, _MOST)
+    found = training_quantile(source, _QUANTILE)
+    return _USUAL if found is None else int(min(max(found, _FEWEST), _MOST))
 
 
 # The whole graph: raw columns, members, mixture, outputs -------------------------------------------------------------
