@@ -160,15 +160,8 @@ class Graph:
         names = [self.value(each, own).name for each in inputs]
         outputs = [Value(self, self._name(), kind) for kind in kinds]
         # Nodes are named, as ONNX Runtime 1.20 gives nodes that it fuses the same name otherwise.
-        made = onnx().helper.make_node(
-            operator,
-            names,
-            [each.name for each in outputs],
-            f"{operator} {outputs[0].name}",
-            domain=domain,
-            **attributes,
-        )
-        self.nodes.append(made)
+        made, name = [each.name for each in outputs], f"{operator} {outputs[0].name}"
+        self.nodes.append(onnx().helper.make_node(operator, names, made, name, domain=domain, **attributes))
         return outputs
 
     def use(self, value: Value) -> Value:

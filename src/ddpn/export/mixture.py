@@ -58,37 +58,33 @@ class ExportedOutputs:
         return sum(self.names.values())
 
 
+@dataclass(frozen=True)
 class Levels:
     """Takes outputs from the pmf of some rows.
 
     `is_changed` says which rows are recalibrated, (R, 1), and `code` is the group of each, (R, 1).
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        wanted: ExportedOutputs,
-        change: MonotoneMap | None,
-        is_changed: Value | None,
-        code: Value | None,
-    ) -> None:
-        self._graph, self._wanted, self._change = graph, wanted, change
-        self._is_changed, self._code = is_changed, code
+    graph: Graph
+    wanted: ExportedOutputs
+    change: MonotoneMap | None
+    is_changed: Value | None
+    code: Value | None
 
     def outputs(self, moments: Any, pmf: Value, cdf: Value) -> Value:
         """All outputs side by side. Shape: (R, columns); pmf and the cdf before recalibration (R, K)."""
-        graph = self._graph
-        median, *quantiles = (self._quantile(cdf, np.array([level])) for level in (0.5, *self._wanted.quantiles))
+        graph = self.graph
+        median, *quantiles = (self._quantile(cdf, np.array([level])) for level in (0.5, *self.wanted.quantiles))
         plain = graph.concat([*moments, median, *self._interval(moments.mean, cdf), *quantiles])
-        first = pmf.at(0, self._wanted.pmf + 1)
+        first = pmf.at(0, self.wanted.pmf + 1)
         # A row that cannot be predicted has no quantiles either.
         return graph.concat([graph.where(moments.mean.is_nan(), np.nan, plain), first.sum(1), first])
 
     def _interval(self, mean: Value, cdf: Value) -> tuple[Value, Value]:
         """The ends of the calibrated interval, as `ddpn.calibration.intervals.interval_at`."""
-        levels, code = self._wanted.levels, self._code
-        if self._wanted.edges is not None:
-            code = (mean > self._wanted.edges[None]).cast("i").sum(1)
+        levels, code = self.wanted.levels, self.code
+        if self.wanted.edges is not None:
+            code = (mean > self.wanted.edges[None]).cast("i").sum(1)
         rest = 0.5 * (1.0 - np.minimum(levels, _TOP))
         low, high = self._quantile(cdf, rest, code), self._quantile(cdf, 1.0 - rest, code)
         share = np.maximum(levels - 1.0, 0.0)
@@ -99,7 +95,7 @@ class Levels:
 
     def _per_row(self, values: np.ndarray, code: Value | None) -> Value:
         """The value of each row's group. Shape: (R, 1), or () where there is one group."""
-        known = self._graph.constant(values)
+        known = self.graph.constant(values)
         return known.take(len(values) - 1, axis=0) if code is None else known.take(code, axis=0)
 
     def _quantile(self, cdf: Value, level: np.ndarray, code: Value | None = None) -> Value:
@@ -108,10 +104,10 @@ class Levels:
         def mass(at: np.ndarray) -> Value:
             return self._per_row(at - _ROUNDING * np.minimum(at, 1.0 - at), code)
 
-        graph, wanted = self._graph, mass(level)
-        if self._change is not None and self._is_changed is not None:
-            inverse = self._change.inverse(torch.from_numpy(np.ascontiguousarray(level))).numpy()
-            wanted = graph.where(self._is_changed, mass(inverse), wanted)
+        graph, wanted = self.graph, mass(level)
+        if self.change is not None and self.is_changed is not None:
+            inverse = self.change.inverse(torch.from_numpy(np.ascontiguousarray(level))).numpy()
+            wanted = graph.where(self.is_changed, mass(inverse), wanted)
         return graph.where(cdf.max(1) >= wanted, (cdf < wanted).cast("f").sum(1), np.nan)
 
 
