@@ -2,8 +2,6 @@
 
 import json
 import re
-import signal
-import time
 
 import pytest
 import requests
@@ -96,26 +94,6 @@ def test_the_list_has_every_experiment_with_what_it_needs(ddpn):
         assert name in found.output
     assert "data set length_of_stay" in found.output
     assert "simulated (wave)" in found.output
-
-
-@pytest.mark.slow
-def test_an_interrupted_program_ends_with_130_and_the_same_command_resumes(ddpn, tmp_path, program):
-    name = "misspecified-poisson"
-    command = ["reproduce", name, "--quick", "--only", "poisson", "--members", "1", "--device", "cpu", "--jobs", "1"]
-    folder = tmp_path / "results" / f"{name}-quick" / "poisson"
-    running, end = program(*command, folder=tmp_path), time.monotonic() + 120
-    while not (folder / "config.json").exists():
-        assert running.poll() is None, running.err.read_text()
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    assert running.wait() == 130
-    assert running.err.read_text() == "Stopped. Finished runs are kept: the same command resumes from here.\n"
-    assert not (folder / "DONE").exists()
-    whole = ddpn(*command)
-    assert whole.exit_code == 0, whole.output
-    assert (folder / "DONE").exists()
-    assert "does DDPN recover it? (quick run)" in whole.stdout
 
 
 def test_data_sets_are_listed_with_their_state(ddpn, tmp_path, monkeypatch):
