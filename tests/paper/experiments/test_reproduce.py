@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
+from filelock import FileLock
 from rich.console import Console
 
 from ddpn.networks.training import config
@@ -24,7 +25,6 @@ from ddpn.paper.experiments.reproduce import execute_all, processes, reproduce
 from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runs import execute, folder_of, state_of
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
-from ddpn.storage.files import lock
 from ddpn.storage.tensor_files import read
 
 RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
@@ -62,7 +62,8 @@ def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp
 
 
 def test_two_programs_do_not_run_the_same_experiment(tmp_path, console):
-    with lock(tmp_path / "wave" / ".lock"):
+    (tmp_path / "wave").mkdir()
+    with FileLock(tmp_path / "wave" / ".lock"):  # as another process would
         succeeded, output = run(["wave"], tmp_path, console)
     assert not succeeded
     assert output.startswith("wave: Another program is running this experiment")
