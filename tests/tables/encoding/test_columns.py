@@ -10,12 +10,12 @@ import pytest
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.columns import (
     CategoricalColumn,
+    ColumnPlan,
     NumericColumn,
     bin_edges,
     bounded,
     center_and_scale,
     distinct,
-    encode,
     fit_number,
     integer_codes,
 )
@@ -28,7 +28,7 @@ def of(*values: float):
 
 
 def written(column: NumericColumn, x: Sequence[float] | np.ndarray, limit: float = 10.0) -> np.ndarray:
-    return encode([column], [Column("x", "number", np.array(x))], limit)
+    return ColumnPlan([column]).encode([Column("x", "number", np.array(x))], limit)
 
 
 def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond():

@@ -60,26 +60,6 @@ class NumericColumn:
             *(f"{name} = {code:.12g}" for code in self.codes.tolist()),
         ]
 
-    def write(self, x: np.ndarray, out: np.ndarray, limit: float) -> None:
-        """Write the inputs of some values. Shape: x (rows,), out (rows, width)."""
-        missing = np.isnan(x)
-        x = np.where(missing, self.fill, x)
-        half = 0.5 * x
-        with np.errstate(over="ignore"):
-            out[:, 0] = bounded((half - 0.5 * self.center) / (0.5 * self.scale), limit)
-            at = 1
-            if self.has_missing:
-                out[:, at] = missing
-                at += 1
-            if len(self.edges):
-                low = 0.5 * self.edges[:-1]
-                share = (half[:, None] - low) / (0.5 * self.edges[1:] - low)
-                out[:, at : at + len(low)] = np.clip(share, 0.0, 1.0)
-                at += len(low)
-        for inputs in (x[:, None] > self.steps, x[:, None] == self.codes):
-            out[:, at : at + inputs.shape[1]] = inputs
-            at += inputs.shape[1]
-
 
 def bounded(z: np.ndarray, limit: float) -> np.ndarray:
     """z up to the limit, logarithmic beyond it: an outlier cannot drive a network out of bounds.
@@ -278,17 +258,6 @@ class CategoricalColumn:
         named = [*self.levels, *([OTHER] if self.has_other else []), *([MISSING] if self.has_missing else [])]
         return [f"{name} = {level}" for level in named] + ([f"{name} effect"] if self.effects is not None else [])
 
-    def write(self, cells: Column, out: np.ndarray) -> None:
-        """Write the inputs of some cells. Shape: out (rows, width)."""
-        places = {level: at for at, level in enumerate(self.levels)}
-        other = len(places) if self.has_other else -1
-        missing = len(places) + self.has_other if self.has_missing else other
-        place = by_level(cells.values, cells.levels, places, other, missing)
-        known = np.flatnonzero(place >= 0)
-        out[known, place[known]] = 1.0
-        if self.effects is not None:
-            out[:, -1] = self.effects.of(cells.values, cells.levels)
-
 
 def fit_category(
     codes: np.ndarray,
@@ -381,25 +350,89 @@ def level_places(codes: np.ndarray, levels: tuple[str, ...], weights: np.ndarray
     return names, np.array([*(place.get(level, len(names)) for level in levels), len(names) + 1], dtype=np.int64)
 
 
-# All columns ----------------------------------------------------------------------------------------------------------
+# All columns at once --------------------------------------------------------------------------------------------------
 
 Encoded = NumericColumn | CategoricalColumn
-#: Rows that are encoded together, so that they stay in cache.
+#: Rows whose numbers are encoded together, so that they stay in cache.
 _ROWS = 512
 
 
-def encode(columns: Sequence[Encoded], table: Sequence[Column], limit: float) -> np.ndarray:
-    """Inputs of rows, in float32. Shape: (rows, inputs)."""
-    rows = len(table[0].values)
-    ends = np.cumsum([0, *(column.width for column in columns)]).tolist()
-    out = np.zeros((rows, ends[-1]), dtype=np.float32)
-    pairs = list(zip(columns, table, pairwise(ends), strict=True))
-    for top in range(0, rows, _ROWS):
-        part = slice(top, top + _ROWS)
-        for column, cells, (start, end) in pairs:
-            if isinstance(column, NumericColumn):
-                column.write(cells.values[part].astype(np.float64), out[part, start:end], limit)
-    for column, cells, (start, end) in pairs:
-        if isinstance(column, CategoricalColumn):
-            column.write(cells, out[:, start:end])
-    return out
+class ColumnPlan:
+    """Fields of fitted columns as arrays over columns, bins, steps and codes: one row takes as few calls as many do."""
+
+    def __init__(self, columns: Sequence[Encoded]) -> None:
+        starts = np.cumsum([0, *(column.width for column in columns)])
+        self.width = int(starts[-1])
+        numbers = [(j, column) for j, column in enumerate(columns) if isinstance(column, NumericColumn)]
+        self._numbers = [j for j, _ in numbers]
+        self._fill = np.array([column.fill for _, column in numbers])
+        self._center = np.array([0.5 * column.center for _, column in numbers])
+        self._scale = np.array([0.5 * column.scale for _, column in numbers])
+        self._values = starts[self._numbers]
+        own = [column for _, column in numbers]
+        widths = [
+            (int(each.has_missing), max(len(each.edges) - 1, 0), len(each.steps), len(each.codes)) for each in own
+        ]
+        # The inputs of a column are its value, then these in their order.
+        targets = [np.cumsum([starts[j] + 1, *width]) for j, width in zip(self._numbers, widths, strict=True)]
+        self._missing, self._bins, self._steps, self._codes = (_inputs(widths, targets, i) for i in range(4))
+        self._low = 0.5 * _flat([each.edges[:-1] for each in own])
+        self._length = 0.5 * _flat([each.edges[1:] for each in own]) - self._low
+        self._cuts, self._equal = _flat([each.steps for each in own]), _flat([each.codes for each in own])
+        #: Of each category: inputs of its levels, of other levels, and of missing values; -1 where there is none.
+        self._categories: list[tuple[int, dict[str, int], int, int]] = []
+        self._effects: list[tuple[int, int, LevelEffects]] = []
+        for j, column in enumerate(columns):
+            if isinstance(column, CategoricalColumn):
+                places = {level: int(starts[j]) + at for at, level in enumerate(column.levels)}
+                end = int(starts[j]) + len(places)
+                other = end if column.has_other else -1
+                self._categories.append((j, places, other, end + column.has_other if column.has_missing else other))
+                if column.effects is not None:
+                    self._effects.append((j, int(starts[j + 1]) - 1, column.effects))
+
+    def encode(self, table: Sequence[Column], limit: float) -> np.ndarray:
+        """Inputs of rows, in float32. Shape: (rows, width)."""
+        rows = len(table[0].values)
+        out = np.zeros((rows, self.width), dtype=np.float32)
+        for top in range(0, rows if self._numbers else 0, _ROWS):
+            part = slice(top, top + _ROWS)
+            x = np.array([table[j].values[part] for j in self._numbers], dtype=np.float64).T
+            self._write_numbers(x, out[part], limit)
+        for j, places, other, missing in self._categories:
+            place = by_level(table[j].values, table[j].levels, places, other, missing)
+            known = np.flatnonzero(place >= 0)
+            out[known, place[known]] = 1.0
+        for j, target, effects in self._effects:
+            out[:, target] = effects.of(table[j].values, table[j].levels)
+        return out
+
+    def _write_numbers(self, x: np.ndarray, out: np.ndarray, limit: float) -> None:
+        missing = np.isnan(x)
+        x = np.where(missing, self._fill, x)
+        half = 0.5 * x
+        with np.errstate(over="ignore"):
+            out[:, self._values] = bounded((half - self._center) / self._scale, limit)
+            if len(self._low):
+                source, target = self._bins
+                part = half[:, source]
+                part -= self._low
+                part /= self._length
+                out[:, target] = np.clip(part, 0.0, 1.0, out=part)
+        if len(self._missing[0]):
+            out[:, self._missing[1]] = missing[:, self._missing[0]]
+        if len(self._cuts):
+            out[:, self._steps[1]] = x[:, self._steps[0]] > self._cuts
+        if len(self._equal):
+            out[:, self._codes[1]] = x[:, self._codes[0]] == self._equal
+
+
+def _inputs(widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of one part of all columns: the position of each input's column among those of numbers, and of the input."""
+    source = np.repeat(np.arange(len(widths)), [width[part] for width in widths])
+    ranges = [np.arange(at[part], at[part] + width[part]) for at, width in zip(targets, widths, strict=True)]
+    return source, np.concatenate([np.empty(0, dtype=np.int64), *ranges])
+
+
+def _flat(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0), *parts])

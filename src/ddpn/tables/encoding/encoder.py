@@ -15,12 +15,12 @@ from ddpn.sample import check_vector, labels_at, row_count, row_labels
 from ddpn.tables.encoding.columns import (
     MAX_CODES,
     CategoricalColumn,
+    ColumnPlan,
     Distinct,
     Encoded,
     LevelEffects,
     NumericColumn,
     bin_edges,
-    encode,
     every_step,
     fit_category,
     fit_effects,
@@ -175,7 +175,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def set_columns(self, columns: list[Encoded]) -> None:
         """Keep the encoding of every column, as `fit` or a file has it."""
-        self.columns_ = columns
+        self.columns_, self._plan = columns, ColumnPlan(columns)
 
     def _fitted(
         self, table: list[Column], y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
@@ -227,7 +227,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> np.ndarray:
         """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
-        return encode(self.columns_, read_as_fitted(self, X), self.limit)
+        return self._plan.encode(read_as_fitted(self, X), self.limit)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The name of every input, such as "age", "age > 64.5" or "ward = B".
