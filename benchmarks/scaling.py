@@ -30,7 +30,7 @@ import polars as pl
 import torch
 from streaming import _resident, generate, part
 
-import ddpn.workflow.large_tables as large_tables
+import ddpn.workflow.preparing as preparing
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.boosting import Fold, Growing, Settings, TreeRows, rates
@@ -74,8 +74,8 @@ def sample_of(rows: int, columns: int) -> Sample:
 def check_pass(folder: Path, columns: int) -> Row:
     """The first pass over a folder, which has so many columns."""
     plan = Plan(target="y", model={})
-    table = large_tables.open_table([str(folder)], plan, stream=True)[0]
-    seconds, _ = measured(lambda: large_tables.checked_rows(table, plan, sampled_rows(table, 0)))
+    table = preparing.open_table([str(folder)], plan, stream=True)[0]
+    seconds, _ = measured(lambda: preparing.checked_rows(table, plan, sampled_rows(table, 0)))
     return Row(what="check of all rows", rows=table.rows, columns=columns, members="", seconds=seconds, per=table.rows)
 
 

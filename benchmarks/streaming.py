@@ -68,9 +68,8 @@ def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
 
     import ddpn.workflow.fitting as fitting
     from ddpn.metrics import crps
-    from ddpn.workflow.large_tables import open_table
     from ddpn.workflow.plan import Plan
-    from ddpn.workflow.preparing import prepare
+    from ddpn.workflow.preparing import open_table, prepare
 
     import lightgbm  # noqa: F401  isort: skip
 

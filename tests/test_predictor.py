@@ -70,12 +70,12 @@ def test_a_member_of_weight_zero_is_not_asked(members, predictor):
 
 def test_a_table_is_read_once_for_all_members(members, monkeypatch):
     frame = pd.DataFrame(X, columns=["a", "b"], index=[f"p{row}" for row in range(120)])
-    sample, calls, real = SAMPLE.replace(X=frame), [], reading._read
+    sample, calls, real = SAMPLE.replace(X=frame), [], reading._read_frame
     named = {name: type(member)().fit(sample, None, seed=0) for name, member in members.items()}
     predictor = Predictor(named, WEIGHTS, needs_exposure=True)
     alone = predictor.distribution(frame, EXPOSURE).mean
     predictor.profile = FeatureProfile.fit(frame)
-    monkeypatch.setattr(reading, "_read", lambda *arguments: calls.append(1) or real(*arguments))
+    monkeypatch.setattr(reading, "_read_frame", lambda *arguments: calls.append(1) or real(*arguments))
     assert torch.equal(predictor.distribution(frame[["b", "a"]], EXPOSURE).mean, alone)
     assert len(calls) == 1
     wrong = frame.assign(a=["old"] * 5 + ["1"] * 115)

@@ -193,9 +193,9 @@ class Predictor(CalibratedLevels, OODFlags):
             _, upper = self.counts.bounds(n, upper, row_labels(X))
         for start in range(0, n, BLOCK):
             part = slice(start, start + BLOCK)
-            known = (None if each is None else each[part] for each in (scale, upper))
+            known = [None if each is None else each[part] for each in (scale, upper)]
             with rows_named(np.arange(start, n)):
-                block = self.distribution(take_rows(X, part), next(known), of, next(known))
+                block = self.distribution(take_rows(X, part), known[0], of, known[1])
             yield block
 
     def recorded_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:
@@ -231,18 +231,9 @@ class Predictor(CalibratedLevels, OODFlags):
         of: Sequence[str] = (MIXTURE,),
         seed: int = 0,
     ) -> None:
-        """Learn from held-out rows how to correct cdfs, and use it where that helps.
+        """Learn from held-out rows how to correct the cdfs of the mixture and of members, and use it where that helps.
 
         Intervals that were calibrated before are dropped: they belong to the distributions as they were.
-
-        Parameters
-        ----------
-        rows : HeldOut
-            Rows with predictions of members that were not fitted to them.
-        prior_rows, always, seed
-            As for `Recalibration.fit`.
-        of : sequence of str
-            "mixture" and names of members.
         """
         for name in of:
             rows.maps.pop(name, None)
@@ -266,20 +257,11 @@ class Predictor(CalibratedLevels, OODFlags):
         group_rows: float = 0.0,
         of: Sequence[str] | None = None,
     ) -> None:
-        """Find for the mixture and every member the levels at which intervals cover what is asked.
+        """Find for the mixture and every member, or some `of` them, the levels at which intervals cover what is asked.
 
-        Parameters
-        ----------
-        rows : HeldOut
-            Rows with predictions of members that were not fitted to them.
-        prior_rows : float
-            Rows that the levels which the predictions themselves expect count as.
-        groups : str or int, optional
-            Calibrates within groups as well: a column of X, or a number of ranges of the predicted mean.
-        group_rows : float
-            Rows that the level of all rows counts as in each group.
-        of : sequence of str, optional
-            "mixture" and names of members. Default: all.
+        The levels that the predictions themselves expect count as `prior_rows` rows. `groups`, a column of X or a
+        number of ranges of the predicted mean, have levels of their own, in which those of all rows count as
+        `group_rows` rows.
         """
         found = codes = None
         sample = rows.sample
@@ -305,8 +287,7 @@ class Predictor(CalibratedLevels, OODFlags):
         files: dict[str, bytes] = {}
         about: dict[str, Any] = {}
         for name, member in self.members.items():
-            own = member.state()
-            files |= {f"{name}/{file}": content for file, content in own.items()}
+            files |= {f"{name}/{file}": content for file, content in member.state().items()}
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
         more, calibration = self._calibration_state()
         counts = self.counts.as_dict()
@@ -339,7 +320,12 @@ class Predictor(CalibratedLevels, OODFlags):
         """The inverse of `state`. Files are data: nothing in them is executed."""
         about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
         try:
-            members = {name: restored(MEMBERS.find(name), _files_of(name, files)) for name in about}
+            own: dict[str, dict[str, bytes]] = {name: {} for name in about}
+            for path, content in files.items():
+                name, _, file = path.partition("/")
+                if name in own:
+                    own[name][file] = content
+            members = {name: restored(MEMBERS.find(name), own[name]) for name in about}
             counts = CountRange(**manifest.get("counts", {}))
             seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
             weights = {name: each["weight"] for name, each in about.items()}
@@ -396,10 +382,6 @@ class Predictor(CalibratedLevels, OODFlags):
         """
         manifest = read_manifest(Path(path))
         return cls.from_state(read_files(Path(path), manifest), manifest)
-
-
-def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {file.removeprefix(f"{name}/"): content for file, content in files.items() if file.startswith(f"{name}/")}
 
 
 def _facts(part: Any) -> dict[str, Any]:

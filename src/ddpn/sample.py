@@ -154,12 +154,10 @@ def take_rows(X: Any, index: Any) -> Any:
         return X.tocsr()[index]
     if hasattr(X, "rows"):
         return X.rows(index)
-    return X[index] if hasattr(X, "shape") else np.asarray(X, dtype=_list_dtype(X))[index]
-
-
-def _list_dtype(X: Any) -> Any:
-    """Mixed lists keep their numbers as numbers instead of becoming text."""
-    return object if np.asarray(X).dtype.kind in "US" else None
+    if hasattr(X, "shape"):
+        return X[index]
+    # Mixed lists keep their numbers as numbers instead of becoming text.
+    return np.asarray(X, dtype=object if np.asarray(X).dtype.kind in "US" else None)[index]
 
 
 # Validation ----------------------------------------------------------------------------------------------------------

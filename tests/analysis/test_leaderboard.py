@@ -1,6 +1,7 @@
-"""Scores by scipy; every member and the mixture, their weights, and the verdict."""
+"""Scores by scipy; every member and the mixture; verdicts on given numbers and, where the truth is known, on rows."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn.analysis.leaderboard import SCORES, leaderboard, score_rows
+from ddpn.analysis.gains import Gain
+from ddpn.analysis.leaderboard import SCORES, Evaluation, RowScores, leaderboard, score_rows, verdict
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.distributions import Poisson
 from ddpn.members import Member
@@ -26,19 +28,11 @@ class Scaled(Member):
     def __init__(self, factor: float = 1.0, normal: bool = False, label: str = "", complexity: int = 3) -> None:
         self.factor, self.normal, self.label, self.complexity = factor, normal, label, complexity
 
-    def fit(self, train, validation, seed):
-        return self
-
     def distribution(self, X, exposure=None):
         mean = torch.from_numpy(self.factor * X * (1.0 if exposure is None else exposure)).unsqueeze(1)
         return Normal(mean, 1.0) if self.normal else Poisson(mean)
 
-    def state(self):
-        return {}
-
-    @classmethod
-    def from_state(cls, files):
-        return cls()
+    fit = state = from_state = None
 
 
 @pytest.fixture
@@ -86,7 +80,7 @@ def predictor(comparison: Member) -> Predictor:
     return found
 
 
-def test_the_shape_that_json_documents():
+def test_every_member_and_the_mixture_best_first_in_the_shape_that_json_documents():
     found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     assert json.loads(json.dumps(found)) == found
     gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
@@ -95,32 +89,22 @@ def test_the_shape_that_json_documents():
     assert set(found["verdict"]) == {"level", "sentences", "prefer"}
     for entry in found["entries"]:
         assert list(entry) == ["name", "label", "weight", "mae", "crps", "nll", "coverage", "width", "seconds"]
-
-
-def test_every_member_and_the_mixture_best_first():
-    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     entries = {entry["name"]: entry for entry in found["entries"]}
     assert list(entries) == [MIXTURE, *sorted(["low", "high"], key=lambda name: entries[name]["crps"]), "half_of_it"]
-    assert {name: entry["weight"] for name, entry in entries.items()} == {
-        MIXTURE: None, "low": 0.25, "high": 0.75, "half_of_it": 0.0
-    }  # fmt: skip
+    weights = {MIXTURE: None, "low": 0.25, "high": 0.75, "half_of_it": 0.0}
+    assert {name: entry["weight"] for name, entry in entries.items()} == weights
     assert (entries["low"]["label"], entries["half_of_it"]["label"]) == ("low", "half the mean")
     assert [entries[name]["seconds"] for name in (MIXTURE, "low", "high", "half_of_it")] == [2.0, 2.0, None, 1.0]
-
-
-def test_the_gain_is_on_the_best_member_used_alone():
-    found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
-    crps = {entry["name"]: entry["crps"] for entry in found["entries"]}
-    best = min((name for name in crps if name != MIXTURE), key=crps.get)
-    assert found["crps_gain"] == pytest.approx(crps[best] - crps[MIXTURE])
+    best = min(("low", "high", "half_of_it"), key=lambda name: entries[name]["crps"])
+    assert found["crps_gain"] == pytest.approx(entries[best]["crps"] - entries[MIXTURE]["crps"])
     low, high = found["crps_gain_interval"]
     assert low < found["crps_gain"] < high
     assert best in found["verdict"]["sentences"][0]
-    worse = Predictor(
-        {"networks": Scaled(1.0, complexity=5), "half_of_it": Scaled(0.5, label="half the mean")},
-        {"networks": 0.9, "half_of_it": 0.1},
-    )
-    verdict = leaderboard(worse, SAMPLE).to_dict()["verdict"]
+
+
+def test_the_gain_is_on_the_best_member_used_alone():
+    members = {"networks": Scaled(1.0, complexity=5), "half_of_it": Scaled(0.5, label="half the mean")}
+    verdict = leaderboard(Predictor(members, {"networks": 0.9, "half_of_it": 0.1}), SAMPLE).to_dict()["verdict"]
     assert verdict["level"] == "better", verdict
     assert "half the mean" in verdict["sentences"][0]  # also where it is a part of the mixture
     better = leaderboard(predictor(Scaled(1.0, label="the true mean")), SAMPLE).to_dict()
@@ -143,12 +127,6 @@ def test_networks_without_weight_are_an_alternative_when_used_alone(factor, head
     found = leaderboard(Predictor(members, {"networks": 0.0, "glm": 1.0}), SAMPLE).to_dict()
     assert found["verdict"]["sentences"][0].startswith(headline)
     assert {entry["name"]: entry["label"] for entry in found["entries"]}["networks"] == "networks"
-
-
-def test_a_leak_forbids_a_positive_verdict():
-    found = leaderboard(predictor(Scaled(0.5)), SAMPLE, ("Column paid nearly determines the target.",)).to_dict()
-    assert found["verdict"]["level"] == "unusable"
-    assert "Column paid nearly determines the target." in found["verdict"]["sentences"]
 
 
 def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ():
@@ -175,3 +153,277 @@ def test_of_two_single_members_the_less_complex_is_simpler():
     members = {"small": Scaled(complexity=1), "used": Scaled(complexity=2), "other": Scaled(complexity=4)}
     model = Predictor(members, {"small": 0.0, "used": 1.0, "other": 0.0})
     assert leaderboard(model, SAMPLE).evaluation.simpler == ["small"]
+
+
+# The verdict on given numbers ----------------------------------------------------------------------------------------
+
+LABELS = {"boosted_nb": "gradient boosting with a Negative Binomial", "constant": "a constant distribution"}
+
+
+def evaluation(model=1.0, gain=0.2, reach=0.02, rows=500, coverage=0.91, error_gain=None, **more):
+    """The model against gradient boosting, with a gain in CRPS of so much, more or less."""
+    error_gain = gain if error_gain is None else error_gain
+    crps = {"mixture": model, "boosted_nb": model + gain, "constant": 3.0}
+    gains = {"boosted_nb": Gain(gain, gain - reach, gain + reach), "constant": Gain(2.0, 1.9, 2.1)}
+    errors = {"mixture": 2.0, "boosted_nb": 2.0 + error_gain, "constant": 4.0}
+    error_gains = {
+        "boosted_nb": Gain(error_gain, error_gain - 0.05, error_gain + 0.05),
+        "constant": Gain(2.0, 1.9, 2.1),
+    }
+    given = {"crps": crps, "gains": gains, "errors": errors, "error_gains": error_gains, "labels": LABELS}
+    return Evaluation(**{"model": "mixture", "rows": rows, "coverage": coverage} | given | more)
+
+
+LARGE = {"rows": 10**6, "reach": 2e-4}
+FEW = Gain(0.2, 0.1, 0.3, 0.05, few=5, without_few=-0.1, hangs_on_few=True)
+TABLE = [
+    (evaluation(), "better", "better than the best alternative, gradient boosting"),
+    (evaluation(), "better", "the model's CRPS is 17% lower, 95% interval 15% to 18%"),
+    (evaluation(gain=-0.03), "worse", "Gradient boosting with a Negative Binomial is better"),
+    (evaluation(gain=-0.03), "worse", "3% lower, 95% interval 1% to 5%): use it"),
+    (evaluation(gain=-0.03, coverage=0.8), "worse", "intervals cover 80.0% of the test rows: they are too narrow"),
+    (evaluation(gain=0.015), "unclear", "1.5% lower, 95% interval 0.49% higher to 3.4% lower): 500 test rows cannot"),
+    (evaluation(gain=-0.01), "unclear", "the model's CRPS is 1% higher, 95% interval 3% higher to 1% lower"),
+    (evaluation(gain=0.0, reach=0.0), "unclear", "no difference from the best alternative, gradient boosting"),
+    (evaluation(gain=0.004, **LARGE), "unclear", "too small to matter (the model's CRPS is 0.4% lower"),
+    (evaluation(gain=-0.004, **LARGE), "unclear", "too small to matter (the model's CRPS is 0.4% higher"),
+    (evaluation(gain=1e-4, **LARGE), "unclear", "under 0.1% lower"),
+    (evaluation(coverage=0.8), "unclear", "but its intervals are too narrow"),
+    (evaluation(coverage=0.89, rows=10**6), "better", "cover 89.0% of the test rows."),
+    (evaluation(coverage=0.85, rows=60), "better", "cover 85.0% of the test rows."),
+    (evaluation(coverage=0.99, interior=0.985), "unclear", "but its intervals are much wider than necessary"),
+    (evaluation(coverage=0.99, interior=0.8), "better", "cover 99.0% of the test rows."),
+    (evaluation(rows=49), "unclear", "Too few rows for a verdict: with 49 test rows"),
+    (evaluation(effective_rows=12.3), "unclear", "500 test rows, which by their weights and groups count as 12"),
+    (evaluation(gain=-0.3, rows=1), "unclear", "with 1 test row "),
+    (evaluation(crps={"mixture": 1.0}, gains={}), "unclear", "not compared"),
+    (evaluation(gains={}), "unclear", "No other model could be scored"),
+    (evaluation(model=-3.0), "unusable", "not a finite number of at least 0"),
+    (evaluation(model=float("nan")), "unusable", "not a finite number"),
+    (evaluation(model=float("inf"), coverage=float("nan")), "unusable", "not a finite number"),
+    (evaluation(leak="Column 'total' predicts it."), "unusable", "Column 'total' predicts it."),
+    (evaluation(gain=-0.3, leak="Column 'total'."), "unusable", "cannot be trusted"),
+    (evaluation(meaning="40% of rows are new."), "better", "40% of rows are new."),
+    (evaluation(only_count=5.0), "unclear", "All 500 test rows have the count 5"),
+    (evaluation(model=6e-44, gain=6e-24, reach=1e-25, mean_count=5.0), "unclear", "too small to matter"),
+    (evaluation(error_gain=-0.3), "unclear", "its mean absolute error 18% higher, 95% interval 15% to 21%"),
+    (evaluation(gain=-0.2, error_gain=0.3), "unclear", "the model's CRPS is 25% higher"),
+    (evaluation(error_gain=-0.04), "better", "use it"),
+    (evaluation(gains={"boosted_nb": FEW}), "unclear", "8.3% higher without the 5 of 500 rows that count most"),
+]
+
+
+@pytest.mark.parametrize(("found", "level", "words"), TABLE)
+def test_numbers_lead_to_their_words(found, level, words):
+    decision = verdict(found)
+    assert words in str(decision)
+    assert decision.level == level
+    assert "nan" not in str(decision)
+    assert all(sentence.endswith(".") for sentence in decision.sentences)
+    assert str(decision).startswith(decision.headline)
+    assert (level == "better") <= ("use it" in decision.headline)
+
+
+def test_a_leak_forbids_every_positive_verdict():
+    for found, level, _ in TABLE:
+        leaking = verdict(Evaluation(**vars(found) | {"leak": "Column 'total' predicts it."}))
+        assert leaking.level == "unusable", level
+        assert "use it" not in str(leaking)
+
+
+# Numbers from rows ---------------------------------------------------------------------------------------------------
+
+
+def scores(crps, inside=None, interior=None, error=None):
+    """The scores of every candidate, of which the verdict needs these."""
+    found = {}
+    for name, values in crps.items():
+        rows = np.ones(len(values)) if inside is None else np.asarray(inside, dtype=float)
+        inner = 0 * rows if interior is None else np.asarray(interior, dtype=float)
+        found[name] = RowScores(values if error is None else error[name], values, values, rows, rows, inner)
+    return found
+
+
+@pytest.mark.parametrize("weight", [None, np.random.default_rng(1).integers(1, 4, 200).astype(float)])
+def test_rows_give_their_means_and_the_gain_on_the_best(weight):
+    rng = np.random.default_rng(0)
+    crps = {"mixture": rng.gamma(2.0, size=200), "glm": rng.gamma(3.0, size=200), "constant": rng.gamma(9.0, size=200)}
+    inside = rng.random(200) < 0.8
+    found = Evaluation.from_rows("mixture", scores(crps, inside, inside[::-1]), np.arange(200.0), weight)
+    assert found.crps["glm"] == pytest.approx(np.average(crps["glm"], weights=weight))
+    assert (found.others, found.rival, found.rows) == (["glm", "constant"], "glm", 200)
+    difference = crps["glm"] - crps["mixture"]
+    assert found.gain.mean == pytest.approx(np.average(difference, weights=weight))
+    assert found.coverage == pytest.approx(np.average(inside, weights=weight))
+    assert found.interior == pytest.approx(np.average(inside[::-1], weights=weight))
+    assert (found.errors, found.error_gains) == (found.crps, found.gains)
+    assert found.mean_count == pytest.approx(np.average(np.arange(200), weights=weight))
+    if weight is None:
+        assert found.gain.error == pytest.approx(stats.sem(difference))
+        assert found.size == pytest.approx(200)
+
+
+def test_rows_of_weight_zero_do_not_count():
+    weight = np.r_[np.ones(60), np.zeros(940)]
+    y = np.r_[np.full(60, 4.0), np.arange(940.0)]
+    crps = {"m": np.ones(1000), "o": np.full(1000, 2.0)}
+    found = Evaluation.from_rows("m", scores(crps), y, weight)
+    assert (found.rows, found.only_count) == (60, 4.0)
+
+
+def test_candidates_without_a_finite_score_are_left_out():
+    crps = {"m": np.ones(60), "glm": np.full(60, np.inf), "tree": np.full(60, np.nan), "low": np.full(60, -1e9)}
+    y = np.arange(60.0)
+    assert Evaluation.from_rows("m", scores(crps), y).others == []
+    assert verdict(Evaluation.from_rows("glm", scores(crps), y)).level == "unusable"
+
+
+def test_the_thresholds_of_coverage_are_wilsons_interval():
+    for inside in range(400, 500):
+        share, (low, high) = inside / 500, stats.binomtest(inside, 500).proportion_ci(method="wilson")
+        found = Evaluation(model="m", crps={"m": 1.0}, rows=500, coverage=share, interior=share)
+        assert found.too_narrow == (high < 0.9 and share < 0.88), inside
+        assert found.too_wide == (low > 0.9 and share > 0.95), inside
+
+
+@pytest.mark.parametrize("mean", [0.05, 0.4, 3.0, 50.0])
+def test_the_right_interval_of_integers_is_never_too_wide(mean):
+    y = np.random.default_rng(0).poisson(mean, 20_000)
+    low, high = stats.poisson.ppf([0.05, 0.95], mean)
+    found = scores({"m": np.ones(len(y))}, (low <= y) & (y <= high), (low < y) & (y < high))
+    found = Evaluation.from_rows("m", found, y)
+    assert not found.too_wide
+
+
+def test_the_rival_is_the_best_that_is_clearly_better_or_else_not_clearly_beaten():
+    crps = {"m": 2.0, "a": 1.9, "b": 1.8, "c": 2.2}
+    unclear, better, worse = Gain(-0.1, -0.3, 0.1), Gain(0.2, 0.1, 0.3), Gain(-0.2, -0.3, -0.1)
+    given = {"model": "m", "crps": crps, "rows": 900, "coverage": 0.9}
+    assert Evaluation(**given, gains={"a": unclear, "b": worse, "c": better}).rival == "b"
+    assert Evaluation(**given, gains={"a": better, "b": better, "c": unclear}).rival == "c", "uncertain, so not beaten"
+    assert Evaluation(**given, gains={"a": better, "c": better}).rival == "a"
+
+
+# Simulated rows: the verdict that is right is known ------------------------------------------------------------------
+
+
+def verdict_on(rng, difference, level=3.0, coverage=0.9, interior=None, error=None, y=None, **options):
+    """The verdict on a model whose CRPS is lower by these differences, one row of them per other candidate."""
+    difference = np.atleast_2d(difference)
+    rows = difference.shape[1]
+    y = rng.poisson(5.0, rows).astype(float) if y is None else y
+    own = level + rng.gamma(2.0, 0.4, rows)
+    crps = {"model": own} | {f"other {i}": own + each for i, each in enumerate(difference)}
+    error = difference if error is None else np.atleast_2d(error)
+    errors = {"model": own} | {f"other {i}": own + each for i, each in enumerate(error)}
+    inside = rng.random(rows) < coverage
+    inner = inside & (rng.random(rows) < (0.9 if interior is None else interior))
+    return verdict(Evaluation.from_rows("model", scores(crps, inside, inner, errors), y, **options))
+
+
+def levels(make, seeds=300):
+    found = Counter(make(np.random.default_rng(seed)).level for seed in range(seeds))
+    return {level: number / seeds for level, number in found.items()}
+
+
+NOISE = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "heavy tails": lambda rng, n: rng.standard_t(2.0, n),
+    "rare losses": lambda rng, n: np.exp(0.5) - np.exp(rng.normal(size=n)),
+    "rare gains": lambda rng, n: np.exp(rng.normal(size=n)) - np.exp(0.5),
+    "mostly ties": lambda rng, n: rng.normal(size=n) * (rng.random(n) < 0.2),
+}
+
+
+@pytest.mark.parametrize("rows", [50, 300])
+@pytest.mark.parametrize("kind", NOISE)
+def test_without_a_difference_few_verdicts_are_positive(kind, rows):
+    found = levels(lambda rng: verdict_on(rng, 0.4 * NOISE[kind](rng, rows)))
+    assert found.get("better", 0.0) <= 0.05
+    assert found.get("worse", 0.0) <= 0.05
+
+
+def test_of_several_equal_candidates_the_luckiest_is_not_taken_for_better():
+    found = levels(lambda rng: verdict_on(rng, 0.4 * rng.normal(size=(5, 200))))
+    assert found.get("better", 0.0) <= 0.01
+    assert found.get("worse", 0.0) <= 0.05
+
+
+def test_an_equal_candidate_with_an_uncertain_score_is_not_beaten():
+    """One is clearly beaten; another is as good as the model, and its score is dominated by chance."""
+
+    def make(rng):
+        return verdict_on(rng, [0.2 + 0.2 * rng.normal(size=200), 6.0 * rng.normal(size=200)])
+
+    assert levels(make).get("better", 0.0) <= 0.05
+
+
+@pytest.mark.parametrize(("shift", "level"), [(0.3, "better"), (-0.3, "worse")])
+def test_a_clear_difference_is_found(shift, level):
+    assert levels(lambda rng: verdict_on(rng, shift + 0.8 * rng.normal(size=400)), 100)[level] >= 0.95
+
+
+def test_a_tie_and_a_difference_that_does_not_matter():
+    assert levels(lambda rng: verdict_on(rng, np.zeros(400)), 5) == {"unclear": 1.0}
+    assert levels(lambda rng: verdict_on(rng, 0.01 + 1e-3 * rng.normal(size=4000)), 20) == {"unclear": 1.0}
+
+
+def test_rows_that_count_little_give_no_verdict():
+    def make(rng):
+        weight = np.r_[np.full(8, 1e3), np.ones(492)]
+        return verdict_on(rng, 1.0 + rng.normal(size=500), weight=weight)
+
+    assert levels(make, 20) == {"unclear": 1.0}
+
+
+@pytest.mark.parametrize("outliers", [1, 2, 4, 6])
+@pytest.mark.parametrize("size", [1e4, 1e12])
+def test_a_handful_of_outliers_does_not_decide(outliers, size):
+    def make(rng):
+        difference = -0.3 + 0.3 * rng.normal(size=600)
+        difference[rng.choice(600, outliers, replace=False)] = size * rng.uniform(0.5, 1.5, outliers)
+        return verdict_on(rng, difference)
+
+    assert levels(make, 50).get("better", 0.0) == 0.0
+
+
+def test_a_candidate_that_fails_on_a_few_rows_does_not_hide_that_the_model_is_better():
+    """Such as a Poisson GLM, whose mean grows exponentially."""
+
+    def make(rng):
+        failing = 0.3 + 0.5 * rng.normal(size=600)
+        failing[rng.choice(600, 2, replace=False)] = 1e9
+        return verdict_on(rng, [failing, 0.4 + 0.5 * rng.normal(size=600)])
+
+    assert levels(make, 50)["better"] >= 0.95
+
+
+def test_one_outlier_does_not_hide_a_clear_difference_in_the_wrong_direction():
+    """The MAE of the model is 3,000 times that of the other candidate: whatever the CRPS says, it is not better."""
+
+    def make(rng):
+        difference = 2.0 + 0.5 * rng.normal(size=600)
+        return verdict_on(rng, difference, level=0.1, error=np.r_[-2e6, np.zeros(599)])
+
+    assert levels(make, 20) == {"unclear": 1.0}
+
+
+@pytest.mark.parametrize(("coverage", "interior", "words"), [(0.8, 0.9, "too narrow"), (0.995, 0.99, "too wide")])
+def test_intervals_that_are_clearly_wrong_forbid_a_positive_verdict(coverage, interior, words):
+    def make(rng):
+        found = verdict_on(rng, 1.0 + rng.normal(size=600), coverage=coverage, interior=interior)
+        assert found.level != "unclear" or words in str(found)
+        return found
+
+    assert levels(make, 50)["unclear"] >= 0.95
+
+
+def test_right_intervals_seldom_forbid_it():
+    assert levels(lambda rng: verdict_on(rng, 1.0 + rng.normal(size=600)), 200)["better"] >= 0.95
+
+
+def test_medians_that_are_clearly_worse_forbid_it():
+    def make(rng):
+        return verdict_on(rng, 0.5 + rng.normal(size=600), error=-0.5 + rng.normal(size=600))
+
+    assert levels(make, 50)["unclear"] >= 0.95

@@ -131,7 +131,9 @@ def test_an_image_is_the_same_each_time_and_shares_no_name_with_another():
 
 
 def test_any_name_stays_text():
-    svg = svg_of(panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), words=(NAME, "b"))), "one", NAME, NAME)
+    svg = svg_of(
+        panel(lambda ax: draw_bars(ax, [NAME, "b"], np.ones(2), np.ones((2, 2)), words=(NAME, "b"))), "one", NAME, NAME
+    )
     tree = ElementTree.fromstring(svg)
     words = [text.text for text in tree.iter("text")]
     assert words[-2:] == [NAME, "b"]
@@ -163,11 +165,6 @@ def test_log_axes_have_ticks_however_long_they_are(low, top):
     (ax,) = panel(lambda ax: draw_scatter(ax, "mean", mean, ends, mean.round(), inside, tenths, log=True)).axes
     for ticks, (low, high) in ((ax.get_xticks(), ax.get_xlim()), (ax.get_yticks(), ax.get_ylim())):
         assert 2 <= sum(low <= tick <= high for tick in ticks) <= 8
-
-
-def test_a_bar_of_a_negative_value_is_left_of_zero():
-    (ax,) = panel(lambda ax: draw_bars(ax, ["a"], np.array([-0.1]), np.array([[-0.2], [0.0]]))).axes
-    assert (ax.patches[0].get_x(), ax.patches[0].get_width()) == (0.0, -0.1)
 
 
 def test_curves_share_a_scale_which_has_the_poisson_where_that_is_near():

@@ -76,7 +76,12 @@ def test_monotone_constraints_are_directions_of_columns_of_numbers(monotone):
     with pytest.raises(ConfigError, match="monotone"):
         CountRegressor(members=["trees"], monotone=monotone).fit(X, y)
     with pytest.raises(ConfigError, match="monotone"):
-        CountRegressor(members=["trees", "glm"], monotone={"age": 1}).fit(X, y)
+        CountRegressor(members=["trees"], mix_with=["glm"], monotone={"age": 1}).fit(X, y)
+
+
+def test_further_members_are_fitted_beside_those_that_are_named(line):
+    model = CountRegressor(members=["glm"], mix_with=["constant", "glm"], random_state=0).fit(*line)
+    assert list(model.predictor_.members) == ["glm", "constant"]
 
 
 def test_counts_that_no_member_can_fit_are_refused():
@@ -177,7 +182,7 @@ def test_without_validation_rows_or_after_an_interruption_there_are_networks_onl
     model = quick(mix_with=["glm"], **QUICK | ({"validation": None} if case == "no validation" else {}))
     if case == "interrupted":
         run = Training.run_epoch
-        monkeypatch.setattr(Training, "run_epoch", lambda self: run(self) if self.epoch < 1 else _interrupt())
+        monkeypatch.setattr(Training, "run_epoch", lambda self: run(self) if self.state.epoch < 1 else _interrupt())
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y)
     else:
@@ -375,13 +380,13 @@ def test_an_interrupted_fit_continues_where_it_stopped(fast, larger, tmp_path, m
     done = []
 
     def interrupted(training: Training) -> str:
-        if training.config.epochs == 6 and training.epoch == 3:
+        if training.config.epochs == 6 and training.state.epoch == 3:
             raise KeyboardInterrupt
         return run_epoch(training)
 
     def watched(training: Training) -> str:
         if training.config.epochs == 6:
-            done.append(training.epoch)
+            done.append(training.state.epoch)
         return run_epoch(training)
 
     with monkeypatch.context() as patched:
@@ -480,7 +485,7 @@ def interrupt(monkeypatch):
         def watched(self: Training) -> str:
             if self not in seen:
                 seen.append(self)
-            if self.epoch == at and len(seen) == training:
+            if self.state.epoch == at and len(seen) == training:
                 raise KeyboardInterrupt
             return run_epoch(self)
 

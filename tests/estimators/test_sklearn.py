@@ -58,14 +58,21 @@ OF_THE_FIT = (
 
 
 @pytest.mark.filterwarnings("ignore")  # of what is left out of a mixture that is fitted to a handful of rows
-@pytest.mark.parametrize("check", [*OF_THE_FIT, *OF_THE_LIKELIHOOD], ids=lambda check: check.__name__)
-def test_a_mixture_passes_the_checks_that_depend_on_its_fit(check):
-    check("CountRegressor", clone(MIXTURE).set_params(members=["poisson_glm"], likelihood="poisson"))
+@pytest.mark.parametrize(
+    ("check", "member"),
+    [
+        *((check, "poisson_glm") for check in (*OF_THE_FIT, *OF_THE_LIKELIHOOD)),
+        (estimator_checks.check_sample_weight_equivalence_on_dense_data, "trees"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_mixture_passes_the_checks_that_depend_on_its_fit(check, member):
+    check("CountRegressor", clone(MIXTURE).set_params(members=[member], likelihood="poisson"))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([MIXTURE])
+@parametrize_with_checks([MIXTURE, clone(MIXTURE).set_params(members=["trees"])])
 def test_the_default_model_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

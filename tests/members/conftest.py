@@ -1,4 +1,6 @@
-"""A sample with everything in it: numbers, text, gaps, weights and exposures."""
+"""A sample with everything in it: numbers, text, gaps, weights and exposures; and rows that come as a stream."""
+
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
@@ -23,3 +25,32 @@ def mixed_sample() -> Sample:
     )
     mean = exposure * np.exp(-4.0 + 0.5 * X["x"].to_numpy() + (X["ward"] == "A").to_numpy())
     return Sample(X, rng.poisson(mean).astype(float), weight, exposure)
+
+
+class Stream:
+    """Rows in memory, drawn in chunks: those that an encoder was fitted to come again."""
+
+    identity = "rows"
+
+    def __init__(self, sample: Sample, most_passes: float = 1.0) -> None:
+        self.rows, self.most_passes, self.read = sample, most_passes, 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def chunks(self, rows: int, seed: int) -> Iterator[np.ndarray]:
+        rng, rows = np.random.default_rng(seed), min(rows, len(self))
+        while True:
+            order = rng.permutation(len(self))
+            for start in range(0, len(order) - rows + 1, rows):
+                self.read += rows
+                yield order[start : start + rows]
+
+    def sample(self, chunk: np.ndarray) -> Sample:
+        return self.rows.rows(chunk)
+
+
+@pytest.fixture(scope="session")
+def stream_of() -> type[Stream]:
+    """Makes a stream of the rows of a sample."""
+    return Stream

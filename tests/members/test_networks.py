@@ -142,42 +142,22 @@ def test_effects_pay_on_rows_of_known_levels(sample, member):
     assert score(with_validation, test) < score(plain, test) - 0.1
 
 
-class Stream:
-    """Rows in memory, drawn in chunks: those that the encoder was fitted to come again."""
-
-    identity, most_passes = "rows", 8.0
-
-    def __init__(self, rows: Sample) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def chunks(self, rows: int, seed: int):
-        rng = np.random.default_rng(seed)
-        while True:
-            yield rng.permutation(len(self))[:rows]
-
-    def sample(self, chunk) -> Sample:
-        return self.rows.rows(chunk)
-
-
-def test_rows_of_a_stream_that_are_in_the_sample_do_not_see_their_counts(sample):
+def test_rows_of_a_stream_that_are_in_the_sample_do_not_see_their_counts(sample, stream_of):
     train, known, test = (sample.rows(part) for part in (slice(0, 1900), slice(1900, 2000), slice(2000, None)))
     scores = {}
     for categorical in ("auto", "one-hot"):
         options = NetworkOptions(**OPTIONS, categorical=categorical)
-        member = Networks(make_head("negative_binomial"), options, stream=Stream(train))
+        member = Networks(make_head("negative_binomial"), options, stream=stream_of(train, 8.0))
         scores[categorical] = score(member.fit(train, known, seed=1), test)
     assert scores["auto"] < scores["one-hot"] - 0.1
 
 
-def test_one_useless_column_of_a_stream_leaves_the_effects_of_others(sample):
+def test_one_useless_column_of_a_stream_leaves_the_effects_of_others(sample, stream_of):
     # All rows of a zip are equal, and so in one fold, whose effects do not know it; a county has four zips.
     some = sample.rows(slice(0, 2000))
     county = pl.Series("county", [f"c{int(code[1:]) // 4}" for code in some.X["zip"]])
     train = some.replace(X=some.X.select("zip").with_columns(county))
-    member = Networks(make_head("negative_binomial"), NetworkOptions(**OPTIONS), stream=Stream(train))
+    member = Networks(make_head("negative_binomial"), NetworkOptions(**OPTIONS), stream=stream_of(train, 8.0))
     fitted_to_all = FeatureEncoder(categorical="auto").fit(train.X, train.y, exposure=train.exposure)
     assert {"zip effect", "county effect"} <= set(fitted_to_all.get_feature_names_out())
     names = member.fit(train, None, seed=0).encoder.get_feature_names_out()

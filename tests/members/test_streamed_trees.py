@@ -22,29 +22,6 @@ def rows_of(seed, rows):
     return Sample(X, rng.negative_binomial(4, 4 / (4 + rate * exposure)).astype(float), exposure=exposure)
 
 
-class Stream:
-    """Rows in memory, drawn in chunks."""
-
-    identity, most_passes = "rows", 1.0
-
-    def __init__(self, sample):
-        self.rows, self.read = sample, 0
-
-    def __len__(self):
-        return len(self.rows)
-
-    def chunks(self, rows, seed):
-        rng = np.random.default_rng(seed)
-        while True:
-            order = rng.permutation(len(self))
-            for start in range(0, len(order) - rows + 1, rows):
-                self.read += rows
-                yield order[start : start + rows]
-
-    def sample(self, chunk):
-        return self.rows.rows(chunk)
-
-
 @pytest.fixture(scope="module")
 def parts():
     """Training, validation and test rows."""
@@ -52,10 +29,10 @@ def parts():
 
 
 @pytest.fixture
-def stream(parts, monkeypatch):
+def stream(parts, stream_of, monkeypatch):
     monkeypatch.setattr(streamed, "CHUNK_ROWS", 1000)
     monkeypatch.setattr(boosting, "_LEAST_ROWS", 10**9)  # the dispersion is a constant, as it is here
-    return Stream(parts[0])
+    return stream_of(parts[0])
 
 
 def losses(member, test):
@@ -83,9 +60,9 @@ def test_scores_are_those_of_a_fit_in_memory(parts, stream):
     assert np.array_equal(losses(loaded, test), ours)
 
 
-def test_memory_and_time_bound_the_rows(parts, stream, monkeypatch):
+def test_memory_and_time_bound_the_rows(parts, stream, stream_of, monkeypatch):
     train, validation, _ = parts
-    longer = Stream(rows_of(1, 12_000))
+    longer = stream_of(rows_of(1, 12_000))
     monkeypatch.setattr(streamed, "BYTES", 3500 * (4 * streamed.CELL_BYTES + streamed.ROW_BYTES))
     found = fit(train.rows(slice(0, SAMPLED)), validation, longer)
     assert found.n_rows == 3000

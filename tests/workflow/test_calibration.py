@@ -75,5 +75,5 @@ def test_a_saved_folder_predicts_the_same_and_reports_groups_that_are_unknown(fo
 
 def test_the_report_has_the_recalibration_and_the_coverage_by_group(folder, tmp_path):
     text = write_report(tmp_path / "report.html", **report_parts(folder, TABLE)).read_text(encoding="utf-8")
-    for words in ("Uncertainty by shop", "calibrated within these groups", "recalibrated by a monotone map"):
+    for words in ("Coverage by shop", "calibrated within these groups", "recalibrated by a monotone map"):
         assert words in text

@@ -1,7 +1,6 @@
 """A model folder is written whole or not at all, and a damaged one is refused."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from ddpn import DDPNRegressor
 from ddpn.members.glm import Constant
 from ddpn.runtime.errors import InputError
-from ddpn.storage.model_files import MANIFEST, write_model
+from ddpn.storage.model_files import write_model
 from ddpn.workflow.model_folder import TASK, describe, load, read_task
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
@@ -99,22 +98,6 @@ def test_it_is_a_saved_regressor_without_pickles(prepared, saved):
     assert {Path(name).suffix for name in files(saved)} == {".json", ".safetensors"}
 
 
-def test_others_may_read_it(saved):
-    usual = saved.parent / "usual"
-    usual.mkdir()
-    folders = [saved, *(path for path in saved.rglob("*") if path.is_dir())]
-    assert {path.stat().st_mode for path in folders} == {usual.stat().st_mode}
-
-
-def test_a_model_is_replaced_on_request_only(fitted, saved):
-    (saved / "mark").touch()
-    with pytest.raises(InputError, match="already exists"):
-        fitted.folder.save(saved)
-    fitted.folder.save(saved, overwrite=True)
-    assert not (saved / "mark").exists()
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]
-
-
 def test_a_description_needs_no_model(saved, fitted):
     found = describe(saved)
     assert (found["ddpn"], found["task"]) == (fitted.folder.task["versions"]["ddpn"], fitted.folder.task)
@@ -126,31 +109,6 @@ def test_a_description_needs_no_model(saved, fitted):
 # What is no model folder ---------------------------------------------------------------------------------------------
 
 
-def change_manifest(folder: Path) -> None:
-    manifest = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps(manifest | {"needs_exposure": False}))
-
-
-def of_format_1(folder: Path) -> None:
-    manifest = json.loads((folder / MANIFEST).read_text())
-    shutil.rmtree(folder)
-    write_model(folder, {}, manifest | {"format": 1, "ddpn": "0.1.0"})
-
-
-BROKEN = {
-    "no folder": (lambda folder: folder.rename(folder.parent / "other"), ["Folder not found", "model"]),
-    "no manifest": (lambda folder: (folder / MANIFEST).unlink(), ["Not a saved model", MANIFEST]),
-    "a manifest cut short": (lambda folder: (folder / MANIFEST).write_text("{"), [MANIFEST, "damaged"]),
-    "a changed manifest": (change_manifest, [MANIFEST, "changed or damaged"]),
-    "a changed task": (
-        lambda folder: (folder / TASK).write_text((folder / TASK).read_text().replace("visits", "visitors")),
-        [TASK, "truncated or changed"],
-    ),
-    "no task file": (lambda folder: (folder / TASK).unlink(), ["File not found", TASK]),
-    "an earlier format": (of_format_1, ["format 1 by ddpn 0.1.0", "reads format 3", "Fit the model again"]),
-}
-
-
 def test_a_task_of_another_format_is_refused(saved, fitted, rewrite):
     rewrite(saved, {TASK: json.dumps(fitted.folder.task | {"format": 3}).encode()})
     for function in (read_task, describe, load):
@@ -158,15 +116,11 @@ def test_a_task_of_another_format_is_refused(saved, fitted, rewrite):
             function(saved)
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_damaged_folder_is_refused_in_one_sentence(saved, kind):
-    damage, words = BROKEN[kind]
-    damage(saved)
+def test_a_changed_task_is_refused(saved):
+    (saved / TASK).write_text((saved / TASK).read_text().replace("visits", "visitors"))
     for function in (read_task, describe, load):
-        with pytest.raises(InputError) as error:
+        with pytest.raises(InputError, match=r"task\.json was truncated or changed"):
             function(saved)
-        assert [word for word in words if word not in str(error.value)] == []
-        assert "\n" not in str(error.value)
 
 
 def test_damaged_members_and_folders_of_other_estimators(saved, tmp_path, prepared):

@@ -22,7 +22,6 @@ def test_everything_is_searched_around_its_default():
     defaults = default_settings(plan, SETTINGS)
     space = make_space(check_search(plan), defaults, 2000)
     assert list(space) == list(SETTINGS)
-    assert set(check_search(PLAN)) == set(SETTINGS) - {"mix_with"}, "a portfolio weighs the usual members anyway"
     for name, values in space.items():
         assert defaults[name] in values, name
         if isinstance(values, Choices):
@@ -32,11 +31,11 @@ def test_everything_is_searched_around_its_default():
 
 def test_what_has_a_value_is_not_searched():
     plan = Plan(target="y", model={"epochs": 3, "head_options": {"components": 2}, "likelihood": "poisson"})
-    assert set(check_search(plan)) == set(SETTINGS) - {"epochs", "likelihood", "mix_with"}
+    assert set(check_search(plan)) == set(SETTINGS) - {"epochs", "likelihood"}
     with pytest.raises(ConfigError) as error:
         check_search(plan, {"epochs": True})
     assert error.value.argument == "epochs"
-    everything = {"hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "mix_with": (),
+    everything = {"hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson",
                   "training_options": {"lr": 0.1, "weight_decay": 0.1, "batch_size": 32}}  # fmt: skip
     with pytest.raises(ConfigError, match="Nothing is left"):
         check_search(Plan(target="y", model=everything))
@@ -47,12 +46,12 @@ def test_names_and_files_and_values(tmp_path):
     file = tmp_path / "ranges.toml"
     file.write_text(
         'lr = [0.001, 0.01]\nhidden = [[64, 64], "32", "auto"]\nlikelihood = ["poisson", "double_poisson*3"]\n'
-        'mix_with = [[], ["glm", "constant"]]\nnumeric = true\nepochs = [5, 10]\nbatch_size = [32]\n'
+        "numeric = true\nepochs = [5, 10]\nbatch_size = [32]\n"
     )
     found = check_search(PLAN, str(file))
     assert found == {
         "lr": Range(0.001, 0.01), "hidden": Choices(("64-64", "32", "auto")), "numeric": True,
-        "likelihood": Choices(("poisson", "double_poisson*3")), "mix_with": Choices(("none", "glm+constant")),
+        "likelihood": Choices(("poisson", "double_poisson*3")),
         "epochs": Range(5, 10, True), "batch_size": Choices((32,)),
     }  # fmt: skip
     with pytest.raises(InputError, match="not found"):
@@ -78,7 +77,6 @@ def test_names_and_files_and_values(tmp_path):
         ({"numeric": ["stepz"]}, "Did you mean 'steps'?"),
         ({"likelihood": ["poison"]}, "Did you mean 'poisson'?"),
         ({"likelihood": ["poisson*x"]}, "likelihood in search must be NAME"),
-        ({"mix_with": [["glmm"]]}, "Did you mean 'glm'?"),
         ({"batch_size": [0]}, "batch_size in search must be an integer"),
     ],
 )
@@ -90,7 +88,7 @@ def test_bad_searches_are_one_sentence(search, words):
 
 def test_values_and_their_text():
     assert model_value("hidden", text_of("hidden", (64, 32))) == {"hidden": (64, 32)}
-    assert model_value("mix_with", text_of("mix_with", ())) == {"mix_with": ()}
+    assert model_value("hidden", text_of("hidden", ())) == {"hidden": ()}
     assert model_value("likelihood", "poisson+negative_binomial") == {"likelihood": ("poisson", "negative_binomial")}
     plan = Plan(target="y", model={"training_options": {"clip": 1.0}})
     model = with_settings(plan, {"lr": 0.1, "likelihood": "poisson*2", "epochs": 4}).model

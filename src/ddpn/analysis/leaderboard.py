@@ -379,14 +379,11 @@ class Leaderboard:
         What the verdict on the mixture is made of.
     rows : int
         How many rows were scored.
-    scores : dict of RowScores
-        The scores of every row, by name.
     """
 
     entries: list[dict[str, Any]]
     evaluation: Evaluation
     rows: int
-    scores: dict[str, RowScores] = field(repr=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -502,4 +499,4 @@ def leaderboard(
         meaning=meaning,
     )
     entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])
-    return Leaderboard(entries, found, len(sample), rows)
+    return Leaderboard(entries, found, len(sample))

@@ -251,9 +251,7 @@ def decided(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check
 
 
 def _drawn(rows: int) -> np.ndarray:
-    if rows <= _MOST_ROWS:
-        return np.arange(rows)
-    return np.sort(np.random.default_rng(0).choice(rows, _MOST_ROWS, replace=False))
+    return np.sort(np.random.default_rng(0).choice(rows, min(rows, _MOST_ROWS), replace=False))
 
 
 # Columns -------------------------------------------------------------------------------------------------------------
@@ -354,28 +352,23 @@ def _ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
 
 def _count_checks(predictor: Predictor, sample: Sample) -> tuple[list[Check], dict[str, Any]]:
     """Coverage of the intervals and uniformity of the PIT, and mean scores."""
-    scores = score_rows(predictor, sample)
+    scores, rows = score_rows(predictor, sample), len(sample)
     with torch.no_grad(), single_thread():
         (dist,) = (discretized(dist) for dist, _ in predictor.recorded_blocks(sample))
         y, mean = torch.from_numpy(sample.y), float(dist.mean.double().mean())
-        distance, pit = pit_distance(dist, y), Pit.of(dist, y, np.ones(len(sample)))
-    p_value = float(stats.kstwobign.sf(distance * np.sqrt(len(sample))))
+        distance, pit = pit_distance(dist, y), Pit.of(dist, y, np.ones(rows))
+    p_value = float(stats.kstwobign.sf(distance * np.sqrt(rows)))
     shape = Check("pit", "PIT of the counts", distance, p_value, "uniform", pit.meaning)
-    found = {name: value for name, value in scores.means(None).items() if name in ("crps", "mae", "nll", "coverage")}
-    found |= {"mean_count": float(sample.y.mean()), "mean_prediction": mean, "pit": pit.heights.tolist()}
-    return [_coverage(predictor, scores.coverage > 0), shape], found
-
-
-def _coverage(predictor: Predictor, inside: np.ndarray) -> Check:
-    """Whether intervals cover less than asked; that they cover more is no drift of counts, whose intervals do."""
-    covered, rows = int(inside.sum()), len(inside)
-    levels = predictor.intervals.get(MIXTURE)
+    # Whether intervals cover less than asked; that they cover more is no drift of counts, whose intervals do.
+    covered, levels = int((scores.coverage > 0).sum()), predictor.intervals.get(MIXTURE)
     if levels is None:
         p_value = float(stats.binom.cdf(covered, rows, COVERAGE))
     else:
         size = int(levels.rows[0])
         rank = min(size, int(np.ceil(COVERAGE * (size + 1) - 1e-9)))
         p_value = float(stats.betabinom.cdf(covered, rows, rank, size + 1 - rank))
-    share = covered / rows
-    words = f"{COVERAGE:.0%} asked", f"{share:.1%} covered"
-    return Check("coverage", f"coverage of {COVERAGE:.0%} intervals", max(0.0, COVERAGE - share), p_value, *words)
+    name, words = f"coverage of {COVERAGE:.0%} intervals", (f"{COVERAGE:.0%} asked", f"{covered / rows:.1%} covered")
+    coverage = Check("coverage", name, max(0.0, COVERAGE - covered / rows), p_value, *words)
+    found = {name: value for name, value in scores.means(None).items() if name in ("crps", "mae", "nll", "coverage")}
+    found |= {"mean_count": float(sample.y.mean()), "mean_prediction": mean, "pit": pit.heights.tolist()}
+    return [coverage, shape], found

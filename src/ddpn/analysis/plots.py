@@ -183,7 +183,7 @@ _LOG = {"functions": (_log1p, np.expm1)}
 # Predictions and counts ----------------------------------------------------------------------------------------------
 
 #: Nominal coverages of a curve.
-COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+_COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 #: What the shape of a PIT histogram says about predictions.
 _MEANINGS = {
     "flat": "uniform up to chance",
@@ -264,16 +264,6 @@ def draw_pit(ax: Any, pit: Pit) -> None:
     ax.set(xlim=(0, 1), ylim=(0, top), xlabel="probability integral transform", ylabel="height (1 = calibrated)")
     _ticks(ax.xaxis)
     _ticks(ax.yaxis)
-
-
-def draw_coverage(ax: Any, curve: Any) -> None:
-    """Observed coverage of central intervals, and that which the distributions expect, against the nominal one."""
-    ax.plot(curve.level, curve.observed, color=_ACCENT, marker="o", markersize=4, linewidth=1.8, label="observed")
-    ax.plot(curve.level, curve.expected, **_SECOND, label="expected by the model")
-    ax.plot([0, 1], [0, 1], **_REFERENCE, label="nominal")
-    ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="nominal coverage", ylabel="share of rows inside")
-    _ticks(ax.xaxis, percent=True)
-    _ticks(ax.yaxis, percent=True)
 
 
 def draw_scatter(
@@ -364,8 +354,17 @@ def plot_coverage(dist: Any, y: Any, weight: Any = None) -> Any:
     -------
     matplotlib Figure
     """
-    curve = coverage_curve(dist, y, COVERAGES, weight=weight)
-    return panel(partial(draw_coverage, curve=curve), 4.2, title="Coverage")
+    curve = coverage_curve(dist, y, _COVERAGES, weight=weight)
+
+    def draw(ax: Any) -> None:
+        ax.plot(curve.level, curve.observed, color=_ACCENT, marker="o", markersize=4, linewidth=1.8, label="observed")
+        ax.plot(curve.level, curve.expected, **_SECOND, label="expected by the model")
+        ax.plot([0, 1], [0, 1], **_REFERENCE, label="nominal")
+        ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="nominal coverage", ylabel="share of rows inside")
+        _ticks(ax.xaxis, percent=True)
+        _ticks(ax.yaxis, percent=True)
+
+    return panel(draw, 4.2, title="Coverage")
 
 
 def plot_reliability(dist: Any, y: Any, weight: Any = None) -> Any:
@@ -427,15 +426,14 @@ def draw_bars(
     ax: Any,
     names: Sequence[Any],
     level: np.ndarray,
-    reach: np.ndarray | None = None,
+    reach: np.ndarray,
     words: Sequence[str] = (),
     label: str = "",
 ) -> None:
     """Named horizontal bars, the first on top, with the `reach` (low, high) of whiskers, and words at the right."""
     place = np.arange(len(names))
     ax.barh(place, level, 0.66, **_BAR, label=label)
-    if reach is not None:
-        ax.hlines(place, *reach, color=_INK, linewidth=1.3)
+    ax.hlines(place, *reach, color=_INK, linewidth=1.3)
     ax.set_yticks(place, [_short_name(name) for name in names])
     for at, text in zip(place, words, strict=False):
         ax.annotate(

@@ -144,7 +144,7 @@ def fit_column(column: Column) -> ColumnProfile:
     missing = column.values < 0 if is_category else np.isnan(column.values)
     rows = np.array([len(missing), missing.sum()], dtype=np.float64)
     # The surprise of a missing value, and of one that is not missing.
-    share = np.array([rows[1], rows[0] - rows[1]]) / rows[0]
+    share = np.array([rows[1], rows[0] - rows[1]]) / max(rows[0], 1.0)
     rarity = -np.log(np.where(share > 0.0, share, 1.0))
     absent = np.where(share > 0.0, np.where(share < 0.5, rarity, 0.0), np.log(rows[0] + 1.0) + NEVER)
     known = column.values[~missing]

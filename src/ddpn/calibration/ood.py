@@ -461,15 +461,7 @@ class OODFlags:
     profile: FeatureProfile | None
 
     def calibrate_ood(self, X: Any, alpha: float = 0.05) -> None:
-        """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on.
-
-        Parameters
-        ----------
-        X : table
-            Rows with the columns of the training rows.
-        alpha : float
-            The share of ordinary rows that are flagged.
-        """
+        """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on."""
         self.ood = OODScores.fit(self._profile.measure(X).score, alpha)
 
     def ood_pvalue(self, X: Any) -> np.ndarray:

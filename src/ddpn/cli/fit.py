@@ -81,9 +81,8 @@ def fit(
     from ddpn.runtime.errors import ConfigError
     from ddpn.storage.model_files import check_destination
     from ddpn.tables.table import Table
-    from ddpn.workflow.large_tables import open_table, stream_facts
     from ddpn.workflow.plan import plan_of
-    from ddpn.workflow.preparing import prepare
+    from ddpn.workflow.preparing import open_table, prepare, stream_facts
 
     plan = plan_of(given, config)
     check_destination(out, overwrite)

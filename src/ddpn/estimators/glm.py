@@ -231,13 +231,6 @@ class CountGLM(CountEstimator):
         """The likelihood."""
         return self._glm.head
 
-    @property
-    def design_(self) -> Design:
-        """The columns and the levels of categories."""
-        design = self._glm.design
-        assert design is not None
-        return design
-
     def coefficient_table(self, coverage: float = 0.95) -> CoefficientTable:
         """Estimates with standard errors, z, p and Wald intervals, intercepts first.
 
@@ -252,10 +245,12 @@ class CountGLM(CountEstimator):
             `print` it, or use its `columns`.
         """
         check_is_fitted(self)
+        design = self._glm.design
+        assert design is not None
         parameter, feature, estimate = [], [], []
         for p, name in enumerate(self.head_.parameter_names):
             follows = p == 0 or self.dispersion == "linear"
-            features = [INTERCEPT, *(self.design_.names if follows else [])]
+            features = [INTERCEPT, *(design.names if follows else [])]
             parameter += [name] * len(features)
             feature += features
             estimate.append(np.r_[self.intercept_[p], self.coef_[p] if follows else []])

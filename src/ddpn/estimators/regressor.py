@@ -172,7 +172,7 @@ class NetworkRegressor(CountEstimator):
         folds, candidates, seed = self._planned(task, train, validation, random)
         if folds.validation is not None:
             self.n_rows_, self.n_validation_rows_ = len(folds.train), len(folds.validation)
-        portfolio = Portfolio(candidates, clock, on_step, self._elsewhere(on_step)).fit(folds, seed)
+        portfolio = Portfolio(candidates, clock, on_step, None if here else self._elsewhere(on_step)).fit(folds, seed)
         parts = portfolio.members, portfolio.weights, needs_exposure(train, counts), portfolio.seconds, counts
         self._set_fitted(reader, Predictor(*parts))
         self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out
@@ -220,10 +220,8 @@ class NetworkRegressor(CountEstimator):
             raise ConfigError(f"random_state must be an integer to use a checkpoint, got {self.random_state!r}.")
         return None if self.checkpoint is None else Path(self.checkpoint)
 
-    def _elsewhere(self, on_step: Callable[[str], object]) -> Elsewhere | None:
-        """How members are fitted as jobs; None if they are fitted in this process."""
-        if is_here(self.n_jobs):
-            return None
+    def _elsewhere(self, on_step: Callable[[str], object]) -> Elsewhere:
+        """How members are fitted as jobs."""
         checkpoint = self._checkpoint()
         # Finished fits are kept beside the checkpoint.
         store = None if checkpoint is None else ResultStore(checkpoint.with_name(f"{checkpoint.name}.jobs"))
@@ -366,7 +364,7 @@ class CountRegressor(NetworkRegressor):
             raise ConfigError(f"{what}, got {self.members!r}. For an ensemble of so many networks use DDPNRegressor.")
         else:
             check_keys(self.members, MEMBERS, "members")
-        if self.monotone is not None and list(self.members) != ["trees"]:
+        if self.monotone is not None and (list(self.members) != ["trees"] or self.mix_with):
             must = 'be None unless members is ["trees"]: other members do not follow it'
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         return _NETWORKS
@@ -390,7 +388,7 @@ class CountRegressor(NetworkRegressor):
             task = replace(task, rows=rows, options=replace(task.options, members=2))
         if self.members == "auto":
             return folds, default_candidates(task, self.mix_with), seed
-        return folds, chosen_candidates(task, self.members), seed
+        return folds, chosen_candidates(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

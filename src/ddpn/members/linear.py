@@ -187,8 +187,23 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
         theta, n_iter = _approach(objective, theta, max_iter)
         point = _point(objective, theta)
         if n_iter < max_iter:
-            point, more = _trust_region(objective, point, max_iter - n_iter)
-            n_iter += more
+            # Newton's method, in units in which all curvatures are 1 at the start.
+            units = _units(objective.hessian(theta))
+
+            def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
+                value, gradient = objective.value_and_gradient(theta + units * u)
+                return value, units * gradient
+
+            found = minimize(
+                value_and_gradient,
+                np.zeros_like(units),
+                jac=True,
+                hess=lambda u: objective.hessian(theta + units * u) * np.outer(units, units),
+                method="trust-exact",
+                options={"gtol": _CLOSE**0.5, "maxiter": max_iter - n_iter},
+            )
+            better = _point(objective, theta + units * found.x)
+            point, n_iter = better if better.value <= point.value else point, n_iter + int(found.nit)
         inverse = inverse_information(objective.hessian(point.theta))
         # Newton's steps with one Hessian, as long as they cut the gradient.
         for _ in range(_POLISH if n_iter < max_iter else 0):
@@ -202,26 +217,6 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
 
 def _point(objective: LinearObjective, theta: np.ndarray) -> _Point:
     return _Point(theta, *objective.value_and_gradient(theta))
-
-
-def _trust_region(objective: LinearObjective, point: _Point, max_iter: int) -> tuple[_Point, int]:
-    """Newton's method, in units in which all curvatures are 1 at the start."""
-    units = _units(objective.hessian(point.theta))
-
-    def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = objective.value_and_gradient(point.theta + units * u)
-        return value, units * gradient
-
-    found = minimize(
-        value_and_gradient,
-        np.zeros_like(units),
-        jac=True,
-        hess=lambda u: objective.hessian(point.theta + units * u) * np.outer(units, units),
-        method="trust-exact",
-        options={"gtol": _CLOSE**0.5, "maxiter": max_iter},
-    )
-    better = _point(objective, point.theta + units * found.x)
-    return (better if better.value <= point.value else point), int(found.nit)
 
 
 def _units(hessian: np.ndarray) -> np.ndarray:

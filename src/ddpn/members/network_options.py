@@ -105,7 +105,10 @@ class NetworkOptions:
 
     def with_widths(self, rows: int) -> "NetworkOptions":
         """The same options with the widths of layers that "auto" means for so many rows."""
-        return replace(self, hidden=auto_widths(rows)) if self.hidden == "auto" else self
+        if self.hidden != "auto":
+            return self
+        # Small networks for few rows, where larger ones predict no better and cost more (network_defaults.md).
+        return replace(self, hidden=(64, 64) if rows <= SMALL_ROWS else (128, 128, 128, 64))
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -177,11 +180,6 @@ def _with_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOption
     epochs = int(np.clip(steps * size // rows, 5, 300))
     patience = max(3, round(_PATIENCE * epochs)) if options.patience is None else options.patience
     return replace(options, batch_size=size, epochs=epochs, patience=patience)
-
-
-def auto_widths(rows: int) -> tuple[int, ...]:
-    """Small networks for few rows, where larger ones predict no better and cost more (network_defaults.md)."""
-    return (64, 64) if rows <= SMALL_ROWS else (128, 128, 128, 64)
 
 
 def auto_numeric(rows: int, columns: int) -> str:

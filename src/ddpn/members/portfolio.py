@@ -139,11 +139,10 @@ class Portfolio:
         self.folds, self.seed = self._affordable(folds, seed), seed
         if all(candidate.takes_prepared_tables for candidate in self.candidates):
             # Columns are read and checked here, which every member and fold would do again.
-            parts = {"train": self.folds.train, "validation": self.folds.validation}
-            samples = {name: part for name, part in parts.items() if part is not None}
-            tables = PreparedTable.of_all(*(part.X for part in samples.values()))
-            read = {name: part.replace(X=X) for (name, part), X in zip(samples.items(), tables, strict=True)}
-            self.folds = replace(self.folds, **read)
+            known = [part for part in (self.folds.train, self.folds.validation) if part is not None]
+            tables = PreparedTable.of_all(*(part.X for part in known))
+            read = [part.replace(X=X) for part, X in zip(known, tables, strict=True)]
+            self.folds = replace(self.folds, train=read[0], validation=read[1] if len(read) > 1 else None)
         self._fits = None if self.elsewhere is None else self.elsewhere(self.folds, seed)
         is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
         scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
@@ -154,8 +153,8 @@ class Portfolio:
             if self.members and candidate.larger_than not in (None, *self._could_learn_more):
                 continue
             label = candidate.make(self.clock).label or candidate.name
-            known = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
-            self.on_step(f"Fitting {label}{known}")
+            so_far = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
+            self.on_step(f"Fitting {label}{so_far}")
             member = self._fitted(candidate, seed, is_last)
             if member is None:
                 continue

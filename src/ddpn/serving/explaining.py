@@ -55,8 +55,10 @@ def _contributions(model: ServedModel, inputs: PredictorInputs, row: int, of: st
     for own, distribution, levels in known:
         columns.append(joined(own, typical_cells(own.name, distribution, levels, starts, rng)))
     # Typical rows have the exposure and the bound of the explained row, which then add nothing.
-    same = [None if given is None else np.full(1 + starts, given[row]) for given in (inputs.exposure, inputs.upper)]
-    hybrid, background = Inputs(model.predictor, PreparedTable(columns), same[0], same[1]), np.arange(1, 1 + starts)
+    exposure, upper = (
+        None if values is None else np.full(1 + starts, values[row]) for values in (inputs.exposure, inputs.upper)
+    )
+    hybrid, background = Inputs(model.predictor, PreparedTable(columns), exposure, upper), np.arange(1, 1 + starts)
     quantity = int(of == "spread")
     values, error = shapley_values(hybrid, np.zeros(1, dtype=np.int64), background, quantity, np.random.default_rng(0))
     moments = hybrid.moments(np.arange(1 + starts), variance=quantity == 1, recalibrated=True)

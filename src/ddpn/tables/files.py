@@ -275,9 +275,8 @@ def typed(frame: Any, as_text: set[str], decimal_commas: bool = False) -> Any:
     names = [name for name, dtype in frame.schema.items() if dtype == library.String and name not in as_text]
     if decimal_commas:
         frame = _with_points(frame, names)
-    frame = _with_numbers(frame, names)
-    rest = [series for series in frame.iter_columns() if series.dtype == library.String]
-    return frame.with_columns(_typed(series, series.name in as_text) for series in rest)
+    texts = [series for series in frame.iter_columns() if series.dtype == library.String]
+    return frame.with_columns(_typed(series, series.name in as_text) for series in texts)
 
 
 def _with_points(frame: Any, names: list[str]) -> Any:
@@ -294,36 +293,20 @@ def _with_points(frame: Any, names: list[str]) -> Any:
     )
 
 
-def _with_numbers(frame: Any, names: list[str]) -> Any:
-    """Columns of plain numbers, all at once: a table may have thousands, and every call of polars takes its time."""
-    library = polars()
-    if not names or not frame.height:
-        return frame
-    cells = library.col(names).str.strip_chars()
-    text = frame.select(library.when(~cells.is_in(MISSING)).then(cells))
-    missing = text.null_count().row(0, named=True)
-    zeros = text.select(library.all().str.contains("^0[0-9]+$").any()).row(0, named=True)
-    names = [name for name in names if missing[name] < frame.height and not (zeros[name] and are_codes(text[name]))]
-    found: list[Any] = []
-    for dtype in (library.Int64, library.Float64):
-        if names:
-            numbers = text.select(library.col(names).cast(dtype, strict=False))
-            # Text such as "inf" is a number to polars, and a cell to report to us.
-            finite = numbers.select((library.all().is_finite() | library.all().is_null()).all()).row(0, named=True)
-            absent = numbers.null_count().row(0, named=True)
-            done = {name for name in names if finite[name] and absent[name] == missing[name]}
-            found += [numbers[name] for name in names if name in done]
-            names = [name for name in names if name not in done]
-    return frame.with_columns(found)
-
-
 def _typed(series: Any, as_text: bool) -> Any:
-    """Booleans, and dates with the year first, which are the same everywhere; other text with null where missing."""
+    """Numbers, booleans, and dates with the year first, if all cells agree; other text with null where missing."""
+    library = polars()
     text = cleaned(series, MISSING)
     kept = series.set(text.is_null(), None) if text.null_count() > series.null_count() else series
     known = text.drop_nulls()
     if as_text or known.is_empty():
         return kept
+    if not are_codes(known):
+        for dtype in (library.Int64, library.Float64):
+            numbers = known.cast(dtype, strict=False)
+            # Text such as "inf" is a number to polars, and a cell to report to us.
+            if not numbers.null_count() and numbers.is_finite().all():
+                return text.cast(dtype)
     if known.is_in(["true", "false"]).all():
         return text == "true"
     if not known.head(1).str.contains(r"^\d{4}-\d{1,2}-\d{1,2}").all():
@@ -331,7 +314,7 @@ def _typed(series: Any, as_text: bool) -> Any:
     times = parse_dates(text, find_date_format(known) or DateFormat(YEAR_FIRST))
     if times.null_count() > text.null_count():
         return kept
-    return times if known.str.contains(":", literal=True).any() else times.cast(polars().Date)
+    return times if known.str.contains(":", literal=True).any() else times.cast(library.Date)
 
 
 # Writing, whole or not at all -----------------------------------------------------------------------------------------

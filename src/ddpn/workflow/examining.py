@@ -162,7 +162,7 @@ def write_explanation(found: Explanation | Contributions, path: str, rows: list[
     table = found.table()
     if rows is not None:
         table["row"] = [rows[row] for row in table["row"]]
-    table["value"] = [_text(value) for value in table["value"]]
+    table["value"] = [f"{value:.10g}" if isinstance(value, float) else str(value) for value in table["value"]]
     write(polars().DataFrame(table), path)
 
 
@@ -175,10 +175,6 @@ def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> 
     about = {"quantity": found.quantity, "log": found.log, "base": found.base}
     predictions = dict(zip(map(str, numbers), found.prediction.tolist(), strict=True))
     return about | {"prediction": predictions, "table": table | {"row": [numbers[row] for row in table["row"]]}}
-
-
-def _text(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 # New rows against the training rows -----------------------------------------------------------------------------------
@@ -224,7 +220,13 @@ def monitor(
         days=roles.days,
         progress=progress,
     )
-    scores = {**found.scores, "test": _test_scores(folder)} if found.scores else {}
+    scores = found.scores
+    if scores:
+        # Those of the test rows of the fit, too.
+        entries = folder.task.get("test", {}).get("entries", [])
+        mixture = next((entry for entry in entries if entry["name"] == "mixture"), None)
+        tested = mixture and {name: mixture[name] for name in ("crps", "mae", "nll", "coverage")}
+        scores = {**scores, "test": tested}
     return replace(found, not_compared=(*found.not_compared, *notes), scores=scores)
 
 
@@ -247,10 +249,3 @@ def _with_counts(folder: ModelFolder, frame: Any) -> tuple[Sample | None, list[s
         few = f"{len(sample):,} rows with counts were not trained on, {LEAST_ROWS} are needed"
         return None, [*notes, f"Coverage and PIT: {few}."]
     return sample, notes
-
-
-def _test_scores(folder: ModelFolder) -> dict[str, Any] | None:
-    """The scores of the test rows of the fit."""
-    entries = folder.task.get("test", {}).get("entries", [])
-    found = next((entry for entry in entries if entry["name"] == "mixture"), None)
-    return None if found is None else {name: found[name] for name in ("crps", "mae", "nll", "coverage")}

@@ -167,9 +167,10 @@ def fit(
             model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
             with progress_bar("Fitting", None, verbose, clock=clock):
                 seconds = max(_SHORTEST, min(_FITS * clock.left, clock.left - _KEPT)) if clock.has_limit else None
-                folds: Folds | None = train_model(model, prepared, checkpoint, step, Clock(seconds))
+                fitted = train_model(model, prepared, checkpoint, step, Clock(seconds))
                 missing = ["training"] if model.interrupted_ else []
-                missing += ["comparisons"] if _add_comparisons(model, prepared, folds, clock, step) else []
+                missing += ["comparisons"] if _add_comparisons(model, prepared, fitted, clock, step) else []
+                folds: Folds | None = fitted
         else:
             step("Continuing with the members that were fitted")
             model, missing = unfinished.model, []

@@ -112,18 +112,8 @@ class Plan:
         if not good or abs(sum(shares) - 1) > 1e-9 or not (shares[0] > 0 and shares[2] > 0):
             must = "be three numbers that sum to 1 (training, validation, test), the first and last above 0"
             raise ConfigError(argument="shares", must=must, got=str(list(shares)))
-        self._check_roles()
-        self._check_calibration()
-        for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
-            for kind in given:
-                check_choice(name, kind, mixable())
-        if self.only is not None:
-            member_named(self.only)
-        self._check_model()
-
-    def _check_roles(self) -> None:
-        given = self.target, self.exposure, self.weight, self.censored, self.split_column
-        roles = [name for name in given if name is not None]
+        columns = self.target, self.exposure, self.weight, self.censored, self.split_column
+        roles = [name for name in columns if name is not None]
         # Exposures may be upper bounds too: so many patients per bed, and no more than there are beds.
         taken = roles if self.upper_column in (None, self.exposure) else [*roles, self.upper_column]
         for name in taken:
@@ -135,6 +125,19 @@ class Plan:
         for name in roles:
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
+        check_choice("recalibrate", self.recalibrate, RECALIBRATE)
+        groups = self.interval_groups
+        if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
+            must = "be a column, or a number of at least 2 ranges of the predicted mean"
+            raise ConfigError(argument="interval_groups", must=must, got=repr(groups))
+        if groups == self.target:
+            raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
+        for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
+            for kind in given:
+                check_choice(name, kind, mixable())
+        if self.only is not None:
+            member_named(self.only)
+        self._check_model()
 
     @property
     def members(self) -> int | str:
@@ -172,15 +175,6 @@ class Plan:
             named += [("group", name) for name in self.group]
         for role, name in named:
             check_column(name, columns, role, InputError)
-
-    def _check_calibration(self) -> None:
-        check_choice("recalibrate", self.recalibrate, RECALIBRATE)
-        groups = self.interval_groups
-        if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
-            must = "be a column, or a number of at least 2 ranges of the predicted mean"
-            raise ConfigError(argument="interval_groups", must=must, got=repr(groups))
-        if groups == self.target:
-            raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
@@ -277,18 +271,16 @@ class PlanOption:
                 raise ConfigError(argument=self.name, must="be the name of a member", got=repr(value))
             return member_named(value)
         if self.kind == "names" or (self.name == "likelihood" and isinstance(value, str) and "," in value):
-            return self._names(value)
+            words = value.split(",") if isinstance(value, str) else value
+            if self.name == "missing" and isinstance(words, list | tuple):
+                words = [str(word) if is_number(word) else word for word in words]
+            if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+                must = 'be a list of names such as ["one", "two"]'
+                raise ConfigError(argument=self.name, must=must, got=repr(value))
+            return tuple(word.strip() for word in words if word.strip())
         if self.kind == "range" and isinstance(value, str) and value.isdecimal():
             return int(value)
         return tuple(value) if isinstance(value, list) else value
-
-    def _names(self, value: Any) -> tuple[str, ...]:
-        words = value.split(",") if isinstance(value, str) else value
-        if self.name == "missing" and isinstance(words, list | tuple):
-            words = [str(word) if is_number(word) else word for word in words]
-        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-            raise ConfigError(argument=self.name, must='be a list of names such as ["one", "two"]', got=repr(value))
-        return tuple(word.strip() for word in words if word.strip())
 
 
 _EVERY = (

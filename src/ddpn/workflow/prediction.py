@@ -88,7 +88,13 @@ class PredictedRows:
                 found["ood_pvalue"] = self.predictor.ood_pvalue(self.X) if known is None else ood.pvalue(known)
         if request.ood is not None:
             flagged = self.predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
-            found |= {"ood": flagged} | ({"ood_reason": self._reasons(flagged)} if request.reasons else {})
+            found["ood"] = flagged
+            if request.reasons:
+                rows = np.flatnonzero(flagged)
+                known = np.ones(len(rows), dtype=bool)
+                own = self.predictor.ood_reasons(take_rows(self.X, rows), known, self.days) if len(rows) else []
+                reasons = dict(zip(rows.tolist(), own, strict=True))
+                found["ood_reason"] = [reasons.get(row, []) for row in range(len(flagged))]
         return found
 
     def _of_distributions(self, request: Request) -> dict[str, np.ndarray]:
@@ -108,17 +114,6 @@ class PredictedRows:
             columns |= {f"p{count}": values for count, values in enumerate(self.counts.log_prob(every).exp())}
         kinds = dict.fromkeys([*integers, *more], np.int64)
         return {name: own.double().numpy().astype(kinds.get(name, np.float64)) for name, own in columns.items()}
-
-    def _reasons(self, flagged: np.ndarray) -> list[list[str]]:
-        """Why each flagged row is unusual; nothing for the others."""
-        found: list[list[str]] = [[] for _ in flagged]
-        rows = np.flatnonzero(flagged)
-        if len(rows):
-            some = take_rows(self.X, rows)
-            reasons = self.predictor.ood_reasons(some, np.ones(len(rows), dtype=bool), self.days)
-            for row, own in zip(rows.tolist(), reasons, strict=True):
-                found[row] = own
-        return found
 
 
 def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
@@ -312,19 +307,14 @@ def predict_block(
         known = (None if values is None else values[rows] for values in (exposure, upper, groups))
         with rows_named(np.arange(first + start, first + frame.height) + 1):
             columns = prediction_table(predictor, X[rows], request, *known, summary=findings.summary, days=roles.days)
-        parts.append(_predicted_frame(columns))
+        if "ood_reason" in columns:  # as text, null where there is none
+            words = ["; ".join(own) or None for own in columns["ood_reason"]]
+            columns["ood_reason"] = polars().Series(words, dtype=polars().String)
+        parts.append(polars().DataFrame(columns))
         done(parts[-1].height)
     predictions = polars().concat(parts)
     findings.add(predictions, groups)
     return _beside(frame, predictions) if request.keep else predictions
-
-
-def _predicted_frame(columns: dict[str, Any]) -> Any:
-    """The columns as a data frame: reasons as text, null where there are none."""
-    if "ood_reason" in columns:
-        words = ["; ".join(own) or None for own in columns["ood_reason"]]
-        columns = columns | {"ood_reason": polars().Series(words, dtype=polars().String)}
-    return polars().DataFrame(columns)
 
 
 def _beside(frame: Any, predictions: Any) -> Any:

@@ -1,9 +1,13 @@
-"""From a table and a plan to roles of columns, and to training, validation and test samples. Imports no torch."""
+"""From a table and a plan to roles of columns, and to training, validation and test samples. Imports no torch.
+
+Tables that fit into memory are read whole. Of others, some rows are sampled, and the training rows are streamed.
+"""
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +16,21 @@ import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.runtime.errors import Argument, InputError
+from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
-from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, PLAIN, WEEKDAY, cleaned, find_number_format, is_text
+from ddpn.storage.files import sha256
+from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, PLAIN, WEEKDAY, cleaned, find_number_format, is_text, polars
+from ddpn.tables.files import is_pattern, read
 from ddpn.tables.kinds import TableColumn, detect
 from ddpn.tables.leaks import Leaks, find_leaks
 from ddpn.tables.roles import Roles, report_all
-from ddpn.tables.row_hashes import missing_sentences
+from ddpn.tables.row_hashes import group_labels_of, is_by_inputs, missing_sentences
 from ddpn.tables.splits import FOLDS, rows_words
-from ddpn.tables.table import Table, sampled_rows
-from ddpn.workflow.large_tables import TrainingRows, checked_rows
+from ddpn.tables.table import Table, fits_memory, free_memory, sampled_rows, shuffled_chunks
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.splitting import RowSplit, split_rows
+from ddpn.workflow.splitting import RowSplit, parts_of_column, split_rows, times_of
 from ddpn.workflow.table_warnings import find_trend, repeated_rows, time_columns
 
 
@@ -153,23 +159,6 @@ def _read(frame: Any, plan: Plan) -> tuple[Roles, Sample, list[str]]:
     return roles, sample, warnings
 
 
-def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.ndarray, used: int) -> TrainingRows:
-    """The stream of all training rows; `numbers` are those of the rows of `frame`, of which `prepared` has most."""
-    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
-    if not len(rows.validation):
-        raise InputError("A streamed table must have validation rows, got a split without them.")
-    before = None
-    if plan.time is not None:
-        before = prepared.roles.times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
-    outside = np.concatenate([rows.validation, rows.test])
-    at_random = plan.time is None and plan.split_column is None and not plan.group
-    training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
-    group = prepared.sample.group
-    groups = None if group is None else np.unique(group[outside])
-    held_out = np.sort(numbers[places[outside]])
-    return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
-
-
 def _leaks(sample: Sample, roles: Roles, plan: Plan) -> Leaks:
     """Target leaks, and questions about possible ones, in the columns that the user has not vouched for."""
     columns = [column for column in roles.used if column.name not in plan.use]
@@ -201,7 +190,7 @@ def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, t
         column = next(each for each in roles.columns if each.name == plan.time)
         is_input = not column.left_out and (column.kind != "date" or DAY in column.parts)
         trend = find_trend(sample.rows(known), timed[plan.time][known], plan.time, is_input)
-        return [] if trend is None else [trend.sentence]
+        return [trend] if trend else []
     if plan.split_column is not None:
         return []
     found = [] if plan.group else [repeated_rows(sample, roles.used, plan.seed)]
@@ -233,6 +222,159 @@ def checkpoint_of(path: Path, prepared: Prepared) -> Path:
     if not here.exists() and (path / CHECKPOINT).is_file() and read_task(path).get("identity") == known:
         here.write_bytes((path / CHECKPOINT).read_bytes())
     return here
+
+
+# Tables larger than memory: a sample of rows, and a stream of all of them ---------------------------------------------
+
+#: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
+_TRAINED_ROWS, _PASSES = 5_000_000, 5.0
+#: How many times as large as a compressed file its rows may be in memory.
+_EXPANSION = 10
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The training rows of many files, as `ddpn.networks.training.RowStream`; about `rows` of them.
+
+    Not trained on are the rows with the numbers `held_out` (sorted), those from the time `before` on, where rows are
+    split by time, and all rows, sampled or not, of the groups whose labels are `held_out_groups`.
+    """
+
+    table: Table
+    roles: Roles
+    plan: Plan
+    held_out: np.ndarray
+    rows: int
+    before: Any = None
+    held_out_groups: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def identity(self) -> str:
+        """What the files are recognised by."""
+        return sha256(repr(self.table.identity()).encode())[:16]
+
+    @property
+    def most_passes(self) -> float:
+        """Passes over the files at most; as many as the plan asks for, if it does."""
+        asked = self.plan.model.get("epochs", "auto") != "auto"
+        return float("inf") if asked else max(1.0, min(_PASSES, _TRAINED_ROWS / self.rows))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that training needs."""
+        plan = self.plan
+        special = (plan.target, plan.exposure, plan.weight, plan.upper_column, plan.censored, plan.split_column)
+        names = [*(column.name for column in self.roles.used), *(name for name in (*special, plan.time) if name)]
+        groups = [name for name in plan.group if name in self.table.schema]
+        return list(dict.fromkeys([*names, *groups]))
+
+    def chunks(self, rows: int, seed: int) -> Iterator[Any]:
+        """Tables of so many rows, in random order, without an end."""
+        return shuffled_chunks(self.table, self.columns, self._keep, rows, seed)
+
+    def sample(self, chunk: Any) -> Sample:
+        """A table as inputs and counts."""
+        roles = replace(self.roles, groups=None, group=())
+        return roles.sample(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)
+
+    def _keep(self, frame: Any, numbers: np.ndarray) -> np.ndarray:
+        """Which rows are training rows: not held out, of a known count and a weight, and of the part for training."""
+        plan = self.plan
+        kept = self.roles.has_target(frame) & ~np.isin(numbers, self.held_out, assume_unique=True)
+        if plan.weight is not None:
+            kept &= frame[plan.weight].cast(float).to_numpy() > 0
+        if plan.split_column is not None:
+            kept &= parts_of_column(frame, plan.split_column, numbers + 1) == "train"
+        if self.before is not None:
+            kept &= (self.roles.times(frame, plan.time)[plan.time] < self.before).to_numpy()
+        if self.held_out_groups is not None:
+            by_inputs = is_by_inputs(self.roles.group, frame.columns)
+            X = self.roles.features(frame, report=lambda sentence: None) if by_inputs else None
+            labels = group_labels_of(frame, self.roles.group, self.roles.missing, X)
+            assert labels is not None  # `columns` has the group columns
+            kept &= ~np.isin(labels, self.held_out_groups)
+        return kept
+
+
+def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.ndarray, used: int) -> TrainingRows:
+    """The stream of all training rows; `numbers` are those of the rows of `frame`, of which `prepared` has most."""
+    plan, rows, places = prepared.plan, prepared.split.rows, prepared.sample.labels - 1
+    if not len(rows.validation):
+        raise InputError("A streamed table must have validation rows, got a split without them.")
+    before = None
+    if plan.time is not None:
+        before = prepared.roles.times(frame, plan.time)[plan.time].gather(places[rows.validation]).min()
+    outside = np.concatenate([rows.validation, rows.test])
+    at_random = plan.time is None and plan.split_column is None and not plan.group
+    training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
+    group = prepared.sample.group
+    groups = None if group is None else np.unique(group[outside])
+    held_out = np.sort(numbers[places[outside]])
+    return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
+
+
+def open_table(
+    sources: Sequence[str], plan: Plan, stream: bool | None = None, verbose: bool = False
+) -> tuple[Any, str]:
+    """What `prepare` takes, of files, folders or patterns: rows in memory, or a `Table` that is streamed.
+
+    It is streamed if asked for, by default where its rows would take more than half of the free memory. The sentence
+    on how it is read may be empty.
+    """
+    first, free = sources[0], free_memory()
+    is_alone = len(sources) == 1 and not os.path.isdir(first) and not is_pattern(first)
+    if is_alone and not stream:
+        # Small files, which may be compressed, are not opened to find out how many rows they have.
+        is_small = free is None or not os.path.isfile(first) or _EXPANSION * os.path.getsize(first) <= free
+        if stream is False or is_small or fits_memory(Table(sources, plan.category)):
+            return read(first, plan.category), ""
+    table = Table(sources, plan.category)
+    is_small = table.rows * sum(plan.shares[:2]) <= SMALL_ROWS
+    if is_small or not (stream or (stream is None and not fits_memory(table))):
+        note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
+        return checked_rows(table, plan, np.arange(table.rows), verbose)[0], note
+    why = "as requested" if stream else "because they would take more than half of the free memory"
+    size = f"{table.rows:,} rows in {len(table.sources):,} files"
+    size += f", about {table.rows * table.row_bytes() / 2**30:.2g} GiB"
+    return table, f"{size}, are streamed, {why}."
+
+
+def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = False) -> tuple[Any, int]:
+    """Check all rows of a table, with errors that name the file and its row.
+
+    Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
+    """
+    plan.check_columns(list(table.schema))
+    roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
+    frames, used = [], 0
+    with progress_bar("Checking rows", table.rows, verbose) as bar:
+        for place in table.places():
+            frame = table.block(place)
+            labels = place.start + 1 + np.arange(frame.height)
+            with table.named(place):
+                known = roles.has_target(frame, place.start)
+                if plan.split_column is not None:
+                    parts_of_column(frame, plan.split_column, labels)
+                if plan.time is not None:
+                    times_of(frame, plan.time, labels, of_text=True)
+                if known.any():
+                    sample = roles.sample(frame, plan.fractional, counts=plan.count_range, first=place.start)
+                    used += int(sample.is_used.sum())
+            begin, end = np.searchsorted(numbers, [place.first, place.first + frame.height])
+            frames.append(frame[numbers[begin:end] - place.first])
+            bar.advance(frame.height)
+    if not used and plan.weight is not None:
+        raise InputError(f"weight {plan.weight!r} must be positive in some row, got zero weights only.")
+    return polars().concat(frames, rechunk=True), used
+
+
+def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
+    """What is saved about a streamed fit."""
+    files, rows = len(stream.table.sources), stream.table.rows
+    return {"files": files, "rows": rows, "streamed": len(stream), "sampled": sampled}
 
 
 # What each column is, and which are useless ---------------------------------------------------------------------------
@@ -285,6 +427,12 @@ def _profiled(series: Any, plan: Plan, missing: tuple[str, ...]) -> TableColumn:
     why = _why_useless(values, column, distinct, plan)
     if series.name in plan.use and distinct:
         why = ""
+    parts: tuple[str, ...] = ()
+    if column.kind == "date":
+        # Later days would have to be extrapolated, months and weekdays come again.
+        is_time = series.name == plan.time and series.name not in plan.use
+        has_hours = known.dt.hour().n_unique() > 1
+        parts = (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
     return replace(
         column,
         number=replace(column.number, integers=column.kind == "number" and _are_whole(known.to_numpy())),
@@ -292,18 +440,12 @@ def _profiled(series: Any, plan: Plan, missing: tuple[str, ...]) -> TableColumn:
         missing=len(values) - len(known),
         distinct=distinct,
         left_out=why,
-        parts=_parts(known, series.name == plan.time and series.name not in plan.use) if column.kind == "date" else (),
+        parts=parts,
     )
 
 
 def _are_whole(values: np.ndarray) -> bool:
     return bool(len(values)) and bool((values == np.floor(values)).all())
-
-
-def _parts(times: Any, is_time: bool) -> tuple[str, ...]:
-    """What a date becomes: later days have to be extrapolated, months and weekdays come again."""
-    has_hours = times.dt.hour().n_unique() > 1
-    return (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
 
 
 def _why_useless(values: Any, column: TableColumn, distinct: int, plan: Plan) -> str:

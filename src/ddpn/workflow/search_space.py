@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.members import mixable
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.networks.heads import check_likelihood
 from ddpn.runtime.deadlines import parse_duration
@@ -27,7 +26,6 @@ SETTINGS = {
     "epochs": "passes over the training rows",
     "numeric": "encoding of numbers",
     "likelihood": "distribution of the counts",
-    "mix_with": "further members of the mixture",
 }
 #: Settings that have a range from a low to a high value; the others have choices.
 RANGES = ("lr", "weight_decay", "epochs")
@@ -37,7 +35,6 @@ _EPOCHS = (10, 20, 40, 80, 160)
 _WIDTHS = ("32", "64-64", "128-128", "256-256", "128-128-128-64")
 _BATCHES = (32, 64, 128, 256, 512)
 _LIKELIHOODS = ("mixed", "double_poisson", "negative_binomial", "double_poisson*3", "negative_binomial*2")
-_MEMBERS = ("none", "glm", "trees", "glm+trees")
 _TRAINING = ("lr", "weight_decay", "batch_size")
 #: A choice that stands for an empty list, and one for what the number of rows suggests.
 _NONE, _AUTO = "none", "auto"
@@ -123,7 +120,7 @@ def check_search(plan: Plan, search: Any = None) -> dict[str, Any]:
 def make_space(wanted: Mapping[str, Any], defaults: Settings, rows: int) -> Space:
     """Ranges and choices of the settings to search, around their defaults, for so many training rows."""
     usual: dict[str, tuple[Value, ...]] = {
-        "hidden": _WIDTHS, "numeric": ENCODINGS, "likelihood": _LIKELIHOODS, "mix_with": _MEMBERS, "epochs": _EPOCHS,
+        "hidden": _WIDTHS, "numeric": ENCODINGS, "likelihood": _LIKELIHOODS, "epochs": _EPOCHS,
         "batch_size": tuple(size for size in _BATCHES if size <= rows / 4),
     }  # fmt: skip
     space: Space = {}
@@ -173,7 +170,7 @@ def _choice(name: str, value: Any) -> Value:
 
 
 def text_of(name: str, value: Any) -> Value:
-    """A setting of a model as a plain value: (64, 64) as "64-64", ("glm",) as "glm", () as "none"."""
+    """A setting of a model as a plain value: (64, 64) as "64-64", () as "none"."""
     if isinstance(value, str) or is_number(value):
         return value
     return ("-" if name == "hidden" else "+").join(map(str, value)) or _NONE
@@ -189,10 +186,6 @@ def model_value(name: str, value: Value) -> dict[str, Any]:
         if not all(part.isdecimal() for part in parts):
             raise _bad(name, 'hold widths such as [64, 64] or "64-64"', value)
         return {"hidden": NetworkOptions(hidden=tuple(map(int, parts))).hidden}
-    if name == "mix_with":
-        names = () if words == _NONE else tuple(words.split("+"))
-        check_keys(names, mixable(), "mix_with in search")
-        return {"mix_with": names}
     if name == "likelihood":
         family, _, components = words.partition("*")
         if components and not (components.isdecimal() and int(components) >= 1):
@@ -221,9 +214,8 @@ def default_settings(plan: Plan, names: Iterable[str]) -> Settings:
     own = {name: plan.model[name] for name in ("hidden", "numeric", "epochs") if name in plan.model}
     options = NetworkOptions(**own, **(plan.model.get("training_options") or {}))
     known: dict[str, Any] = {name: getattr(options, name, None) for name in SETTINGS}
-    if {"likelihood", "mix_with"} & set(names):
-        model = plan.regressor()
-        known |= {"likelihood": model.likelihood, "mix_with": tuple(model.mix_with)}
+    if "likelihood" in names:
+        known["likelihood"] = plan.regressor().likelihood
     return {name: text_of(name, known[name]) for name in names}
 
 

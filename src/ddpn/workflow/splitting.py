@@ -1,6 +1,6 @@
 """Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
 
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,8 +51,10 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
     labels = np.arange(1, frame.height + 1) if labels is None else labels
     if frame.height < MIN_ROWS:
         raise InputError(f"The table must have at least {MIN_ROWS} rows, got {frame.height}.")
-    if group is not None:
-        _check_groups(plan, group)
+    if group is not None and (number := len(np.unique(group))) < MIN_GROUPS:
+        argument, must = Argument("group", ",".join(plan.group)), f"have at least {MIN_GROUPS} different values"
+        remedy = "Choose a column with more values, or leave out `group`."
+        raise InputError(argument=argument, must=must, got=str(number), remedy=remedy)
     if plan.split_column is not None:
         return _by_column(frame, plan, labels, group)
     if plan.time is not None:
@@ -62,14 +64,6 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
         return RowSplit(parts, f"at random by seed {plan.seed}")
     how = f"at random by seed {plan.seed}; rows with {group_words(plan.group)} stay together"
     return RowSplit(parts, how, meaning_of(plan.group))
-
-
-def _check_groups(plan: Plan, group: np.ndarray) -> None:
-    number = len(np.unique(group))
-    if number < MIN_GROUPS:
-        argument, must = Argument("group", ",".join(plan.group)), f"have at least {MIN_GROUPS} different values"
-        remedy = "Choose a column with more values, or leave out `group`."
-        raise InputError(argument=argument, must=must, got=str(number), remedy=remedy)
 
 
 def _without_few(parts: SplitRows) -> SplitRows:
@@ -87,7 +81,14 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | N
         got = f"{listed(sorted(set(found.tolist())))} only"
         raise InputError(argument=Argument("split_column", name), must="mark both train and test rows", got=got)
     if group is not None:
-        _check_undivided(plan, parts, group, labels)
+        codes, sizes = group_codes(len(group), group)
+        # The most rows that each group has in one part.
+        most = np.max([np.bincount(codes[rows], minlength=len(sizes)) for rows in parts], axis=0)
+        if len(divided := np.flatnonzero(most < sizes)):
+            got = f"{len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)}"
+            where, remedy = labels_of(codes == divided[0], labels), "Correct that column, or leave out `group`."
+            argument = Argument("split_column", name)
+            raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
     if not len(parts.validation) and len(parts.train) >= MIN_VALIDATED:
         shares = np.array(plan.shares[:2]) / sum(plan.shares[:2])
         of_train = None if group is None else group[parts.train]
@@ -109,23 +110,6 @@ def parts_of_column(frame: Any, name: str, labels: np.ndarray) -> np.ndarray:
     return np.array([part_of[word] for word in words])
 
 
-def _check_undivided(plan: Plan, parts: SplitRows, group: np.ndarray, labels: np.ndarray) -> None:
-    """Raise an `InputError` if a group has rows in more than one part."""
-    part_of = np.empty(len(group), dtype=np.int64)
-    for number, rows in enumerate(parts):
-        part_of[rows] = number
-    codes, _ = group_codes(len(group), group)
-    lowest, highest = np.full(codes.max() + 1, len(parts)), np.zeros(codes.max() + 1, dtype=np.int64)
-    np.minimum.at(lowest, codes, part_of)
-    np.maximum.at(highest, codes, part_of)
-    divided = np.flatnonzero(lowest < highest)
-    if len(divided):
-        got = f"{len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)}"
-        argument, where = Argument("split_column", str(plan.split_column)), labels_of(codes == divided[0], labels)
-        remedy = "Correct that column, or leave out `group`."
-        raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
-
-
 def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> RowSplit:
     """The last rows are the test rows, those before them validation rows; rows of one time stay together.
 
@@ -141,8 +125,15 @@ def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | Non
     order = np.argsort(begins, kind="stable")
     firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
     cuts = [int(firsts[np.abs(firsts - frame.height * share).argmin()]) for share in np.cumsum(plan.shares)[:2]]
+    argument = Argument("time", str(plan.time))
+    if cuts[0] == 0 and group is None:
+        got = f"{len(firsts)} different times in {frame.height} rows"
+        raise InputError(argument=argument, must="have enough distinct values for three parts", got=got)
     if cuts[0] == 0 or (group is not None and cuts[1] == cuts[0]):
-        _raise_few_times(plan, len(firsts), frame.height, None if group is None else len(sizes))
+        must = "have groups that begin at different times"
+        got = f"{len(firsts)} different first times of {len(sizes):,} groups"
+        remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
+        raise InputError(argument=argument, must=must, got=got, remedy=remedy)
     parts = _without_few(SplitRows(*np.split(order, cuts)))
     begin = series[int(order[cuts[1]])]
     if group is None:
@@ -155,16 +146,6 @@ def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | Non
     how = f"by time: the test rows are those with {group_words(plan.group)} that begin from {plan.time} = {begin} on; "
     how += f"{left:,} later rows of groups that began earlier are left out"
     return RowSplit(kept, how, meaning_of(plan.group, in_time=True))
-
-
-def _raise_few_times(plan: Plan, times: int, rows: int, groups: int | None) -> NoReturn:
-    argument = Argument("time", str(plan.time))
-    if groups is None:
-        got = f"{times} different times in {rows} rows"
-        raise InputError(argument=argument, must="have enough distinct values for three parts", got=got)
-    must, got = "have groups that begin at different times", f"{times} different first times of {groups:,} groups"
-    remedy = "Use `time` alone to test on later rows of known groups, or `group` alone to test on new groups."
-    raise InputError(argument=argument, must=must, got=got, remedy=remedy)
 
 
 def times_of(frame: Any, name: str, labels: np.ndarray, of_text: bool = False) -> Any:

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -197,18 +198,13 @@ def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
     findings, frame = Findings(work.folder.model.predictor_, work.request), work.table.block(place)
     with work.table.named(place):
         found = predict_block(work.folder, frame, work.request, findings, work.done, place.start, findings.note)
-    facts = {"rows": found.height, "columns": found.columns, "findings": findings.as_dict()}
-    return {"content": _content(found, work.target), "facts": json.dumps(facts).encode()}
-
-
-def _content(frame: Any, target: str) -> bytes:
-    """Rows as a part of the file `target`: text without a header, or Parquet."""
-    content, kind = io.BytesIO(), ending(target, to_write=True)
+    content, kind = io.BytesIO(), ending(work.target, to_write=True)
     if kind in TEXT:
-        frame.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
+        found.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
     else:
-        frame.write_parquet(content)
-    return content.getvalue()
+        found.write_parquet(content)
+    facts = {"rows": found.height, "columns": found.columns, "findings": findings.as_dict()}
+    return {"content": content.getvalue(), "facts": json.dumps(facts).encode()}
 
 
 def _fill(parts: "PredictedParts", work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
@@ -277,22 +273,18 @@ class PredictedParts:
         with atomic_path(self._target) as draft:
             if kind in TEXT:
                 header = polars().DataFrame(schema=dict.fromkeys(columns, polars().String))
-                self._join_text(header.write_csv(separator=TEXT[kind] or ",").encode(), files, draft)
+                with ExitStack() as opened:
+                    out: Any = opened.enter_context(open(draft, "wb"))
+                    if self._target.name.lower().endswith(".gz"):
+                        # No time in it: the same predictions are the same file.
+                        out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=out, mtime=0))
+                    out.write(header.write_csv(separator=TEXT[kind] or ",").encode())
+                    for path in files:
+                        with open(path, "rb") as part:
+                            shutil.copyfileobj(part, out, 2**20)
             else:
                 table = polars().scan_parquet(files, glob=False)
                 is_parquet = BINARY[kind] == "read_parquet"
                 (table.sink_parquet if is_parquet else table.sink_ipc)(draft, maintain_order=True)
         shutil.rmtree(self.folder)
         return rows
-
-    def _join_text(self, header: bytes, files: Sequence[Path], draft: Path) -> None:
-        with open(draft, "wb") as plain:
-            # No time in it: the same predictions are the same file.
-            compressed = self._target.name.lower().endswith(".gz")
-            out: Any = gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if compressed else plain
-            out.write(header)
-            for path in files:
-                with open(path, "rb") as part:
-                    shutil.copyfileobj(part, out, 2**20)
-            if compressed:
-                out.close()

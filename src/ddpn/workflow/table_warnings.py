@@ -32,60 +32,40 @@ def most_rows(columns: int) -> int:
     return min(MAX_ROWS, _MAX_CELLS // max(1, columns))
 
 
-class Quick(NamedTuple):
-    """Means per row and their Poisson deviances."""
+def _means(sample: Sample, pairs: Pairs) -> np.ndarray:
+    """The means of the second rows of each pair, by models fitted to the first; NaN for all other rows.
 
-    mean: np.ndarray
-    deviance: np.ndarray
+    The models are boosted trees of Poisson rates with few rows per leaf.
+    """
+    import lightgbm
 
+    from ddpn.members.member import TableReader  # scikit-learn is slow to import
 
-class QuickModel:
-    """Boosted trees of Poisson rates with few rows per leaf."""
-
-    def __init__(self, sample: Sample) -> None:
-        from ddpn.members.member import TableReader  # scikit-learn is slow to import
-
-        columns = TableReader().fit(sample.X)
-        # Code -1, a missing level, is a missing value to LightGBM, too.
-        self._matrix = np.column_stack([column.values.astype(np.float64) for column in columns])
-        self._categories = [j for j, column in enumerate(columns) if column.kind == "category"]
-        self._exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
-        self._rate, self._weight = sample.y / self._exposure, sample.weight_or_ones * self._exposure
-        self._y, self._own = sample.y, sample.weight_or_ones
-
-    def predict(self, pairs: Pairs) -> Quick:
-        """The means of the second rows of each pair, by models fitted to the first; NaN for all other rows."""
-        rate = np.full(len(self._y), np.nan)
-        for inner, outer in pairs:
-            rate[outer] = self._rates(inner, outer)
-        smallest = _SMALLEST * float(np.average(self._rate, weights=self._weight))
-        return self.scored(np.maximum(rate, smallest) * self._exposure)
-
-    @property
-    def constant_deviance(self) -> float:
-        """The mean deviance of a constant rate."""
-        mean = np.average(self._rate, weights=self._weight) * self._exposure
-        return float(np.average(self.scored(mean).deviance, weights=self._own))
-
-    def scored(self, mean: np.ndarray) -> Quick:
-        """Means per row with their deviances."""
-        ratio = np.where(self._y > 0, self._y, 1.0) / mean
-        return Quick(mean, 2.0 * (self._y * np.log(ratio) - self._y + mean))
-
-    def _rates(self, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
-        import lightgbm
-
-        if not self._rate[inner].any():
-            return np.zeros(len(outer))
-        settings = {
-            "objective": "poisson", "min_data_in_leaf": _LEAF_ROWS, "num_threads": 1, "deterministic": True,
-            "force_row_wise": True, "verbosity": -1,
-        }  # fmt: skip
+    columns = TableReader().fit(sample.X)
+    # Code -1, a missing level, is a missing value to LightGBM, too.
+    matrix = np.column_stack([column.values.astype(np.float64) for column in columns])
+    categories = [j for j, column in enumerate(columns) if column.kind == "category"]
+    exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+    rate, weight = sample.y / exposure, sample.weight_or_ones * exposure
+    settings = {
+        "objective": "poisson", "min_data_in_leaf": _LEAF_ROWS, "num_threads": 1, "deterministic": True,
+        "force_row_wise": True, "verbosity": -1,
+    }  # fmt: skip
+    found = np.full(len(sample), np.nan)
+    for inner, outer in pairs:
+        if not rate[inner].any():
+            found[outer] = 0.0
+            continue
         rows = lightgbm.Dataset(
-            self._matrix[inner], self._rate[inner], weight=self._weight[inner], params=settings,
-            categorical_feature=self._categories,
-        )  # fmt: skip
-        return np.asarray(lightgbm.train(settings, rows, _TREES).predict(self._matrix[outer]))
+            matrix[inner], rate[inner], weight=weight[inner], params=settings, categorical_feature=categories
+        )
+        found[outer] = lightgbm.train(settings, rows, _TREES).predict(matrix[outer])
+    return np.maximum(found, _SMALLEST * float(np.average(rate, weights=weight))) * exposure
+
+
+def _deviances(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """The Poisson deviance of each row."""
+    return 2.0 * (y * np.log(np.where(y > 0, y, 1.0) / mean) - y + mean)
 
 
 # Rows that belong together -------------------------------------------------------------------------------------------
@@ -219,19 +199,23 @@ def _compared(sample: Sample, option: str, labels: np.ndarray, seed: int, is_cat
     if rows > most:
         kept = held_out_rows(rows, most / rows, seed, labels)
         sample, labels = sample.rows(kept), labels[kept]
-    model, weight = QuickModel(sample), sample.weight_or_ones
+    y, weight = sample.y, sample.weight_or_ones
     codes, _ = group_codes(len(labels), labels)
     pairs = fold_pairs(len(sample), _FOLDS, seed)
-    new, seen = model.predict(fold_pairs(len(sample), _FOLDS, seed, labels)), [model.predict(pairs)]
+    mean = _means(sample, fold_pairs(len(sample), _FOLDS, seed, labels))
+    new, seen = _deviances(y, mean), [_deviances(y, _means(sample, pairs))]
     if is_category:
-        seen.append(model.scored(new.mean * _effects(sample.y, new.mean, codes, pairs)))
-    best = min((each.deviance for each in seen), key=lambda deviance: np.average(deviance, weights=weight))
-    shares = [1.0 - np.average(each, weights=weight) / model.constant_deviance for each in (best, new.deviance)]
-    found = Repeated(option, groups, rows, *map(float, shares))
+        seen.append(_deviances(y, mean * _effects(y, mean, codes, pairs)))
+    best = min(seen, key=lambda deviance: np.average(deviance, weights=weight))
+    exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+    constant = _deviances(y, np.average(y / exposure, weights=weight * exposure) * exposure)
+    total = np.average(constant, weights=weight)
+    shares = [float(1.0 - np.average(each, weights=weight) / total) for each in (best, new)]
+    found = Repeated(option, groups, rows, *shares)
     if found.gain < _LEAST_SHARE:
         return None
     # Ranks of the groups' means: deviances of few rows with large counts would make the mean uncertain.
-    means = np.bincount(codes, weight * (new.deviance - best)) / np.bincount(codes, weight)
+    means = np.bincount(codes, weight * (new - best)) / np.bincount(codes, weight)
     is_clear = wilcoxon(means, alternative="greater").pvalue < _P_VALUE
     return found if is_clear else None
 
@@ -270,33 +254,13 @@ _BLOCKS = 10
 _LEAST_CHANGE, _CLEAR = 0.1, 4.0
 
 
-class Trend(NamedTuple):
-    """`change` is how much higher later counts are than predicted, as a share; `is_input` if the model has the time."""
-
-    time: str
-    change: float
-    is_input: bool
-
-    @property
-    def sentence(self) -> str:
-        """The warning."""
-        side = "higher" if self.change > 0 else "lower"
-        remedy = "" if self.is_input else f" --use {self.time} makes the time an input, too."
-        return (
-            f"Counts trend with {self.time}: those of the latest training and validation rows are "
-            f"{abs(self.change):.0%} {side} than a quick model of the earlier rows predicts. Test rows, and rows to "
-            f"predict, may be as far off: trees and networks do not extrapolate a trend. Fit again as new rows come "
-            f"in.{remedy}"
-        )
-
-
-def find_trend(sample: Sample, times: Any, time: str, is_input: bool) -> Trend | None:
-    """How far later counts are from what a quick model of earlier rows predicts, if that is clear.
+def find_trend(sample: Sample, times: Any, time: str, is_input: bool) -> str:
+    """A warning if later counts are clearly not what a quick model of earlier rows predicts; "" if they may be.
 
     Test rows are not among the rows. `time` is the name of the column of `times`, and `is_input` if the model has it.
     """
     if len(sample) < _MIN_ROWS or not np.ptp(sample.y):
-        return None
+        return ""
     order = times.arg_sort().to_numpy()
     most = most_rows(sample.X.width)
     if len(order) > most:
@@ -304,14 +268,21 @@ def find_trend(sample: Sample, times: Any, time: str, is_input: bool) -> Trend |
     sample = sample.rows(order)
     early, late = np.split(np.arange(len(sample)), [round(_EARLY * len(sample))])
     if not sample.y[early].any():
-        return None
-    mean = QuickModel(sample).predict([(early, late)]).mean[late]
+        return ""
+    mean = _means(sample, [(early, late)])[late]
     weight, y = sample.weight_or_ones[late], sample.y[late]
     excess = np.array([block.sum() for block in np.array_split(weight * (y - mean), _BLOCKS)])
     change = float(excess.sum() / (weight * mean).sum())
     error = float(excess.std(ddof=1) * np.sqrt(_BLOCKS))
-    is_clear = abs(excess.sum()) > _CLEAR * error and abs(change) >= _LEAST_CHANGE
-    return Trend(time, change, is_input) if is_clear else None
+    if abs(excess.sum()) <= _CLEAR * error or abs(change) < _LEAST_CHANGE:
+        return ""
+    side = "higher" if change > 0 else "lower"
+    remedy = "" if is_input else f" --use {time} makes the time an input, too."
+    return (
+        f"Counts trend with {time}: those of the latest training and validation rows are {abs(change):.0%} {side} than "
+        f"a quick model of the earlier rows predicts. Test rows, and rows to predict, may be as far off: trees and "
+        f"networks do not extrapolate a trend. Fit again as new rows come in.{remedy}"
+    )
 
 
 def time_columns(X: Any, times: Any) -> list[str]:

@@ -10,7 +10,6 @@ from ddpn.analysis.diagnosis.checks import (
     conditional_dispersion,
     fit_families,
     moment_test,
-    sum_null,
     tabulate,
 )
 from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
@@ -73,15 +72,6 @@ def test_the_fitted_parameter(name, parameter):
     found = fit_families(Sample(None, y), mean)
     assert found[name].parameter == pytest.approx(parameter, rel=0.1)
     assert smoothest(found).name == name
-
-
-def test_tails_of_a_skewed_sum():
-    terms = stats.gamma(0.5)
-    null = sum_null(200 * terms.var(), 200 * 2 * 0.5)
-    exact = stats.gamma(100.0)
-    for value in (-25.0, -10.0, 0.0, 15.0, 30.0):
-        assert null.sf(value) == pytest.approx(exact.sf(100.0 + value), rel=1e-6)
-    assert null.cdf(null.ppf(0.3)) == pytest.approx(0.3)
 
 
 # Dispersion ---

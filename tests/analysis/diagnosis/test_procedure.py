@@ -37,6 +37,12 @@ SITUATIONS = {
         "under",
         "double_poisson",
     ),
+    "heavy-tailed": (
+        lambda s: s.rng.poisson(s.mean * np.where(s.rng.random(len(s.mean)) < 0.01, 8.0, 1.0)),
+        {"over-dispersed", "heavy-tailed"},
+        "over",
+        "mixed",
+    ),
     "marginally over-dispersed": (lambda s: s.rng.poisson(np.exp(1.2 + 1.2 * s.X[:, 0])), set(), "equi", "poisson"),
 }
 
@@ -47,6 +53,9 @@ def test_the_right_findings(simulated, simulate, labels, direction, likelihood):
     found = diagnose(simulated.X, simulate(simulated), mean_model="glm")
     assert set(found.labels) == labels
     assert found.direction == direction
+    # The sentence of an interval around 1 names no direction.
+    assert ("-dispersed" in found.finding("dispersion").words) == (direction != "equi")
+    assert (found.dispersion.low < 1 < found.dispersion.high) == (direction == "equi")
     assert found.likelihood == likelihood
 
 
@@ -108,23 +117,6 @@ def test_counts_with_known_bounds_are_left_to_the_fit(simulated, bounds, likelih
     assert found.findings == ()
     assert found.arguments == f"--likelihood {likelihood} --given 9"
     assert "takes bounds and limits from these options" in str(found)
-
-
-def test_a_heavy_tail(simulated):
-    factor = np.where(simulated.rng.random(len(simulated.mean)) < 0.01, 8.0, 1.0)
-    y = simulated.rng.poisson(simulated.mean * factor)
-    found = diagnose(simulated.X, y, mean_model="glm")
-    assert {"over-dispersed", "heavy-tailed"} == set(found.labels)
-    assert found.likelihood == "mixed"
-
-
-def test_the_sentence_of_an_interval_around_1_names_no_direction(simulated):
-    found = diagnose(simulated.X, simulated.rng.poisson(simulated.mean), mean_model="glm")
-    assert found.dispersion.low < 1 < found.dispersion.high
-    words = found.finding("dispersion").words
-    assert "consistent with a Poisson" in words
-    assert "over-dispersed" not in words
-    assert "under-dispersed" not in words
 
 
 def test_an_unused_feature_is_over_dispersion_and_a_used_one_is_not(simulated):

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 from torch.distributions import Normal
 
-from ddpn import CountGLM, InputError
+from ddpn import CountGLM
 from ddpn.analysis.explanations import Inputs, effects
 from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.members.member import Member
@@ -98,15 +98,10 @@ def test_bands_show_how_much_members_disagree(formula, frame):
     ends = np.abs(np.array(two.points) - frame["x"].mean())
     # The slopes 0.5 and 1.5 have a standard deviation of 0.5.
     np.testing.assert_allclose(two.mean.error[[0, -1]], 0.5 * ends[[0, -1]], rtol=0.15)
-    assert np.all(two.mean.low <= two.mean.level)
-    assert np.all(two.mean.level <= two.mean.high)
-
-
-def test_rows_that_vary_widen_the_bands(formula, frame):
-    varied = effects(
-        Inputs(formula(lambda c: c["x"] * np.where(c["flag"], 2.0, -1.0)), frame), columns="x", max_rows=100
-    )["x"]
-    assert varied.mean.error[0] > 0.2
+    assert np.all((two.mean.low <= two.mean.level) & (two.mean.level <= two.mean.high))
+    # One member whose effect differs between rows: few rows leave it uncertain.
+    varied = Inputs(formula(lambda c: c["x"] * np.where(c["flag"], 2.0, -1.0)), frame)
+    assert effects(varied, columns="x", max_rows=100)["x"].mean.error[0] > 0.2
 
 
 def test_exposures_and_upper_bounds_are_inputs_with_effects(formula, frame):
@@ -115,16 +110,12 @@ def test_exposures_and_upper_bounds_are_inputs_with_effects(formula, frame):
     points = np.array(found["exposure"].points)
     np.testing.assert_allclose(np.diff(found["exposure"].mean.effect), np.diff(np.log(points)), atol=1e-9)
     np.testing.assert_allclose(np.diff(found["x"].mean.effect), 0.1 * np.diff(found["x"].points), atol=1e-9)
-    with pytest.raises(InputError, match="exposure is missing"):
-        effects(Inputs(formula(lambda c: c["x"], needs_exposure=True), frame))
     bounded = formula(lambda c: 3.0 + c["x"], counts=CountRange(upper_per_row=True))
     beds = np.random.default_rng(3).integers(2, 9, len(frame))
     found = effects(Inputs(bounded, frame, upper=beds), columns=["upper", "x"])
     assert found["upper"].points == list(range(2, 9))
     assert (np.diff(found["upper"].mean.level) > 0).all()
     assert found["x"].mean.level.max() < 8
-    with pytest.raises(InputError, match="upper must not be given"):
-        effects(Inputs(formula(lambda c: c["x"]), frame, upper=beds))
 
 
 class Gaussian(Member):
@@ -133,9 +124,6 @@ class Gaussian(Member):
         return Normal(x[:, :1] * 2.0, 1.0 + x[:, 1:] ** 2)
 
     fit = state = from_state = None
-
-
-Gaussian.__abstractmethods__ = frozenset()
 
 
 def test_a_gaussian_has_effects_in_counts_and_on_its_standard_deviation():
@@ -159,18 +147,8 @@ def test_tables_of_all_sorts_have_the_same_effects(formula):
     assert effects(Inputs(model, X), max_rows=60, seed=1).to_dict() != first
 
 
-def test_one_row_and_bad_arguments(formula, frame):
-    one = effects(Inputs(formula(additive), frame[:1]))
-    assert all(each.strength() == 0.0 for each in one)
-    model = formula(additive)
-    with pytest.raises(InputError, match=r"No column named 'agee'\. Did you mean 'age'\?"):
-        effects(Inputs(model, frame), columns=["agee"])
-    with pytest.raises(InputError, match=r"No column named 'wards'\. Did you mean 'ward'\?"):
-        effects(Inputs(model, frame), columns=["ward"])["wards"]
-    with pytest.raises(ValueError, match="bins must be an integer of at least 1, got 0"):
-        effects(Inputs(model, frame), bins=0)
-    with pytest.raises(InputError, match="at least one row"):
-        effects(Inputs(model, frame[:0]))
+def test_one_row_has_no_effects(formula, frame):
+    assert all(each.strength() == 0.0 for each in effects(Inputs(formula(additive), frame[:1])))
 
 
 def test_a_column_without_values_and_one_with_many_levels(formula, frame):
@@ -191,14 +169,6 @@ def test_neighbouring_levels_are_alike_in_the_other_columns():
     assert points in (["q", "s", "p", "r"], ["r", "p", "s", "q"])
     sizes = Column("c", "category", codes, ("10", "9", "30", "2"))
     assert grid_of([sizes, other], 0, 20).points == ["2", "9", "10", "30"]
-
-
-def test_of_many_columns_those_that_move_predictions_are_measured(formula):
-    X = np.random.default_rng(0).normal(size=(60, 45))
-    found = effects(Inputs(formula(lambda c: c["x7"] + c["x44"]), X))
-    assert len(found) == 40
-    assert {"x7", "x44"} <= {one.name for one in found}
-    assert len(effects(Inputs(formula(lambda c: c["x7"]), X), columns=[f"x{j}" for j in range(42)], bins=2)) == 42
 
 
 def test_a_fitted_model_with_recalibration_has_effects(frame):

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.inspection import permutation_importance
 
-from ddpn import CountGLM, InputError
+from ddpn import CountGLM
 from ddpn.analysis.explanations import Inputs, importance
 from ddpn.analysis.explanations import inputs as inputs_module
 from ddpn.analysis.explanations import permutation as module
@@ -67,12 +66,6 @@ def test_mean_and_spread_have_columns_of_their_own(formula):
     assert found["x0"].mean.mean() == pytest.approx(np.mean(changes), rel=0.15)
 
 
-def test_frames_of_all_libraries_give_the_same_numbers(fitted, data):
-    pandas, y = data[0].iloc[:60], data[1][:60]
-    each = [importance(observed(fitted, X, y), repeats=1).to_dict() for X in (pandas, pl.from_pandas(pandas))]
-    assert each[0] == each[1]
-
-
 def test_a_constant_column_changes_nothing_and_an_exposure_is_shuffled_too():
     rng = np.random.default_rng(0)
     X, days = rng.normal(size=(160, 1)), rng.uniform(0.1, 20.0, 160)
@@ -104,12 +97,3 @@ def test_of_many_columns_those_that_change_predictions_most_are_measured(monkeyp
     monkeypatch.setattr(module, "_MAX_SCREENED", 3)
     assert importance(observed(model, X, y)).each == []
     assert len(importance(observed(model, X, y), columns=["x0", "x1", "x2", "x3"], repeats=1).each) == 4
-
-
-def test_bad_arguments(fitted, data):
-    with pytest.raises(InputError, match=r"No column named 'wards'\. Did you mean 'ward'\?"):
-        importance(observed(fitted, *data), columns="wards")
-    with pytest.raises(ValueError, match="of must be one of crps, mean, spread"):
-        importance(observed(fitted, data[0][:20], data[1][:20]), repeats=1).by("loss")
-    with pytest.raises(InputError, match="one count per row"):
-        importance(observed(fitted, data[0], data[1][:5]))

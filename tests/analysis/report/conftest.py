@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import BaseEstimator
 
 from ddpn import DDPNRegressor, Poisson
-from ddpn.analysis.leaderboard import leaderboard, scored_rows
 from ddpn.analysis.report import write_report
 from ddpn.analysis.report.evidence import Evidence, gather
 from ddpn.distributions.count import reshaped
 from ddpn.members import Member
-from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
 from ddpn.tables.encoding.table import Column
@@ -30,19 +29,11 @@ class Known(Member):
     def __init__(self, dist: Any) -> None:
         self.dist = dist
 
-    def fit(self, train, validation, seed):
-        return self
-
     def distribution(self, X, exposure=None):
         own = self.dist.rows(torch.from_numpy(X[:, 0].astype(int)))
         return reshaped(own, (len(X), 1))
 
-    def state(self):
-        return {}
-
-    @classmethod
-    def from_state(cls, files):
-        raise NotImplementedError
+    fit = state = from_state = None
 
 
 def frame_of(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
@@ -94,54 +85,22 @@ def baselines(data) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def gathered(fitted, data, baselines) -> Evidence:
+def evidence(fitted, data, baselines) -> Evidence:
     return gather(fitted, checked_sample(*data), baselines)
-
-
-@pytest.fixture(scope="session")
-def evidence(gathered) -> Evidence:
-    """Of the small model; some test files have a fixture of this name with other evidence."""
-    return gathered
 
 
 @pytest.fixture(scope="session")
 def made() -> Callable[..., Evidence]:
     """Evidence of given distributions and counts, without a model."""
 
-    def make(
-        dist: Any,
-        y: Any,
-        weight: Any = None,
-        baselines: Any = None,
-        columns: Any = (),
-        exposure: Any = None,
-        **more: Any,
-    ) -> Evidence:
-        counts = np.asarray(y, dtype=float)
-        rows, (low, high) = len(counts), dist.interval(0.9)
-        known = None if weight is None else np.asarray(weight, dtype=float)
-        sample = Sample(np.arange(rows, dtype=float)[:, None], counts, weight=known)
+    def make(dist: Any, y: Any, columns: Any = (), exposure: Any = None, **more: Any) -> Evidence:
+        sample = Sample(np.arange(len(y), dtype=float)[:, None], np.asarray(y, dtype=float))
+        model: Any = BaseEstimator()
+        model.n_features_in_, model.predictor_ = 1, Predictor({"one": Known(dist)})
         extra = [] if exposure is None else [Column("exposure", "number", exposure)]
         place = {"exposure": len(columns)} if extra else {}
-        parts = {
-            "inputs": SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=place),
-            "labels": np.arange(rows),
-            "total": rows,
-            "y": counts,
-            "weight": sample.weight_or_ones,
-            "dist": dist,
-            "mean": dist.mean.numpy(),
-            "low": low.numpy(),
-            "high": high.numpy(),
-            "expected": mass_between(dist, low, high).numpy(),
-            "scores": scored_rows(dist, counts, (low, high)),
-            "aleatoric": dist.variance.numpy(),
-            "epistemic": np.zeros(rows),
-            "components": 2,
-            "board": leaderboard(Predictor({"one": Known(dist)}), sample, others=baselines),
-            "fingerprint": "",
-        }
-        return Evidence(**parts | more)
+        inputs = SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=place)
+        return gather(model, sample)._replace(**{"inputs": inputs, "components": 2} | more)
 
     return make
 

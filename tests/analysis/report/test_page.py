@@ -31,19 +31,9 @@ def test_the_colour_of_a_verdict_follows_its_level(level, kind):
     assert f'<div class="verdict {kind}">' in headline_html(level, "It is so.", [])
 
 
-def test_the_best_cells_are_bold():
-    html = table_html(("a", "b"), [("1", "2"), ("3", "4")], {(1, 0)}, "caption")
-    assert "<td>1</td><td>2</td>" in html
-    assert "<td><strong>3</strong></td><td>4</td>" in html
-    assert '<table aria-label="caption">' in html
-
-
 def test_sections_are_linked_and_warnings_are_optional():
-    html = page("t", [], {"Best and worst": "<p>x</p>"})
+    html = page("cost in $title", [], {"Best and worst": "<p>x</p>"})
+    assert "cost in $title" in html
     assert '<a href="#best-and-worst">Best and worst</a>' in html
     assert '<section id="best-and-worst"><h2>Best and worst</h2>' in html
     assert 'class="warnings' not in html
-
-
-def test_a_dollar_sign_in_the_data_is_only_a_dollar_sign():
-    assert "$title" in page("cost in $title", [], {})

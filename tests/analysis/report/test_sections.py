@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 from sklearn.exceptions import NotFittedError
 
-from ddpn import DDPNRegressor, DoublePoisson, InputError, Poisson
+from ddpn import DDPNRegressor, InputError, Poisson
 from ddpn.analysis.explanations import Curve, Effect, Effects, Explanation, Importance, Importances
 from ddpn.analysis.plots import Pit
 from ddpn.analysis.report import sections
@@ -39,16 +39,14 @@ VOID = {"meta", "link", "br", "hr", "img", "input"}
 CLOSED = {"path", "rect", "use", "g"}
 SECTIONS = ["verdict", "leaderboard", "accuracy", "calibration", "uncertainty", "importance", "effects"]
 SECTIONS += ["best-and-worst-rows", "reproduction"]
-#: Words of the earlier dialect that no page may have.
-DIALECT = re.compile(r"\b(laws?|told|held|judged|strange|whole (number|count)s?|picture|unless told)\b", re.IGNORECASE)
 
 
 class Reader(HTMLParser):
-    """Checks that tags match and names are unique; keeps links and text."""
+    """Checks that tags match and names are unique; keeps links."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.open, self.ids, self.tags, self.outside, self.refs, self.words = [], [], [], [], [], []
+        self.open, self.ids, self.tags, self.outside, self.refs = [], [], [], [], []
         self.feed(text)
         self.close()
 
@@ -71,9 +69,6 @@ class Reader(HTMLParser):
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data):
-        self.words.append(data)
-
 
 def checked(path) -> tuple[str, Reader]:
     text = path.read_text(encoding="utf-8")
@@ -85,7 +80,6 @@ def checked(path) -> tuple[str, Reader]:
     assert not {"script", "iframe", "img", "object", "embed"} & set(found.tags)
     assert not re.search(r"@import|url\((?!#)", text)
     assert not re.search(r"\bnan\b", " ".join(re.findall(r"<svg.*?</svg>", text, re.S)))
-    assert not DIALECT.search(" ".join(found.words))
     assert len(text.encode()) < 3_000_000
     return text, found
 
@@ -100,23 +94,17 @@ def test_a_report_is_complete_and_needs_nothing_else(written):
     assert "@media print" in text
     assert 100_000 < len(text.encode()) < 900_000
     assert os.listdir(written.parent) == ["report.html"]
-
-
-def test_hostile_text_stays_text(written):
-    text, _ = checked(written)
     assert "<script" not in text
-    assert (
-        "How well the model predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27;<" in text
-    )
+    assert "predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27;<" in text
 
 
-def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written, gathered):
+def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written, evidence):
     text, _ = checked(written)
     parts = ("<li>A leak is suspected.", "<li>Warning of", 'id="verdict"', "<td>mixture</td>")
     places = [text.index(words) for words in parts]
     assert places == sorted(places)
     assert "These scores cannot be trusted" in text
-    scores = {row["name"]: row for row in gathered.board.entries}
+    scores = {row["name"]: row for row in evidence.board.entries}
     row = re.search(r"<tr><td>mixture</td>.*?</tr>", text).group()
     cells = re.findall(r"<td>(?:<strong>)?([^<]*)", row)
     assert cells[:2] == ["mixture", "–"]
@@ -155,8 +143,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
 def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
     rng = np.random.default_rng(0)
     mu = 3e6 * np.exp(0.5 * rng.normal(size=6))
-    constant = DoublePoisson(torch.full((6,), 3e6).double(), 0.01)
-    evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu), baselines={"constant": constant})
+    evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu))
     path = tmp_path / "r.html"
     parts = sections.sections(fitted, evidence, Explanation(Effects([], 0)), "y", {})
     path.write_text(page("t", [], parts), encoding="utf-8")
@@ -169,7 +156,7 @@ def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
 def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, fitted, data):
     frame, y = data
     monkeypatch.setattr(sections, "sections", lambda *found: {})
-    monkeypatch.setattr(sections, "explanation_of", lambda *found: None)
+    monkeypatch.setattr(sections, "explained", lambda *found: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
         fitted.report(tmp_path, frame, y)
     (tmp_path / "file").write_text("kept")
@@ -199,22 +186,15 @@ def test_bad_input_is_refused(tmp_path, fitted, data, changed, error, words):
 # Single sections ---
 
 
-def test_the_facts_are_those_of_the_counts(evidence, data):
+def test_the_facts_are_those_of_the_counts(evidence, data, made):
     y = data[1]
     facts = dict(data_facts(evidence, "visits"))
-    assert facts["Rows evaluated"] == "300 rows"
-    assert facts["Mean visits"] == f"{y.mean():.2f}"
-    assert facts["Variance"] == f"{y.var():.1f}"
+    assert (facts["Mean visits"], facts["Variance"]) == (f"{y.mean():.2f}", f"{y.var():.1f}")
     assert facts["Zeros"] == f"{100 * (y == 0).mean():.1f}%"
     assert not {"Exposure", "Weights"} & set(facts)
-
-
-def test_draws_weights_and_exposures_are_shown(evidence, made):
-    known = made(evidence.dist, evidence.y, columns=evidence.columns, exposure=np.linspace(0.5, 2, 300))
-    changed = known._replace(total=10**6, weight=np.linspace(1, 3, 300))
-    facts = dict(data_facts(changed, "visits"))
-    assert (facts["Rows evaluated"], facts["Exposure"]) == ("300 rows of 1,000,000", "0.500 to 2")
-    assert facts["Weights"] == "1 to 3"
+    known = made(evidence.dist, evidence.y, exposure=np.linspace(0.5, 2, 300), weight=np.linspace(1, 3, 300))
+    facts = dict(data_facts(known, "visits"))
+    assert (facts["Exposure"], facts["Weights"]) == ("0.500 to 2", "1 to 3")
 
 
 def test_best_and_worst_rows_are_those_of_the_crps_with_important_columns_first(evidence, data):
@@ -244,8 +224,9 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     assert f"torch {version('torch')}" in facts["Versions of this report"]
     assert "Command" not in facts
     task = {"target": "y", "command": "ddpn fit", "row_counts": {"train": 9}, "split": None, "seed": 3}
-    facts = dict(reproduction(fitted, evidence, task))
+    facts = dict(reproduction(fitted, evidence, task | {"own": [1j, "ä"]}))
     assert (facts["Command"], facts["Row counts"], facts["Seed"]) == ("ddpn fit", '{"train": 9}', "3")
+    assert facts["Own"] == '["1j", "ä"]'
     assert not {"Target", "Split"} & set(facts)
 
 
@@ -257,14 +238,6 @@ def test_members_are_listed_with_their_weights():
     model = SimpleNamespace(predictor_=predictor, likelihood=("poisson", "negative_binomial"))
     assert members_text(model) == "5 networks (75%) + GLM (25%)"
     assert likelihood_text(model) == "poisson, negative_binomial"
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [("a", "a"), (0.5, "0.5"), ([1, "ä"], '[1, "ä"]'), ({"a": {"b": 1}}, '{"a": {"b": 1}}'), (1j, '"1j"')],
-)
-def test_any_value_becomes_one_line(fitted, evidence, value, words):
-    assert dict(reproduction(fitted, evidence, {"known": value}))["Known"] == words
 
 
 def test_a_training_is_described_with_what_went_wrong(fitted):
@@ -324,12 +297,10 @@ def test_intervals_calibrated_by_group_have_a_table_of_their_coverage(simulated,
 
 def test_the_scatter_shows_some_rows_and_those_outside(simulated):
     words = caption(sections._accuracy(simulated, "visits", ""))
-    shown = sections._spread_rows(simulated.mean, 160)
+    shown = np.argsort(simulated.mean)[np.linspace(0, 249, 160).round().astype(int)]
     outside = (simulated.scores.coverage[shown] == 0).sum()
     assert f"160 of 250 rows, evenly spread over the predictions. {outside} of 160 rows shown are outside" in words
     assert "logarithmic" not in words
-    ranks = np.argsort(np.argsort(simulated.mean))[shown]
-    assert (ranks[0], ranks[-1], np.diff(ranks).max()) == (0, 249, 2)
 
 
 def test_long_tails_are_drawn_on_log_axes(made):
@@ -348,14 +319,14 @@ def test_a_distribution_is_drawn_with_the_observed_count(made, mu, y):
     assert 2 <= len(ticks) <= 7
 
 
-def test_fifths_are_by_predicted_mean(gathered):
-    found = fifths(gathered)
+def test_fifths_are_by_predicted_mean(evidence):
+    found = fifths(evidence)
     assert [group.rows for group in found] == [60] * 5
-    first = np.argsort(gathered.mean)[:60]
-    assert found[0].aleatoric == pytest.approx(gathered.aleatoric[first].mean())
-    share = gathered.epistemic[first].mean() / (gathered.aleatoric + gathered.epistemic)[first].mean()
-    html = sections._uncertainty(gathered, [])
-    assert f"<td>{100 * share:.1f}%</td><td>{100 * gathered.scores.coverage[first].mean():.1f}% (" in html
+    first = np.argsort(evidence.mean)[:60]
+    assert found[0].aleatoric == pytest.approx(evidence.aleatoric[first].mean())
+    share = evidence.epistemic[first].mean() / (evidence.aleatoric + evidence.epistemic)[first].mean()
+    html = sections._uncertainty(evidence, [])
+    assert f"<td>{100 * share:.1f}%</td><td>{100 * evidence.scores.coverage[first].mean():.1f}% (" in html
 
 
 def importance(name, column, crps, mean):

@@ -194,6 +194,30 @@ def test_frames_without_text_names_are_read_by_position():
 CODES = [1, 2, 3, 1, 2, 1]
 
 
+def test_few_rows_are_read_like_many():
+    frame = pl.DataFrame(
+        {
+            "number": [1.5, None, 3.0],
+            "count": [1, 2, None],
+            "flag": [True, None, False],
+            "text": ["b", None, "b"],
+            "level": ["01", "1.0", None],
+        }
+    )
+    reader = BaseEstimator()
+    read_table(reader, frame, reset=True)
+    many = pl.concat([frame] * 20)
+    for one, other in zip(read_table(reader, frame, reset=False), read_table(reader, many, reset=False), strict=True):
+        assert (one.name, one.kind) == (other.name, other.kind)
+        if one.kind != "category":
+            np.testing.assert_array_equal(one.values, other.values[:3])
+        else:
+            named = [[None if code < 0 else each.levels[code] for code in each.values[:3]] for each in (one, other)]
+            assert named[0] == named[1]
+    with pytest.raises(InputError, match=r"finite numbers or missing values, got inf in column 'number'"):
+        read_table(reader, frame.with_columns(number=pl.lit(np.inf)), reset=False)
+
+
 def inputs_of_levels(values) -> np.ndarray:
     """The inputs of later values by an encoder that was fitted to a category of integers."""
     encoder = FeatureEncoder().fit(pd.DataFrame({"c": pd.Series(CODES, dtype="category")}))

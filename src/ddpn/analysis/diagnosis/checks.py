@@ -294,7 +294,12 @@ def tabulate(family: FittedFamily, sample: Sample, mean: np.ndarray) -> Probabil
     if sample.y.max() > _MAX_COUNT:
         return None
     size = int(min(max(largest, sample.y.max()), _MAX_COUNT)) + 2
-    grid, counts = _grid(mean, int(np.clip(_CELLS // size, 16, _MEANS))), torch.arange(float(size), dtype=torch.float64)
+    counts = torch.arange(float(size), dtype=torch.float64)
+    # All means where there are few, else quantiles of them and even steps of their logarithm.
+    grid, most = np.unique(mean), int(np.clip(_CELLS // size, 16, _MEANS))
+    if len(grid) > most:
+        ranks, means = np.linspace(0, 1, most // 2), np.log(grid)
+        grid = np.unique(np.exp(np.r_[np.quantile(means, ranks), np.linspace(means[0], means[-1], most // 2)]))
 
     def logs(factor: float) -> np.ndarray:
         found = family.distribution(grid[:, None], factor).log_prob(counts).numpy()
@@ -304,17 +309,6 @@ def tabulate(family: FittedFamily, sample: Sample, mean: np.ndarray) -> Probabil
     score = (logs(np.exp(_STEP)) - logs(np.exp(-_STEP))) / (2 * _STEP)
     place = np.searchsorted(0.5 * (grid[1:] + grid[:-1]), mean)
     return ProbabilityTable(counts.numpy(), pmf @ counts.numpy(), pmf, score, place, sample)
-
-
-def _grid(mean: np.ndarray, size: int) -> np.ndarray:
-    """All means where there are few, else quantiles of them and even steps of their logarithm."""
-    known = np.unique(mean)
-    if len(known) <= size:
-        return known
-    logs = np.log(known)
-    return np.unique(
-        np.exp(np.r_[np.quantile(logs, np.linspace(0, 1, size // 2)), np.linspace(logs[0], logs[-1], size // 2)])
-    )
 
 
 class MomentTest(NamedTuple):
@@ -412,7 +406,14 @@ def heaping_finding(table: ProbabilityTable) -> Finding:
     if largest < _LARGEST:
         clean = f"Heaping cannot be seen in counts up to {largest}."
         return Finding("heaping", "heaped", "not tested", 1.0, False, "", clean)
-    tests = {size: moment_test(table, _contrast(table, size, skip)[None]) for size, skip in ((10, 0), (5, 10))}
+    tests = {}
+    for size in (10, 5):
+        # 1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out.
+        multiple, contrast = np.arange(size, min(largest - 1, len(table.counts) - 1), size), 0.0 * table.counts
+        if size == 5:
+            multiple = multiple[multiple % 10 != 0]
+        contrast[multiple], contrast[multiple - 1], contrast[multiple + 1] = 1.0, -0.5, -0.5
+        tests[size] = moment_test(table, contrast[None])
     p_value = min(1.0, 2.0 * min(test.p_more for test in tests.values()))
     # Only those that are not multiples of 10 show that 5 is the unit.
     unit = 5 if tests[5].p_more <= 0.025 else 10
@@ -426,16 +427,6 @@ def heaping_finding(table: ProbabilityTable) -> Finding:
     )
     clean = f"No heaping at multiples of 5 or 10 ({effect})."
     return Finding("heaping", "heaped", effect, p_value, matters, sentence, clean)
-
-
-def _contrast(table: ProbabilityTable, size: int, skip: int) -> np.ndarray:
-    """1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out."""
-    multiple = np.arange(size, min(int(table.y.max()) - 1, len(table.counts) - 1), size)
-    if skip:
-        multiple = multiple[multiple % skip != 0]
-    found = np.zeros(len(table.counts))
-    found[multiple], found[multiple - 1], found[multiple + 1] = 1.0, -0.5, -0.5
-    return found
 
 
 def tail_finding(table: ProbabilityTable) -> Finding:

@@ -76,7 +76,7 @@ def out_of_fold_means(sample: Sample, kind: str, seed: int, step: Step) -> Means
     def best() -> str:
         return min(deviance, key=lambda name: deviance[name])
 
-    add("constant", lambda rows, some: _constant(rows, number, some))
+    add("constant", lambda rows, some: _gathered(rows, number, [_rate(rows, number != k) for k in range(some)]))
     if kind != "constant":
         step("Fitting a Poisson GLM")
         try:
@@ -108,14 +108,9 @@ def _noise(sample: Sample, model: Model, mean: np.ndarray, folds: int, seed: int
     return float(np.average(errors, weights=emphasis(sample, mean)[fitted]))
 
 
-def _scale(sample: Sample) -> np.ndarray:
-    return np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
-
-
 def _clipped(sample: Sample, mean: np.ndarray) -> np.ndarray:
     """Means that are not far below the overall rate."""
-    weight, scale = sample.weight_or_ones, _scale(sample)
-    return np.maximum(mean, _SMALLEST * (weight @ sample.y) / (weight @ scale) * scale)
+    return np.maximum(mean, _SMALLEST * _rate(sample, np.ones(len(mean))))
 
 
 def _gathered(sample: Sample, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
@@ -126,12 +121,11 @@ def _gathered(sample: Sample, number: np.ndarray, fits: Sequence[np.ndarray]) ->
     return OutOfFold(mean, np.mean(each, axis=0))
 
 
-def _constant(sample: Sample, number: np.ndarray, folds: int) -> OutOfFold:
-    """One rate per unit of exposure, that of the other folds."""
-    weight, scale = sample.weight_or_ones, _scale(sample)
-    others = [number != fold for fold in range(folds)]
-    rates = ((weight @ (sample.y * used)) / (weight @ (scale * used)) for used in others)
-    return _gathered(sample, number, [rate * scale for rate in rates])
+def _rate(sample: Sample, used: np.ndarray) -> np.ndarray:
+    """The mean of every row for one rate per unit of exposure, that of the rows `used`."""
+    weight = sample.weight_or_ones * used
+    scale = np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
+    return (weight @ sample.y) / (weight @ scale) * scale
 
 
 @torch.no_grad()

@@ -246,7 +246,14 @@ def diagnose_sample(
         "rows": total, "used": len(y), "mean": mean, "variance": variance, "zeros": zeros,
         "minimum": float(y.min()), "maximum": float(y.max()), "variance_over_mean": variance / mean if mean else np.nan,
     }  # fmt: skip
-    if hopeless := _hopeless(y):
+    positive, hopeless = int(np.sum(y > 0)), ""
+    if not np.ptp(y):
+        hopeless = f"all counts are {y[0]:,.0f}, so there is nothing to predict."
+    elif len(y) < MIN_ROWS:
+        hopeless = f"too few rows for a diagnosis: {len(y):,}, and {MIN_ROWS} are needed."
+    elif positive < MIN_POSITIVE:
+        hopeless = f"too few counts above 0 for a diagnosis: {positive:,}, and {MIN_POSITIVE} are needed."
+    if hopeless:
         return Diagnosis(target, summary, None, "No recommendation is possible.", notes=(hopeless, *notes))
     if not sample.is_plain:
         # A likelihood of shares takes the upper bound as the total of a row, and no exposure beside it.
@@ -269,23 +276,9 @@ def diagnose_sample(
     findings = _consistent([replace(each, adjusted=p) for each, p in zip(findings, adjusted, strict=True)])
     direction = dispersion.direction if findings[0].found else "equi"
     found = {each.name: each for each in findings if each.found}
-    advice = recommend(found, direction, families, y, means.mean)
-    known = tuple(findings), dispersion, LABELS[means.name], means.explained, tuple(notes)
-    return Diagnosis(target, summary, *advice, *known)
-
-
-def _hopeless(y: np.ndarray) -> str:
-    """Why nothing can be tested, or ""."""
-    if not y.any():
-        return "all counts are 0, so there is nothing to predict."
-    if not np.ptp(y):
-        return f"all counts are {y[0]:,.0f}, so there is nothing to predict."
-    if len(y) < MIN_ROWS:
-        return f"too few rows for a diagnosis: {len(y):,}, and {MIN_ROWS} are needed."
-    positive = int(np.sum(y > 0))
-    if positive < MIN_POSITIVE:
-        return f"too few counts above 0 for a diagnosis: {positive:,}, and {MIN_POSITIVE} are needed."
-    return ""
+    likelihood, reason, further = recommend(found, direction, families, y, means.mean)
+    label, known = LABELS[means.name], (target, summary, likelihood, reason, further)
+    return Diagnosis(*known, tuple(findings), dispersion, label, means.explained, tuple(notes))
 
 
 def _consistent(findings: list[Finding]) -> list[Finding]:
@@ -313,7 +306,18 @@ def recommend(
     mean: np.ndarray,
 ) -> tuple[str, str, tuple[str, ...]]:
     """The likelihood for what was found, by the name of the check; why, and further options of `ddpn fit`."""
-    likelihood, reason = _base(direction, families)
+    likelihood = "poisson"
+    reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
+    if direction == "under":
+        likelihood = "double_poisson"
+        reason = "The Double Poisson can have a variance below the mean; the Negative Binomial cannot."
+    elif direction == "over":
+        best, other = sorted(families.values(), key=lambda family: -family.loglik)
+        likelihood, gain = best.name, best.loglik - other.loglik
+        reason = (
+            f"With one dispersion for all rows the {_WORDS[best.name]} fits the over-dispersed counts better than the "
+            f"{_WORDS[other.name]} (by {gain:.2g} in log-likelihood per row)."
+        )
     options, zeros = list[str](), found["zeros"].label if "zeros" in found else ""
     if zeros == "zero-inflated":
         base, share = zero_inflation(y, mean)
@@ -340,21 +344,6 @@ def recommend(
     if "heaping" in found:
         reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")
     return likelihood, " ".join(reasons), tuple(options)
-
-
-def _base(direction: str, families: Mapping[str, FittedFamily]) -> tuple[str, str]:
-    if direction == "under":
-        return "double_poisson", "The Double Poisson can have a variance below the mean; the Negative Binomial cannot."
-    if direction == "equi":
-        reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
-        return "poisson", reason
-    double, negative = families["double_poisson"], families["negative_binomial"]
-    best, other = (double, negative) if double.loglik > negative.loglik else (negative, double)
-    gain = best.loglik - other.loglik
-    return best.name, (
-        f"With one dispersion for all rows the {_WORDS[best.name]} fits the over-dispersed counts better than the "
-        f"{_WORDS[other.name]} (by {gain:.2g} in log-likelihood per row)."
-    )
 
 
 def zero_inflation(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:

@@ -12,25 +12,22 @@ from typing import Any
 from ddpn.analysis.explanations.column_effects import Curve, Effect, Effects, effects
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
-from ddpn.analysis.explanations.results import ByColumn, ExplanationResult
+from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.analysis.explanations.shapley import Contributions, contributions
 from ddpn.sample import checked_sample
 
 __all__ = [
-    "ByColumn",
     "Contributions",
     "Curve",
     "Effect",
     "Effects",
     "Explanation",
-    "ExplanationResult",
     "Importance",
     "Importances",
     "Inputs",
     "contributions",
     "effects",
     "explain",
-    "explanation_of",
     "importance",
 ]
 
@@ -59,13 +56,12 @@ class Explanation(ExplanationResult):
         found: dict[str, Any] = {"rows": self.effects.rows, "effects": self.effects.table()}
         return found if self.importance is None else found | {"importance": self.importance.table()}
 
-    def plot(self) -> Any:
-        """Draw the strongest effects.
+    def _repr_html_(self) -> str:
+        found = {"Importance": self.importance, "Effects": self.effects}
+        return "".join(f"<p>{name}</p>{each._repr_html_()}" for name, each in found.items() if each is not None)
 
-        Returns
-        -------
-        matplotlib Figure
-        """
+    def plot(self) -> Any:
+        """Draw the strongest effects."""
         return self.effects.plot()
 
 

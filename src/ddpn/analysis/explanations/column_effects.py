@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ddpn.analysis.explanations.inputs import MISSING, Inputs, PredictedMoments, is_missing
+from ddpn.analysis.explanations.inputs import MISSING, Inputs, is_missing
 from ddpn.analysis.explanations.results import ByColumn
 from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.table import Column
@@ -227,30 +227,26 @@ def effects(
     inputs = inputs.rows(inputs.draw(max_rows, rng))
     positions = inputs.chosen(columns, rng)
     moments, found = inputs.moments(np.arange(len(inputs))), []
+    now = moments.quantities
     for place, position in enumerate(positions, 1):
         if progress is not None:
             progress(f"Effects of columns: {place} of {len(positions)}")
-        found.append(_effect(inputs, position, bins, moments, rng))
+        column, grid = inputs.columns[position], grid_of(inputs.columns, position, bins)
+        effect, error = curves(grid, measure(inputs, position, grid, now, rng), moments.weights, rng)
+        points, share, has_missing = list(grid.points), grid.shares, bool(grid.missing.any())
+        if column.kind == "category" and None in map(number_of, points):
+            order = np.argsort(effect[0, : len(points)], kind="stable")
+            points, share = [points[i] for i in order], share[order]
+            last = np.arange(len(points), effect.shape[1])
+            effect, error = effect[:, [*order, *last]], error[:, [*order, *last]]
+        if has_missing:
+            points, share = [*points, MISSING], np.append(share, grid.missing.mean())
+        mean, spread = (
+            Curve(name, effect[i], error[i], float(now[i, :, 0].mean()), moments.log)
+            for i, name in enumerate(QUANTITIES[moments.log])
+        )
+        found.append(Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, has_missing))
     return Effects(found, len(inputs))
-
-
-def _effect(inputs: Inputs, position: int, bins: int, moments: PredictedMoments, rng: np.random.Generator) -> Effect:
-    now, weights, log = moments.quantities, moments.weights, moments.log
-    column, grid = inputs.columns[position], grid_of(inputs.columns, position, bins)
-    effect, by_rows, by_components = curves(grid, measure(inputs, position, grid, now, rng), weights, rng)
-    points, share = list(grid.points), grid.shares
-    if column.kind == "category" and None in map(number_of, points):
-        order = np.argsort(effect[0, : len(points)], kind="stable")
-        points, share = [points[i] for i in order], share[order]
-        last = np.arange(len(points), effect.shape[1])
-        effect, by_rows, by_components = (e[:, [*order, *last]] for e in (effect, by_rows, by_components))
-    if grid.missing.any():
-        points, share = [*points, MISSING], np.append(share, grid.missing.mean())
-    error = np.hypot(by_rows, by_components)
-    mean, spread = (
-        Curve(name, effect[i], error[i], float(now[i, :, 0].mean()), log) for i, name in enumerate(QUANTITIES[log])
-    )
-    return Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, bool(grid.missing.any()))
 
 
 # The points of a column, and how rows lie among them ------------------------------------------------------------------
@@ -320,21 +316,18 @@ def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     numbers = [number_of(column.levels[level]) for level in found]
     if None not in numbers:
         return found[np.argsort(np.array(numbers, dtype=float), kind="stable")]
-    others = [_profile(column, found, other) for j, other in enumerate(columns) if j != position]
-    if not others:
+    profiles = []  # shape: (levels, features) each
+    for other in (each for place, each in enumerate(columns) if place != position):
+        if other.kind == "category":
+            values = np.eye(len(other.levels) + 1)[other.values.astype(int)]
+        else:
+            values = (np.unique(other.values, return_inverse=True)[1] / len(other.values))[:, None]
+        profiles.append(np.stack([values[column.values == level].mean(0) for level in found]))
+    if not profiles:
         return found
-    profile = np.hstack(others)
+    profile = np.hstack(profiles)
     first = np.linalg.svd(profile - profile.mean(0), full_matrices=False)[0][:, 0]
     return found[np.argsort(first * np.sign(first[np.abs(first).argmax()]), kind="stable")]
-
-
-def _profile(column: Column, levels: np.ndarray, other: Column) -> np.ndarray:
-    """What the rows of each level have in another column. Shape: (levels, features)."""
-    if other.kind == "category":
-        values = np.eye(len(other.levels) + 1)[other.values.astype(int)]
-    else:
-        values = (np.unique(other.values, return_inverse=True)[1] / len(other.values))[:, None]
-    return np.stack([values[column.values == level].mean(0) for level in levels])
 
 
 # Curves and their uncertainty -----------------------------------------------------------------------------------------
@@ -417,19 +410,19 @@ def _mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def curves(
     grid: EffectGrid, steps: Steps, weights: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Effects, and their standard errors by the rows and by the components. Shape: (quantities, points) each.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Effects and their standard errors. Shape: (quantities, points) each.
 
-    The rows: the effect of a bootstrap sample varies. The components: a network, or another member, alone has another
-    effect than the mixture.
+    Two errors add up. The rows: the effect of a bootstrap sample varies. The components: a network, or another member,
+    alone has another effect than the mixture.
     """
     n = len(grid.code)
     once, drawn = np.ones((1, n)), rng.multinomial(n, np.full(n, 1.0 / n), size=_SAMPLES).astype(float)
-    found = []
+    effects, errors = [], []
     for delta, gap in zip(steps.delta, steps.gap, strict=True):
         effect, *each = (accumulate(grid, steps, delta[:, k], gap[:, k], once)[0] for k in range(delta.shape[-1]))
-        rows = accumulate(grid, steps, delta[:, 0], gap[:, 0], drawn).std(0)
+        by_rows = accumulate(grid, steps, delta[:, 0], gap[:, 0], drawn).std(0)
         apart = np.stack(each) - weights @ np.stack(each)
-        found.append((effect, rows, np.sqrt(weights @ apart**2)))
-    effect, by_rows, by_components = (np.stack(parts) for parts in zip(*found, strict=True))
-    return effect, by_rows, by_components
+        effects.append(effect)
+        errors.append(np.hypot(by_rows, np.sqrt(weights @ apart**2)))
+    return np.stack(effects), np.stack(errors)

@@ -4,6 +4,7 @@ All explanations are made of this: exchange the values of some columns for those
 """
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Any, NamedTuple, Self
 
 import narwhals as nw
@@ -129,15 +130,12 @@ class Inputs:
             )
         return self.sample
 
-    def _with(self, columns: list[Column], sample: Sample | None) -> Self:
-        new = object.__new__(type(self))
-        new.__dict__.update(vars(self), columns=columns, sample=sample)
-        return new
-
     def rows(self, index: np.ndarray) -> Self:
         """Some of the rows."""
-        columns = [column._replace(values=column.values[index]) for column in self.columns]
-        return self._with(columns, None if self.sample is None else self.sample.rows(index))
+        new = copy(self)
+        new.columns = [column._replace(values=column.values[index]) for column in self.columns]
+        new.sample = None if self.sample is None else self.sample.rows(index)
+        return new
 
     def joined(self, other: Self) -> Self:
         """The rows of both, one below the other."""
@@ -146,7 +144,9 @@ class Inputs:
         for name in ("exposure", "upper"):
             if (name in self.extra) != (name in other.extra):
                 raise InputError(f"{name} and background_{name} must be given together.")
-        return self._with([joined(*both) for both in zip(self.columns, other.columns, strict=True)], None)
+        new = copy(self)
+        new.columns, new.sample = [joined(*both) for both in zip(self.columns, other.columns, strict=True)], None
+        return new
 
     def draw(self, size: int, rng: np.random.Generator, among: np.ndarray | None = None) -> np.ndarray:
         """Positions of a random draw of at most `size` rows, in their order."""
@@ -189,7 +189,7 @@ class Inputs:
             for j, column in enumerate(self.columns[: self.width])
         ]
         members = self.predictor.mixed.values()
-        if self._is_read and all(copy.takes_prepared_tables for member in members for copy in copies_of(member)):
+        if self._is_read and all(each.takes_prepared_tables for member in members for each in copies_of(member)):
             return PreparedTable(columns)
         # As a data frame of the same library, or as an array without one, for members that read tables on their own.
         if self._library is None:

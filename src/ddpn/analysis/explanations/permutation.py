@@ -167,8 +167,12 @@ def importance(
         if progress is not None:
             progress(f"Shuffling columns: {place} of {len(positions)}")
         after = [_state(inputs, {position: rng.permutation(len(weight))}, part) for part in parts]
-        each = [_changes(old, new, weight) for old, new in zip(before, after, strict=True)]
-        changes = dict(zip(MEASURES, np.array(each).T, strict=True))
+        changes: dict[str, Any] = {name: np.empty(repeats) for name in MEASURES}
+        for repeat, (old, new) in enumerate(zip(before, after, strict=True)):
+            changes["crps"][repeat] = (new.crps - old.crps) / max(old.crps, _TINY)
+            for name, was, now in (("mean", old.mean, new.mean), ("spread", old.spread, new.spread)):
+                usual = float(np.average(np.abs(was), weights=weight))
+                changes[name][repeat] = np.average(np.abs(now - was), weights=weight) / max(usual, _TINY)
         found.append(Importance(inputs.names[position], **changes, position=position))
     return Importances(found, len(weight), len(inputs.columns))
 
@@ -196,12 +200,3 @@ def _state(inputs: Inputs, sources: dict[int, np.ndarray], scored: np.ndarray) -
             score = float(np.average(each, weights=known.weight))
     spread = variance / np.maximum(mean, _TINY) if dist is plain else np.sqrt(variance)
     return _State(score, mean, spread, np.sqrt(variance))
-
-
-def _changes(before: _State, after: _State, weight: np.ndarray) -> tuple[float, ...]:
-    """The values of one shuffle, in the order of `MEASURES`, relative to what there was before."""
-    found = [(after.crps - before.crps) / max(before.crps, _TINY)]
-    for old, new in ((before.mean, after.mean), (before.spread, after.spread)):
-        usual = float(np.average(np.abs(old), weights=weight))
-        found.append(float(np.average(np.abs(new - old), weights=weight)) / max(usual, _TINY))
-    return tuple(found)

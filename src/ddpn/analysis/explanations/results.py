@@ -13,15 +13,11 @@ _SHOWN = 10
 
 
 class ExplanationResult(ABC):
-    """The result of an explanation. A subclass needs `table` and `plot`."""
+    """The result of an explanation. A subclass has a `table`, and a method `plot` that draws it."""
 
     @abstractmethod
     def table(self) -> dict[str, list[Any]]:
         """A long table by columns, ready for a data frame or for JSON."""
-
-    @abstractmethod
-    def plot(self, *args: Any, **options: Any) -> Any:
-        """Draw the result as a matplotlib Figure."""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON: the `table`, if there is nothing else."""

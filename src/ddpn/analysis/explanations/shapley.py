@@ -142,13 +142,7 @@ def contributions(
         inputs = inputs.joined(background)
     elif len(inputs) == 1:
         raise InputError("background must be given to explain a single row: pass rows to compare it with.")
-    return _sampled(inputs, rows, others, int(of == "spread"), max_predictions, seed)
-
-
-def _sampled(
-    inputs: Inputs, rows: np.ndarray, others: np.ndarray, quantity: int, max_predictions: int, seed: int
-) -> Contributions:
-    rng = np.random.default_rng(seed)
+    quantity, rng = int(of == "spread"), np.random.default_rng(seed)
     each = len(rows) * max(1, 2 * (len(inputs.columns) - 1))
     starts = min(max_predictions // each, _MOST, len(others))
     if starts < min(_LEAST, len(others)):

@@ -121,9 +121,11 @@ def gather(
         low, high = predictor.interval(recorded, LEVEL, labels=used.interval_groups)
         means, grouped = _numbers(recorded.mean), None
         if predictor.groups is not None:
-            names, found = np.array([*predictor.groups.names, "not calibrated"], dtype=object), used.interval_groups
-            found = names[predictor.groups.codes(found, means)] if found is None else found
-            grouped = predictor.groups.by or "predicted mean", found
+            of_rows = used.interval_groups
+            if of_rows is None:
+                known_groups = np.array([*predictor.groups.names, "not calibrated"], dtype=object)
+                of_rows = known_groups[predictor.groups.codes(None, means)]
+            grouped = predictor.groups.by or "predicted mean", of_rows
         return Evidence(
             inputs=Inputs.of_sample(model, used, names),
             labels=rows if used.labels is None else used.labels,

@@ -48,8 +48,8 @@ from ddpn.tables.splits import rows_words
 
 #: Columns of a single row, and columns whose importance is drawn.
 _CELLS, _SHOWN = 12, 12
-#: Columns whose effects are shown: the most important ones for the mean, some of them for the spread.
-_EFFECTS, _FOR_SPREAD = 6, 2
+#: Columns whose effects are shown: the most important ones, for the mean or for the spread.
+_EFFECTS = 6
 #: Groups of rows by predicted mean, columns that rows are grouped by, and groups of calibrated intervals.
 _FIFTHS, _GROUPED, _GROUPS = 5, 2, 12
 #: Rows predicted best and worst, and rows drawn one by one.
@@ -59,6 +59,23 @@ _BARS, _FEWEST, _LEFT_OUT = 60, 5, 1e-3
 _PERCENT = percent(LEVEL, 0)
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
 _NUMBERING = "Rows are called by the index of the data frame or, in other tables, by their position from 0."
+_COMPARED = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
+_SCORES = [
+    ("Weight", "Share of a member in the mixture."),
+    ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
+    ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
+    ("MAE", "Mean absolute error of the predicted median, in counts."),
+    ("Coverage", "Share of rows inside the interval."),
+    ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
+    ("Fit, s", "Seconds to fit."),
+]
+_PIT = (
+    "The probability integral transform (PIT) is the position of each count within its predicted distribution: 0 is "
+    "below all of it, 1 above. If the distributions are calibrated, all positions are equally frequent, and the "
+    "histogram is flat up to chance.",
+    "A valley means that distributions are too narrow, a hill that they are too wide, and a slope that predictions are "
+    "too low (up) or too high (down).",
+)
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.
 _SHOWN_IN_TEXT = {"command", "target", "note", "numbering"}
@@ -129,7 +146,7 @@ def write_report(
     target = str(known.get("target") or "y")
     names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
     evidence = gather(model, sample, baselines, leak, meaning, ids, names, step)
-    found = explanation_of(evidence, step)
+    found = explained(evidence, step)
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known)
     fitted = [f"to {fitted_rows(model)}" if fitted_rows(model) else ""]
@@ -179,26 +196,13 @@ def sections(
     return {title: html for title, html in parts.items() if html}
 
 
-_SCORES = [
-    ("Weight", "Share of a member in the mixture."),
-    ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
-    ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
-    ("MAE", "Mean absolute error of the predicted median, in counts."),
-    ("Coverage", "Share of rows inside the interval."),
-    ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
-    ("Fit, s", "Seconds to fit."),
-]
-
-
-_COMPARED = "The model (mixture), its members and what it is compared with, on the same rows; bold: the smallest CRPS"
-
-
 # Accuracy, calibration and uncertainty -------------------------------------------------------------------------------
 
 
 def _accuracy(evidence: Evidence, target: str, note: str) -> str:
     """Facts about the counts, and observed counts against predicted means, with intervals."""
-    y, rows = evidence.y, _spread_rows(evidence.mean, _DRAWN)
+    y, order = evidence.y, np.argsort(evidence.mean, kind="stable")
+    rows = order[np.round(np.linspace(0, len(y) - 1, min(_DRAWN, len(y)))).astype(int)]
     evaluated = ""
     if len(y) < evidence.total:
         why = "the others have no weight" if len(y) < MAX_ROWS else "a random sample, which is enough"
@@ -227,18 +231,11 @@ def _accuracy(evidence: Evidence, target: str, note: str) -> str:
     return page.paragraphs(note, evaluated) + page.pair(scatter, facts)
 
 
-def _spread_rows(values: np.ndarray, most: int) -> np.ndarray:
-    """At most so many rows, evenly spread over the order of these values."""
-    order = np.argsort(values, kind="stable")
-    return order[np.round(np.linspace(0, len(order) - 1, min(most, len(order)))).astype(int)]
-
-
 def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     """The counts in a few numbers."""
     y, weight = evidence.y, evidence.weight
-    centre, rows = weighted_mean(y, weight), plural(len(y), "row")
+    centre = weighted_mean(y, weight)
     facts = [
-        ("Rows evaluated", rows if len(y) == evidence.total else f"{rows} of {evidence.total:,}"),
         (f"Mean {target}", fmt(centre)),
         ("Variance", fmt(weighted_mean(np.square(y - centre), weight))),
         ("Minimum, median, maximum", " · ".join(fmt(v) for v in (y.min(), weighted_quantile(y, weight, 0.5), y.max()))),
@@ -249,15 +246,6 @@ def data_facts(evidence: Evidence, target: str) -> list[tuple[str, str]]:
     if evidence.weighted:
         facts.append(("Weights", f"{fmt(weight.min())} to {fmt(weight.max())}"))
     return facts
-
-
-_PIT = (
-    "The probability integral transform (PIT) is the position of each count within its predicted distribution: 0 is "
-    "below all of it, 1 above. If the distributions are calibrated, all positions are equally frequent, and the "
-    "histogram is flat up to chance.",
-    "A valley means that distributions are too narrow, a hill that they are too wide, and a slope that predictions are "
-    "too low (up) or too high (down).",
-)
 
 
 def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape: str) -> str:
@@ -271,7 +259,7 @@ def _calibration(predictor: Predictor, evidence: Evidence, pit: plots.Pit, shape
         largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_GROUPS))
         groups = [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
         sizes = ", ".join(f"{label}: {predictor.groups.rows.get(label, 0):,}" for label in largest)
-        html += _group_table(groups) + page.paragraphs(
+        html += _group_table(groups, f"Coverage by {name}") + page.paragraphs(
             f"Intervals are calibrated within these groups, on so many rows each: {sizes}. Groups of few calibration "
             "rows, or of none, have the level of all rows, or one near it."
         )
@@ -285,19 +273,20 @@ def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
         "not remove it. Epistemic variance is disagreement between the components: more training rows of the same "
         f"kind reduce it. Coverage is the share of rows inside their {_PERCENT} interval, with Wilson's 95% interval."
     )
-    tables = "".join(_group_table(found) for found in (fifths(evidence), *by_column))
+    groups = (fifths(evidence), *by_column)
+    tables = "".join(_group_table(found, f"Uncertainty by {found[0].column}") for found in groups)
     return page.paragraphs(words) + tables
 
 
-def _group_table(found: list[RowGroup]) -> str:
-    name, rows = found[0].column, []
-    headings = (name, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
+def _group_table(found: list[RowGroup], caption: str) -> str:
+    rows = []
+    headings = (found[0].column, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
     for g in found:
         means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
         low, high = wilson(g.coverage, g.size)
         coverage = f"{percent(g.coverage)} ({percent(low)} to {percent(high)})"
         rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), coverage))
-    return page.table_html(headings, rows, caption=f"Uncertainty by {name}")
+    return page.table_html(headings, rows, caption=caption)
 
 
 def fifths(evidence: Evidence) -> list[RowGroup]:
@@ -316,16 +305,13 @@ def important_groups(found: Importances, evidence: Evidence) -> list[list[RowGro
 # Explanations --------------------------------------------------------------------------------------------------------
 
 
-def explanation_of(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
+def explained(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
     """Shuffle every column, and measure the effects of the most important ones."""
     found = importance(evidence.inputs, seed=SEED, progress=progress)
     if not found.each:
         return Explanation(Effects([], 0), found)
-    # By their importance for the mean, the last ones by that for the spread.
-    by_mean, size = found.by("mean"), _EFFECTS - _FOR_SPREAD
-    chosen = by_mean[:size] + [one for one in found.by("spread") if one not in by_mean[:size]][:_FOR_SPREAD]
-    chosen += [one for one in by_mean[size:] if one not in chosen][: _EFFECTS - len(chosen)]
-    shown = [one.position for one in chosen]
+    order = sorted(found, key=lambda one: -max(one.strength("mean"), one.strength("spread")))
+    shown = [one.position for one in order[:_EFFECTS]]
     return Explanation(effects(evidence.inputs, shown, seed=SEED, progress=progress), found)
 
 

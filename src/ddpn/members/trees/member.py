@@ -133,22 +133,10 @@ class Trees(Member):
     boosted where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all
     rows, as far as memory allows.
 
-    Categories and missing values are split as such; exposures and weights enter the likelihood.
-
-    Parameters
-    ----------
-    leaves : sequence of int, optional
-        Numbers of leaves to choose from by Poisson boosting. Default: by the number of rows.
-    rate : float, optional
-        Learning rate of the mean. Default: 0.05 below 5,000 rows, else 0.1.
-    rounds : int
-        Rounds of boosting at most.
-    monotone : mapping of str to int, optional
-        Columns of numbers in which the mean must not fall (1) or must not rise (-1), at equal exposures.
-    clock : Clock
-        Boosting ends with it, with what there is until then.
-    stream : RowStream, optional
-        Training rows of a table that is larger than memory, of which the rows of `fit` are a sample.
+    Categories and missing values are split as such; exposures and weights enter the likelihood. Out-of-fold means
+    choose among numbers of `leaves`; by default these and the learning `rate` of the mean follow the number of rows.
+    `monotone` has columns of numbers in which the mean must not fall (1) or must not rise (-1), at equal exposures.
+    Boosting ends with the `clock`, with what there is until then.
 
     Examples
     --------

@@ -319,25 +319,25 @@ def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarr
     return credible - mean if target.signed else np.log(credible / mean)
 
 
-def fit_effects(codes: np.ndarray, levels: tuple[str, ...], target: Targets) -> LevelEffects | None:
+def fit_effects(
+    codes: np.ndarray, levels: tuple[str, ...], target: Targets, scale: float | None = None
+) -> LevelEffects | None:
     """The effects of a column's levels; None where levels do not differ by more than chance.
 
-    `codes` are places in `levels`, -1 where a value is missing. Some levels may be equal, or without rows.
+    `codes` are places in `levels`, -1 where a value is missing. Some levels may be equal, or without rows. On the
+    `scale` of an earlier fit, effects of levels that do not differ are 0.
     """
     names, place = level_places(codes, levels, target.weight)
     index = place[codes]
     effects = credible_effects(index, len(names) + 2, target)
-    if effects is None:
+    if effects is None and scale is None:
         return None
-    volume = np.bincount(index, target.volume, len(effects))
-    return _standardised(names, effects, float(np.sqrt((volume * np.square(effects)).sum() / volume.sum())))
-
-
-def refit_effects(codes: np.ndarray, levels: tuple[str, ...], target: Targets, scale: float) -> LevelEffects:
-    """Effects of other rows on the scale of a fit; all are 0 where levels do not differ by more than chance."""
-    names, place = level_places(codes, levels, target.weight)
-    effects = credible_effects(place[codes], len(names) + 2, target)
-    return _standardised(names, np.zeros(len(names) + 2) if effects is None else effects, scale)
+    effects = np.zeros(len(names) + 2) if effects is None else effects
+    if scale is None:
+        volume = np.bincount(index, target.volume, len(effects))
+        scale = float(np.sqrt((volume * np.square(effects)).sum() / volume.sum()))
+    values = (effects / scale).astype(np.float32).tolist()
+    return LevelEffects(dict(zip(names, values, strict=False)), values[-1], scale)
 
 
 def level_places(codes: np.ndarray, levels: tuple[str, ...], weights: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -348,11 +348,6 @@ def level_places(codes: np.ndarray, levels: tuple[str, ...], weights: np.ndarray
     names = list(_weight_of_levels(codes, levels, weights))[:MAX_LEVELS]
     place = {level: j for j, level in enumerate(names)}
     return names, np.array([*(place.get(level, len(names)) for level in levels), len(names) + 1], dtype=np.int64)
-
-
-def _standardised(names: list[str], effects: np.ndarray, scale: float) -> LevelEffects:
-    values = (effects / scale).astype(np.float32).tolist()
-    return LevelEffects(dict(zip(names, values, strict=False)), values[-1], scale)
 
 
 # All columns at once --------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from ddpn.tables.encoding.columns import (
     fit_flag,
     fit_number,
     integer_codes,
-    refit_effects,
     targets_of,
 )
 from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
@@ -200,7 +199,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
                 columns.append(column)
         most = max(1, MAX_INPUTS // max(1, len(numbers)))
         bins = min(bins, most) if self.bins is None else bins
-        added: dict[int, dict[str, np.ndarray]] = {}
+        added: dict[int, dict[str, Any]] = {}
         if self.numeric == "piecewise":
             added = {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()}
         elif self.numeric == "steps" and y is not None:
@@ -410,8 +409,8 @@ class OutOfFoldEffects:
                 # Rows of a stream may be in a fold that has no rows here.
                 others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
                 scale, rows = column.effects.scale, cells.values
-                effects = [refit_effects(rows[own], cells.levels, target.rows(own), scale) for own in others]
-                self._effects[j] = ends[j] - 1, effects
+                effects = [fit_effects(rows[own], cells.levels, target.rows(own), scale) for own in others]
+                self._effects[j] = ends[j] - 1, [own for own in effects if own is not None]
         #: Positions of columns whose effects hardly vary where they were fitted to other rows.
         self.useless = {
             j for j, (_, effects) in self._effects.items() if np.std(self._of(table[j], effects, fold)) < _LEAST_SPREAD

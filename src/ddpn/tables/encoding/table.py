@@ -21,6 +21,11 @@ from ddpn.tables.kinds import canonical_level, canonical_number, flag_of, have_n
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28
+#: Rows of a frame up to which its cells are read one by one.
+_FEW_ROWS = 8
+#: Types of polars whose cells are read one by one.
+_FEW_KINDS = {f"{kind}{bits}": "number" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)}
+_FEW_KINDS |= {"Float32": "number", "Float64": "number", "Boolean": "flag", "String": "category"}
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _DERIVE = "Derive numbers from it, such as the month or the days since a start."
@@ -100,6 +105,8 @@ def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     if isinstance(X, PreparedTable):
         return X.for_fit(estimator) if reset else X.columns
     with rows_named(row_labels(X)):
+        if not reset and (few := _few_rows(estimator, X)) is not None:
+            return few
         frame = _frame_of(X)
         if frame is not None:
             return _read_frame(estimator, frame, reset)
@@ -114,6 +121,31 @@ def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
         if plain.dtype.kind in "mMV":
             raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE}")
         return _read_numbers(estimator, X, reset)
+
+
+def _few_rows(estimator: Any, X: Any) -> list[Column] | None:
+    """Few rows of a polars frame that has exactly the columns of fit, cell by cell; None for any other table.
+
+    To convert a frame of one row takes its library longer than all the rest of a prediction.
+    """
+    if not type(X).__module__.startswith("polars.dataframe") or not 0 < X.height <= _FEW_ROWS:
+        return None
+    named = getattr(estimator, "feature_names_in_", None)
+    if named is None or X.columns != named.tolist():
+        return None
+    kinds = [_FEW_KINDS.get(type(dtype).__name__, "") for dtype in X.dtypes]
+    if "" in kinds:
+        return None
+    found = []
+    for name, kind, cells in zip(X.columns, kinds, zip(*X.rows(), strict=True), strict=True):
+        index: dict[str, int] = {}
+        if kind == "category":
+            codes = [-1 if cell is None else index.setdefault(canonical_level(cell), len(index)) for cell in cells]
+            found.append(Column(name, kind, np.array(codes), tuple(index)))
+        else:
+            values = np.array(cells, dtype=np.float64)  # None becomes NaN
+            found.append(Column(name, kind, values) if kind == "flag" else _number(name, values))
+    return found
 
 
 def _names(estimator: Any) -> list[str]:
