@@ -40,13 +40,6 @@ def test_known_bounds_and_limits_are_left_to_the_fit(ddpn, files, table, options
     assert "known bounds or limits are not tested" in done.stdout
 
 
-def test_a_table_that_says_nothing(ddpn, files, table):
-    table.head(10).write_csv("few.csv")
-    done = ddpn("diagnose", "few.csv", "--target", "visits")
-    assert done.exit_code == 0, done.output
-    assert "too few rows" in done.stdout
-
-
 def test_likelihoods_are_listed(ddpn):
     assert set(DESCRIPTIONS) == set(SHIPPED)
     shown = ddpn("likelihoods").stdout
@@ -93,22 +86,3 @@ def test_an_explanation_as_an_image(ddpn, files, fit):
     done = ddpn("explain", str(fit.model), "visits.csv", "--rows", "5", "-o", "row.png")
     assert done.exit_code == 0, done.output
     assert (files / "row.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("command", "code", "words"),
-    [
-        (["diagnose", "visits.csv", "--target", "visit"], 1, "Did you mean 'visits'?"),
-        (["diagnose", "visits.csv", "--target", "visits", "--mean-model", "trees"], 2, "--mean-model must be"),
-        (["diagnose", "visits.csv", "--target", "visits", "--max-rows", "3"], 2, "--max-rows must be"),
-        (["diagnose", "visits.csv"], 2, "target is missing"),
-        (["explain", "MODEL", "visits.csv", "--rows", "0"], 1, "rows must be numbers from 1 to 260, got 0"),
-        (["explain", "MODEL", "visits.csv", "--rows", "a"], 2, "rows must be numbers such as 3, 1,5,7 or 1-10"),
-        (["explain", "MODEL", "visits.csv", "--of", "variance"], 2, "of must be 'mean' or 'spread'"),
-        (["explain", "MODEL", "visits.csv", "--target", "visit"], 0, "importance is not measured"),
-    ],
-)
-def test_errors(ddpn, files, fit, command, code, words):
-    done = ddpn(*(str(fit.model) if word == "MODEL" else word for word in command))
-    assert done.exit_code == code
-    assert words in done.output

@@ -106,11 +106,9 @@ def test_no_mass_outside_of_numbers(run, folder, by_numbers):
     assert re.search(r"Censored +counts of 6 or more", shown)
 
 
-def test_scores_and_reports(run, folder, by_column, by_numbers):
+def test_scores(run, by_column, by_numbers):
     assert "Scores on 52 test rows" in run("evaluate", by_column, "beds.csv")
     assert "Scores on 52 test rows" in run("evaluate", by_numbers, "visits.csv")
-    run("report", by_numbers, "visits.csv", "-o", "numbers.html")
-    assert "<html" in (folder / "numbers.html").read_text()
 
 
 def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):
@@ -123,11 +121,3 @@ def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):
         predictor = Predictor.load(folder / path)
         means.append(predictor.distribution(pl.DataFrame({"severity": [-1.0, 0.0, 2.0]}), of="glm").mean)
     torch.testing.assert_close(means[0], means[1], rtol=1e-4, atol=0.0)
-
-
-def test_rows_are_those_of_the_file(ddpn, folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    patients = pl.read_csv("beds.csv")["patients"]
-    first = (patients > 6).arg_true()[0] + 1
-    found = ddpn("fit", "beds.csv", "--target", "patients", "--upper", "6", "-o", "none")
-    assert re.search(rf"got \d+ at rows? {first}\b", found.stderr)

@@ -2,8 +2,6 @@
 
 import json
 import re
-import signal
-import time
 
 import pytest
 import requests
@@ -64,26 +62,6 @@ def test_quick_and_seed_reach_the_runs(tiny, ddpn, tmp_path):
     assert (config["settings"]["epochs"], config["settings"]["seed"]) == (1, 3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["tyny"], "NAME must be 'tiny' or 'all', got 'tyny'. Did you mean 'tiny'?"),
-        ([], "NAME must be one or more of tiny, all."),
-        (["tiny", "--only", "ddpn"], "method in --only must be one of poisson, gaussian, poisson_glm, got 'ddpn'."),
-        (["tiny", "--members", "0"], "--members must be an integer of at least 1, got 0."),
-        (["tiny", "--jobs", "0"], "--jobs must be an integer of at least 1, got 0."),
-        (["tiny", "--max-steps", "0"], "--max-steps must be an integer of at least 1, got 0."),
-        (["tiny", "--device", "abacus"], "--device must be"),
-    ],
-)
-def test_misuse_is_one_sentence_and_code_2(tiny, ddpn, tmp_path, arguments, sentence):
-    found = ddpn("reproduce", *arguments)
-    assert found.exit_code == 2
-    assert found.stderr.startswith(f"Error: {sentence}")
-    assert found.stderr.count("\n") == 1
-    assert not (tmp_path / "results").exists()
-
-
 def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
     refused = lambda *arguments, **options: (_ for _ in ()).throw(requests.ConnectionError())
@@ -116,26 +94,6 @@ def test_the_list_has_every_experiment_with_what_it_needs(ddpn):
         assert name in found.output
     assert "data set length_of_stay" in found.output
     assert "simulated (wave)" in found.output
-
-
-@pytest.mark.slow
-def test_an_interrupted_program_ends_with_130_and_the_same_command_resumes(ddpn, tmp_path, program):
-    name = "misspecified-poisson"
-    command = ["reproduce", name, "--quick", "--only", "poisson", "--members", "1", "--device", "cpu", "--jobs", "1"]
-    folder = tmp_path / "results" / f"{name}-quick" / "poisson"
-    running, end = program(*command, folder=tmp_path), time.monotonic() + 120
-    while not (folder / "config.json").exists():
-        assert running.poll() is None, running.err.read_text()
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    assert running.wait() == 130
-    assert running.err.read_text() == "Stopped. Finished runs are kept: the same command resumes from here.\n"
-    assert not (folder / "DONE").exists()
-    whole = ddpn(*command)
-    assert whole.exit_code == 0, whole.output
-    assert (folder / "DONE").exists()
-    assert "does DDPN recover it? (quick run)" in whole.stdout
 
 
 def test_data_sets_are_listed_with_their_state(ddpn, tmp_path, monkeypatch):

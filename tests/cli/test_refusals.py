@@ -25,7 +25,6 @@ PREDICT = "predict MODEL visits.csv -o o.csv"
 #: Command, exit code, and words of the sentence.
 CASES = [
     # Tables and columns.
-    ("fit visits.csv -o new --target vists", 1, "No column named 'vists' (--target). Did you mean 'visits'?"),
     ("fit visits.docx -o new --target visits", 1, "Unsupported file type"),
     ("fit visits.csv -o new --target severity", 1, "must hold non-negative integers, got -"),
     ("fit visits.csv -o new --target ward", 1, "--target ward must hold numbers, got"),
@@ -77,7 +76,6 @@ CASES = [
     (f"{TUNE} --trials 0", 2, "--trials must be an integer of at least 1"),
     (f"{TUNE} --search epochs", 2, "epochs has a value and is in --search"),
     (f"{TUNE} --search none.toml", 1, "File not found: none.toml"),
-    (f"{TUNE} --target visit", 1, "Did you mean 'visits'?"),
     # Predictions and scores.
     ("predict MODEL visits.csv -o quick.toml", 1, "Unsupported file type"),
     ("predict MODEL visits.csv -o o.xlsx", 1, "Unsupported file type"),
@@ -85,7 +83,32 @@ CASES = [
     (f"{PREDICT} --ood 0.001", 1, "alpha must be at least"),
     (f"{PREDICT} --member tree", 2, "No member named 'tree'. Did you mean 'trees'?"),
     ("evaluate MODEL beds.csv", 1, "No column named 'visits' (--target)"),
-    ("report MODEL visits.csv -o visits.csv", 1, "is the table visits.csv itself"),
+    # Analyses.
+    ("diagnose visits.csv --target visit", 1, "Did you mean 'visits'?"),
+    ("diagnose visits.csv --target visits --mean-model trees", 2, "--mean-model must be"),
+    ("diagnose visits.csv --target visits --max-rows 3", 2, "--max-rows must be"),
+    ("diagnose visits.csv", 2, "target is missing"),
+    ("explain MODEL visits.csv --rows 0", 1, "rows must be numbers from 1 to 260, got 0"),
+    ("explain MODEL visits.csv --rows a", 2, "rows must be numbers such as 3, 1,5,7 or 1-10"),
+    ("explain MODEL visits.csv --of variance", 2, "of must be 'mean' or 'spread'"),
+    # Exports and servers.
+    ("export MODEL -o m.onnx --quantiles=2", 2, "quantiles must lie between 0 and 1"),
+    ("export MODEL -o m.onnx --coverage=0", 2, "--coverage must lie between 0 and 1"),
+    ("export MODEL -o m.onnx --pmf-up-to=-1", 2, "--pmf-up-to must be a count from 0 to 10000"),
+    ("export MODEL -o visits.csv", 1, "already exists"),
+    ("serve nowhere.model", 1, "Folder not found: nowhere.model"),
+    ("serve nowhere.model --port 70000", 2, "--port must be a number from 0 to 65535, got 70000"),
+    ("serve nowhere.model --max-rows 0", 2, "--max-rows must be at least 1, got 0"),
+    ("serve nowhere.model --token-file none", 2, "The token file none cannot be read"),
+    ("serve nowhere.model --log-level loud", 2, "--log-level must be"),
+    # Experiments.
+    ("reproduce wavee", 2, "got 'wavee'. Did you mean 'wave'?"),
+    ("reproduce", 2, "NAME must be one or more of"),
+    ("reproduce wave --only dpn", 2, "method in --only must be one of"),
+    ("reproduce wave --members 0", 2, "--members must be an integer of at least 1, got 0."),
+    ("reproduce wave --jobs 0", 2, "--jobs must be an integer of at least 1, got 0."),
+    ("reproduce wave --max-steps 0", 2, "--max-steps must be an integer of at least 1, got 0."),
+    ("reproduce wave --device abacus", 2, "--device must be"),
 ]
 
 

@@ -1,11 +1,8 @@
 """The same rows have the same predictions, whatever sort of table they come from."""
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
-
-from ddpn import DDPNRegressor
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +33,3 @@ def test_a_category_of_floats_from_parquet_and_csv(ddpn, files, zones):
     zones.with_columns(zone=pl.lit(99.0)).write_csv("other.csv")
     assert ddpn("predict", "model", "other.csv", "-o", "other.out.csv").exit_code == 0
     assert np.abs(pl.read_csv("other.out.csv").to_numpy() - found["zones.csv"]).max() > 1e-3
-
-
-def test_a_category_of_floats_in_frames(zones):
-    plain = zones.drop("visits")
-    text = plain.with_columns(pl.col("zone").cast(pl.String))
-    pandas = pd.DataFrame({"size": zones["size"].to_numpy(), "zone": zones["zone"].to_numpy()})
-    as_category = pandas.assign(zone=pandas["zone"].astype("category"))
-    model = DDPNRegressor(members=2, hidden=(8,), numeric="standard", epochs=2, random_state=0, device="cpu")
-    model.fit(as_category, zones["visits"].to_numpy())
-    wanted = model.predict(as_category)
-    for X in (pandas, plain, text, text.with_columns(pl.col("zone").cast(pl.Categorical)), plain.to_arrow()):
-        np.testing.assert_allclose(model.predict(X), wanted, rtol=1e-9)

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 
 from ddpn.cli.console import show
-from ddpn.cli.tables import column_table, leaderboard_table, model_facts, number
+from ddpn.cli.tables import column_table, model_facts
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 
@@ -17,13 +17,6 @@ def text(table) -> str:
         patch.setenv("COLUMNS", "160")
         show(table)
     return captured.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(0.123456, "0.1235"), (12.3456, "12.35"), (999.96, "1000"), (12345.6, "12,346"), (0.0, "0")]
-)
-def test_numbers_have_four_digits(value, shown):
-    assert number(value) == shown
 
 
 def test_columns_with_their_roles_missing_values_and_notes():
@@ -58,21 +51,6 @@ def test_a_cross_fitted_model_has_one_number_of_rows():
     members = {"trees": {"weight": 1.0, "facts": {"copies": 5}}}
     facts = dict(model_facts({"task": task, "members": members}))
     assert facts["Rows"] == "755 rows, 5-fold cross-fitted; 189 test rows; split at random"
-
-
-def test_the_leaderboard_has_weights_and_marks_the_mixture():
-    row = {"mae": 1.0, "crps": 2.0, "nll": 3.0, "coverage": 0.905, "width": 3.0, "seconds": 1.26}
-    entries = [
-        row | {"label": "mixture", "weight": None},
-        row | {"label": "GLM", "weight": 0.25},
-        row | {"label": "constant", "weight": 0.0, "seconds": None},
-    ]
-    table = leaderboard_table({"rows": 1234, "coverage": 0.9, "entries": entries})
-    assert [cells.style for cells in table.rows] == ["bold", None, None]
-    shown = text(table)
-    assert "Scores on 1,234 test rows" in shown
-    assert re.search(r"GLM +│ +25% +│ +2 +│ +3 +│ +1 +│ +90\.5% +│ +3 +│ +1\.3 +│", shown)
-    assert re.search(r"constant +│ +- +│", shown)
 
 
 TASK = {

@@ -29,13 +29,10 @@ def held_out(predictor: Predictor, sample: Sample, groups=None) -> HeldOut:
     return HeldOut.of(predictor, sample.replace(interval_groups=groups))
 
 
-def test_calibrated_intervals(predictor, sample, rows_of, assert_parity):
+def test_calibrated_intervals_also_wider_than_any_quantile(predictor, sample, rows_of, assert_parity):
     predictor.calibrate_intervals(held_out(predictor, sample))
     assert predictor.interval_level(0.8) != 0.8
     assert_parity(predictor, rows_of(20), coverage=0.8)
-
-
-def test_intervals_wider_than_any_quantile(predictor, rows_of, assert_parity):
     predictor.intervals[MIXTURE] = IntervalLevels.of(np.full(30, 1.7))
     assert predictor.interval_level(0.9) > 1.0
     assert_parity(predictor, rows_of(20))

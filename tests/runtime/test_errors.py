@@ -7,7 +7,7 @@ import pytest
 
 from ddpn.members.member import NotApplicableError
 from ddpn.runtime.deadlines import TimeLimitError
-from ddpn.runtime.errors import Argument, ConfigError, DDPNError, InputError, TrainingError
+from ddpn.runtime.errors import Argument, ConfigError, InputError, TrainingError
 from ddpn.sample import RowError, rows_named
 
 ERRORS = [
@@ -36,12 +36,3 @@ def test_rows_are_named_after_another_process():
     error = pickle.loads(pickle.dumps(RowError("X must be finite, got NaN", np.array([False, True]))))
     with pytest.raises(RowError, match="at row 9"), rows_named([7, 9]):
         raise error
-
-
-def test_an_interface_chooses_the_name_of_an_argument():
-    error = ConfigError(argument="epochs", must="be at least 1", got="0")
-    assert error.sentence("--epochs") == "--epochs must be at least 1, got 0."
-
-
-def test_without_an_argument_the_message_is_the_sentence():
-    assert DDPNError("No rows.").sentence("--epochs") == "No rows."

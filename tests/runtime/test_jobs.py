@@ -130,3 +130,9 @@ def test_numbers_of_jobs_are_those_of_scikit_learn():
     for wrong in (0, 1.5, "ray", True):
         with pytest.raises(ConfigError, match="n_jobs must be a number of processes"):
             slots(wrong)
+
+
+@pytest.mark.parametrize(("option", "value"), [("cpus", 0), ("retries", -1), ("gpus", 1.5), ("gpus", -1)])
+def test_invalid_options_of_a_cluster_are_refused(option, value):
+    with pytest.raises(ConfigError, match=f"{option} must be"):
+        RayCluster(**{option: value})

@@ -126,28 +126,19 @@ def test_the_axis_ends_where_hardly_any_mass_is_left(seen, client):
     assert expected["q0.998"] <= last <= expected["q0.9995"]
 
 
-def test_the_prediction_follows_the_form(seen):
+def test_the_form_works_by_mouse_and_keyboard_and_explains_a_wrong_value(seen):
     assert seen["dragged"]["headline"] != seen["desktop"]["headline"]
     assert seen["desktop"]["flag"].startswith("Like the training data")
     assert "'severity' above the training range: 60" in seen["outside"]["flag"]
-
-
-def test_the_page_works_by_keyboard(seen):
     assert seen["focus"] != "severity"
     assert seen["keys"]["headline"] != seen["phone"]["headline"]
-
-
-def test_a_wrong_value_is_explained_at_its_field(seen):
     assert seen["wrong"]["why"] == ["The value must be a number above 0, got -1."]
 
 
-def test_dark_mode_has_light_text(seen):
+def test_dark_mode_has_light_text_and_a_token_opens_the_page(seen):
     ink, page = (sum(map(int, re.findall(r"\d+", seen["dark"][key])[:3])) for key in ("ink", "page"))
     assert ink > 600
     assert page < 100
-
-
-def test_a_token_opens_the_page(seen):
     assert seen["login"]["bars"] > 3
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.serving import Limits
-
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [
@@ -51,14 +49,6 @@ def test_what_ray_sends_to_a_replica_makes_the_app(example, saved, row, client):
     with TestClient(cloudpickle.loads(sent)()) as replica:
         body = {"rows": [row]}
         assert replica.post("/predict", json=body).json() == client.post("/predict", json=body).json()
-
-
-def test_the_deployment_has_its_replicas(example, saved):
-    pytest.importorskip(
-        "ray.serve", reason="Ray Serve is not installed: pip install 'ray[serve]'", exc_type=ImportError
-    )
-    deployment = example.build({"models": str(saved), "replicas": "3"})._bound_deployment
-    assert (deployment.num_replicas, deployment.max_ongoing_requests) == (3, Limits().max_queue)
 
 
 @pytest.mark.skipif("DDPN_RAY" not in os.environ, reason="starts Ray, 20 s of CPU: set DDPN_RAY=1")

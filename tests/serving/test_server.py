@@ -8,9 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
-from ddpn.cli import app as program
 from ddpn.serving.middleware import read_token
 from ddpn.serving.server import listen
 
@@ -65,23 +63,6 @@ def test_logs_are_json_without_rows_and_secrets(ended):
     assert ended["bad"].status_code == 422
     for secret in (SECRET, "0.123454321", "hidden-ward", "secret-cell"):
         assert secret not in ended["logs"] + ended["out"] + ended["line"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["nowhere.model"], 1, "Folder not found: nowhere.model"),
-        (["nowhere.model", "--port", "70000"], 2, "--port must be a number from 0 to 65535, got 70000"),
-        (["nowhere.model", "--max-rows", "0"], 2, "--max-rows must be at least 1, got 0"),
-        (["nowhere.model", "--token-file", "none"], 2, "The token file none cannot be read"),
-        (["nowhere.model", "--log-level", "loud"], 2, "--log-level must be"),
-    ],
-)
-def test_bad_arguments_are_reported(arguments, code, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = CliRunner().invoke(program, ["serve", *arguments])
-    assert found.exit_code == code
-    assert words in found.output
 
 
 def test_a_short_token_is_refused_and_not_shown(tmp_path):

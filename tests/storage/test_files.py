@@ -1,7 +1,6 @@
 """Files and folders are written whole or not at all."""
 
 import errno
-import hashlib
 import os
 import signal
 import stat
@@ -21,8 +20,6 @@ from ddpn.storage.files import (
     folder_lock,
     lock,
     recover,
-    sha256,
-    sha256_of_file,
     write_bytes,
     write_text,
 )
@@ -94,12 +91,6 @@ def test_a_failure_leaves_the_old_folder(tmp_path, monkeypatch, step, error):
         fail()
     assert os.listdir(path) == ["old"]
     assert os.listdir(tmp_path) == ["folder"]
-
-
-def test_hashes_are_those_of_hashlib(tmp_path):
-    content = os.urandom(3_000_000)
-    (tmp_path / "x").write_bytes(content)
-    assert sha256(content) == sha256_of_file(tmp_path / "x") == hashlib.sha256(content).hexdigest()
 
 
 def test_a_lock_is_held_by_one(tmp_path):

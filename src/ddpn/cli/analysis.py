@@ -1,7 +1,7 @@
 """Commands that analyse: diagnose, likelihoods, explain, monitor. Arguments and printing only."""
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -10,9 +10,6 @@ from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, 
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import table_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 MeanModel = Annotated[
     str,
@@ -68,20 +65,16 @@ def _show_diagnosis(found: Any) -> None:
     if found.findings:
         explained = f"{found.explained:.0%} of the deviance explained out of fold"
         typer.echo(f"Mean model: {found.mean_model}, {explained}.")
-        show(_check_table(found))
+        rows = []
+        for each in found.findings:
+            numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted))
+            rows.append(((each.name, each.outcome, each.effect, *numbers), each.found))
+        show(table_of(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4)))
         for each in found.findings:
             if each.found:
                 typer.echo(f"- {each.sentence}")
     typer.echo(f"Recommendation: {found.advice}")
     show_warnings(found.notes[found.dispersion is None :])
-
-
-def _check_table(found: Any) -> "Table":
-    rows = []
-    for each in found.findings:
-        numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted))
-        rows.append(((each.name, each.outcome, each.effect, *numbers), each.found))
-    return table_of(("check", "result", "effect", "p", "adjusted p"), rows, right=(3, 4))
 
 
 @command("likelihoods", "Nothing was changed.")
@@ -117,8 +110,8 @@ Out = Annotated[
         "--out",
     ),
 ]
-Most = Annotated[int, option("NUMBER", "Number of columns to print.")]
-Seed = Annotated[int, option("NUMBER", "Seed of the random draws.")]
+#: Columns that are printed.
+_MOST_COLUMNS = 12
 
 
 @command("explain")
@@ -128,10 +121,8 @@ def explain(
     rows: Rows = None,
     of: Of = "mean",
     out: Out = None,
-    most: Most = 12,
     *,
     columns: o.Columns,
-    seed: Seed = 0,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -160,26 +151,45 @@ def explain(
     found: Any
     with output_to_stderr(), steps() as step:
         if numbers is None:
-            found, note = examining.explain_table(folder, frame, seed, step)
+            found, note = examining.explain_table(folder, frame, 0, step)
         else:
-            found = examining.explain_rows(folder, frame, numbers, of, seed)
+            found = examining.explain_rows(folder, frame, numbers, of)
     if as_json:
         print_json({"model": str(model), "data": data, **examining.plain(found, numbers)})
     elif numbers is None:
-        _show_model(found, note, most)
+        _show_model(found, note)
     else:
-        _show_rows(found, numbers, most)
+        _show_rows(found, numbers)
     if out is not None:
         examining.write_explanation(found, out, numbers)
         typer.echo(f"Explanation written to {out}", err=True)
 
 
-def _show_model(found: Any, note: str, most: int) -> None:
+def _show_model(found: Any, note: str) -> None:
+    """Print the most important columns: what shuffling them changes, if known, and the range of their effects."""
+    from ddpn.runtime.display import value_text
+
+    def reach(one: Any, curve: Any) -> str:
+        low, high = int(curve.level.argmin()), int(curve.level.argmax())
+        if low == high:
+            return f"{curve.level[low]:.3g}"
+        return " to ".join(f"{curve.level[i]:.3g} ({value_text(one.points[i])})" for i in (low, high))
+
     if note:
         typer.echo(note)
-    show(_column_table(found, most))
-    typical = found.effects.each[0]
-    if found.importance is not None:
+    known, typical = {one.name: one for one in found.effects}, found.effects.each[0]
+    importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
+    shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
+    rows = []
+    order = [name for name in importance or [one.name for one in found.effects.by()] if name in known]
+    for name in order[:_MOST_COLUMNS]:
+        one = known[name]
+        changed = [getattr(importance[name], key) for key in ("crps", "mean", "spread")] if importance else []
+        changes = [f"{each.mean():+.1%}" for each in changed]
+        rows.append(((name, *changes, reach(one, one.mean), reach(one, one.spread)), False))
+    headings = ("column", *shuffled, "mean, effect", f"{typical.spread.quantity}, effect")
+    show(table_of(headings, rows, range(1, 1 + len(shuffled))))
+    if importance:
         typer.echo(
             "shuffled: by how much the CRPS, the predicted mean and the predicted spread change if the values of the "
             "column are shuffled; a higher CRPS is worse."
@@ -190,31 +200,7 @@ def _show_model(found: Any, note: str, most: int) -> None:
     )
 
 
-def _column_table(found: Any, most: int) -> "Table":
-    """The most important columns: what shuffling them changes, if that is known, and the range of their effects."""
-    known, changed = {one.name: one for one in found.effects}, ("crps", "mean", "spread")
-    importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
-    shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
-    headings = ("column", *shuffled, "mean, effect", f"{found.effects.each[0].spread.quantity}, effect")
-    rows = []
-    for name in [name for name in importance or [one.name for one in found.effects.by()] if name in known][:most]:
-        one = known[name]
-        changes = [f"{getattr(importance[name], key).mean():+.1%}" for key in changed] if importance else []
-        rows.append(((name, *changes, _range(one, one.mean), _range(one, one.spread)), False))
-    return table_of(headings, rows, range(1, 1 + len(shuffled)))
-
-
-def _range(one: Any, curve: Any) -> str:
-    from ddpn.runtime.display import value_text
-
-    low, high = int(curve.level.argmin()), int(curve.level.argmax())
-    if low == high:
-        return f"{curve.level[low]:.3g}"
-    ends = (f"{curve.level[i]:.3g} ({value_text(one.points[i])})" for i in (low, high))
-    return " to ".join(ends)
-
-
-def _show_rows(found: Any, numbers: list[int], most: int) -> None:
+def _show_rows(found: Any, numbers: list[int]) -> None:
     from ddpn.runtime.display import value_text
 
     value = math.exp if found.log else float
@@ -225,7 +211,7 @@ def _show_rows(found: Any, numbers: list[int], most: int) -> None:
         )
         headings = ("column", "value", f"added to {'log ' if found.log else ''}{found.quantity}", "factor")
         rows = []
-        for name, cell, added in found.top(place, most):
+        for name, cell, added in found.top(place, _MOST_COLUMNS):
             factor = f"× {math.exp(added):.3f}" if found.log else ""
             rows.append(((name, value_text(cell), f"{added:+.3f}", factor), False))
         show(table_of(headings, rows, right=(2, 3)))
@@ -285,17 +271,13 @@ def monitor(
 
 def _show_comparison(found: Any) -> None:
     typer.echo(found.headline)
-    show(_drift_table(found))
+    rows = [(check.cells, check.drift) for check in found.shown[:_MOST]]
+    table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
+    if len(found.shown) > _MOST:
+        table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"
+    show(table)
     for sentence in found.findings:
         typer.echo(f"- {sentence}")
     for sentence in found.not_compared:
         typer.echo(f"Not compared: {sentence}")
     typer.echo(found.detectable)
-
-
-def _drift_table(found: Any) -> "Table":
-    rows = [(check.cells, check.drift) for check in found.shown[:_MOST]]
-    table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
-    if len(found.shown) > _MOST:
-        table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"
-    return table

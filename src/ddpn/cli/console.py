@@ -11,11 +11,9 @@ import shlex
 import signal
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from contextvars import ContextVar
 from typing import Any, get_args
 
 import typer
@@ -31,41 +29,6 @@ _WIDE = 140
 #: How texts of errors refer to arguments: `name`, or `name=value`, maybe with quotation marks.
 _REFERENCE = re.compile(r'`(\w+)(?:="?(\w+)"?)?`')
 _NUMBERS = {int: "an integer", float: "a number"}
-_RUNNING: ContextVar[Any] = ContextVar("running", default=None)
-
-
-# The command that runs ------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def running(context: Any) -> Iterator[None]:
-    """Within this, the command of this context is the one that runs."""
-    token = _RUNNING.set(context)
-    try:
-        yield
-    finally:
-        _RUNNING.reset(token)
-
-
-def command_start() -> float:
-    """When the program began, as `time.monotonic` counts, or now if no program runs the command."""
-    context = _RUNNING.get()
-    started = None if context is None else context.find_object(float)
-    return time.monotonic() if started is None else started
-
-
-def typed_options() -> tuple[dict[str, str], set[str]]:
-    """The options of the command that runs, by argument, and those that were given on the command line."""
-    context = _RUNNING.get()
-    if context is None:
-        return {}, set()
-    options = {each.name: max(each.opts, key=len) for each in context.command.params if each.opts[0].startswith("-")}
-    return options, {name for name in options if _is_given(context, name)}
-
-
-def _is_given(context: Any, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 # Errors, warnings and Ctrl-C ------------------------------------------------------------------------------------------
@@ -110,26 +73,34 @@ def number_sentence(error: typer.BadParameter, arguments: Sequence[str], types: 
     kind = next((words for kind, words in _NUMBERS.items() if kind in (found, *get_args(found))), None)
     if param is None or kind is None:
         return None
-    return f"{max(param.opts, key=len)} must be {kind}, got {_value(param.opts, arguments)!r}."
-
-
-def _value(names: Sequence[str], arguments: Sequence[str]) -> str:
-    """What was given for an option."""
-    for at, word in reversed(list(enumerate(arguments))):
+    given = ""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, equals, value = word.partition("=")
-        if name in names:
-            return value if equals or at + 1 == len(arguments) else arguments[at + 1]
-    return ""
+        if name in param.opts:
+            given = value if equals else following
+    return f"{max(param.opts, key=len)} must be {kind}, got {given!r}."
+
+
+def typed_options(context: Any) -> tuple[dict[str, str], set[str]]:
+    """The options of a command that runs, by argument, and those that were given on the command line."""
+    options = {each.name: max(each.opts, key=len) for each in context.command.params if each.opts[0].startswith("-")}
+    sources = {name: context.get_parameter_source(name) for name in options}
+    return options, {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 @contextmanager
-def friendly_errors(after_ctrl_c: str) -> Iterator[None]:
-    """Print errors and warnings as one sentence each, without a traceback; `after_ctrl_c` says what was kept."""
+def friendly_errors(after_ctrl_c: str, context: Any = None) -> Iterator[None]:
+    """Print errors and warnings as one sentence each, without a traceback; `after_ctrl_c` says what was kept.
+
+    Sentences name the options of the command that runs in this context.
+    """
     try:
         with _warnings_as_sentences():
             yield
     except DDPNError as error:
-        _fail(in_options(error, *typed_options()), MISUSE if isinstance(error, ConfigError) else BAD_INPUT)
+        sentence = str(error) if context is None else in_options(error, *typed_options(context))
+        typer.echo(f"Error: {sentence}", err=True)
+        raise typer.Exit(MISUSE if isinstance(error, ConfigError) else BAD_INPUT) from None
     except KeyboardInterrupt:
         try:
             _print_stopped(after_ctrl_c)
@@ -140,7 +111,8 @@ def friendly_errors(after_ctrl_c: str) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise  # a reader such as `head` has closed the pipe, which typer handles
-        _fail(machine_error(error), BAD_INPUT)
+        typer.echo(f"Error: {machine_error(error)}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
 
 
 def _print_stopped(what_is_kept: str) -> None:
@@ -181,11 +153,6 @@ def prompt_ctrl_c(what_is_kept: str) -> Iterator[None]:
         os.close(read)
 
 
-def _fail(sentence: str, code: int) -> None:
-    typer.echo(f"Error: {sentence}", err=True)
-    raise typer.Exit(code) from None
-
-
 @contextmanager
 def _warnings_as_sentences() -> Iterator[None]:
     printed = set()
@@ -193,7 +160,7 @@ def _warnings_as_sentences() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in printed:
             printed.add(str(message))
-            _say(f"Warning: {message}")
+            print(f"Warning: {message}", file=sys.stderr, flush=True)  # above a progress bar
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -233,13 +200,8 @@ def show_warnings(sentences: Sequence[str]) -> None:
 
 
 def print_step(step: str) -> None:
-    """Print a step of a long work to standard error."""
-    _say(f"{step} ...")
-
-
-def _say(sentence: str) -> None:
-    """Print to standard error, above a progress bar: `typer.echo` would write into it."""
-    print(sentence, file=sys.stderr, flush=True)
+    """Print a step of a long work to standard error, above a progress bar: `typer.echo` would write into it."""
+    print(f"{step} ...", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.console import (
     INTERRUPTED,
-    command_start,
     output_to_stderr,
     print_json,
     print_step,
@@ -65,6 +64,7 @@ def fit(
     stream: Stream = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
+    started: float,
 ) -> None:
     """Fit a model to a table and compare it with simpler models.
 
@@ -84,7 +84,6 @@ def fit(
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import open_table, prepare, stream_facts
 
-    started = command_start()  # a time budget includes the imports
     plan = plan_of(given, config)
     check_destination(out, overwrite)
     plan.check_with_torch()
@@ -98,12 +97,13 @@ def fit(
         del table  # prepared has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_prepared(name, prepared, as_json)
-    about: dict[str, Any] = {"data": name, "command": _this_command()}
+    about: dict[str, Any] = {"data": name, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     if prepared.stream is not None:
         about["stream"] = stream_facts(prepared.stream, len(prepared.sample))
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
+    # A time budget includes the imports.
     options = {"verbose": True, "on_step": print_step, "started": started}
     with output_to_stderr():
         fitted = fit_into(out, prepared, about, overwrite, n_jobs=o.cluster_of(cluster, gpus_per_job), **options)
@@ -149,7 +149,7 @@ def tune(
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.tuning import tune as run
 
-    about = {"data": data, "command": _this_command()}
+    about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
     limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
     with output_to_stderr(), steps() as step:
@@ -157,10 +157,6 @@ def tune(
     if not as_json:
         _show_search(found.result)
     _show_fitted(out, found.fitted, as_json)
-
-
-def _this_command() -> str:
-    return shlex.join(["ddpn", *sys.argv[1:]])
 
 
 def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:

@@ -12,9 +12,8 @@ from ddpn.cli import options as o
 from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
 from ddpn.cli.options import option
 from ddpn.cli.program import command
-from ddpn.cli.tables import fact_table, folds_of, member_words, model_facts, show_scores
+from ddpn.cli.tables import fact_table, member_words, model_facts, show_scores
 from ddpn.storage.model_files import refuses_strange_files
-from ddpn.tables.splits import rows_words
 
 PredictionTable = Annotated[
     str,
@@ -59,7 +58,7 @@ def predict(
     member: MemberOf = None,
     *,
     columns: o.PredictionColumns,
-    cluster: o.PredictionCluster = None,
+    cluster: o.Cluster = None,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Predict every row of one or several tables.
@@ -117,14 +116,24 @@ def evaluate(
 
 @command("show", "Nothing was changed.")
 def show_(model: o.Model, as_json: o.Json = False) -> None:
-    """Show what a model is, how it was fitted, which columns it needs and how it scored. Also reads ONNX files.
+    """Show what a model is, how it was fitted, which columns it needs and how it scored.
+
+    Of an ONNX file, shows members, inputs and outputs.
 
     Example: ddpn show bikes.model
     """
-    if model.suffix == ".onnx":
-        show_onnx(model, as_json)
+    (_show_onnx if model.suffix == ".onnx" else _show_folder)(model, as_json)
+
+
+@refuses_strange_files
+def _show_onnx(path: Path, as_json: bool) -> None:
+    from ddpn.export.description import describe_onnx
+
+    about = describe_onnx(path)
+    if as_json:
+        print_json({"file": str(path), **about})
     else:
-        _show_folder(model, as_json)
+        show(fact_table(_interface(about)))
 
 
 @refuses_strange_files
@@ -223,41 +232,13 @@ def export(
     typer.echo(f"Written to {out} ({out.stat().st_size / 1e6:,.1f} MB).")
 
 
-@refuses_strange_files
-def show_onnx(path: Path, as_json: bool) -> None:
-    """Print the inputs and outputs of an exported file, and how the model was fitted."""
-    from ddpn.export.description import describe_onnx
-
-    about = describe_onnx(path)
-    if as_json:
-        print_json({"file": str(path), **about})
-        return
-    show(fact_table([*_interface(about), *_fit(about)]))
-
-
 def _interface(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Inputs and outputs."""
+    """Members, inputs and outputs of an exported file."""
+    members = [(f"Member {name}", member_words(member)) for name, member in about["members"].items()]
     inputs = [(f"Input {each['name']}", f"{each['type']}, {each['meaning']}") for each in about["inputs"]]
     outputs = ", ".join(about["outputs"].values())
     interval = f"{about['coverage']:.0%} interval from lower to upper; pmf from 0 to {about['pmf_up_to']}"
-    return [*inputs, ("Outputs", f"{outputs}; {interval}")]
-
-
-def _fit(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Members, and how the model was fitted."""
-    fit = about["fit"]
-    facts = [(f"Member {name}", member_words(member)) for name, member in about["members"].items()]
-    if about["target"] is not None:
-        facts.append(("Target", about["target"]))
-    if "split" in fit:
-        facts.append(("Rows", rows_words(fit["split"]["rows"], folds_of(about["members"]))))
-    for name in ("data", "command", "date"):
-        if name in fit:
-            facts.append((name.capitalize(), str(fit[name])))
-    scored = next((each for each in fit.get("test", {}).get("entries", []) if each["name"] == "mixture"), None)
-    if scored is not None:
-        facts.append(("Test scores", f"CRPS {scored['crps']:.4g}, 90% coverage {scored['coverage']:.1%}"))
-    return [*facts, ("Exported", f"by ddpn {about['ddpn']}")]
+    return [*members, *inputs, ("Outputs", f"{outputs}; {interval}"), ("Exported", f"by ddpn {about['ddpn']}")]
 
 
 _limit = partial(option, panel="Limits")

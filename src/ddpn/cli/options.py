@@ -78,7 +78,8 @@ Cluster = Annotated[
     str | None,
     option(
         "ADDRESS",
-        "Run independent fits on a Ray cluster: auto (the cluster of this machine) or HOST:PORT. Needs ddpn[cluster].",
+        "Run independent fits, or predictions, on a Ray cluster: auto (the cluster of this machine) or HOST:PORT. To "
+        "predict, all nodes must be able to read the tables. Needs ddpn[cluster].",
         panel=_PANEL,
     ),
 ]
@@ -87,15 +88,6 @@ GpusPerJob = Annotated[
     option(
         "NUMBER",
         "With --cluster: GPUs per fit, such as 1 or 0.25 (four fits share a GPU). Default: 0.",
-        panel=_PANEL,
-    ),
-]
-PredictionCluster = Annotated[
-    str | None,
-    option(
-        "ADDRESS",
-        "Predict on a Ray cluster whose nodes can all read the tables: auto (the cluster of this machine) or "
-        "HOST:PORT. Needs ddpn[cluster].",
         panel=_PANEL,
     ),
 ]

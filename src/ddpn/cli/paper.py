@@ -7,13 +7,10 @@ import typer
 
 from ddpn.cli.console import show
 from ddpn.cli.options import option
-from ddpn.cli.program import COMMANDS, EXIT_CODES, Group, command
+from ddpn.cli.program import EXIT_CODES, Group, app, command
 from ddpn.cli.tables import table_of
 
-data = typer.Typer(
-    name="data", cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True,
-    add_completion=False,
-)  # fmt: skip
+data = typer.Typer(name="data", cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
 
 
 @command("list", "Nothing was changed.", to=data)
@@ -36,8 +33,7 @@ def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `d
     typer.echo(download(name))
 
 
-COMMANDS["data"] = typer.main.get_command(data)
-
+app.add_typer(data)
 
 Names = Annotated[
     list[str] | None,

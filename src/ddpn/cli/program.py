@@ -1,20 +1,20 @@
-"""The program `ddpn`, which imports the module of a command when it is named, and how a command is made."""
+"""The program `ddpn`, and how a command is made."""
 
 import atexit
 import gc
 import inspect
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from importlib.metadata import version
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ddpn.cli.console import friendly_errors, number_sentence, prompt_ctrl_c, running
+from ddpn.cli.console import friendly_errors, number_sentence, prompt_ctrl_c
 from ddpn.cli.options import COLUMN_OPTIONS, option
 from ddpn.workflow.plan import PLAN_OPTIONS
 
@@ -25,31 +25,30 @@ EXIT_CODES = (
 
 #: Parameters of commands that stand for several options.
 _GROUPS = ("given", "columns")
-#: Commands by name, of the modules that are imported.
-COMMANDS: dict[str, Any] = {}
-
-if TYPE_CHECKING:
-    _Base = TyperCommand
-else:
-    _Base = object
 
 
-class _BareFlags(_Base):
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters. Typer 0.29 puts <bool> behind flags such as --json, as if they took a value."""
-        params = super().get_params(ctx)
-        for param in params:
-            if getattr(param, "is_flag", False) and param.metavar is None:
-                param.metavar = ""
-        return params
+def _bare_flags(params: list[Any]) -> list[Any]:
+    """The parameters. Typer 0.29 puts <bool> behind flags such as --json, as if they took a value."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
 
 
-class Group(_BareFlags, TyperGroup):
+class Group(TyperGroup):
     """The program, or a group of its commands."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options."""
+        return _bare_flags(super().get_params(ctx))
 
-class Command(_BareFlags, TyperCommand):
+
+class Command(TyperCommand):
     """A command of the program."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The arguments and options."""
+        return _bare_flags(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options; a value that is not a number is reported in one sentence."""
@@ -63,25 +62,26 @@ class Command(_BareFlags, TyperCommand):
             typer.echo(f"Error: {sentence}", err=True)
             raise typer.Exit(2) from None
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        with running(ctx):
-            return super().invoke(ctx)
+
+app = typer.Typer(
+    cls=Group, epilog=EXIT_CODES, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+)
 
 
 def command(
     name: str,
     kept: str = "Nothing was written.",
     *,
-    to: typer.Typer | None = None,
+    to: typer.Typer = app,
     codes: str = EXIT_CODES,
     ends_at_once: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command that reports errors and Ctrl-C in one sentence.
 
     A parameter `given` of the function is replaced by the plan options of the command, and `columns` by options for the
-    roles that its type names; the function gets each as a dictionary. `kept` says what is left after Ctrl-C, which may
-    end the command in the middle of a library's call if `ends_at_once`. `to` is a group of commands, else the program.
+    roles that its type names; the function gets each as a dictionary. A parameter `started` is when the program began,
+    as `time.monotonic` counts. `kept` says what is left after Ctrl-C, which may end the command in the middle of a
+    library's call if `ends_at_once`. `to` is the program, or a group of its commands.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -89,21 +89,22 @@ def command(
         groups = {each.name: _options(name, each) for each in own.parameters.values() if each.name in _GROUPS}
 
         @wraps(function)
-        def run(**options: Any) -> None:
+        def run(context: typer.Context, **options: Any) -> None:
             for group, known in groups.items():
                 options[group] = {key: options.pop(each.name) for key, each in known.items()}
-            with friendly_errors(kept), prompt_ctrl_c(kept) if ends_at_once else nullcontext():
+            if "started" in own.parameters:
+                options["started"] = time.monotonic() if context.obj is None else context.obj
+            with friendly_errors(kept, context), prompt_ctrl_c(kept) if ends_at_once else nullcontext():
                 function(**options)
 
-        parameters: list[inspect.Parameter] = []
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
         for each in own.parameters.values():
-            parameters += groups[each.name].values() if each.name in groups else [each]
+            if each.name != "started":
+                parameters += groups[each.name].values() if each.name in groups else [each.replace(kind=kind)]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        program = to or typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-        program.command(name, epilog=codes, cls=Command)(run)
-        if to is None:
-            COMMANDS[name] = typer.main.get_command(program)
+        to.command(name, epilog=codes, cls=Command)(run)
         return function
 
     return add
@@ -129,46 +130,8 @@ def _optional(name: str, kind: type, about: Any) -> inspect.Parameter:
     )
 
 
-#: Commands in the order of the help, and the modules that make them.
-_MODULES = {
-    "diagnose": "analysis", "fit": "fit", "tune": "fit", "predict": "model", "evaluate": "model", "show": "model",
-    "report": "model", "explain": "analysis", "monitor": "analysis", "serve": "model", "export": "model",
-    "likelihoods": "analysis", "reproduce": "paper", "data": "paper",
-}  # fmt: skip
-
-
-class _Commands(Mapping[str, Any]):
-    """All commands by name."""
-
-    def __getitem__(self, name: str) -> Any:
-        import_module(f"ddpn.cli.{_MODULES[name]}")
-        return COMMANDS[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
-
-    def __len__(self) -> int:
-        return len(_MODULES)
-
-
-class Program(Group):
-    """The group of all commands."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        commands: Any = _Commands()
-        self.commands = commands
-
-
-app = typer.Typer(
-    cls=Program, epilog=EXIT_CODES, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown"
-)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
         typer.echo(version("ddpn"))
         raise typer.Exit
 

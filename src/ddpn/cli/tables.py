@@ -14,7 +14,6 @@ from ddpn.tables.splits import rows_words
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ddpn.tables.kinds import TableColumn
     from ddpn.tables.roles import Roles
 
 #: Columns of a table that are listed one by one.
@@ -46,18 +45,16 @@ def column_table(roles: "Roles") -> "Table":
     named = [role for role in ("target", "exposure", "weight", "censored") if getattr(roles, role) is not None]
     rows: list[tuple[tuple[str, ...], bool | None]]
     rows = [((getattr(roles, role), role, "", "", ""), True) for role in named]
-    rows += [(_cells(column), None if column.left_out else False) for column in roles.columns[:_SHOWN]]
+    for column in roles.columns[:_SHOWN]:
+        note = f"becomes {', '.join(column.parts)}" if column.parts else ""
+        note = f"left out: {column.left_out}" if column.left_out else note
+        cells = (column.name, column.kind, f"{column.distinct:,}", f"{column.missing:,}", note)
+        rows.append((cells, None if column.left_out else False))
     rest = len(roles.columns) - _SHOWN
     rows += [((f"and {rest} more", "", "", "", ""), False)] if rest > 0 else []
     width = 5 if any(cells[-1] for cells, _ in rows) else 4
     headings = ("column", "used as", "distinct", "missing", "note")[:width]
     return table_of(headings, [(cells[:width], stands_out) for cells, stands_out in rows], right=(2, 3))
-
-
-def _cells(column: "TableColumn") -> tuple[str, ...]:
-    note = f"becomes {', '.join(column.parts)}" if column.parts else ""
-    note = f"left out: {column.left_out}" if column.left_out else note
-    return column.name, column.kind, f"{column.distinct:,}", f"{column.missing:,}", note
 
 
 def leaderboard_table(found: Mapping[str, Any]) -> "Table":
@@ -84,9 +81,8 @@ def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> Non
         return
     predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
     typer.echo(f"To predict with {name} alone: {predict}")
-    command = only_command(task.get("command", ""), name)
-    if command:
-        typer.echo(f"To fit {name} alone: {command}")
+    if task.get("command", "").startswith("ddpn fit "):
+        typer.echo(f"To fit {name} alone: the same ddpn fit with --overwrite --only {shlex.quote(name)}")
 
 
 def number(value: float | None) -> str:
@@ -118,17 +114,30 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     if roles.get("groups") not in (None, *wanted):
         wanted.append(f"{roles['groups']} (groups of intervals)")
     needed = ("Columns needed", ", ".join(wanted))
-    members += [*_calibration_facts(about), *_range_facts(about.get("counts"), roles)]
+    found = about.get("recalibration")
+    if found is not None:
+        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
+        members.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
+    if about.get("groups") is not None:
+        by = about["groups"]["by"] or "ranges of the predicted mean"
+        members.append(("Intervals", f"calibrated in {len(about['groups']['names'])} groups by {by}"))
+    members += _range_facts(about.get("counts"), roles)
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
-    rows = rows_words(task["split"]["rows"], folds_of(mixed))
+    folds = max((member["facts"].get("copies", 0) for member in mixed.values()), default=0)
+    rows = rows_words(task["split"]["rows"], folds)
+    lacks = missing_words(task.get("missing", ()))
+    streamed = task.get("stream")
+    if streamed is not None:
+        read = f"{streamed['rows']:,} rows in {streamed['files']:,} files; {streamed['sampled']:,} of them sampled"
+        streamed = f"{read}; networks trained on about {streamed['streamed']:,}"
     return [
         *members,
         compared,
-        ("Interrupted", _interruption(task)),
+        ("Interrupted", f"yes, by Ctrl-C{f': {lacks}' if lacks else ''}" if task["interrupted"] else "no"),
         ("Rows", f"{rows}; split {task['split']['how']}"),
         *([("Scores", task["split"]["meaning"])] if task["split"].get("meaning") else []),
-        *_stream_facts(task.get("stream")),
+        *([("Streamed", streamed)] if streamed else []),
         *([("Search", task["tuning"]["headline"])] if "tuning" in task else []),
         *((name.capitalize(), roles[name] or "none") for name in ("target", "exposure", "weight")),
         needed,
@@ -138,17 +147,6 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
-
-
-def folds_of(members: Mapping[str, Mapping[str, Any]]) -> int:
-    """The number of folds that members were cross-fitted in; 0 where they were not."""
-    return max((member["facts"].get("copies", 0) for member in members.values()), default=0)
-
-
-def _interruption(task: Mapping[str, Any]) -> str:
-    """Whether Ctrl-C ended the fit, and what is missing since."""
-    lacks = missing_words(task.get("missing", ()))
-    return f"yes, by Ctrl-C{f': {lacks}' if lacks else ''}" if task["interrupted"] else "no"
 
 
 def missing_words(missing: Sequence[str]) -> str:
@@ -165,31 +163,6 @@ def missing_words(missing: Sequence[str]) -> str:
     return ", ".join(words[step] for step in missing if step in words)
 
 
-def only_command(command: str, name: str) -> str:
-    """The command that fits one member alone, in place of the model that `command` fitted; "" for other commands.
-
-    >>> only_command("ddpn fit visits.csv -o m --json --only glm", "trees")
-    'ddpn fit visits.csv -o m --overwrite --only trees'
-    """
-    words = shlex.split(command)
-    if words[:2] != ["ddpn", "fit"]:
-        return ""
-    kept = [
-        word
-        for before, word in zip(["", *words[:-1]], words, strict=True)
-        if before != "--only" and word not in ("--only", "--overwrite", "--json") and not word.startswith("--only=")
-    ]
-    return shlex.join([*kept, "--overwrite", "--only", name])
-
-
-def _stream_facts(stream: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """What was read of a table that was streamed."""
-    if stream is None:
-        return []
-    read = f"{stream['rows']:,} rows in {stream['files']:,} files; {stream['sampled']:,} of them sampled"
-    return [("Streamed", f"{read}; networks trained on about {stream['streamed']:,}")]
-
-
 def _range_facts(counts: Mapping[str, Any] | None, roles: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The range of possible counts, and how they are censored, where they are."""
     known = CountRange(**(counts or {}))
@@ -204,25 +177,13 @@ def _range_facts(counts: Mapping[str, Any] | None, roles: Mapping[str, Any]) -> 
     return facts
 
 
-def _calibration_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """How distributions and intervals are calibrated, where they are."""
-    found, facts = about.get("recalibration"), []
-    if found is not None:
-        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
-        facts.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
-    if about.get("groups") is not None:
-        by = about["groups"]["by"] or "ranges of the predicted mean"
-        facts.append(("Intervals", f"calibrated in {len(about['groups']['names'])} groups by {by}"))
-    return facts
-
-
 def member_words(member: Mapping[str, Any]) -> str:
     """The weight of a member and its facts in one line."""
-    facts = "; ".join(f"{name} {_plain(value)}" for name, value in member["facts"].items() if name != "best_epochs")
-    return f"{member['weight']:.0%} of the mixture; {facts}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}={each}" for name, each in value.items()) or "default"
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+    words = [f"{member['weight']:.0%} of the mixture"]
+    for name, value in member["facts"].items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{key}={each}" for key, each in value.items()) or "default"
+        elif isinstance(value, list):
+            value = ", ".join(map(str, value)) or "none"
+        words += [f"{name} {value}"] if name != "best_epochs" else []
+    return "; ".join(words)

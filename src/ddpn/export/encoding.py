@@ -35,17 +35,19 @@ class TableNodes(NamedTuple):
     levels: dict[str, tuple[str, ...]]
 
 
-def read_columns(graph: Graph, columns: Sequence[InputColumn], levels: Mapping[str, tuple[str, ...]]) -> TableNodes:
-    """Inputs for the raw columns, and what the model sees of them; `levels` are those of each category."""
+def read_columns(
+    graph: Graph, cells: Mapping[str, Value], columns: Sequence[InputColumn], levels: Mapping[str, tuple[str, ...]]
+) -> TableNodes:
+    """What the model sees of the cells of raw columns; `levels` are those of each category."""
     numbers: list[Value] = []
     codes: list[Value] = []
     number_names: list[str] = []
     for column in columns:
-        cells = graph.input(column.name, column.element)
+        own = cells[column.name]
         if column.kind == "category":
-            codes.append(level_codes(graph, cells, column, levels[column.names[0]]))
+            codes.append(level_codes(graph, own, column, levels[column.names[0]]))
         else:
-            numbers += _numbers(graph, cells, column)
+            numbers += _numbers(graph, own, column)
             number_names += column.names
     names = tuple(name for column in columns for name in column.names)
     return TableNodes(names, _side_by_side(numbers), tuple(number_names), _side_by_side(codes), dict(levels))
@@ -97,7 +99,9 @@ def _month(graph: Graph, days: Value) -> Value:
 
 def level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequence[str]) -> Value:
     """The position of each row's level; len(levels) for unknown ones and len(levels) + 1 where it is missing."""
-    trimmed = _trimmed(graph, cells)
+    # Without blanks around a single word, and empty where there is none; one more word, so that there is always one.
+    words, count = graph.ops("StringSplit", cells.op("StringConcat", " ."), kinds=("s", "i"))
+    trimmed = graph.where(count.equals(1), "", graph.where(count.equals(2), words.take(0), cells))
     unknown, absent = len(levels), len(levels) + 1
     keys = {level: code for code, level in enumerate(levels)}
     keys |= {alias: keys[level] for alias, level in column.aliases if level in keys}
@@ -112,25 +116,15 @@ def level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequenc
     values = [(number_of(level), code) for code, level in enumerate(levels)]
     values += [(marker, absent) for marker in column.markers]
     known = {value: code for value, code in reversed(values) if value is not None}
-    return _by_value(graph, trimmed, codes, known) if column.by_value and known else codes
-
-
-def _by_value(graph: Graph, text: Value, codes: Value, known: Mapping[float, int]) -> Value:
-    """Codes of text that is a number by its value: 7, 7.0 and 007 are the same level."""
-    is_number = text.op("RegexFullMatch", kind="b", pattern=NUMBER.pattern)
-    values = graph.where(is_number, text, "nan").cast("f")
-    same = values.unsqueezed(1).equals(np.array(list(known))).cast("i")
+    if not column.by_value or not known:
+        return codes
+    # Text that is a number is a level by its value: 7, 7.0 and 007 are the same.
+    is_number = trimmed.op("RegexFullMatch", kind="b", pattern=NUMBER.pattern)
+    numbers = graph.where(is_number, trimmed, "nan").cast("f")
+    same = numbers.unsqueezed(1).equals(np.array(list(known))).cast("i")
     place = same.op("ArgMax", axis=1, keepdims=0)
     found = same.max(1).reshaped(-1).cast("b")
     return graph.where(found, graph.constant(list(known.values())).take(place, axis=0), codes)
-
-
-def _trimmed(graph: Graph, cells: Value) -> Value:
-    """Text without blanks around it where it is a single word, and empty where there is none."""
-    # One more word, so that there is always one.
-    words, count = graph.ops("StringSplit", cells.op("StringConcat", " ."), kinds=("s", "i"))
-    single = graph.where(count.equals(2), words.take(0), cells)
-    return graph.where(count.equals(1), "", single)
 
 
 class _Placed(NamedTuple):
@@ -162,7 +156,11 @@ def _numeric_parts(
     fields = {key: np.array([getattr(own[name], key) for name in names]) for key in ("fill", "center", "scale")}
     missing = table.numbers.is_nan()
     x = graph.where(missing, fields["fill"][None], table.numbers)
-    z = _bounded(graph, (x * 0.5 - 0.5 * fields["center"]) / (0.5 * fields["scale"]), limit)
+    z = ((x * 0.5 - 0.5 * fields["center"]) / (0.5 * fields["scale"])).clip(-LARGEST, LARGEST)
+    if np.isfinite(limit):  # as `ddpn.tables.encoding.columns.bounded`
+        size = z.op("Abs")
+        far = z.op("Sign") * ((size.clip(limit, LARGEST) - (limit - 1.0)).log() + limit)
+        z = graph.where(size > limit, far, z)
     parts = [_Placed(z, [starts[name] for name in names])]
     flags = [j for j, name in enumerate(names) if own[name].has_missing]
     if flags:
@@ -173,50 +171,24 @@ def _numeric_parts(
         widths = [max(0, len(values) - (key == "edges")) for values in each]
         places = [at[name] + i for name, width in zip(names, widths, strict=True) for i in range(width)]
         at = {name: at[name] + width for name, width in zip(names, widths, strict=True)}
-        if places:
-            column = x.take(np.repeat(np.arange(len(names)), widths))
-            parts.append(_Placed(_blocks(column, key, each), places))
+        if not places:
+            continue
+        column, every = x.take(np.repeat(np.arange(len(names)), widths)), np.concatenate(each)[None]
+        if key == "edges":  # how far bins are filled
+            ends = ([edges[part] for edges in each] for part in (slice(None, -1), slice(1, None)))
+            low, high = (0.5 * np.concatenate(side) for side in ends)
+            parts.append(_Placed(((column * 0.5 - low) / (high - low)).clip(0.0, 1.0), places))
+        else:  # which steps are passed, or which code a value is
+            parts.append(_Placed((column > every if key == "steps" else column.equals(every)).cast("f"), places))
     return parts
-
-
-def _blocks(x: Value, key: str, each: Sequence[np.ndarray]) -> Value:
-    """How far bins are filled, which steps are passed, or which code a value is; x has a column per input."""
-    if key == "codes":
-        return x.equals(np.concatenate(each)[None]).cast("f")
-    if key == "steps":
-        return (x > np.concatenate(each)[None]).cast("f")
-    low, high = (0.5 * np.concatenate([edges[part] for edges in each]) for part in (slice(None, -1), slice(1, None)))
-    return ((x * 0.5 - low) / (high - low)).clip(0.0, 1.0)
-
-
-def _bounded(graph: Graph, z: Value, limit: float) -> Value:
-    """As `ddpn.tables.encoding.columns.bounded`."""
-    z = z.clip(-LARGEST, LARGEST)
-    if not np.isfinite(limit):
-        return z
-    size = z.op("Abs")
-    far = z.op("Sign") * ((size.clip(limit, LARGEST) - (limit - 1.0)).log() + limit)
-    return graph.where(size > limit, far, z)
 
 
 def _category_parts(
     codes: Value, table: TableNodes, own: dict[str, CategoricalColumn], starts: dict[str, int]
 ) -> list[_Placed]:
-    """Indicators of all categories, and the effects of levels of those that have them."""
-    parts = [_one_hot(codes, table, own, starts)]
-    targets, columns, places = [], [], []
-    for j, (name, levels) in enumerate(table.levels.items()):
-        effects = own[name].effects
-        if effects is not None:
-            targets.append([*(effects.values.get(level, 0.0) for level in levels), 0.0, effects.missing])
-            columns.append(j)
-            places.append(starts[name] + own[name].indicators)
-    return [*parts, _Placed(_looked_up(codes.take(columns), targets), places)] if places else parts
-
-
-def _one_hot(codes: Value, table: TableNodes, own: dict[str, CategoricalColumn], starts: dict[str, int]) -> _Placed:
-    """One input per level, and those of rare levels and missing values."""
+    """One input per level, rare levels and missing values of all categories, and the effects of levels, if any."""
     targets, columns, inputs, places = [], [], [], []
+    effects, with_effects, effect_places = [], [], []
     for j, (name, levels) in enumerate(table.levels.items()):
         column = own[name]
         other = len(column.levels) if column.has_other else column.indicators
@@ -226,7 +198,14 @@ def _one_hot(codes: Value, table: TableNodes, own: dict[str, CategoricalColumn],
         columns += [j] * column.indicators
         inputs += list(range(column.indicators))
         places += [starts[name] + i for i in range(column.indicators)]
-    return _Placed(_looked_up(codes, targets).take(columns).equals(np.array([inputs])).cast("f"), places)
+        if column.effects is not None:
+            values = (column.effects.values.get(level, 0.0) for level in levels)
+            effects.append([*values, 0.0, column.effects.missing])
+            with_effects.append(j)
+            effect_places.append(starts[name] + column.indicators)
+    indicators = _looked_up(codes, targets).take(columns).equals(np.array([inputs])).cast("f")
+    parts = [_Placed(indicators, places)]
+    return [*parts, _Placed(_looked_up(codes.take(with_effects), effects), effect_places)] if effects else parts
 
 
 def _looked_up(codes: Value, targets: Sequence[Sequence[float]]) -> Value:

@@ -61,8 +61,7 @@ def parts_of(head: Head, raw: Value, log_scale: Value | None) -> HeadNodes:
 
     Raises a `ConfigError` for a likelihood that has no form in the graph.
     """
-    columns = [raw.take(j, axis=2) for j in range(head.n_raw)]
-    return _parts(head, columns, log_scale)
+    return _parts(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale)
 
 
 def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> HeadNodes:
@@ -188,10 +187,6 @@ class FamilyGraph:
         """C."""
         return len(self.outer)
 
-    def of(self, log_mu: Value, log_shape: Value, weight: Value) -> "FamilyGraph":
-        """The same stack with other rows."""
-        return FamilyGraph(self.name, log_mu, log_shape, weight, self.outer, self.positive)
-
 
 def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value) -> list[FamilyGraph]:
     """Pieces, each with its first component and how many it has, as one stack per family. `ones`: (rows, 1)."""
@@ -288,32 +283,22 @@ class Tabulated(NamedTuple):
 
 def tabulate(graph: Graph, family: FamilyGraph, grid: Grid) -> Tabulated:
     """The pmf on the grid, and exact moments."""
-    if family.name == "double_poisson":
-        found = _double_poisson(family, grid)
-    else:
+    log_mu, shape = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
+    if family.name == "double_poisson":  # normalised by the sum over the grid
+        deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
+        log_weight = grid.log_h - shape * deviance
+        weight = (log_weight - log_weight.max(2)).exp()
+        pmf = weight / weight.sum(2)
+        found = Tabulated(pmf, *(each.reshaped(-1, family.size) for each in moments_on(grid, pmf, 2)))
+    else:  # by the ratios p(y) / p(y - 1), which need no log-gamma function
+        rise = shape * log_mu.exp()
+        at_zero = -log1p(graph, rise) / shape
+        before = (grid.y - 1.0).clip(0.0, np.inf)
+        ratios = log_mu - grid.log_y + ((shape * before + 1.0) / (rise + 1.0)).log()
+        pmf = graph.where(grid.y < 1.0, at_zero, ratios).op("CumSum", graph.constant(2)).exp()
         mu, alpha = family.log_mu.exp(), family.log_shape.exp()
-        found = Tabulated(_negative_binomial(graph, family, grid), mu, mu + alpha * mu * mu)
+        found = Tabulated(pmf, mu, mu + alpha * mu * mu)
     return _without_zeros(graph, found, grid, family.positive) if family.positive.any() else found
-
-
-def _double_poisson(family: FamilyGraph, grid: Grid) -> Tabulated:
-    """Normalised by the sum over the grid."""
-    log_mu, gamma = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
-    deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
-    log_weight = grid.log_h - gamma * deviance
-    weight = (log_weight - log_weight.max(2)).exp()
-    pmf = weight / weight.sum(2)
-    return Tabulated(pmf, *(each.reshaped(-1, family.size) for each in moments_on(grid, pmf, 2)))
-
-
-def _negative_binomial(graph: Graph, family: FamilyGraph, grid: Grid) -> Value:
-    """By the ratios p(y) / p(y - 1), which need no log-gamma function."""
-    log_mu, alpha = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
-    rise = alpha * log_mu.exp()
-    at_zero = -log1p(graph, rise) / alpha
-    before = (grid.y - 1.0).clip(0.0, np.inf)
-    ratios = log_mu - grid.log_y + ((alpha * before + 1.0) / (rise + 1.0)).log()
-    return graph.where(grid.y < 1.0, at_zero, ratios).op("CumSum", graph.constant(2)).exp()
 
 
 def log1p(graph: Graph, x: Value) -> Value:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from ddpn.export.mixture import Bounds, ExportedOutputs, MixtureGraph
 from ddpn.export.source import ExportedModel, InputColumn, source_of
 from ddpn.members.folds import copies_of, known_levels
 from ddpn.networks.heads import make_head
-from ddpn.predictor import MIXTURE, Predictor
+from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
 from ddpn.storage.files import write_bytes
@@ -91,12 +91,12 @@ def export_onnx(
     source = source_of(model)
     check_size(source, request)
     pmf = default_pmf(source) if pmf_up_to is None else int(pmf_up_to)
-    assembled = assemble(source, request.quantiles, request.coverage, pmf)
+    file, inputs, outputs = assemble(source, request.quantiles, request.coverage, pmf)
     about = {
         "format": FORMAT,
         "ddpn": version("ddpn"),
-        "inputs": [column.as_dict() for column in assembled.inputs],
-        "outputs": assembled.outputs,
+        "inputs": [column.as_dict() for column in inputs],
+        "outputs": outputs,
         "coverage": request.coverage,
         "quantiles": list(request.quantiles),
         "pmf_up_to": pmf,
@@ -105,26 +105,29 @@ def export_onnx(
         "members": {name: source.members[name] for name in source.predictor.mixed},
         "fit": dict(source.summary),
     }
-    onnx().helper.set_model_props(assembled.model, {ENTRY: json.dumps(about)})
-    write_bytes(target, assembled.model.SerializeToString())
+    onnx().helper.set_model_props(file, {ENTRY: json.dumps(about)})
+    write_bytes(target, file.SerializeToString())
     return about
 
 
-def training_counts(source: ExportedModel) -> Any:
-    """The distribution of the counts of all training rows; None where the model does not know it."""
+def training_quantile(source: ExportedModel, level: float) -> float | None:
+    """A quantile of the counts of all training rows; None where the model does not know it."""
     facts: Mapping[str, Any] = source.members.get("constant", {}).get("facts", {})
     if "raw outputs" not in facts:
         return None
     name, raw = facts["likelihood"], facts["raw outputs"]
     # A cross-fitted constant has several copies, of which one says enough.
     name, raw = name[0] if isinstance(name, list) else name, raw[0] if isinstance(raw[0], list) else raw
-    return None if name == "double_binomial" else make_head(name)(torch.tensor(raw, dtype=torch.float64))
+    if name == "double_binomial":
+        return None
+    counts = make_head(name)(torch.tensor(raw, dtype=torch.float64))
+    return float(counts.icdf(torch.tensor(level, dtype=torch.float64)))
 
 
 def check_size(source: ExportedModel, request: Request) -> None:
     """Raise a `ConfigError` if quantiles of the training counts already lie beyond the sums of a file."""
-    counts, top = training_counts(source), max(0.5 * (1.0 + request.coverage), *request.quantiles, 0.5)
-    found = 0.0 if counts is None else float(counts.icdf(torch.tensor(top, dtype=torch.float64)))
+    top = max(0.5 * (1.0 + request.coverage), *request.quantiles, 0.5)
+    found = training_quantile(source, top) or 0.0
     if found > LARGEST:
         raise ConfigError(
             f"Quantiles in an ONNX file must be at most {LARGEST:,.0f}, got training rows whose {top:g} quantile is "
@@ -134,144 +137,91 @@ def check_size(source: ExportedModel, request: Request) -> None:
 
 def default_pmf(source: ExportedModel) -> int:
     """The largest count whose probability is an output, from what the model knows about the counts of its rows."""
-    upper, counts = source.predictor.counts.upper, training_counts(source)
-    if upper is not None:
-        return min(upper, _MOST)
-    if counts is None:
-        return _USUAL
-    return int(min(max(float(counts.icdf(torch.tensor(_QUANTILE))), _FEWEST), _MOST))
+    if source.predictor.counts.upper is not None:
+        return min(source.predictor.counts.upper, _MOST)
+    found = training_quantile(source, _QUANTILE)
+    return _USUAL if found is None else int(min(max(found, _FEWEST), _MOST))
 
 
 # The whole graph: raw columns, members, mixture, outputs -------------------------------------------------------------
 
 
-class Assembled(NamedTuple):
-    """A finished graph, its inputs, and the names of its outputs by what they are."""
-
-    model: Any
-    inputs: list[InputColumn]
-    outputs: dict[str, str]
-
-
-def assemble(source: ExportedModel, quantiles: tuple[float, ...], coverage: float, pmf: int) -> Assembled:
-    """Build the graph of a model."""
+def assemble(
+    source: ExportedModel, quantiles: tuple[float, ...], coverage: float, pmf: int
+) -> tuple[Any, list[InputColumn], dict[str, str]]:
+    """The graph of a model, its inputs, and the names of its outputs by what they are."""
     predictor, graph = source.predictor, Graph()
-    wanted = _wanted(predictor, quantiles, coverage, pmf)
-    inputs = _Inputs(graph, source, wanted)
+    counts, groups = predictor.counts, predictor.groups
+    if groups is None or MIXTURE not in groups.levels:
+        groups = None
+        wanted = ExportedOutputs(quantiles, np.array([predictor.interval_level(coverage)]), pmf)
+    else:
+        codes = np.array([*range(len(groups.names)), -1])
+        levels = groups.at(coverage, MIXTURE, predictor.intervals[MIXTURE], codes)
+        wanted = ExportedOutputs(quantiles, levels, pmf, None if groups.by else groups.edges)
+    # A column may have a role and be a feature, too.
+    has_exposure = predictor.needs_exposure and not counts.upper_is_total
+    group = "" if groups is None else groups.by
+    roles = {source.exposure: "exposure"} if has_exposure else {}
+    roles |= {source.upper: "upper"} if counts.upper_per_row else {}
+    roles |= {group: "group"} if group else {}
+    inputs = {column.name: column for column in source.columns}
+    for name, kind in roles.items():
+        inputs.setdefault(name, InputColumn(name, kind, ()))
+    outputs: dict[str, str] = {}
+    for name in wanted.names:
+        outputs[name] = name
+        while outputs[name] in inputs:
+            outputs[name] = f"predicted_{outputs[name]}"
+    graph.reserved = {*inputs, *outputs.values()}
+    cells = {name: graph.input(name, column.element) for name, column in inputs.items()}
+
     names = [name for column in source.columns for name in column.names]
     known = dict(zip(names, known_levels(predictor.mixed.values(), len(names)), strict=True))
     # A category whose levels no member of the mixture distinguishes still is an input.
-    levels = {column.names[0]: known[column.names[0]] for column in source.columns if column.kind == "category"}
-    table = read_columns(graph, source.columns, levels)
-    rows = graph.value(Value(graph, source.columns[0].name, source.columns[0].element)).op("Size", kind="i")
+    levels_of = {column.names[0]: known[column.names[0]] for column in source.columns if column.kind == "category"}
+    table = read_columns(graph, cells, source.columns, levels_of)
+    rows = cells[source.columns[0].name].op("Size", kind="i")
     shape = graph.concat([rows.reshaped(1), graph.constant([1])], axis=0)
     nothing = onnx().helper.make_tensor("value", onnx().TensorProto.DOUBLE, [1], [0.0])
-    zero = shape.op("ConstantOfShape", kind="f", value=nothing)
-    read = RowNodes(table, inputs.log_exposure(), zero)
+    zero, log_exposure = shape.op("ConstantOfShape", kind="f", value=nothing), None
+    if has_exposure:  # NaN where it is not positive and finite
+        scale = cells[source.exposure]
+        log_exposure = graph.where((scale > 0.0) & (scale < np.inf), scale, np.nan).log().unsqueezed(1)
+    bounds = Bounds(counts.lower, None if counts.upper is None else float(counts.upper))
+    if counts.upper_per_row:
+        upper = cells[source.upper]
+        good = upper.equals(upper.floor()) & (upper >= float(counts.lower))
+        bounds = Bounds(counts.lower, graph.where(good, upper, np.nan).unsqueezed(1))
+    code = None if groups is None or not group else _group_code(graph, cells[group], inputs[group], groups)
+
+    read = RowNodes(table, log_exposure, zero)
     copies = {name: copies_of(member) for name, member in predictor.mixed.items()}
     stacks = [member_stack(graph, name, copy, read) for name, own in copies.items() for copy in own]
     weights = [predictor.weights[name] / len(own) for name, own in copies.items() for _ in own]
     change = predictor.recalibrations[MIXTURE].map if predictor.is_recalibrated() else None
-    mixture = MixtureGraph(stacks, weights, inputs.bounds(), change, wanted, inputs.group())
-    found = mixture.columns(graph, rows, zero)
-    outputs: list[tuple[str, Value, tuple[int, ...]]] = []
+    found = MixtureGraph(stacks, weights, bounds, change, wanted, code).columns(graph, rows, zero)
+    parts: list[tuple[str, Value, tuple[int, ...]]] = []
     start = 0
     for name, width in wanted.names.items():
         part = found.at(start, start + width)
         is_pmf = name == "pmf"
-        outputs.append((inputs.outputs[name], part if is_pmf else part.reshaped(-1), (width,) if is_pmf else ()))
+        parts.append((outputs[name], part if is_pmf else part.reshaped(-1), (width,) if is_pmf else ()))
         start += width
-    return Assembled(graph.model(outputs, "ddpn"), inputs.all, inputs.outputs)
+    return graph.model(parts, "ddpn"), list(inputs.values()), outputs
 
 
-def _wanted(predictor: Predictor, quantiles: tuple[float, ...], coverage: float, pmf: int) -> ExportedOutputs:
-    """Outputs, with the levels at which intervals cover what is asked."""
-    groups = predictor.groups
-    if groups is None or MIXTURE not in groups.levels:
-        return ExportedOutputs(quantiles, np.array([predictor.interval_level(coverage)]), pmf)
-    codes = np.array([*range(len(groups.names)), -1])
-    levels = groups.at(coverage, MIXTURE, predictor.intervals[MIXTURE], codes)
-    return ExportedOutputs(quantiles, levels, pmf, None if groups.by else groups.edges)
-
-
-class _Inputs:
-    """Inputs besides the columns of the model, which may be among them, and names of outputs that are still free."""
-
-    def __init__(self, graph: Graph, source: ExportedModel, wanted: ExportedOutputs) -> None:
-        self._graph, self._source = graph, source
-        self.all = list(source.columns)
-        counts, groups = source.predictor.counts, source.predictor.groups
-        if source.predictor.needs_exposure and not counts.upper_is_total:
-            self._add(source.exposure, "exposure")
-        if counts.upper_per_row:
-            self._add(source.upper, "upper")
-        self._groups = groups if groups is not None and groups.by and MIXTURE in groups.levels else None
-        if self._groups is not None:
-            self._add(self._groups.by, "group")
-        taken = {column.name for column in self.all}
-        self.outputs = {}
-        for name in wanted.names:
-            self.outputs[name] = name
-            while self.outputs[name] in taken:
-                self.outputs[name] = f"predicted_{self.outputs[name]}"
-        graph.reserved = taken | set(self.outputs.values())
-
-    def _add(self, name: str, kind: str) -> None:
-        if name not in {column.name for column in self.all}:
-            self.all.append(InputColumn(name, kind, ()))
-
-    def _value(self, name: str) -> tuple[Value, InputColumn]:
-        """The input of this name, which may be a column of the model, too."""
-        column = next(each for each in self.all if each.name == name)
-        if name in dict(self._graph.inputs):
-            return Value(self._graph, name, column.element), column
-        return self._graph.input(name, column.element), column
-
-    def log_exposure(self) -> Value | None:
-        """The logarithm of the exposure, NaN where it is not positive and finite. Shape: (rows, 1)."""
-        predictor = self._source.predictor
-        if not predictor.needs_exposure or predictor.counts.upper_is_total:
-            return None
-        scale, _ = self._value(self._source.exposure)
-        good = (scale > 0.0) & (scale < np.inf)
-        return self._graph.where(good, scale, np.nan).log().unsqueezed(1)
-
-    def bounds(self) -> Bounds:
-        """The range of possible counts."""
-        counts = self._source.predictor.counts
-        if not counts.upper_per_row:
-            return Bounds(counts.lower, None if counts.upper is None else float(counts.upper))
-        upper, _ = self._value(self._source.upper)
-        good = upper.equals(upper.floor()) & (upper >= float(counts.lower))
-        return Bounds(counts.lower, self._graph.where(good, upper, np.nan).unsqueezed(1))
-
-    def group(self) -> Value | None:
-        """The position of each row's group, the last of which is for rows in none. Shape: (rows, 1)."""
-        groups = self._groups
-        if groups is None:
-            return None
-        cells, column = self._value(groups.by)
-        if column.kind == "date":
-            raise ConfigError(f"Groups of intervals to export must not be dates, got the column {groups.by!r}.")
-        if column.element == "s":
-            own = InputColumn(column.name, "group", (), by_value=True)
-            codes = level_codes(self._graph, cells, own, groups.names)
-            return self._graph.constant(_places(groups)).take(codes, axis=0).unsqueezed(1)
-        return self._numeric_group(cells, groups)
-
-    def _numeric_group(self, cells: Value, groups: IntervalGroups) -> Value:
-        """Groups by a column of numbers."""
-        graph, places = self._graph, _places(groups)
-        known = {number_of(name): code for code, name in enumerate(groups.names) if number_of(name) is not None}
-        found = graph.where(cells.is_nan(), places[-1], graph.constant(len(groups.names)))
-        for value, code in known.items():
-            assert value is not None
-            found = graph.where(cells.equals(value), code, found)
-        return found.unsqueezed(1)
-
-
-def _places(groups: IntervalGroups) -> list[int]:
-    """The positions of the groups, of unknown ones, and of missing ones, which may be a group."""
+def _group_code(graph: Graph, cells: Value, column: InputColumn, groups: IntervalGroups) -> Value:
+    """The position of each row's group, the last of which is for rows in none. Shape: (rows, 1)."""
+    if column.kind == "date":
+        raise ConfigError(f"Groups of intervals to export must not be dates, got the column {groups.by!r}.")
     unknown = len(groups.names)
     missing = groups.names.index("missing") if "missing" in groups.names else unknown
-    return [*range(unknown), unknown, missing]
+    if column.element == "s":
+        codes = level_codes(graph, cells, InputColumn(column.name, "group", (), by_value=True), groups.names)
+        return graph.constant([*range(unknown), unknown, missing]).take(codes, axis=0).unsqueezed(1)
+    found = graph.where(cells.is_nan(), missing, graph.constant(unknown))
+    for code, value in enumerate(map(number_of, groups.names)):
+        if value is not None:
+            found = graph.where(cells.equals(value), code, found)
+    return found.unsqueezed(1)

@@ -27,6 +27,15 @@ def element_type(kind: str) -> int:
     return {"f": types.DOUBLE, "i": types.INT64, "b": types.BOOL, "s": types.STRING}[kind]
 
 
+def _element_wise(operator: str, kind: str | None = None) -> Callable[..., "Value"]:
+    """A method of `Value` that adds a node of this operator, whose result is of another kind if one is given."""
+
+    def method(self: "Value", *others: Operand) -> "Value":
+        return self.op(operator, *others, kind=kind)
+
+    return method
+
+
 class Value:
     """The result of a node, an input or a constant of a graph; `kind` is as in `element_type`."""
 
@@ -37,73 +46,20 @@ class Value:
         """A node with this value as its first input."""
         return self.graph.op(operator, self, *others, kind=kind or self.kind, **attributes)
 
-    def __add__(self, other: Operand) -> "Value":
-        return self.op("Add", other)
-
-    def __sub__(self, other: Operand) -> "Value":
-        return self.op("Sub", other)
-
-    def __mul__(self, other: Operand) -> "Value":
-        return self.op("Mul", other)
-
-    def __truediv__(self, other: Operand) -> "Value":
-        return self.op("Div", other)
+    __add__ = __radd__ = _element_wise("Add")
+    __mul__ = __rmul__ = _element_wise("Mul")
+    __sub__, __truediv__, __neg__ = (_element_wise(name) for name in ("Sub", "Div", "Neg"))
+    __and__, __or__, __invert__ = (_element_wise(name) for name in ("And", "Or", "Not"))
+    __lt__, __le__ = _element_wise("Less", "b"), _element_wise("LessOrEqual", "b")
+    __gt__, __ge__ = _element_wise("Greater", "b"), _element_wise("GreaterOrEqual", "b")
+    equals, is_nan = _element_wise("Equal", "b"), _element_wise("IsNaN", "b")
+    exp, log, sqrt, floor = (_element_wise(name) for name in ("Exp", "Log", "Sqrt", "Floor"))
 
     def __rsub__(self, other: Operand) -> "Value":
         return self.graph.value(other, self.kind).op("Sub", self)
 
     def __rtruediv__(self, other: Operand) -> "Value":
         return self.graph.value(other, self.kind).op("Div", self)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __neg__(self) -> "Value":
-        return self.op("Neg")
-
-    def __lt__(self, other: Any) -> "Value":
-        return self.op("Less", other, kind="b")
-
-    def __le__(self, other: Any) -> "Value":
-        return self.op("LessOrEqual", other, kind="b")
-
-    def __gt__(self, other: Any) -> "Value":
-        return self.op("Greater", other, kind="b")
-
-    def __ge__(self, other: Any) -> "Value":
-        return self.op("GreaterOrEqual", other, kind="b")
-
-    def equals(self, other: Operand) -> "Value":
-        """Whether elements are equal."""
-        return self.op("Equal", other, kind="b")
-
-    def __and__(self, other: "Value") -> "Value":
-        return self.op("And", other)
-
-    def __or__(self, other: "Value") -> "Value":
-        return self.op("Or", other)
-
-    def __invert__(self) -> "Value":
-        return self.op("Not")
-
-    def exp(self) -> "Value":
-        """e to the power of each element."""
-        return self.op("Exp")
-
-    def log(self) -> "Value":
-        """The natural logarithm."""
-        return self.op("Log")
-
-    def sqrt(self) -> "Value":
-        """The square root."""
-        return self.op("Sqrt")
-
-    def floor(self) -> "Value":
-        """The largest integer that is not larger."""
-        return self.op("Floor")
-
-    def is_nan(self) -> "Value":
-        """Whether elements are NaN."""
-        return self.op("IsNaN", kind="b")
 
     def clip(self, low: Operand, high: Operand) -> "Value":
         """Elements within bounds, which may be values that broadcast; NaN stays NaN."""
@@ -204,15 +160,8 @@ class Graph:
         names = [self.value(each, own).name for each in inputs]
         outputs = [Value(self, self._name(), kind) for kind in kinds]
         # Nodes are named, as ONNX Runtime 1.20 gives nodes that it fuses the same name otherwise.
-        made = onnx().helper.make_node(
-            operator,
-            names,
-            [each.name for each in outputs],
-            f"{operator} {outputs[0].name}",
-            domain=domain,
-            **attributes,
-        )
-        self.nodes.append(made)
+        made, name = [each.name for each in outputs], f"{operator} {outputs[0].name}"
+        self.nodes.append(onnx().helper.make_node(operator, names, made, name, domain=domain, **attributes))
         return outputs
 
     def use(self, value: Value) -> Value:

@@ -1,6 +1,6 @@
 """The mixture of all distributions: moments, quantiles, intervals and probabilities, a block of rows at a time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -58,42 +58,33 @@ class ExportedOutputs:
         return sum(self.names.values())
 
 
+@dataclass(frozen=True)
 class Levels:
     """Takes outputs from the pmf of some rows.
 
     `is_changed` says which rows are recalibrated, (R, 1), and `code` is the group of each, (R, 1).
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        wanted: ExportedOutputs,
-        change: MonotoneMap | None,
-        is_changed: Value | None,
-        code: Value | None,
-    ) -> None:
-        self._graph, self._wanted, self._change = graph, wanted, change
-        self._is_changed, self._code = is_changed, code
+    graph: Graph
+    wanted: ExportedOutputs
+    change: MonotoneMap | None
+    is_changed: Value | None
+    code: Value | None
 
     def outputs(self, moments: Any, pmf: Value, cdf: Value) -> Value:
         """All outputs side by side. Shape: (R, columns); pmf and the cdf before recalibration (R, K)."""
-        graph = self._graph
-        quantiles = self._quantiles(moments.mean, cdf)
+        graph = self.graph
+        median, *quantiles = (self._quantile(cdf, np.array([level])) for level in (0.5, *self.wanted.quantiles))
+        plain = graph.concat([*moments, median, *self._interval(moments.mean, cdf), *quantiles])
+        first = pmf.at(0, self.wanted.pmf + 1)
         # A row that cannot be predicted has no quantiles either.
-        plain = graph.where(moments.mean.is_nan(), np.nan, graph.concat([*moments, quantiles]))
-        first = pmf.at(0, self._wanted.pmf + 1)
-        return graph.concat([plain, first.sum(1), first])
-
-    def _quantiles(self, mean: Value, cdf: Value) -> Value:
-        """Median, ends of the interval and quantiles. Shape: (R, columns)."""
-        each = [self._quantile(cdf, np.array([level])) for level in (0.5, *self._wanted.quantiles)]
-        return self._graph.concat([each[0], *self._interval(mean, cdf), *each[1:]])
+        return graph.concat([graph.where(moments.mean.is_nan(), np.nan, plain), first.sum(1), first])
 
     def _interval(self, mean: Value, cdf: Value) -> tuple[Value, Value]:
         """The ends of the calibrated interval, as `ddpn.calibration.intervals.interval_at`."""
-        levels, code = self._wanted.levels, self._code
-        if self._wanted.edges is not None:
-            code = (mean > self._wanted.edges[None]).cast("i").sum(1)
+        levels, code = self.wanted.levels, self.code
+        if self.wanted.edges is not None:
+            code = (mean > self.wanted.edges[None]).cast("i").sum(1)
         rest = 0.5 * (1.0 - np.minimum(levels, _TOP))
         low, high = self._quantile(cdf, rest, code), self._quantile(cdf, 1.0 - rest, code)
         share = np.maximum(levels - 1.0, 0.0)
@@ -104,22 +95,20 @@ class Levels:
 
     def _per_row(self, values: np.ndarray, code: Value | None) -> Value:
         """The value of each row's group. Shape: (R, 1), or () where there is one group."""
-        known = self._graph.constant(values)
+        known = self.graph.constant(values)
         return known.take(len(values) - 1, axis=0) if code is None else known.take(code, axis=0)
 
     def _quantile(self, cdf: Value, level: np.ndarray, code: Value | None = None) -> Value:
         """The smallest count with so much mass up to it, NaN beyond the grid; at a level, or one per group. (R, 1)."""
-        graph = self._graph
-        needed = self._needed(level)
-        wanted = self._per_row(needed, code)
-        if self._change is not None and self._is_changed is not None:
-            inverse = self._change.inverse(torch.from_numpy(np.ascontiguousarray(level))).numpy()
-            wanted = graph.where(self._is_changed, self._per_row(self._needed(inverse), code), wanted)
-        return graph.where(cdf.max(1) >= wanted, (cdf < wanted).cast("f").sum(1), np.nan)
 
-    @staticmethod
-    def _needed(level: np.ndarray) -> np.ndarray:
-        return level - _ROUNDING * np.minimum(level, 1.0 - level)
+        def mass(at: np.ndarray) -> Value:
+            return self._per_row(at - _ROUNDING * np.minimum(at, 1.0 - at), code)
+
+        graph, wanted = self.graph, mass(level)
+        if self.change is not None and self.is_changed is not None:
+            inverse = self.change.inverse(torch.from_numpy(np.ascontiguousarray(level))).numpy()
+            wanted = graph.where(self.is_changed, mass(inverse), wanted)
+        return graph.where(cdf.max(1) >= wanted, (cdf < wanted).cast("f").sum(1), np.nan)
 
 
 #: Probabilities that a block of rows may need at a time.
@@ -171,99 +160,69 @@ class MixtureGraph:
 
     def columns(self, graph: Graph, rows: Value, zero: Value) -> Value:
         """Every output, see `ExportedOutputs.names`. `rows` is the number of rows, `zero` a 0 per row, (rows, 1)."""
-        packed = _Packed(graph, self, zero)
-        size = _block_size(graph, packed, rows)
-        times = (rows + size - 1) / size
+        every = self._all_rows(graph, zero)
+        # The more rows at a time, the shorter the longest window must be.
+        longest = every.end.op("ReduceMax", keepdims=0).cast("i") + 1
+        size = graph.constant(_BLOCK // sum(family.size for family in every.families)) / longest + 1
+        size = graph.where(size > rows, rows, size)
 
         def block(inner: Graph, number: Value) -> Value:
             own = inner.use(size)
             place = inner.op("Range", inner.constant(0), own, inner.constant(1), kind="i") + number * own
             last = inner.use(rows) - 1
-            return _block(inner, self, packed.rows(inner, inner.where(place > last, last, place)))
+            return _block(inner, self, every.rows(inner, inner.where(place > last, last, place)))
 
-        found = graph.loop(times, block).reshaped(-1, self.wanted.width)
+        found = graph.loop((rows + size - 1) / size, block).reshaped(-1, self.wanted.width)
         start, end, axis = graph.constant([0]), rows.reshaped(1), graph.constant([0])
         return found.op("Slice", start, end, axis)
 
+    def _all_rows(self, graph: Graph, zero: Value) -> "_Rows":
+        firsts = np.cumsum([0, *(stack.size for stack in self.stacks)])
+        pieces = [
+            (piece, int(first), stack.size)
+            for stack, first in zip(self.stacks, firsts, strict=False)
+            for piece in stack.parts.pieces
+        ]
+        families, last = [], []
+        for family in families_of(graph, pieces, zero + 1.0):
+            end = ends(family, self.share, DEPTH if self.bounds.is_plain else _DEEP)
+            last.append(end.max(1))
+            if family.name == "double_poisson":  # a sum that ends too early normalises nothing
+                family = replace(family, log_mu=graph.where(end > LARGEST, np.nan, family.log_mu))
+            families.append(family)
+        longest = graph.concat(last).max(1)
+        # NaN in, NaN out: such a row needs no grid.
+        end, own = graph.where(longest.is_nan(), 0.0, longest).clip(0.0, LARGEST), None
+        if any(stack.parts.zero is not None for stack in self.stacks):
+            own = graph.concat(
+                [zero * np.zeros((1, s.size)) if s.parts.zero is None else s.parts.zero for s in self.stacks]
+            )
+        return _Rows(families, own, end, self.bounds.upper, self.code)
 
-class _Row(NamedTuple):
-    """What the distributions of some rows are computed from."""
+
+class _Rows(NamedTuple):
+    """What the distributions of rows are computed from."""
 
     families: list[FamilyGraph]
     zero: Value | None
     end: Value
-    upper: Value | None
+    upper: Value | float | None
     code: Value | None
 
+    def rows(self, graph: Graph, index: Value) -> "_Rows":
+        """Some of the rows, inside a loop."""
 
-class _Packed:
-    """All parameters of all rows as one matrix, of which each block takes its rows."""
+        def some(value: Any) -> Any:
+            return graph.use(value).take(index, axis=0) if isinstance(value, Value) else value
 
-    def __init__(self, graph: Graph, mixture: MixtureGraph, zero: Value) -> None:
-        firsts = np.cumsum([0, *(stack.size for stack in mixture.stacks)])
-        pieces = [
-            (piece, int(first), stack.size)
-            for stack, first in zip(mixture.stacks, firsts, strict=False)
-            for piece in stack.parts.pieces
-        ]
-        self.families = families_of(graph, pieces, zero + 1.0)
-        self._parts: list[tuple[str, Value, int]] = []
-        depth = DEPTH if mixture.bounds.is_plain else _DEEP
-        each = [ends(family, mixture.share, depth) for family in self.families]
-        for family, end in zip(self.families, each, strict=True):
-            self._add_family(graph, family, end)
-        last = graph.concat([end.max(1) for end in each]).max(1)
-        # NaN in, NaN out: such a row needs no grid.
-        self.end = graph.where(last.is_nan(), 0.0, last).clip(0.0, LARGEST)
-        self._add("end", self.end, 1)
-        if any(stack.parts.zero is not None for stack in mixture.stacks):
-            own = [zero * np.zeros((1, s.size)) if s.parts.zero is None else s.parts.zero for s in mixture.stacks]
-            self._add("zero", graph.concat(own), int(firsts[-1]))
-        upper = mixture.bounds.upper
-        if isinstance(upper, Value):
-            self._add("upper", upper, 1)
-        if mixture.code is not None:
-            self._add("code", mixture.code.cast("f"), 1)
-        self._matrix = graph.concat([value for _, value, _ in self._parts])
-
-    @property
-    def components(self) -> int:
-        """Distributions per row."""
-        return sum(family.size for family in self.families)
-
-    def _add(self, name: str, value: Value, width: int) -> None:
-        self._parts.append((name, value, width))
-
-    def _add_family(self, graph: Graph, family: FamilyGraph, end: Value) -> None:
-        log_mu = family.log_mu
-        if family.name == "double_poisson":  # a sum that ends too early normalises nothing
-            log_mu = graph.where(end > LARGEST, np.nan, log_mu)
-        self._add(f"{family.name} log_mu", log_mu, family.size)
-        self._add(f"{family.name} weight", family.weight, family.size)
-        self._add(f"{family.name} log_shape", family.log_shape, family.size)
-
-    def rows(self, graph: Graph, index: Value) -> _Row:
-        """Some rows, inside a loop."""
-        matrix = graph.use(self._matrix).take(index, axis=0)
-        sizes = graph.constant([width for _, _, width in self._parts])
-        cut = graph.ops("Split", matrix, sizes, kinds=["f"] * len(self._parts), axis=1)
-        own = {name: value for (name, _, _), value in zip(self._parts, cut, strict=True)}
         families = [
-            each.of(*(own[f"{each.name} {part}"] for part in ("log_mu", "log_shape", "weight")))
+            replace(each, log_mu=some(each.log_mu), log_shape=some(each.log_shape), weight=some(each.weight))
             for each in self.families
         ]
-        code = own["code"].cast("i") if "code" in own else None
-        return _Row(families, own.get("zero"), own["end"], own.get("upper"), code)
+        return _Rows(families, *(some(value) for value in self[1:]))
 
 
-def _block_size(graph: Graph, packed: _Packed, rows: Value) -> Value:
-    """How many rows to do at a time: the more, the shorter the longest window is."""
-    longest = packed.end.op("ReduceMax", keepdims=0).cast("i") + 1
-    size = graph.constant(_BLOCK // packed.components) / longest + 1
-    return graph.where(size > rows, rows, size)
-
-
-def _block(graph: Graph, mixture: MixtureGraph, row: _Row) -> Value:
+def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
     """All outputs of some rows. Shape: (R, columns)."""
     least = max(mixture.wanted.pmf + 1, mixture.bounds.lower + _BEYOND)
     upper = mixture.bounds.upper
@@ -275,8 +234,7 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Row) -> Value:
     if mixture.bounds.is_plain:
         pmf, moments = _plain(graph, mixture.share, row, tables)
     else:
-        bound = row.upper if isinstance(upper, Value) else upper
-        pmf, moments = _truncated(graph, mixture, row, tables, grid, bound)
+        pmf, moments = _truncated(graph, mixture, row, tables, grid)
     cdf = pmf.op("CumSum", graph.constant(1))
     is_changed = None
     if mixture.change is not None:
@@ -286,7 +244,7 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Row) -> Value:
     return levels.outputs(moments, pmf, cdf)
 
 
-def _plain(graph: Graph, share: np.ndarray, row: _Row, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
+def _plain(graph: Graph, share: np.ndarray, row: _Rows, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
     """The pmf of the mixture, (R, K), and its moments, where all counts are possible."""
     weighted = [(family.weight * share[family.outer][None]).unsqueezed(1) for family in row.families]
     pmf = reduce(add, (weight.op("MatMul", table.pmf) for weight, table in zip(weighted, tables, strict=True)))
@@ -321,10 +279,10 @@ def _moments(share: np.ndarray, mean: Value, variance: Value) -> MomentNodes:
 
 
 def _truncated(
-    graph: Graph, mixture: MixtureGraph, row: _Row, tables: list[Tabulated], grid: Grid, upper: Value | float | None
+    graph: Graph, mixture: MixtureGraph, row: _Rows, tables: list[Tabulated], grid: Grid
 ) -> tuple[Value, MomentNodes]:
     """The same where some counts are impossible: every component given that its count is possible."""
-    share = mixture.share
+    share, upper = mixture.share, row.upper
     onto = (graph.constant(np.eye(len(share))[:, family.outer]) for family in row.families)
     own = (table.pmf * family.weight.unsqueezed(2) for family, table in zip(row.families, tables, strict=True))
     total = reduce(add, (matrix.op("MatMul", pmf) for matrix, pmf in zip(onto, own, strict=True)))

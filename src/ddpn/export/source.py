@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ddpn.members.folds import copies_of
-from ddpn.members.member import Member
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.storage.model_files import TASK, read_manifest
@@ -63,63 +63,33 @@ def columns_of_roles(roles: Roles, kinds: Sequence[str]) -> list[InputColumn]:
     markers = tuple(missing_numbers(roles.missing))
     for column in roles.used:
         own, rest = rest[: len(column.inputs)], rest[len(column.inputs) :]
-        words: tuple[str, ...] = ("",)
-        aliases: tuple[tuple[str, str], ...] = ()
+        words, aliases = {""}, dict[str, str]()
         if column.kind == "category":
-            words, aliases = _words(roles.missing, column.level_kind), _aliases(column.level_kind)
+            words |= {"nan", *(word.strip() for word in roles.missing)}
+        if column.kind == "category" and column.level_kind == "number":  # words such as n/a, in the usual letter cases
+            words |= {form for word in LOOKS_MISSING for form in (word, word.upper(), word.capitalize(), word.title())}
+        if column.kind == "category" and column.level_kind == "boolean":  # spellings of true and false
+            for level, spellings in (("true", TRUE), ("false", FALSE)):
+                for word in spellings:
+                    cases = product(*zip(word.lower(), word.upper(), strict=True))
+                    aliases |= {"".join(letters): level for letters in cases}
         found.append(
             InputColumn(
                 column.name,
                 column.kind,
                 tuple(column.inputs),
                 column.parts if column.kind == "date" else (),
-                words,
+                tuple(sorted(words)),
                 markers if column.kind in ("number", "category") else (),
-                aliases,
+                tuple(sorted(aliases.items())),
                 WITH_NUMBERS in own or column.level_kind == "number",
             )
         )
     return found
 
 
-def columns_of_features(names: Sequence[str], kinds: Sequence[str]) -> list[InputColumn]:
-    """The columns of a model that was fitted in Python: those of X."""
-    plain = {"number": "number", "flag": "boolean"}
-    return [
-        InputColumn(name, plain.get(kind, "category"), (name,), by_value=kind == WITH_NUMBERS)
-        for name, kind in zip(names, kinds, strict=True)
-    ]
-
-
-def _words(missing: Sequence[str], level_kind: str) -> tuple[str, ...]:
-    """Text that stands for a missing level; among numbers also words such as n/a, in the usual letter cases."""
-    words = {"", "nan", *(word.strip() for word in missing)}
-    if level_kind == "number":
-        words |= {form for word in LOOKS_MISSING for form in (word, word.upper(), word.capitalize(), word.title())}
-    return tuple(sorted(words))
-
-
-def _aliases(level_kind: str) -> tuple[tuple[str, str], ...]:
-    """Spellings of true and false where these are the levels."""
-    if level_kind != "boolean":
-        return ()
-    named: Mapping[str, Sequence[str]] = {"true": TRUE, "false": FALSE}
-    forms = {form: level for level, words in named.items() for word in words for form in _cases(word)}
-    return tuple(sorted(forms.items()))
-
-
-def _cases(word: str) -> set[str]:
-    """All combinations of lower and upper case."""
-    found = {""}
-    for letter in word:
-        found = {start + form for start in found for form in (letter.lower(), letter.upper())}
-    return found
-
-
 #: What a saved task says about the fit, which the file repeats.
 _SUMMARY = ("date", "data", "command", "split", "versions", "test", "leaks", "warnings", "interrupted")
-#: Members that know the columns by one of these.
-_READERS = ("encoder", "reader", "table")
 
 
 @dataclass(frozen=True)
@@ -184,7 +154,10 @@ def _of_folder(path: Path) -> ExportedModel:
 
 def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> ExportedModel:
     """A model that was fitted in Python: the columns are those of X."""
-    known = next(filter(None, (_reader(copies_of(member)[0]) for member in predictor.members.values())), None)
+    # Members know the names and kinds of the columns by their encoder, reader or table.
+    copies = [copies_of(member)[0] for member in predictor.members.values()]
+    readers = (getattr(member, name, None) for member in copies for name in ("encoder", "reader", "table"))
+    known = next((getattr(each, "reader", each) for each in readers if each is not None), None)
     if kinds is None:
         kinds = None if known is None else known.kinds_
     if kinds is None:
@@ -196,13 +169,9 @@ def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> ExportedModel
         name: {"weight": predictor.weights[name], "seconds": predictor.seconds.get(name), "facts": member.facts()}
         for name, member in predictor.members.items()
     }
-    return ExportedModel(predictor, columns_of_features(list(map(str, names)), kinds), members)
-
-
-def _reader(member: Member) -> Any:
-    """What knows the names and kinds of the columns of a member: its encoder or reader."""
-    for name in _READERS:
-        found = getattr(member, name, None)
-        if found is not None:
-            return getattr(found, "reader", found)
-    return None
+    plain = {"number": "number", "flag": "boolean"}
+    columns = [
+        InputColumn(str(name), plain.get(kind, "category"), (str(name),), by_value=kind == WITH_NUMBERS)
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return ExportedModel(predictor, columns, members)

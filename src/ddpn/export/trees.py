@@ -23,33 +23,26 @@ _STEP = 4
 _HIGHEST = float(np.finfo(np.float64).max)
 
 
-class TreeSplit(NamedTuple):
-    """A split of a column: left up to the threshold, `left` says whether missing values go there, too.
+class Tree(NamedTuple):
+    """Splits, of which the first is the root and parents come before their children, and the values of the leaves.
 
-    With `levels` it is one of codes: left if the code is among them. Children are splits (from 0) or leaves (~number).
+    A split sends a row to the left up to its threshold, and a row without a value if `to_left` says so. Children are
+    splits (from 0) or leaves (~number), the left one first.
     """
 
-    column: int
-    threshold: float
-    left: bool
-    levels: tuple[int, ...] | None
-    children: tuple[int, int]
-
-
-class Tree(NamedTuple):
-    """Splits, of which the first is the root and parents come before their children, and the values of the leaves."""
-
-    splits: list[TreeSplit]
+    columns: list[int]
+    thresholds: list[float]
+    to_left: list[bool]
+    children: list[tuple[int, int]]
     leaves: list[float]
     target: int
 
     @property
     def depth(self) -> int:
         """Splits on the longest way to a leaf."""
-        depths = [0] * len(self.splits)
-        for number in reversed(range(len(self.splits))):
-            own = (depths[child] if child >= 0 else 0 for child in self.splits[number].children)
-            depths[number] = 1 + max(own)
+        depths = [0] * len(self.children)
+        for number in reversed(range(len(depths))):
+            depths[number] = 1 + max(depths[child] if child >= 0 else 0 for child in self.children[number])
         return depths[0]
 
 
@@ -67,25 +60,30 @@ class Forest:
         """Another target: the sum of a booster's trees."""
         self.constants.append(0.0)
         for tree in tree_slices(booster.arrays):
-            self._add(*_of_lightgbm(tree), booster.chosen)
+            if len(tree["threshold"]):
+                self.trees.append(self._tree(tree, booster.chosen))
+            else:
+                self.constants[-1] += float(tree["leaf_value"][0])
 
-    def _add(self, splits: list[TreeSplit], leaves: list[float], chosen: np.ndarray | None) -> None:
-        """One more tree of the last target."""
-        if not splits:
-            self.constants[-1] += leaves[0]
-            return
-        placed = []
-        for split in splits:
-            column = split.column if chosen is None else int(chosen[split.column])
-            placed.append(self._by_number(split._replace(column=column)))
-        self.trees.append(Tree(placed, leaves, len(self.constants) - 1))
-
-    def _by_number(self, split: TreeSplit) -> TreeSplit:
-        """A split by a set of codes as one of the set's own column."""
-        if split.levels is None:
-            return split._replace(threshold=min(split.threshold, _HIGHEST))
-        number = self.sets.setdefault((split.column, split.levels), len(self.sets))
-        return TreeSplit(self.width + number, 0.5, False, None, split.children)
+    def _tree(self, tree: Mapping[str, np.ndarray], chosen: np.ndarray | None) -> Tree:
+        """A tree of LightGBM; a split by a set of codes becomes one of the set's own column."""
+        columns, thresholds, to_left = [], [], []
+        for feature, kind, threshold in zip(
+            tree["split_feature"].tolist(), tree["decision_type"].tolist(), tree["threshold"].tolist(), strict=True
+        ):
+            if kind & _ZERO:
+                raise ConfigError("Trees to export must not treat zeros as missing values.")
+            column = feature if chosen is None else int(chosen[feature])
+            # Without missing values in fit, LightGBM reads NaN as 0.
+            is_left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
+            if kind & _BY_CATEGORY:
+                number = self.sets.setdefault((column, _codes(tree, int(threshold))), len(self.sets))
+                column, threshold, is_left = self.width + number, 0.5, False
+            columns.append(column)
+            thresholds.append(min(threshold, _HIGHEST))
+            to_left.append(is_left)
+        children = list(zip(tree["left_child"].tolist(), tree["right_child"].tolist(), strict=True))
+        return Tree(columns, thresholds, to_left, children, tree["leaf_value"].tolist(), len(self.constants) - 1)
 
     def sums(self, graph: Graph, matrix: Value) -> Value:
         """The targets of every row. Shape: (rows, columns) -> (rows, targets)."""
@@ -123,20 +121,18 @@ def _followed(graph: Graph, values: Value, trees: list[Tree], width: int) -> Val
     column: list[int] = []
     threshold, leaf, children, roots = [], [], [], []
     for tree in trees:
-        first, last = len(column), len(column) + len(tree.splits)
+        splits, leaves = len(tree.columns), len(tree.leaves)
+        first, last = len(column), len(column) + splits
         roots.append(first)
-        for split in tree.splits:
-            column.append(split.column + (width if split.left else 0))
-            threshold.append(split.threshold)
-            leaf.append(0.0)
+        column += [own + (width if left else 0) for own, left in zip(tree.columns, tree.to_left, strict=True)]
+        column += [0] * leaves
+        threshold += [*tree.thresholds, *[0.0] * leaves]
+        leaf += [*[0.0] * splits, *tree.leaves]
+        for pair in tree.children:
             # The right child first: it is taken where the comparison is false.
-            children += [first + child if child >= 0 else last + ~child for child in reversed(split.children)]
-        for number, value in enumerate(tree.leaves):
-            column.append(0)
-            threshold.append(0.0)
-            leaf.append(value)
-            children += [last + number] * 2
-    columns, thresholds, leaves, nexts = (graph.constant(each) for each in (column, threshold, leaf, children))
+            children += [first + child if child >= 0 else last + ~child for child in reversed(pair)]
+        children += [last + number for number in range(leaves) for _ in range(2)]
+    columns, thresholds, values_of, nexts = (graph.constant(each) for each in (column, threshold, leaf, children))
     # No value is above infinity: a zero per row. One axis, as ONNX Runtime gathers single elements fast from one only.
     at = ((values.take([0]) > np.inf).cast("i") + np.array([roots])).reshaped(-1)
     for _ in range(max(tree.depth for tree in trees)):
@@ -144,29 +140,11 @@ def _followed(graph: Graph, values: Value, trees: list[Tree], width: int) -> Val
         own = values.op("GatherElements", place, axis=1).reshaped(-1)
         is_left = (own <= thresholds.op("GatherElements", at, axis=0)).cast("i")
         at = nexts.op("GatherElements", at * 2 + is_left, axis=0)
-    return leaves.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
-
-
-def _of_lightgbm(tree: Mapping[str, np.ndarray]) -> tuple[list[TreeSplit], list[float]]:
-    splits = []
-    for number in range(len(tree["threshold"])):
-        kind, threshold = int(tree["decision_type"][number]), float(tree["threshold"][number])
-        if kind & _ZERO:
-            raise ConfigError("Trees to export must not treat zeros as missing values.")
-        levels = _codes(tree, int(threshold)) if kind & _BY_CATEGORY else None
-        # Without missing values in fit, LightGBM reads NaN as 0.
-        left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
-        children = int(tree["left_child"][number]), int(tree["right_child"][number])
-        splits.append(TreeSplit(int(tree["split_feature"][number]), threshold, left, levels, children))
-    return splits, tree["leaf_value"].tolist()
+    return values_of.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
 
 
 def _codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
     """The codes of a set, from words of 32 bits. Codes beyond `LEVELS` do not occur."""
     start, end = (int(tree["cat_boundaries"][number + i]) for i in (0, 1))
-    words = tree["cat_threshold"][start:end]
-    return tuple(code for code in range(min(32 * len(words), LEVELS)) if _has_bit(words, code))
-
-
-def _has_bit(words: np.ndarray, place: int) -> bool:
-    return place // 32 < len(words) and bool((int(words[place // 32]) >> (place % 32)) & 1)
+    bits = np.unpackbits(tree["cat_threshold"][start:end].astype("<u4").view(np.uint8), bitorder="little")
+    return tuple(np.flatnonzero(bits[:LEVELS]).tolist())

@@ -22,22 +22,10 @@ _DURATION = re.compile(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit})?" for u
 
 
 def parse_duration(value: Any, name: str = "duration") -> float:
-    """The seconds of a duration.
+    """The seconds of a duration: a number of them, or text such as "90s", "10m", "1.5h" or "1h30m"; d is for days.
 
-    Parameters
-    ----------
-    value : str or float
-        Text such as "90s", "10m", "1.5h" or "1h30m" (days, hours, minutes, seconds), or a number of seconds.
-    name : str
-        What messages call the value.
+    `name` is what messages call the value.
 
-    Returns
-    -------
-    float
-        Seconds, above 0.
-
-    Examples
-    --------
     >>> parse_duration("90s"), parse_duration("1h30m"), parse_duration(2.5)
     (90.0, 5400.0, 2.5)
     """
@@ -55,13 +43,6 @@ def parse_duration(value: Any, name: str = "duration") -> float:
 def format_duration(seconds: float) -> str:
     """A duration as short text that `parse_duration` reads; below 10 seconds with two digits, else to the second.
 
-    Parameters
-    ----------
-    seconds : float
-        At least 0.
-
-    Examples
-    --------
     >>> [format_duration(seconds) for seconds in (0.034, 7.25, 90, 600, 5400)]
     ['0.034s', '7.2s', '1m30s', '10m', '1h30m']
     """

@@ -34,18 +34,10 @@ class JobError(DDPNError, RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A part of the work.
+    """A part of the work, and what messages call it.
 
-    Attributes
-    ----------
-    name : str
-        What messages call it.
-    work : callable
-        A function of a module. Its first argument is what all jobs share; it returns files: bytes by name.
-    arguments : tuple
-        Its further arguments.
-    identity : object, optional
-        What the result depends on, as values that JSON can hold. Results of jobs without it are not stored.
+    `work` is a function of a module; its first argument is what all jobs share, and it returns files: bytes by name.
+    `identity` is what the result depends on, as values that JSON can hold: results of jobs without it are not stored.
     """
 
     name: str
@@ -55,18 +47,10 @@ class Job:
 
 
 class Result(NamedTuple):
-    """How a job ended.
+    """How a job ended: the files that it returned, or why it failed.
 
-    Attributes
-    ----------
-    job : Job
-        The job.
-    files : dict of bytes or None
-        What it returned.
-    error : DDPNError or None
-        Why it failed: an error of ddpn as it was raised, else a `JobError` with one sentence.
-    trace : str
-        Where it failed, for errors that nobody expected.
+    An `error` is one of ddpn as it was raised, else a `JobError` with one sentence; for errors that nobody expected,
+    `trace` says where.
     """
 
     job: Job
@@ -112,29 +96,11 @@ def run(
 ) -> Iterator[Result]:
     """Run jobs and yield their results as they come, those that are stored already first.
 
-    A job that fails does not end the others. An exception in the caller's loop, such as Ctrl-C, ends all.
+    A job that fails does not end the others. An exception in the caller's loop, such as Ctrl-C, ends all. `n_jobs` is
+    None or 1 for this process, one after the other; another number for so many processes of one thread each, -1 for one
+    per core; or a cluster. A `ddpn.storage.results.ResultStore` keeps results: a program that is killed and started
+    again continues with those it has. `on_start` is called with each job that begins, or is sent to a cluster.
 
-    Parameters
-    ----------
-    jobs : iterable of Job
-        What to run.
-    shared : object
-        Data that all jobs read, their first argument.
-    n_jobs : int, RayCluster or None
-        None or 1: this process, one after the other. Other numbers: so many processes of one thread each, -1 for one
-        per core. A cluster: its nodes.
-    store : ddpn.storage.results.ResultStore, optional
-        Keeps results: a program that is killed and started again continues with those it has.
-    on_start : callable
-        Called with each job that begins; on a cluster, with each that is sent to it.
-
-    Yields
-    ------
-    Result
-        The files of a job, or its error.
-
-    Examples
-    --------
     >>> def greet(greeting, name):
     ...     return {"text": f"{greeting} {name}".encode()}
     >>> [result] = run([Job("a greeting", greet, ("you",))], "Hello")

@@ -47,7 +47,7 @@ def progress_bar(
     console = Console(stderr=True)
     fields = ("description", "fields[text]")
     title_column, text_column = (rich.TextColumn(f"{{task.{name}}}", markup=False) for name in fields)
-    columns = [rich.TimeElapsedColumn()]
+    columns: list[rich.ProgressColumn] = [rich.TimeElapsedColumn()]
     if total is not None:
         columns = [rich.MofNCompleteColumn(), *columns, rich.TextColumn("left"), rich.TimeRemainingColumn()]
     elif clock is not None and clock.has_limit:

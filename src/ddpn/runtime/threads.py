@@ -86,10 +86,7 @@ _WITHOUT_ONEDNN = _WithoutOneDNN()
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
     """One thread of torch if the largest operation has fewer than `LARGE` multiply-adds, else the current setting.
 
-    Parameters
-    ----------
-    multiply_adds : float
-        An estimate for the largest operation, see `CountModel.multiply_adds`.
+    `CountModel.multiply_adds` estimates them.
     """
     return nullcontext() if multiply_adds >= LARGE else single_thread()
 
@@ -103,16 +100,8 @@ def single_blas_thread() -> AbstractContextManager[object]:
 
 
 def tree_threads_for(cells: int) -> AbstractContextManager[object]:
-    """One thread of scikit-learn and BLAS if a table has fewer than `LARGE_TABLE` cells, else the current setting.
-
-    Parameters
-    ----------
-    cells : int
-        Rows times columns.
-    """
-    if cells >= LARGE_TABLE:
-        return nullcontext()
-    return _loaded_pools().limit(limits=1)
+    """One thread of scikit-learn and BLAS if a table has fewer than `LARGE_TABLE` cells, else the current setting."""
+    return nullcontext() if cells >= LARGE_TABLE else _loaded_pools().limit(limits=1)
 
 
 def _loaded_pools() -> ThreadpoolController:

@@ -233,7 +233,7 @@ def _add_model(app: FastAPI, service: Service, model: ServedModel) -> None:
 
 
 async def _page(name: str) -> Response:
-    return FileResponse(files("ddpn.serving") / "page" / name)
+    return FileResponse(str(files("ddpn.serving") / "page" / name))
 
 
 def create_app(

@@ -66,24 +66,17 @@ def _contributions(model: ServedModel, inputs: PredictorInputs, row: int, of: st
     if not np.isfinite([*values[0], *now]).all():
         words = f"rows[{row}] cannot be explained: predictions of rows between it and typical rows are too large."
         raise RequestError([Problem(words, row=row)])
-    by_part = {own.name: (float(values[0, j]), float(error[0, j])) for j, own in enumerate(columns)}
+    place, contributions = {own.name: j for j, own in enumerate(columns)}, []
+    for column in model.columns:
+        if parts := [place[name] for name in column.parts]:  # a date adds up its parts
+            added, off = float(values[0, parts].sum()), float(np.hypot.reduce(error[0, parts]))
+            contributions.append({"column": column.name, "contribution": added, "error": off})
     return {
         "scale": "log" if moments.log else "linear",
         "base": float(now[1:].mean()),
         "prediction": float(now[0]),
-        "contributions": _by_column(model.columns, by_part),
+        "contributions": sorted(contributions, key=lambda each: -abs(each["contribution"])),
     }
-
-
-def _by_column(columns: Sequence[ServedColumn], by_part: Mapping[str, tuple[float, float]]) -> list[dict[str, Any]]:
-    """Contributions of the columns of requests, the largest first; a date adds up its parts."""
-    found = []
-    for column in columns:
-        if column.parts:
-            parts = [by_part[name] for name in column.parts]
-            total, error = sum(value for value, _ in parts), float(np.hypot.reduce([error for _, error in parts]))
-            found.append({"column": column.name, "contribution": total, "error": error})
-    return sorted(found, key=lambda each: -abs(each["contribution"]))
 
 
 def _curves(model: ServedModel, row: Mapping[str, Any], order: Sequence[str]) -> list[dict[str, Any]]:

@@ -108,11 +108,6 @@ def request_model(base: type[Described], name: str, row: type[Row], most: int) -
     return create_model(f"{base.__name__.removesuffix('Options')}_{name}", __base__=base, rows=rows)
 
 
-def row_of(request: type[BaseModel]) -> type[Row]:
-    """The model of the rows of a model of requests."""
-    return get_args(request.model_fields["rows"].annotation)[0]
-
-
 # Answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -247,7 +242,7 @@ def _problem(kind: str, place: Sequence[Any], got: Any, body: type[Described]) -
     """A sentence about an error of pydantic at a place within the body: a field, a row, or a cell of a row."""
     owner, subject, row = body, "The body", None
     if place[:1] == ("rows",) and len(place) > 1:
-        owner, row, place = row_of(body), place[1], place[2:]
+        owner, row, place = get_args(body.model_fields["rows"].annotation)[0], place[1], place[2:]
         subject = f"rows[{row}]"
     if not place:
         return Problem(f"{subject} must be {owner.is_called}, got {shown(got)}.", row)

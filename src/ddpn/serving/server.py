@@ -3,8 +3,7 @@
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -91,38 +90,27 @@ def serve(
     torch.set_num_threads(1)
     with listen(host, port) as found:
         app = create_app(paths, limits=limits, token=token, reload_every=reload_every, **columns)
-        _run(app, found, host, limits, on_start)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=round(limits.timeout) + 1,
+            h11_max_incomplete_event_size=65_536,
+        )
+        server = uvicorn.Server(config)
 
+        def stop(number: int, frame: Any) -> None:
+            server.should_exit = True
 
-def _run(app: Any, found: socket.socket, host: str, limits: Limits, on_start: Callable[[str], Any]) -> None:
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{found.getsockname()[1]}"
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=round(limits.timeout) + 1,
-        h11_max_incomplete_event_size=65_536,
-    )
-    server = uvicorn.Server(config)
-    with _sigterm_stops(server):
-        on_start(address)  # connections wait in the socket until the server takes them
-        server.run(sockets=[found])
-
-
-@contextmanager
-def _sigterm_stops(server: uvicorn.Server) -> Iterator[None]:
-    """Let SIGTERM end the server and not the process: uvicorn raises it again, for this handler, once it is done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        server.should_exit = True
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        # SIGTERM ends the server and not the process: uvicorn raises it again, for this handler, once it is done.
+        is_main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, stop) if is_main else None
+        try:
+            shown = f"[{host}]" if ":" in host else host
+            # Connections wait in the socket until the server takes them.
+            on_start(f"http://{shown}:{found.getsockname()[1]}")
+            server.run(sockets=[found])
+        finally:
+            if is_main:
+                signal.signal(signal.SIGTERM, before)

@@ -21,13 +21,9 @@ _ENDING = ".result"
 class ResultStore:
     """Keeps the files that jobs returned, each result in a file of its own that is written whole or not at all.
 
-    Parameters
-    ----------
-    folder : path
-        Where. It is made when the first result is written.
+    What a result depends on, its identity, is a value that JSON can hold; jobs without one are not stored. The folder
+    is made when the first result is written.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = ResultStore(folder)
@@ -43,28 +39,12 @@ class ResultStore:
         check_writable(self.folder / "file")
 
     def path(self, identity: Any) -> Path:
-        """The file of a job. Another version of ddpn has other files.
-
-        Parameters
-        ----------
-        identity : object
-            What its result depends on, as values that JSON can hold.
-        """
+        """The file of a job. Another version of ddpn has other files."""
         known = json.dumps([version("ddpn"), identity], sort_keys=True)
         return self.folder / f"{hashlib.sha256(known.encode()).hexdigest()}{_ENDING}"
 
     def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
-        """Keep the files of a job; nothing if it has no identity.
-
-        Parameters
-        ----------
-        identity : object
-            That of the job.
-        files : mapping of str to bytes
-            What it returned.
-        name : str
-            Its name, for people who look into the file.
-        """
+        """Keep the files of a job, and its name for people who look into the file."""
         if identity is None:
             return
         arrays = {name: np.frombuffer(content, dtype=np.uint8).copy() for name, content in files.items()}
@@ -72,13 +52,7 @@ class ResultStore:
         tensor_files.write(self.path(identity), tensors, {"job": name})
 
     def read(self, identity: Any) -> dict[str, bytes] | None:
-        """The files of a job; None if there are none, or if their file is damaged: the job is then run again.
-
-        Parameters
-        ----------
-        identity : object
-            That of the job.
-        """
+        """The files of a job; None if there are none, or if their file is damaged: the job is then run again."""
         if identity is None or not (path := self.path(identity)).is_file():
             return None
         try:
