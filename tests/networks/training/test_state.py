@@ -417,7 +417,7 @@ def test_a_layer_that_members_share_is_refused(shape):
     assert FlatWeights(held, members=2).values.shape == (2, 3)
 
 
-# Networks of a user, without a member axis, with norms and dropout ----------------------------------------------------
+# Networks of a user, without a member axis, with statistics and dropout -----------------------------------------------
 
 
 class Own(Members):
@@ -425,7 +425,7 @@ class Own(Members):
 
 
 def normed() -> nn.Module:
-    network = nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 4), nn.ReLU())
+    network = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 4), nn.ReLU())
     network.register_parameter("idle", nn.Parameter(torch.ones(3)))
     return network
 
@@ -490,7 +490,12 @@ def test_what_is_drawn_comes_from_the_seeds_and_torchs_stream_is_put_back(rows):
     assert torch.equal(*found)
 
 
-def test_running_statistics_are_refused_where_a_training_would_change_them(rows):
-    model = own(lambda: nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 4)))
-    with pytest.raises(ConfigError, match=r"got BatchNorm1d at backbone\.0\.0\. Use LayerNorm or GroupNorm"):
-        fit(model, rows(40), None, CONFIG, runtime=Runtime("cpu"))
+def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
+    training = Training(own(normed), rows(40), None, CONFIG, Runtime("cpu"))
+    statistics = [network[0].running_mean for network in training.model.backbone]
+    for mean in statistics:
+        mean.fill_(torch.nan)
+    with pytest.warns(RuntimeWarning, match="member 1"):
+        training.state.recover(torch.tensor([True, False]), lambda member: [])
+    assert statistics[0].isnan().all()
+    assert torch.equal(statistics[1], torch.zeros(3))

@@ -34,7 +34,6 @@ from ddpn.networks.training.config import Runtime, TrainingConfig
 from ddpn.networks.training.state import (
     History,
     State,
-    check_no_statistics,
     frozen_fingerprint,
     read_checkpoint,
     rows_identity,
@@ -181,7 +180,6 @@ class Training:
         if weight.numel() and not weight.flatten(1).any(1).all():
             # Layers are made of zeros, from which only biases would learn.
             raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
-        check_no_statistics(model)
         is_own = isinstance(train, OwnRows)
         self.state = State(model, config, validates=is_own or validation is not None, one_epoch=is_own)
         self.batches, self.validation = self._batches("train", train), None
@@ -419,9 +417,10 @@ class CapturedSteps:
         return self._graph is not None
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Warm up, capture, and restore the weights, however it ends."""
+        """Warm up, capture, and restore weights and buffers, however it ends."""
         tensors = self._state.optimizer.tensors()
         before = {name: tensor.clone() for name, tensor in tensors.items()}
+        buffers = self._state.buffers.copied()
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         try:
             stream.wait_stream(torch.cuda.current_stream())
@@ -434,6 +433,7 @@ class CapturedSteps:
         finally:
             for name, tensor in tensors.items():
                 tensor.copy_(before[name])
+            self._state.buffers.load(buffers)
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from ddpn.networks.backbones.members import Members, generators
+from ddpn.networks.backbones.members import Frozen, Members, generators
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import OwnRows, Source, Streamed
 from ddpn.networks.training.config import TrainingConfig
@@ -31,6 +31,8 @@ from ddpn.storage.tensor_files import fingerprint, read
 _ORDER_SEED = 2**31
 #: A member that had to be rolled back so often will not recover by itself.
 _MAX_ROLLBACKS = 3
+#: Prefixes of the names of networks' buffers, and of those of the best epoch.
+_BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
 #: Containers of torch that may hold parameters with a member axis.
 _LISTS = (nn.ParameterList, nn.ParameterDict)
 #: Adam's usual constants; weights decay apart from it, as biases do not.
@@ -125,17 +127,50 @@ def _looped(model: nn.Module, members: int) -> list[_Weight]:
     return found
 
 
+def trained_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """Persistent buffers, such as running statistics, of networks that are not frozen."""
+    frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
+    persistent = set(model.state_dict())
+    return {name: b for name, b in model.named_buffers() if name in persistent and id(b) not in frozen}
+
+
 def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """What a training changes: weights that have gradients."""
-    return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    """What a training changes: weights that have gradients, and `trained_buffers`."""
+    weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    return weights | trained_buffers(model)
 
 
-def check_no_statistics(model: nn.Module) -> None:
-    """Raise a `ConfigError` for running statistics, as of batch norm: averaged weights would not fit them."""
-    for name, module in model.train().named_modules():
-        if module.training and getattr(module, "running_mean", None) is not None:
-            must, got = "have no running statistics that a training changes", f"{type(module).__name__} at {name}"
-            raise ConfigError(f"networks must {must}, got {got}. Use LayerNorm or GroupNorm.")
+class Buffers:
+    """The buffers of a model that a training can change, by name and by the member whose own they are.
+
+    Buffers that all members share, such as a table of constants, are included, so that a resumed training has them.
+    """
+
+    def __init__(self, model: nn.Module, members: int) -> None:
+        loops = [module for module in model.modules() if isinstance(module, Members)]
+        owners = {id(b): k for each in loops for k, network in enumerate(each) for b in network.buffers()}
+        self._owned: dict[str, tuple[Tensor, int | None]] = {}
+        for name, buffer in trained_buffers(model).items():
+            if id(buffer) in owners or buffer.dim() == 0 or len(buffer) != members:
+                self._owned[name] = buffer, owners.get(id(buffer))
+            else:
+                self._owned |= {f"{name}/{k}": (buffer[k], k) for k in range(members)}
+
+    def copied(self) -> dict[str, Tensor]:
+        """A copy of the current values."""
+        return {name: buffer.clone() for name, (buffer, _) in self._owned.items()}
+
+    def load(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
+        """Take over what `copied` returned; with `member`, only what is that member's own."""
+        for name, (buffer, owner) in self._owned.items():
+            if member in (None, owner):
+                buffer.copy_(tensors[name])
+
+    def copy_member(self, tensors: dict[str, Tensor], member: int) -> None:
+        """Write one member's current values, and what all share, into what `copied` returned."""
+        for name, (buffer, owner) in self._owned.items():
+            if owner in (None, member):
+                tensors[name].copy_(buffer)
 
 
 def load_trained_tensors(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
@@ -274,9 +309,13 @@ class Snapshot(NamedTuple):
     tensors: dict[str, Tensor]
     info: dict[str, Any]
 
+    def buffers(self, prefix: str) -> dict[str, Tensor]:
+        """What `Buffers.copied` returned."""
+        return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
+
 
 class State:
-    """Weights, optimizer, batch orders, history, and each member's best epoch.
+    """Weights, buffers, optimizer, batch orders, history, and each member's best epoch.
 
     `before` is the state at the beginning of the current epoch: what a checkpoint holds, and what a failed member or an
     interrupted training goes back to. With `validates`, epochs are selected by their scores, else the last one is kept.
@@ -286,11 +325,12 @@ class State:
     def __init__(self, model: CountModel, config: TrainingConfig, validates: bool, one_epoch: bool = False) -> None:
         self.model, self.config, self.validates, self.one_epoch = model, config, validates, one_epoch
         self.flat = FlatWeights(model, config.members)
+        self.buffers = Buffers(model, config.members)
         self.optimizer = Optimizer(self.flat, config)
         self.streams = generators([seed + _ORDER_SEED for seed in config.seeds])
         self.step, self.epoch = 0, 0
         self.history = History(best_epoch=[0] * config.members, best_score=[float("inf")] * config.members)
-        self.best = self.flat.values.clone()
+        self.best, self.best_buffers = self.flat.values.clone(), self.buffers.copied()
         self.failures = [0] * config.members
         self.before = self._snapshot()
 
@@ -344,6 +384,7 @@ class State:
             if score < self.history.best_score[member] and not self.has_stopped(member):
                 self.history.best_score[member], self.history.best_epoch[member] = score, self.epoch + 1
                 self.best[member] = self.optimizer.average[member]
+                self.buffers.copy_member(self.best_buffers, member)
 
     def keep_best(self) -> None:
         """Put the weights to keep into the model: each member's best epoch, or the last where nothing was validated."""
@@ -352,6 +393,7 @@ class State:
             self.flat.values.copy_(self.optimizer.average)
         else:
             self.flat.values.copy_(self.best)
+            self.buffers.load(self.best_buffers)
         self.model.eval()
 
     # Copies ------------------------------------------------------------------------------------------------------
@@ -359,6 +401,8 @@ class State:
     def _snapshot(self) -> Snapshot:
         tensors = {name: tensor.clone() for name, tensor in self.optimizer.tensors().items()}
         tensors |= {"best": self.best.clone(), "orders": torch.stack([s.get_state() for s in self.streams])}
+        tensors |= {f"{_BUFFERS}{name}": tensor for name, tensor in self.buffers.copied().items()}
+        tensors |= {f"{_BEST_BUFFERS}{name}": tensor.clone() for name, tensor in self.best_buffers.items()}
         info = {"epoch": self.epoch, "step": self.step, "failures": list(self.failures)}
         return Snapshot(tensors, info | {"history": self.history.as_dict()})
 
@@ -369,6 +413,9 @@ class State:
             # Counters are the same in every piece of the weights, of which a GPU has more.
             tensor.copy_(tensors[name] if tensor.dim() == 2 else tensors[name].reshape(-1)[0])
         self.best.copy_(tensors["best"])
+        self.buffers.load(saved.buffers(_BUFFERS))
+        for name, tensor in saved.buffers(_BEST_BUFFERS).items():
+            self.best_buffers[name].copy_(tensor)
         for stream, state in zip(self.streams, tensors["orders"], strict=True):
             stream.set_state(state.clone())  # torch crashes on a view that does not begin with its storage
         self.epoch, self.step, self.failures = info["epoch"], info["step"], list(info["failures"])
@@ -388,6 +435,7 @@ class State:
             for name, now in self.optimizer.tensors().items():
                 if now.dim() == 2:
                     now[member] = self.before.tensors[name][member]
+            self.buffers.load(self.before.buffers(_BUFFERS), member)
             if self.has_stopped(member):
                 continue
             where = f"epoch {self.epoch + 1}, member {member}, {at_rows(rows) if rows else 'in the gradient only'}"
