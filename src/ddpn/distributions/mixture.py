@@ -99,7 +99,11 @@ class Mixture(Distribution):
 
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
         for stack in stacks:
-            _check_stack(stack)
+            if not stack.batch_shape:
+                raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
+            if stack.event_shape:
+                shown = tuple(stack.event_shape)
+                raise InputError(f"components must be univariate, got event_shape {shown}. Mix each margin.")
         likes = [stack._like if isinstance(stack, CountDistribution | Mixture) else stack.mean for stack in stacks]
         dtype = reduce(torch.promote_types, (like.dtype for like in likes))
         self._like = torch.empty(0, dtype=dtype, device=likes[0].device)
@@ -353,14 +357,6 @@ class _MixedMixture(Mixture):
 
     log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _needs_rounding
     mode = property(_needs_rounding)
-
-
-def _check_stack(stack: Distribution) -> None:
-    """Raise an `InputError` for components without an axis that enumerates them, or with several variables."""
-    if not stack.batch_shape:
-        raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
-    if stack.event_shape:
-        raise InputError(f"components must be univariate, got event_shape {tuple(stack.event_shape)}. Mix each margin.")
 
 
 def _normalised_weights(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
