@@ -21,7 +21,6 @@ from ddpn.metrics import (
     dawid_sebastiani,
     nll,
     point,
-    ranked_probability,
     squared_error,
 )
 from ddpn.runtime.errors import DDPNError
@@ -69,23 +68,12 @@ def test_scores_against_surveillance(reference_rows):
         dist = Poisson(mu)
         if name == "negative_binomial":
             dist = NegativeBinomial(mu, 1 / torch.tensor([float(row["size"]) for row in rows], dtype=torch.float64))
-        pairs = {"logs": nll, "rps": ranked_probability, "dss": dawid_sebastiani, "ses": squared_error}
+        pairs = {"logs": nll, "rps": crps, "dss": dawid_sebastiani, "ses": squared_error}
         for key, score in pairs.items():
             expected = [float(row[key]) for row in rows]
             # Long windows are scored by quadrature, to 6e-8.
             rtol = 6e-8 if key == "rps" else 1e-11
             np.testing.assert_allclose(score(dist, y).numpy(), expected, rtol=rtol, err_msg=f"{name} {key}")
-        assert torch.equal(crps(dist, y), ranked_probability(dist, y))
-
-
-@pytest.mark.parametrize("shifts", [[1.0], [0.8, 1.3]])
-def test_ranked_probability_of_normals_sums_over_the_counts_they_round_to(shifts):
-    loc = MU.unsqueeze(-1) * torch.tensor(shifts, dtype=torch.float64)
-    dist = Mixture(Normal(loc, 2.0)) if len(shifts) > 1 else Normal(MU, 2.0)
-    k = np.arange(400)
-    cdf = stats.norm.cdf(k + 0.5, loc.numpy()[..., None], 2.0).mean(1)
-    expected = ((cdf - (k >= Y.numpy()[:, None])) ** 2).sum(1)
-    np.testing.assert_allclose(ranked_probability(dist, Y).numpy(), expected, rtol=1e-9)
 
 
 def test_dawid_sebastiani_is_that_of_the_moments(dist):
