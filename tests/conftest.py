@@ -73,6 +73,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     today, load = datetime.now(UTC).date().isoformat(), f"{os.getloadavg()[0]:.1f}"
     for outcome, held in (("passed", "yes"), ("failed", "**no**"), ("error", "**no**"), ("skipped", "not tried")):
         for report in terminalreporter.stats.get(outcome, []):
+            if not isinstance(report, pytest.TestReport):
+                continue  # a file that was not collected
             reason = report.longrepr[-1] if held == "not tried" else str(report.longrepr)[-300:]
             facts = {"tried": "not tried", "found": reason} | dict(report.user_properties)
             if "claim" in facts:

@@ -2,7 +2,8 @@
 
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -56,18 +57,13 @@ def r_families() -> Callable[[str], dict[str, np.ndarray]]:
 
 
 class Enumerated:
-    """A count law on every integer from `first` on, from its log weights there (any constant may be missing)."""
+    """Probabilities of every integer from `first` on; cdf, survival and crps also of counts beyond."""
 
-    def __init__(self, first: int, log_weight: np.ndarray) -> None:
-        self.first = first
-        self.y = np.arange(first, first + len(log_weight), dtype=Real)
-        self.log_p = log_weight - log_weight.max()
-        self.log_total = np.log(np.exp(self.log_p).sum())
-        self.log_p = self.log_p - self.log_total
-        self.log_total += log_weight.max()
-        self.p = np.exp(self.log_p)
-        self.below = self.p.cumsum()
-        self.above = np.append(self.p[::-1].cumsum()[::-1][1:], Real(0))
+    def __init__(self, first: int, p: np.ndarray) -> None:
+        self.first, self.p = first, p
+        self.y = np.arange(first, first + len(p), dtype=Real)
+        self.below = p.cumsum()
+        self.above = np.append(p[::-1].cumsum()[::-1][1:], Real(0))
 
     def expectation(self, f: np.ndarray) -> float:
         return float((self.p * f).sum())
@@ -75,7 +71,7 @@ class Enumerated:
     @property
     def mode(self) -> float:
         """The smaller of two, where the two differ by rounding only."""
-        return float(self.y[np.argmax(self.log_p >= self.log_p.max() - 1e-15)])
+        return float(self.y[np.argmax(self.p >= self.p.max() * (1 - 1e-15))])
 
     @property
     def mean(self) -> float:
@@ -89,38 +85,47 @@ class Enumerated:
     @property
     def entropy(self) -> float:
         """With log p of the mode as log1p of minus the others, so that tiny entropies are right."""
-        at = int(self.mode) - self.first
-        rest = self.p.copy()
-        rest[at] = 0
-        others = rest.sum()
-        return float(-(rest * self.log_p).sum() - (1 - others) * np.log1p(-others))
+        rest = np.delete(self.p, int(self.mode) - self.first)
+        rest, others = rest[rest > 0], rest.sum()
+        return float(-(rest * np.log(rest)).sum() - (1 - others) * np.log1p(-others))
 
     @property
     def half_mean_difference(self) -> float:
+        """E|Z - Z'| / 2 = sum F (1 - F)."""
         return float((self.below * self.above).sum())
 
+    def at(self, values: np.ndarray, y: np.ndarray | float, before: float, after: float) -> np.ndarray:
+        index = np.asarray(y, dtype=np.int64) - self.first
+        inside = values[np.clip(index, 0, len(values) - 1)]
+        return np.where(index < 0, before, np.where(index >= len(values), after, inside)).astype(np.float64)
+
+    def pmf(self, y: np.ndarray | float) -> np.ndarray:
+        return self.at(self.p, y, 0.0, 0.0)
+
     def log_pmf(self, y: float) -> float:
-        return float(self.log_p[int(y) - self.first])
+        return float(np.log(self.p[int(y) - self.first]))
 
-    def cdf(self, y: float) -> float:
-        return float(self.below[int(y) - self.first])
+    def cdf(self, y: np.ndarray | float) -> np.ndarray:
+        return self.at(self.below, y, 0.0, 1.0)
 
-    def survival(self, y: float) -> float:
-        return float(self.above[int(y) - self.first])
+    def survival(self, y: np.ndarray | float) -> np.ndarray:
+        return self.at(self.above, y, 1.0, 0.0)
 
     def crps(self, y: float) -> float:
-        at = int(y) - self.first
-        return float((self.below[:at] ** 2).sum() + (self.above[at:] ** 2).sum())
+        """sum (F(z) - 1[z >= y])^2, both tails from their own end."""
+        at = min(max(int(y) - self.first, 0), len(self.y))
+        outside = max(self.first - y, 0) + max(y - float(self.y[-1]) - 1, 0)
+        return float((self.below[:at] ** 2).sum() + (self.above[at:] ** 2).sum() + outside)
 
-    def quantile(self, q: float) -> float:
-        return float(self.y[np.searchsorted(self.below, Real(q))])
+    def quantile(self, q: np.ndarray | float) -> np.ndarray:
+        return (self.first + np.searchsorted(self.below, np.asarray(q, dtype=Real))).astype(np.float64)
 
-    def shortest(self, coverage: float) -> int:
-        """Counts in the shortest interval that holds `coverage`, by trying every start."""
-        before = np.concatenate([[Real(0)], self.below[:-1]])
-        end = np.searchsorted(self.below, before + Real(coverage) - Real(1e-14))
-        reached = end < len(self.y)
-        return int((end - np.arange(len(end)))[reached].min()) + 1
+    def shortest(self, coverage: float) -> tuple[float, float]:
+        """The shortest interval that holds `coverage`, the first of several, by trying every start."""
+        ends = np.searchsorted(self.below, self.below - self.p + Real(coverage) - Real(1e-14))
+        widths = np.where(ends < len(self.p), ends - np.arange(len(ends)), len(ends))
+        start = int(widths.argmin())
+        return float(self.first + start), float(self.first + ends[start])
 
 
 def _log_h(y: np.ndarray) -> np.ndarray:
@@ -153,12 +158,14 @@ class Oracle:
         self.mu, self.gamma = float(mu), float(gamma)
         y = np.arange(first, last + 1, dtype=Real)
         self.deviance = _deviance(y, mu)
-        self.law = Enumerated(first, _log_h(y) - Real(gamma) * self.deviance)
-        self.log_c = float(self.law.log_total + np.log(Real(gamma)) / 2)
+        log_weight = _log_h(y) - Real(gamma) * self.deviance
+        self.log_total = np.log(np.exp(log_weight - log_weight.max()).sum()) + log_weight.max()
+        self.law = Enumerated(first, np.exp(log_weight - self.log_total))
+        self.log_c = float(self.log_total + np.log(Real(gamma)) / 2)
 
     def log_p(self, y: np.ndarray) -> np.ndarray:
         """log p at any counts, those beyond the window included."""
-        return _log_h(y) - Real(self.gamma) * _deviance(y, self.mu) - self.law.log_total
+        return _log_h(y) - Real(self.gamma) * _deviance(y, self.mu) - self.log_total
 
     def count_at(self, share: float, depth: float) -> float:
         """The count `share` of the way, in sqrt(y), from one end to the other of the window gamma D <= depth."""
@@ -167,6 +174,54 @@ class Oracle:
             return self.law.mode
         low, high = np.sqrt(self.law.y[inside[[0, -1]]].astype(float))
         return float(round((low + share * (high - low)) ** 2))
+
+
+def _negative_binomial(mu: float, alpha: float) -> Enumerated:
+    """By ratios of neighbouring probabilities."""
+    spread = math.sqrt(DEPTH * (mu + alpha * mu**2)) + 0.6 * DEPTH * (1.0 + alpha * mu)
+    first = math.floor(max(mu - spread, 0.0))
+    y = np.arange(first, math.ceil(mu + spread), dtype=Real)
+    ratios = np.log((y + 1 / Real(alpha)) / (y + 1)) - np.log1p(1 / (Real(alpha) * Real(mu)))
+    log_p = np.append(Real(0), ratios.cumsum())
+    p = np.exp(log_p - log_p.max())
+    return Enumerated(first, p / p.sum())
+
+
+def _law(kind: str, *parameters: float) -> Enumerated:
+    if kind == "nb":
+        return _negative_binomial(*parameters)
+    return Oracle(parameters[0], parameters[1] if kind == "dp" else 1.0).law
+
+
+class Mixed(Enumerated):
+    """Several laws with equal weights, `each` of them on its own integers."""
+
+    def __init__(self, each: list[Enumerated]) -> None:
+        self.each = each
+        first, last = min(law.first for law in each), max(int(law.y[-1]) for law in each)
+        p = np.zeros(last - first + 1, dtype=Real)
+        for law in each:
+            p[law.first - first : law.first - first + len(law.p)] += law.p / len(each)
+        super().__init__(first, p)
+
+
+@pytest.fixture(scope="session")
+def mixed() -> Callable[[Sequence[tuple]], Mixed]:
+    """Equal weights of laws ("dp", mu, gamma), ("poisson", mu) and ("nb", mu, alpha), summed directly."""
+    made = cache(lambda laws: Mixed([_law(*law) for law in laws]))
+    return lambda laws: made(tuple(laws))
+
+
+@pytest.fixture(scope="session")
+def law_of() -> Callable[..., Enumerated]:
+    """("dp", mu, gamma), ("poisson", mu) or ("nb", mu, alpha), summed directly."""
+    return _law
+
+
+@pytest.fixture(scope="session")
+def enumerated() -> type[Enumerated]:
+    """A law by its probabilities from a count on."""
+    return Enumerated
 
 
 @pytest.fixture(scope="session")

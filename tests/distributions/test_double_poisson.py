@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from scipy import optimize, special, stats
+from scipy import optimize, special
 from torch.distributions import kl_divergence
 
 from ddpn import DoublePoisson, InputError, Poisson
@@ -169,30 +169,8 @@ class TestRmutil:
         assert_within(got, table["cdf"], 1e-7, floor=1e-300, mu=table["mu"], gamma=table["gamma"], y=table["y"])
 
 
-class TestPoissonCase:
-    """gamma = 1 is scipy's Poisson."""
-
-    MU = f64([1e-6, 0.03, 0.7, 3.0, 12.5, 64.0, 500.0, 3e4])
-
-    @pytest.fixture
-    def law(self):
-        return DoublePoisson(self.MU, 1.0)
-
-    def test_normalizer_and_moments(self, law, assert_within):
-        assert_within(law.log_normalizer(), torch.zeros(8), 1e-9, floor=1.0, mu=self.MU)
-        assert_within(law.mean, self.MU, 1e-9)
-        assert_within(law.variance, self.MU, 1e-8)
-
-    @pytest.mark.parametrize("q", [1e-6, 0.1, 0.5, 0.9, 1 - 1e-6])
-    def test_quantiles_and_tails(self, law, assert_within, q):
-        y = stats.poisson.ppf(q, self.MU.numpy())
-        assert law.icdf(f64(q)).tolist() == y.tolist()
-        assert_within(law.log_prob(f64(y)), stats.poisson.logpmf(y, self.MU.numpy()), 2e-9, floor=1.0)
-        assert_within(law.cdf(f64(y)), stats.poisson.cdf(y, self.MU.numpy()), 2e-6, mu=self.MU, y=y)
-        assert_within(law.survival(f64(y)), stats.poisson.sf(y, self.MU.numpy()), 2e-6, floor=1e-12, mu=self.MU, y=y)
-
-    def test_two_modes_take_the_smaller(self):
-        assert DoublePoisson(f64([1.0, 3.0, 64.0, 1e6]), 1.0).mode.tolist() == [0.0, 2.0, 63.0, 999_999.0]
+def test_two_modes_take_the_smaller():
+    assert DoublePoisson(f64([1.0, 3.0, 64.0, 1e6]), 1.0).mode.tolist() == [0.0, 2.0, 63.0, 999_999.0]
 
 
 def test_two_peaks():
@@ -215,7 +193,7 @@ class TestKullbackLeibler:
     @pytest.mark.parametrize(("p", "q"), PAIRS + [(q, p) for p, q in PAIRS])
     def test_against_direct_sum(self, summed, p, q):
         exact, other = summed(*p), summed(*q)
-        expected = exact.law.expectation(exact.law.log_p - other.log_p(exact.law.y))
+        expected = exact.law.expectation(exact.log_p(exact.law.y) - other.log_p(exact.law.y))
         got = kl_divergence(DoublePoisson(f64(p[0]), f64(p[1])), DoublePoisson(f64(q[0]), f64(q[1])))
         assert got.item() == pytest.approx(expected, rel=1e-8)
 
@@ -326,29 +304,18 @@ class TestFromMoments:
         assert found.gamma[-1] < 0.02
 
 
-class TestSampling:
-    LAWS = [(5.0, 4.0), (4.0, 1.0), (20.0, 0.1), (1e-3, 0.01), (1e4, 0.5), (2e6, 30.0)]
-
-    @pytest.mark.parametrize("draws", [3, 4000])
-    def test_inverts_the_cdf_however_many_draws(self, draws):
-        """Few draws are searched for, many are read off a table: of the same uniforms both make the same counts."""
-        law = DoublePoisson(f64([5.0, 700.0, 3e5]), f64([2.0, 0.3, 1.0]))
-        found = law.sample((draws,), generator=torch.Generator().manual_seed(4))
-        u = torch.rand(draws, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-        assert torch.equal(found[:60], law.icdf(u[:60]))
-
-
 class TestInterval:
     @pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9, 0.99])
     def test_highest_is_the_shortest(self, random_laws, random_law, coverage):
         low, high = random_law.interval(coverage, kind="highest")
         for o, a, b in zip(random_laws, low.tolist(), high.tolist(), strict=True):
-            assert o.law.cdf(b) - (o.law.cdf(a - 1) if a > o.law.first else 0.0) >= coverage - 1e-9
-            assert b - a + 1 == o.law.shortest(coverage)
+            assert o.law.cdf(b) - o.law.cdf(a - 1) >= coverage - 1e-9
+            shortest = o.law.shortest(coverage)
+            assert b - a == shortest[1] - shortest[0]
 
     @pytest.mark.parametrize(("mu", "gamma"), [(20.0, 0.1), (60.0, 0.03), (300.0, 0.006), (1000.0, 0.003)])
     def test_highest_with_two_peaks(self, summed, mu, gamma):
         law = summed(mu, gamma).law
         for coverage in (0.02, 0.2, 0.6):
-            low, high = DoublePoisson(f64(mu), f64(gamma)).interval(coverage, kind="highest")
-            assert high - low + 1 == law.shortest(coverage)
+            found = DoublePoisson(f64(mu), f64(gamma)).interval(coverage, kind="highest")
+            assert tuple(end.item() for end in found) == law.shortest(coverage)

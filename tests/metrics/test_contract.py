@@ -29,15 +29,14 @@ from ddpn.metrics import (
     pit_distance,
     pit_histogram,
     point,
-    ranked_probability,
     squared_error,
     width,
 )
 from ddpn.runtime.errors import ConfigError, InputError
 
-ONE_VALUE = (crps, nll, ranked_probability, dawid_sebastiani, absolute_error, squared_error, covered, pit)
+ONE_VALUE = (crps, nll, dawid_sebastiani, absolute_error, squared_error, covered, pit)
 #: Those that refuse a value which is no count, if the distribution is one of counts.
-OF_COUNTS = (crps, nll, ranked_probability, pit, pit_bounds, pit_histogram, evaluate)
+OF_COUNTS = (crps, nll, pit, pit_bounds, pit_histogram, evaluate)
 ALL = tuple(dict.fromkeys((*ONE_VALUE, *OF_COUNTS)))
 named = {"ids": lambda score: score.__name__}
 

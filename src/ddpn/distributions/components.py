@@ -21,7 +21,6 @@ _MATRIX, _CUBE = "float64[:,::1]", "float64[:,:,::1]"
 SIGNATURES = {
     "of_rows": f"void(int64, int64, {_MATRIX}, {_MATRIX})",
     "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], {_MATRIX})",
-    "deep_quantiles": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], float64[::1])",
     "summaries": (
         f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], int64, {_MATRIX}, "
         f"float64[::1], {_MATRIX}, {_MATRIX}, float64, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX})"
@@ -35,6 +34,8 @@ _TABLE_BLOCK = 1 << 20
 _COUNTED = 1 << 20
 #: Levels this close to 0 or 1 are searched for: sums over a window leave out 1e-18 of the mass for each of many counts.
 _DEEP = 1e-6
+#: Rounding of a cdf.
+_ROUNDING = 1e-15
 
 
 @cache
@@ -351,12 +352,32 @@ def quantiles(parts: Sequence[Part], count: int, levels: np.ndarray) -> np.ndarr
     deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP)
     if deep.any() and all(part.family is not None for part in parts):
         row, column = deep.nonzero()
-        block, results = _block(parts, row, len(row)), np.empty(len(row))
-        kernel("deep_quantiles")(*block[:3], np.ascontiguousarray(levels[row, column]), results)
-        found[row, column] = results
+        found[row, column] = _deep_quantiles(_block(parts, row, len(row)), levels[row, column])
     found[levels <= 0.0] = 0.0
     found[levels >= 1.0] = np.inf
     return found
+
+
+def _deep_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
+    """Quantiles at levels so close to 0 or 1 that the sums of `summaries` do not reach them: by bisection."""
+
+    def reaches(z: np.ndarray) -> np.ndarray:
+        """Whether P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2; also where there is no number."""
+        both = np.empty((2, len(z)))
+        kernel("cdfs")(*block[:3], z, both)
+        lower, upper = both[0] < levels * (1.0 - _ROUNDING), both[1] > (1.0 - levels) * (1.0 + _ROUNDING)
+        return ~np.where(levels <= 0.5, lower, upper)
+
+    low, high = np.full(len(levels), -1.0), np.ones(len(levels))
+    while (more := (high < 1e300) & ~reaches(high)).any():
+        low, high = np.where(more, high, low), np.where(more, 2.0 * high + 1.0, high)
+    while True:
+        middle = np.floor(0.5 * (low + high))
+        is_between = (low < middle) & (middle < high)
+        if not is_between.any():
+            return high
+        is_enough = reaches(middle)
+        low, high = np.where(is_between & ~is_enough, middle, low), np.where(is_between & is_enough, middle, high)
 
 
 def sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:

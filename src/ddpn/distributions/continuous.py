@@ -1,6 +1,6 @@
-"""Quantiles, mode, entropy, intervals and CRPS of distributions on the real line.
+"""Quantiles, mode, entropy, intervals and CRPS of Normals.
 
-`mixture` is a `Mixture` of such distributions, none of them a mixture itself.
+`mixture` is a `Mixture` whose components are Normals, none of them a mixture itself.
 """
 
 import math
@@ -28,7 +28,7 @@ def _log_prob(mixture: Any, y: Tensor) -> Tensor:
 
 def quantile(mixture: Any, q: Tensor) -> Tensor:
     """By halving between the smallest and the largest quantile of the components."""
-    each, used = mixture._each(lambda stack: stack.icdf(q.unsqueeze(-1))), mixture.weights > 0
+    each, used = mixture.components.icdf(q.unsqueeze(-1)), mixture.weights > 0
     low, high = torch.where(used, each, torch.inf).amin(-1), torch.where(used, each, -torch.inf).amax(-1)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -37,18 +37,14 @@ def quantile(mixture: Any, q: Tensor) -> Tensor:
     return torch.where((q > 0) & (q < 1), high, each[..., 0])
 
 
-def _knots(mixture: Any) -> Tensor:
-    """The reach of every component, in order; those without weight repeat the heaviest. Shape: (..., knots)."""
-    each = torch.stack([mixture._each(lambda stack: stack.mean), mixture._each(lambda stack: stack.stddev)])
+def entropy(mixture: Any) -> Tensor:
+    """-E[log p] by quadrature between the components' knots."""
+    each = torch.stack([mixture.components.loc, mixture.components.scale])
+    # The reach of every component, in order; those without weight repeat the heaviest.
     heaviest = mixture.weights.expand(each.shape).argmax(-1, keepdim=True)
     mean, deviation = torch.where(mixture.weights > 0, each, each.gather(-1, heaviest)).unsqueeze(-1)
     reach = torch.tensor(_REACH, dtype=mean.dtype, device=mean.device)
-    return (mean + deviation * reach).flatten(-2).sort(-1).values
-
-
-def entropy(mixture: Any) -> Tensor:
-    """-E[log p] by quadrature between the components' knots."""
-    knots = _knots(mixture)
+    knots = (mean + deviation * reach).flatten(-2).sort(-1).values
     nodes, weights = (torch.tensor(x, device=knots.device) / 2.0 for x in np.polynomial.legendre.leggauss(16))
     nodes = nodes + 0.5
     low, length = knots.double()[..., :-1, None], knots.double().diff(dim=-1).unsqueeze(-1)
@@ -58,14 +54,14 @@ def entropy(mixture: Any) -> Tensor:
 
 def mode(mixture: Any) -> Tensor:
     """The best of the components' modes and of points between them, then ever closer around it."""
-    centres = mixture._each(lambda stack: stack.mode).sort(-1).values
+    centres = mixture.components.loc.sort(-1).values
     steps = torch.linspace(0.0, 1.0, 33, dtype=centres.dtype, device=centres.device)
     between = torch.lerp(centres[..., :-1, None], centres[..., 1:, None], steps).flatten(-2)
     y = torch.cat([centres, between], dim=-1).sort(-1).values
     best = y.gather(-1, _log_prob(mixture, y).argmax(-1, keepdim=True))
     # Within a standard deviation of the component that rules there, and no further than the neighbouring points.
-    rules = (mixture._each(lambda stack: stack.log_prob(best)) + mixture.weights.log()).argmax(-1, keepdim=True)
-    reach = mixture._each(lambda stack: stack.stddev).gather(-1, rules)
+    rules = (mixture.components.log_prob(best) + mixture.weights.log()).argmax(-1, keepdim=True)
+    reach = mixture.components.scale.gather(-1, rules)
     low = torch.maximum(torch.where(y < best, y, -torch.inf).amax(-1, keepdim=True), best - reach)
     high = torch.minimum(torch.where(y > best, y, torch.inf).amin(-1, keepdim=True), best + reach)
     found = _lowest(lambda y: -_log_prob(mixture, y), low, high)

@@ -35,13 +35,6 @@ class _Barrier(torch.autograd.Function):
         raise DDPNError(f"{ctx.name} has no gradient, got a backward pass through it. Train on log_prob instead.")
 
 
-def barrier(name: str, value: Tensor, *parameters: Tensor) -> Tensor:
-    """`value`, computed outside autograd from `parameters`: a backward pass through it raises."""
-    if torch.is_grad_enabled() and any(p.requires_grad for p in parameters):
-        return _Barrier.apply(name, value, *parameters)
-    return value
-
-
 def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Run a method of a distribution outside autograd; a later `backward` through its result raises."""
 
@@ -49,8 +42,11 @@ def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def guarded(self: Any, *args: Any, **options: Any) -> Tensor:
         with torch.no_grad():
             value = method(self, *args, **options)
+        leaves = self._leaves() if torch.is_grad_enabled() else ()
+        if not any(leaf.requires_grad for leaf in leaves):
+            return value
         name = type(self).__name__.removeprefix("_")
-        return barrier(f"{name}.{method.__name__}", value, *(self._leaves() if torch.is_grad_enabled() else ()))
+        return _Barrier.apply(f"{name}.{method.__name__}", value, *leaves)
 
     return guarded
 
@@ -144,15 +140,13 @@ class CountDistribution(Distribution, ABC):
 
     def _parts(self, shape: torch.Size) -> list[Part]:
         """The components of each row after `expand(shape)`; tables of probabilities unless a subclass knows better."""
-        is_flat = len(self.batch_shape) == 1 and shape == self.batch_shape
-        return [Part(None, table=self if is_flat else self._reshaped_to(shape))]
+        if shape == self.batch_shape:
+            return [Part(None, table=self if len(shape) == 1 else self._reshape((shape.numel(),)))]
+        return [Part(None, table=self.expand(shape)._reshape((shape.numel(),)))]
 
     def _groups(self) -> list[int]:
         """The component of the mixture that each component of `_parts` belongs to; empty unless this is a mixture."""
         return []
-
-    def _reshaped_to(self, shape: torch.Size) -> Any:
-        return (self if shape == self.batch_shape else self.expand(shape))._reshape((shape.numel(),))
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         """log P(low <= Z <= high) in float64, by `log_prob` at every count; bounds broadcast with `batch_shape`."""
@@ -463,20 +457,15 @@ def concatenated(stacks: Sequence[Any]) -> list[Any]:
     """Neighbouring stacks of one family joined along their last axis; all have the same batch shape but for it."""
     joined: list[Any] = [stacks[0]]
     for stack in stacks[1:]:
-        last = joined[-1]
-        if type(stack) is type(last) and _is_parametric(stack):
+        last, names = joined[-1], stack.arg_constraints
+        # Of distributions that are their parameters, each of their batch shape.
+        is_parametric = bool(names) and all(getattr(stack, name).shape == stack.batch_shape for name in names)
+        if type(stack) is type(last) and is_parametric:
             parameters = {
                 name: torch.cat([getattr(d, name).expand(d.batch_shape) for d in (last, stack)], dim=-1)
-                for name in stack.arg_constraints
+                for name in names
             }
             joined[-1] = type(stack)(**parameters, validate_args=False)
         else:
             joined.append(stack)
     return joined
-
-
-def _is_parametric(dist: Any) -> bool:
-    """Whether a distribution is its parameters, each of its batch shape."""
-    return bool(dist.arg_constraints) and all(
-        getattr(dist, name).shape == dist.batch_shape for name in dist.arg_constraints
-    )

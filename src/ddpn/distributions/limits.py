@@ -96,12 +96,20 @@ class Truncated(Modified):
             raise InputError(f"base must be a count distribution of ddpn.distributions, got {type(base).__name__}.")
         first, last = as_bounds(base, low, high)
         if is_checked(validate_args, first):
-            _check_bounds(first, last)
+            arguments.check_counts("low", first, negative=True)
+            arguments.check_counts("high", torch.where(torch.isposinf(last), 0.0, last), negative=True)
+            if bool((first > last).any()):
+                raise InputError(
+                    "low must be at most high, got a range without counts. Exchange the two, or drop such rows."
+                )
         shapes = {"low": tuple(first.shape), "high": tuple(last.shape), "base": tuple(base.batch_shape)}
         shape = broadcast_shapes(**shapes)
         self._set(base, first, last, shape, validate_args)
-        if is_checked(validate_args, first):
-            _check_mass(self)
+        with torch.no_grad():
+            if is_checked(validate_args, first) and bool(torch.isneginf(self._log_total()).any()):
+                raise InputError(
+                    "base must have mass between low and high, got none. Choose a range inside of its support."
+                )
 
     def _set(self, base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None) -> None:
         super().__init__(shape, check)
@@ -139,7 +147,9 @@ class Truncated(Modified):
 
     def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Truncated":
         low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))
-        return _made(base, low, high, base.batch_shape, self._check)
+        new = object.__new__(Truncated)
+        new._set(base, low, high, base.batch_shape, self._check)
+        return new
 
     def _parts(self, shape: torch.Size) -> list[Part]:
         """Those of the base within the range, each weighted by its mass there."""
@@ -155,27 +165,6 @@ class Truncated(Modified):
         ]
         total = torch.cat(weights, 1).sum(1, keepdim=True)
         return [part._replace(weight=weight / total) for part, weight in zip(found, weights, strict=True)]
-
-
-def _made(base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None) -> Truncated:
-    """A `Truncated` whose bounds have been checked."""
-    new = object.__new__(Truncated)
-    new._set(base, low, high, shape, check)
-    return new
-
-
-def _check_bounds(low: Tensor, high: Tensor) -> None:
-    arguments.check_counts("low", low, negative=True)
-    arguments.check_counts("high", torch.where(torch.isinf(high) & (high > 0), 0.0, high), negative=True)
-    if bool((low > high).any()):
-        raise InputError("low must be at most high, got a range without counts. Exchange the two, or drop such rows.")
-
-
-def _check_mass(dist: Truncated) -> None:
-    with torch.no_grad():
-        empty = torch.isneginf(dist._log_total())
-    if bool(empty.any()):
-        raise InputError("base must have mass between low and high, got none. Choose a range inside of its support.")
 
 
 class Censored(Modified):

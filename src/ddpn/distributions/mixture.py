@@ -13,15 +13,15 @@ from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, concatenated, reshaped, rows_of
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 
 
 class Mixture(Distribution):
     """A weighted mixture of K distributions, p(y) = sum_k w_k p_k(y) (Section 3.4).
 
-    For count distributions, of one or of several families, and for distributions on the real line such as torch's
-    Normal. The variance splits exactly into `aleatoric` (mean of variances) and `epistemic` (variance of means), the
-    entropy into `expected_entropy` and `mutual_information`.
+    For count distributions, of one or of several families, and for torch's Normals. The variance splits exactly into
+    `aleatoric` (mean of variances) and `epistemic` (variance of means), the entropy into `expected_entropy` and
+    `mutual_information`.
 
     Parameters
     ----------
@@ -99,7 +99,8 @@ class Mixture(Distribution):
 
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
         for stack in stacks:
-            _check_stack(stack)
+            if not stack.batch_shape:
+                raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
         likes = [stack._like if isinstance(stack, CountDistribution | Mixture) else stack.mean for stack in stacks]
         dtype = reduce(torch.promote_types, (like.dtype for like in likes))
         self._like = torch.empty(0, dtype=dtype, device=likes[0].device)
@@ -232,8 +233,9 @@ def _class_for(components: Any) -> type:
     if not parts:
         raise InputError("components must hold at least one distribution, got none.")
     for part in parts:
-        if not isinstance(part, Distribution):
-            raise InputError(f"components must be distributions, got {type(part).__name__}.")
+        if not isinstance(part, CountDistribution | Mixture | Normal):
+            kinds = "count distributions of ddpn.distributions or Normals"
+            raise InputError(f"components must be {kinds}, got {type(part).__name__}.")
     counts = [isinstance(part, CountDistribution) for part in parts]
     mixed = any(isinstance(part, _MixedMixture) for part in parts)
     return _CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else _ContinuousMixture
@@ -284,7 +286,7 @@ class _CountMixture(Mixture, CountDistribution):
 
 
 class _ContinuousMixture(Mixture):
-    """A mixture of distributions on the real line, such as Normals."""
+    """A mixture of Normals."""
 
     support = constraints.real
 
@@ -315,12 +317,9 @@ class _ContinuousMixture(Mixture):
         return continuous.entropy(self._simple())
 
     def crps(self, value: Tensor) -> Tensor:
-        """Continuous ranked probability score, in closed form for Normal components."""
+        """Continuous ranked probability score, in closed form."""
         simple = self._simple()
         normal = simple.components
-        if not isinstance(normal, Normal):
-            kinds = ", ".join(type(stack).__name__ for stack in simple._stacks)
-            raise ConfigError(f"crps of a mixture must have Normal or count components, got {kinds}. Use nll instead.")
         return continuous.normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
@@ -353,14 +352,6 @@ class _MixedMixture(Mixture):
 
     log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _needs_rounding
     mode = property(_needs_rounding)
-
-
-def _check_stack(stack: Distribution) -> None:
-    """Raise an `InputError` for components without an axis that enumerates them, or with several variables."""
-    if not stack.batch_shape:
-        raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
-    if stack.event_shape:
-        raise InputError(f"components must be univariate, got event_shape {tuple(stack.event_shape)}. Mix each margin.")
 
 
 def _normalised_weights(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:

@@ -25,7 +25,6 @@ from ddpn.metrics.scores import (
     dawid_sebastiani,
     nll,
     point,
-    ranked_probability,
     squared_error,
 )
 from ddpn.metrics.summary import evaluate
@@ -52,7 +51,6 @@ __all__ = [
     "pit_distance",
     "pit_histogram",
     "point",
-    "ranked_probability",
     "squared_error",
     "width",
 ]

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import discretized
 from ddpn.distributions.continuous import normal_crps
 from ddpn.metrics.predictive import checked, known, observed, quantile
 from ddpn.runtime.errors import InputError
@@ -99,31 +98,6 @@ def nll(dist: Any, y: Any) -> Tensor:
     if not isinstance(dist, Distribution):
         raise InputError(argument="dist", must="be a torch distribution", got=type(dist).__name__)
     return -dist.log_prob(observed(y, dist))
-
-
-def ranked_probability(dist: Any, y: Any) -> Tensor:
-    """Ranked probability score: the sum over k = 0, 1, 2, ... of (F(k) - 1[y <= k])^2.
-
-    The `crps` of a count distribution. Normals and their mixtures are scored as the counts they round to
-    (`discretized`), so that all distributions are compared on the same integers.
-
-    Parameters
-    ----------
-    dist, y
-        As for `crps`.
-
-    Returns
-    -------
-    Tensor
-        One score per row; smaller is better.
-
-    Examples
-    --------
-    >>> ranked_probability(Normal(torch.tensor([2.0, 3.0]), 1.5), torch.tensor([2, 5]))
-    tensor([0.3257, 1.2718])
-    """
-    dist, y = checked(dist, y)
-    return discretized(dist).crps(y)
 
 
 def dawid_sebastiani(dist: Any, y: Any) -> Tensor:

@@ -31,41 +31,8 @@ HEADER = 5
 LOG_PROB, WALK, PREPARED, TERMS, SCORED_TERMS = range(5)
 #: Numbers that `prepared` may return; centre, width and end of the support follow them in a record.
 FACTS = 8
-
-
-def prepared(a, b, c):
-    """The numbers that the functions below need, from the parameters of a distribution: a tuple."""
-    raise NotImplementedError
-
-
-def log_mass(y, p):
-    """log of the weight at a count, or at a real y >= 16 as its smooth continuation."""
-    raise NotImplementedError
-
-
-def score(y, p):
-    """Derivatives of the log weight in the parameters, up to what does not depend on y unless it is normalised."""
-    raise NotImplementedError
-
-
-def shape(p):
-    """Rough centre and standard deviation, and the end of the support."""
-    raise NotImplementedError
-
-
-def ratio(y, p):
-    """Two numbers, the first over the second being the weight at y + 1 over that at y."""
-    raise NotImplementedError
-
-
-def quick(y, log_y, log_h_y, p):
-    """`log_mass` from log y and log h(y), which are in tables; NaN where that would lose digits."""
-    raise NotImplementedError
-
-
-def carray(address, length):
-    """An array at an address: numba's function."""
-    raise NotImplementedError
+#: Functions of a family, and numba's array at an address. `compiling` puts them here, also in what these loops call.
+prepared = log_mass = score = shape = ratio = quick = carray = None
 
 
 def start_of(low, high, centre, p):

@@ -44,9 +44,8 @@ FIT = np.ascontiguousarray(_FIT)
 NODES, WEIGHTS = (_X + 1.0) / 2.0, _W / 2.0
 
 
-def call(address, operation, inputs, results, length):
-    """A family's kernel at its address. `compiling` puts the compiled call here."""
-    raise NotImplementedError
+#: A family's kernel at its address: (address, operation, inputs, results, length). `compiling` puts it here.
+call = None
 
 
 def of_row(addresses, components, weights, known, levels, y, coverage, entropy, moments, quantiles, scores, interval):

@@ -30,15 +30,12 @@ SHORT, LONGEST = loops.USUAL // 2, 1 << 16
 LARGEST = 1 << 25
 #: Components with a larger standard deviation are not summed count by count for a cdf.
 WALKED, WIDTH = 16.0, loops.FACTS + 1
-#: Rounding of a cdf.
-ROUNDING = 1e-15
 #: Tails of less mass than this are summed on their own: a walk leaves out 1e-18.
 FAR = 1e-5
 
 
-def call(address, operation, inputs, results, length):
-    """A family's kernel at its address. `compiling` puts the compiled call here."""
-    raise NotImplementedError
+#: A family's kernel at its address: (address, operation, inputs, results, length). `compiling` puts it here.
+call = None
 
 
 def of_rows(operation, address, inputs, results):
@@ -96,33 +93,6 @@ def component_sides(address, component, y, scratch, record, found, sums, buffer)
             return
     whole = log_total(address, record, component[3], component[4], sums, buffer)
     sides(address, record, y, component[3], component[4], whole, found, sums, buffer)
-
-
-def deep_quantiles(addresses, components, weights, levels, results):
-    """Quantiles at levels so close to 0 or 1 that the sums of `summaries` do not reach them: by bisection."""
-    for i in range(len(levels)):
-        low, high = -1.0, 1.0
-        while high < 1e300 and not reaches(addresses, components[i : i + 1], weights[i : i + 1], levels[i], high):
-            low, high = high, 2.0 * high + 1.0
-        while high - low > 1.0:
-            middle = np.floor(0.5 * (low + high))
-            if not low < middle < high:
-                break
-            if reaches(addresses, components[i : i + 1], weights[i : i + 1], levels[i], middle):
-                high = middle
-            else:
-                low = middle
-        results[i] = high
-
-
-def reaches(addresses, components, weights, q, z):
-    """Whether P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2; also where there is no number."""
-    y, found = np.zeros(1), np.zeros((2, 1))
-    y[0] = z
-    cdfs(addresses, components, weights, y, found)
-    if q <= 0.5:
-        return not found[0, 0] < q * (1.0 - ROUNDING)
-    return not found[1, 0] > (1.0 - q) * (1.0 + ROUNDING)
 
 
 def summaries(

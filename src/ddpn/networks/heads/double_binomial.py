@@ -11,7 +11,7 @@ from torch.distributions import constraints
 from ddpn.distributions import DoubleBinomial, rule
 from ddpn.distributions.arguments import check_totals, is_checked
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
-from ddpn.networks.heads.head import Head, WeightedCounts, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, fit, promoted
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import at_rows, check_integer
 from ddpn.sample import Sample
@@ -82,7 +82,7 @@ class DoubleBinomialHead(Head):
         widest = _LOG_WIDEST_START - rows.mean(total).log().item()
         guess = torch.stack([torch.logit(share), log_gamma.nan_to_num(0.0).clamp(widest, max(widest, 0.0))])
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
-        return self.most_likely(rows, guess, bounds)
+        return fit(rows.mean_loss(self), guess, bounds)
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
         """Raise an `InputError` if a row has no total, one that is not an integer, or a count above it."""

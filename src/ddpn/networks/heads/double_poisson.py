@@ -18,7 +18,7 @@ from ddpn.networks.heads.clamps import (
     mean_preserving_log_gamma,
     unbend,
 )
-from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, fit, promoted
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice, check_number, is_number
 from ddpn.sample import Sample
@@ -135,7 +135,7 @@ class DoublePoissonHead(Head):
             guess[1].clamp_(max=0.0)
         else:
             bounds[1] = (guess[1].item(),) * 2
-        return DoublePoissonHead().most_likely(rows, guess, bounds)
+        return fit(rows.mean_loss(DoublePoissonHead()), guess, bounds)
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:

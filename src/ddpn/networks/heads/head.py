@@ -63,6 +63,10 @@ class WeightedCounts:
         """Weighted mean over the rows."""
         return (self.weight * values).sum() / self.weight.sum()
 
+    def mean_loss(self, head: "Head") -> Callable[[Tensor], Tensor]:
+        """The mean loss of a head, as a function of the raw outputs (P,) that all rows share."""
+        return lambda raw: self.mean(head.loss(raw, self.y, self.exposure))
+
     @property
     def scale(self) -> Tensor:
         """Every row's exposure."""
@@ -220,26 +224,10 @@ class Head(ABC):
             In float64.
         """
         rows = WeightedCounts(y, weight, exposure)
-
-        guesses = self._guesses(rows)
+        loss = rows.mean_loss(self)
         with torch.no_grad():
-            losses = [rows.mean(self.loss(raw, rows.y, rows.exposure)).nan_to_num(torch.inf).item() for raw in guesses]
-        best = guesses[losses.index(min(losses))]
-        return self.most_likely(rows, best, _around(best))
-
-    def most_likely(self, rows: WeightedCounts, guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
-        """The raw outputs within bounds that minimise the mean loss, searched from a guess.
-
-        Parameters
-        ----------
-        rows : Rows
-            Counts, weights and exposures.
-        guess : Tensor, shape (n_raw,)
-            Where the search starts.
-        bounds : sequence of pairs of float
-            The range of each raw output.
-        """
-        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
+            best = min(self._guesses(rows), key=lambda raw: loss(raw).nan_to_num(torch.inf).item())
+        return fit(loss, best, _around(best))
 
     def sample_start(self, sample: Sample) -> Tensor:
         """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
