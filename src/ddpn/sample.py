@@ -276,9 +276,14 @@ def labels_at(bad: np.ndarray, labels: Any) -> str:
 
 
 def check_counts(
-    y: Any, n: int, fractional: str = "error", name: str | Argument = "y", labels: Any = None
+    y: Any,
+    n: int,
+    fractional: str = "error",
+    name: str | Argument = "y",
+    labels: Any = None,
+    remedy: str = 'Use `fractional="round"` to round them.',
 ) -> np.ndarray:
-    """Return `y` as float64 counts; `fractional="round"` rounds what is not an integer instead of raising."""
+    """Return `y` as float64 counts; `fractional="round"` rounds what is not an integer, which is refused by default."""
     check_choice("fractional", fractional, ("error", "round"))
     if y is None:
         # The middle part is the sentence scikit-learn's checks look for.
@@ -296,14 +301,14 @@ def check_counts(
     if bad.any():
         # The last sentence is what scikit-learn's checks look for.
         kind = "NaN" if np.isnan(values[bad][0]) else "infinity or a value too large for dtype('float64')"
-        rows, remedy = labels_of(bad, labels), f"Input {name} contains {kind}."
-        raise InputError(argument=name, must="be finite", got=str(values[bad][0]), rows=rows, remedy=remedy)
+        rows, last = labels_of(bad, labels), f"Input {name} contains {kind}."
+        raise InputError(argument=name, must="be finite", got=str(values[bad][0]), rows=rows, remedy=last)
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
-    remedy = "Larger integers have no exact floating-point numbers: count in thousands or millions."
-    _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, remedy)
+    too_large = "Larger integers have no exact floating-point numbers: count in thousands or millions."
+    _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, too_large)
     is_whole = values == np.floor(values)
     if fractional == "error":
-        remedy = f'{_looks_like(values[~is_whole])}Use `fractional="round"` to round them.'
+        remedy = f"{_looks_like(values[~is_whole])}{remedy}"
         _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
 

@@ -16,7 +16,7 @@ _TAIL = 0.025
 #: A handful of rows: a hundredth of all, but at least and at most so many.
 _FEWEST, _MOST = 3, 20
 #: Fewer groups do not show how much values differ between groups.
-_MIN_GROUPS = 5
+MIN_GROUPS = 5
 
 
 class Gain(NamedTuple):
@@ -123,7 +123,7 @@ def independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray |
     if group is None:
         return size
     means, totals = _by_group(values, weight, group)
-    if len(means) < _MIN_GROUPS:
+    if len(means) < MIN_GROUPS:
         return float(len(means))
     alone, together = mean_and_error(values, weight)[1], mean_and_error(means, totals)[1]
     return size if together <= alone else size * (alone / together) ** 2

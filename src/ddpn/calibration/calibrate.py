@@ -110,8 +110,8 @@ def calibrate(
         predictor.intervals, predictor.recalibrations = {}, {}
         # Where time is short, the mixture comes first.
         is_rough = clock.has_limit and number < min(len(rows), 2 * FEWEST_ROWS)
-        some = rows.some(number, seed)
         try:
+            some = rows.some(number, seed)
             if wanted.recalibrate and not is_rough and len(some) >= MIN_ROWS:
                 predictor.recalibrate(some, seed=seed)
                 if predictor.is_recalibrated():

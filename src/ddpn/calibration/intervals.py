@@ -278,13 +278,13 @@ class IntervalGroups:
         place = {name: code for code, name in enumerate(self.names)}
         return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.int64)
 
-    def labels(self, X: Any, groups: Any) -> np.ndarray | None:
+    def labels(self, X: Any, groups: Any, argument: str = "groups") -> np.ndarray | None:
         """The labels of rows: `groups`, or the column of X; None for ranges of the predicted mean."""
         if not self.by:
             return None
         found = column_of(X, self.by) if groups is None else groups
         if found is None:
-            raise InputError(f"groups is missing: intervals were calibrated by {self.by!r}. Pass a label per row.")
+            raise InputError(f"{argument} is missing: intervals were calibrated by {self.by!r}. Pass a label per row.")
         return group_labels(found, row_count(X))
 
     def unseen(self, labels: np.ndarray | None) -> str:

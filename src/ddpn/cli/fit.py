@@ -103,7 +103,7 @@ def fit(
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
-    # A time budget includes the imports.
+    # A time budget includes the imports of this function.
     options = {"verbose": True, "on_step": print_step, "started": started}
     with output_to_stderr():
         fitted = fit_into(out, prepared, about, overwrite, n_jobs=o.cluster_of(cluster, gpus_per_job), **options)

@@ -122,11 +122,12 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
 
     Example: ddpn show bikes.model
     """
-    (_show_onnx if model.suffix == ".onnx" else _show_folder)(model, as_json)
+    (show_onnx if model.suffix == ".onnx" else _show_folder)(model, as_json)
 
 
 @refuses_strange_files
-def _show_onnx(path: Path, as_json: bool) -> None:
+def show_onnx(path: Path, as_json: bool) -> None:
+    """Print the members, inputs and outputs of an exported file."""
     from ddpn.export.description import describe_onnx
 
     about = describe_onnx(path)

@@ -13,6 +13,7 @@ from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import with_labels
 from ddpn.calibration.recalibration import PRIOR_ROWS
 from ddpn.estimators.estimator import Estimator
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_number, is_integer, is_number
 from ddpn.sample import check_groups
@@ -130,6 +131,8 @@ class CountEstimator(Estimator):
         (True, True)
         """
         _check_rows(prior_rows=prior_rows)
+        if getattr(self, "monotone", None) is not None:
+            raise ConfigError("monotone cannot be combined with a recalibration, after which the mean might fall.")
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
             given = getattr(self, "random_state", None)
@@ -299,6 +302,7 @@ class CountEstimator(Estimator):
         upper: Any = None,
         censored: Any = None,
         groups: Any = None,
+        interval_groups: Any = None,
         **options: Any,
     ) -> Path:
         """Write a report on a test set as one HTML file: errors, calibration, what drives the predictions.
@@ -309,6 +313,8 @@ class CountEstimator(Estimator):
             The file to write, such as "report.html".
         X, y, sample_weight, exposure, upper, censored, groups
             The test set, as for `leaderboard`: rows that `fit` was not given.
+        interval_groups : array-like, optional
+            The label of each row, where intervals were calibrated by labels that are no column of X.
         **options
             `baselines`, `task` and others, see `ddpn.analysis.report.write_report`.
 
@@ -320,7 +326,8 @@ class CountEstimator(Estimator):
         from ddpn.analysis.report import write_report  # which has pages and figures
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-        return write_report(path, self, sample.replace(group=check_groups(groups, len(sample))), **options)
+        sample = sample.replace(group=check_groups(groups, len(sample)), interval_groups=interval_groups)
+        return write_report(path, self, sample, **options)
 
     def effects(
         self,

@@ -304,7 +304,7 @@ class CountRegressor(NetworkRegressor):
         The time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
     monotone : dict, optional
         Columns of numbers in which the mean must not fall (1) or must not rise (-1), such as {"age": 1}; only with
-        `members=["trees"]`. Columns without names are called x0, x1, ...
+        `members=["trees"]` and without bounds. Columns without names are called x0, x1, ...
     training_options : dict, optional
         How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
         `score`, `patience`, `precision`, `activation`, `bins`, `categorical`, `start` (see `NetworkOptions`).
@@ -371,6 +371,10 @@ class CountRegressor(NetworkRegressor):
 
     def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
         seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
+        if self.monotone is not None and counts.is_bounded:
+            # The mean between bounds depends on the spread as well.
+            must = "be None where counts have bounds: their mean might fall"
+            raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         clock = Clock(seconds)
         fitted = self.fit_members(train, validation, counts, clock.part(_FITS * clock.left))
         # After a recalibration the mean would depend on the spread as well, and might fall.

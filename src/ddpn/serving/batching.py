@@ -50,7 +50,11 @@ class Batcher:
             raise busy(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
         request = WaitingRequest(model, rows, wanted, Future())
         self._queue.append(request)
-        self._thread.submit(self._predict)  # there may be nothing left to do once it is its turn
+        try:
+            self._thread.submit(self._predict)  # there may be nothing left to do once it is its turn
+        except RuntimeError:  # stopped meanwhile
+            self._queue.remove(request)
+            raise busy("The server is stopping. Try again in a second.") from None
         return await asyncio.wrap_future(request.answer)
 
     def _predict(self) -> None:

@@ -15,7 +15,7 @@ from ddpn.members.folds import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.tables.cells import DAY, polars
-from ddpn.tables.kinds import TableColumn, canonical_level
+from ddpn.tables.kinds import TableColumn, canonical_level, canonical_number
 from ddpn.tables.roles import Roles
 from ddpn.workflow.model_folder import ModelFolder
 
@@ -54,6 +54,7 @@ class ServedColumn:
     range: tuple[float, float] | None = None
     integers: bool = False
     days: tuple[str, str] | None = None
+    has_numbers: bool = False
 
     @property
     def is_required(self) -> bool:
@@ -69,7 +70,9 @@ class ServedColumn:
         """Validated cells as a column of a table, which is read as that of a file."""
         library = polars()
         if self.kind in ("category", "group"):
-            names = [None if cell is None else canonical_level(cell) for cell in cells]
+            # A boolean is 1 or 0 where names of groups and levels that are numbers are made of a table's booleans.
+            name_of = canonical_number if self.kind == "group" or self.has_numbers else canonical_level
+            names = [None if cell is None else name_of(cell) for cell in cells]
             # Text of JSON may have characters that UTF-8 has not.
             readable = [None if name is None else name.encode(errors="replace").decode() for name in names]
             return library.Series(self.name, readable, library.String)
@@ -107,7 +110,8 @@ def _feature(
     if column.kind == "boolean" or column.level_kind == "boolean":  # with the levels true and false
         about = {"example": False, "points": (False, True)}
         return ServedColumn(name, "boolean", bool | None, f"true or false{_MISSING}", parts, **about)
-    return ServedColumn(name, "category", _Level, _LEVEL, parts, **_names(levels[name]))
+    about = _names(levels[name]) | {"has_numbers": column.level_kind == "number"}
+    return ServedColumn(name, "category", _Level, _LEVEL, parts, **about)
 
 
 def _names(levels: Sequence[str]) -> dict[str, Any]:
@@ -133,9 +137,13 @@ def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
 def row_model(name: str, columns: Iterable[ServedColumn]) -> type[Row]:
     """The pydantic model of a row: fields c0, c1, ..., whose aliases are the names of the columns.
 
-    A column that is a feature and has a role, too, must satisfy the role, which is named later.
+    A column that is a feature and has a role, too, must satisfy the role, which is named later; the name of a group may
+    be anything, so that the feature decides.
     """
-    known = {column.name: column for column in columns}
+    known: dict[str, ServedColumn] = {}
+    for column in columns:
+        if column.kind != "group" or column.name not in known:
+            known[column.name] = column
     fields: dict[str, Any] = {}
     for number, column in enumerate(known.values()):
         default = ... if column.is_required else None

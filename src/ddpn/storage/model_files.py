@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.storage.files import atomic_folder, check_writable, folder_lock, recover, sha256
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "model.json"
 #: The file of `ddpn fit` about how a model was fitted.
 TASK = "task.json"

@@ -96,10 +96,7 @@ def check_search(plan: Plan, search: Any = None) -> dict[str, Any]:
     if plan.model.get("head_options"):
         fixed.add("likelihood")
     if search is None:
-        # A portfolio tries the usual members anyway, and weighs them.
-        search = [
-            name for name in SETTINGS if name not in fixed and not (name == "mix_with" and plan.members == "auto")
-        ]
+        search = [name for name in SETTINGS if name not in fixed]
         if not search:
             raise ConfigError("Nothing is left to search: every setting has a value. Leave out some of them.")
     if isinstance(search, PathLike) or (isinstance(search, str) and search.strip().endswith(".toml")):

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddpn.analysis.gains import Gain, gain_of
+from ddpn.analysis.gains import MIN_GROUPS, Gain, gain_of
 from ddpn.distributions import discretized
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.metrics import crps
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
+from ddpn.runtime.display import plural
 from ddpn.runtime.errors import DDPNError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.jobs import Job, Where, run, slots
@@ -346,6 +347,11 @@ class Search:
         tests = [fold.test for fold in self.folds]
         self._weight = np.concatenate([test.weight_or_ones for test in tests])
         self._group = None if prepared.sample.group is None else np.concatenate([test.group for test in tests])
+        self._few_groups = 0 if self._group is None else len(np.unique(self._group))
+        if self._few_groups >= MIN_GROUPS:
+            self._few_groups = 0
+        else:
+            self._group = None  # their means say nothing about how far they vary
         # Blocks of rows, or of groups, of about the same size in each fold.
         codes = [group_codes(len(test), test.group)[0] for test in tests]
         self._block = np.concatenate(
@@ -512,6 +518,9 @@ class Search:
         by_time = self._prepared.plan.time is not None and self._prepared.counts["validation"]
         folds = len(self.folds)
         parts = f"the last {folds} blocks" if by_time else f"{folds} folds"
+        scored_on = "the validation rows" if folds == 1 else f"{parts} of the training and validation rows"
+        if self._few_groups:
+            scored_on += f" (of {plural(self._few_groups, 'group')} only: the gain in others may differ)"
         return TuningResult(
             defaults=self._defaults,
             best=self._defaults if best is None else best.settings,
@@ -520,7 +529,7 @@ class Search:
             trials=self.trials,
             space={name: str(values) for name, values in self._space.items()},
             rows=len(self._weight),
-            scored_on="the validation rows" if folds == 1 else f"{parts} of the training and validation rows",
+            scored_on=scored_on,
             stopped=self.stopped,
         )
 

@@ -102,7 +102,8 @@ def gather(
     predictor: Predictor = model.predictor_
     total = len(sample)
     if predictor.groups is not None:
-        sample = sample.replace(interval_groups=predictor.groups.labels(sample.X, sample.interval_groups))
+        labels = predictor.groups.labels(sample.X, sample.interval_groups, "interval_groups")
+        sample = sample.replace(interval_groups=labels)
     rows = np.flatnonzero(sample.is_used)
     others = {
         str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (total,) else dist

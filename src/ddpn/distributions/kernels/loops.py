@@ -6,6 +6,7 @@ float64.
 """
 
 from math import exp, inf, log
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,7 +33,7 @@ LOG_PROB, WALK, PREPARED, TERMS, SCORED_TERMS = range(5)
 #: Numbers that `prepared` may return; centre, width and end of the support follow them in a record.
 FACTS = 8
 #: Functions of a family, and numba's array at an address. `compiling` puts them here, also in what these loops call.
-prepared = log_mass = score = shape = ratio = quick = carray = None
+prepared = log_mass = score = shape = ratio = quick = carray = cast(Any, None)
 
 
 def start_of(low, high, centre, p):

@@ -6,6 +6,7 @@ up to z + 1/2. Where a component is narrow, and close to 0, segments are counts.
 """
 
 from math import exp, inf, log
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -45,7 +46,7 @@ NODES, WEIGHTS = (_X + 1.0) / 2.0, _W / 2.0
 
 
 #: A family's kernel at its address: (address, operation, inputs, results, length). `compiling` puts it here.
-call = None
+call: Any = None
 
 
 def of_row(addresses, components, weights, known, levels, y, coverage, entropy, moments, quantiles, scores, interval):

@@ -9,6 +9,7 @@ blocks: positions go in at the front of a buffer, log weights and scores come ou
 """
 
 from math import exp, inf, log, log1p
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ JOIN = np.array([-_OUTER, -_INNER, _INNER, _OUTER])
 
 
 #: A family's kernel at its address: (address, operation, inputs, results, length). `compiling` puts it here.
-call = None
+call: Any = None
 
 
 def log_weight(address, record, y, buffer):

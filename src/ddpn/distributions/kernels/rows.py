@@ -5,6 +5,7 @@ address 0; their probabilities are in `tables`.
 """
 
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ FAR = 1e-5
 
 
 #: A family's kernel at its address: (address, operation, inputs, results, length). `compiling` puts it here.
-call = None
+call: Any = None
 
 
 def of_rows(operation, address, inputs, results):

@@ -484,10 +484,11 @@ def fit_around(
 ) -> DispersionFit:
     """Learn the dispersion of counts whose means are known without them: a constant, or boosted where that is better.
 
-    The likelihood is that with the larger out-of-fold likelihood at its best constant. With exposures it is the
-    Negative Binomial, whose mean is the boosted one at every exposure. The log mean is a further input of the boosters.
+    The likelihood is that with the larger out-of-fold likelihood at its best constant. With exposures, and where the
+    mean must be monotone, it is the Negative Binomial, whose mean is the boosted one whatever its dispersion. The log
+    mean is a further input of the boosters.
     """
-    names = FAMILIES if sample.exposure is None else FAMILIES[:1]
+    names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
     found = min(fits, key=lambda fit: fit.losses().sum())
     if len(sample) >= _LEAST_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:

@@ -262,10 +262,10 @@ def check_sample(sample: Sample, head: Head, needs_weight: bool) -> None:
             raise InputError(argument=name, must=must, got=str(len(part)))
     if len(sample) == 0:
         raise InputError(argument="data", must="hold at least one row", got="0")
-    found = {name: part.numpy(force=True) for name, part in sample.parts.items() if name != "X"}
+    found = {name: part.double().numpy(force=True) for name, part in sample.parts.items() if name != "X"}
     y, exposure = found["y"], found.get("exposure")
     if head.support.is_discrete:
-        check_counts(y, len(y))
+        check_counts(y, len(y), remedy="Use y.round().")
     elif not np.isfinite(y).all():
         bad = np.flatnonzero(~np.isfinite(y))
         raise InputError(argument="y", must="be finite", got=str(y[bad[0]]), rows=bad.tolist())
