@@ -86,3 +86,20 @@ def test_a_bad_bound_is_named(server, beds, words):
     response = server.post("/predict", json={"rows": [{**example, "beds": beds}]})
     assert response.status_code == 422
     assert words in response.json()["message"]
+
+
+@pytest.mark.parametrize("drop", [(), ("urgent",)], ids=["a feature too", "a group only"])
+def test_groups_that_are_booleans_are_those_of_the_command(tmp_path, drop):
+    rng = np.random.default_rng(2)
+    urgent, x = rng.random(600) < 0.5, rng.normal(size=600)
+    table = pl.DataFrame({"x": x, "urgent": urgent, "calls": rng.poisson(np.where(urgent, rng.gamma(1, 9, 600), 9))})
+    plan = Plan(target="calls", interval_groups="urgent", drop=drop, only="glm", compare_with=("constant",))
+    folder = fit(prepare(table, plan), {"data": "calls.csv", "command": "ddpn fit"}).folder
+    folder.save(tmp_path / "calls.model")
+    expected = predict(folder, table.head(40), Request())
+    with TestClient(create_app({"calls": tmp_path / "calls.model"}, reload_every=0.0)) as client:
+        found = client.post("/predict", json={"rows": table.head(40).drop("calls").to_dicts()}).json()["predictions"]
+        if not drop:
+            wrong = client.post("/predict", json={"rows": [{"x": 1.0, "urgent": "abc"}]})
+            assert (wrong.status_code, "urgent" in wrong.json()["message"]) == (422, True)
+    assert [row["upper"] for row in found] == expected["upper"].to_list()

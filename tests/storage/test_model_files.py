@@ -20,7 +20,7 @@ def saved(tmp_path) -> Path:
 
 def test_it_is_read_as_it_was_written(saved):
     manifest = read_manifest(saved)
-    assert (manifest["format"], manifest["rows"]) == (3, 3)
+    assert (manifest["format"], manifest["rows"]) == (4, 3)
     assert set(manifest["files"]) == set(FILES)
     assert manifest["ddpn"]
     assert read_files(saved, manifest) == FILES

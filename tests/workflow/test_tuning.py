@@ -175,6 +175,21 @@ def test_a_search_that_is_continued_makes_the_trials_of_an_uninterrupted_one(sea
     assert [trial.number for trial in again.trials] == list(range(9))
 
 
+def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
+    """With all scored rows in one group, the mean of that group has no spread: rows decide, and the result says so."""
+    monkeypatch.setattr(tuning, "CROSSED_ROWS", 400)
+    noise = np.random.default_rng(0)
+    monkeypatch.setattr(tuning, "score_fold", lambda fold, settings, clock: noise.random(len(fold.test)))
+    prepared = prepare(
+        larger.drop("part").with_columns(shop=np.arange(600) // 100), Plan(target="visits", group=("shop",))
+    )
+    found = Search(prepared, SPACE, DEFAULTS, tmp_path / "study", None, 6)
+    found.run()
+    result = found.result()
+    assert "group only: the gain in others may differ" in result.scored_on or "groups only" in result.scored_on
+    assert result.gain.low < 0 < result.gain.high
+
+
 def test_bad_trials_are_dropped_after_a_fold(search, calls):
     found = search(trials=12)
     dropped = [trial for trial in found.trials if trial.dropped]

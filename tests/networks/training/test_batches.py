@@ -206,6 +206,10 @@ def test_rows_that_no_distribution_can_learn_from(train, rows, name):
             train(*given, batch_size=ROWS)
 
 
+def test_parts_may_be_of_half_precision(train):
+    train(sample_with(y=torch.ones(ROWS, dtype=torch.bfloat16), weight=torch.ones(ROWS, dtype=torch.bfloat16)))
+
+
 def test_trainings_that_cannot_begin(train, rows, fresh):
     with pytest.raises(InputError, match=r"^exposure must be in both or in none, got one in validation"):
         train(rows(ROWS), rows(ROWS, exposure=True))
