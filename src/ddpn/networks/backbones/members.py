@@ -77,7 +77,13 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(members, 1, n_out, dtype=torch.float32))
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream per member."""
+        """Fresh weights.
+
+        Parameters
+        ----------
+        streams : sequence of torch.Generator
+            One per member.
+        """
         check_seeds(streams, self.members)
         bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
         with torch.no_grad():
@@ -133,7 +139,13 @@ class Members(nn.ModuleList):
         return len(self)
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream per member."""
+        """Fresh weights.
+
+        Parameters
+        ----------
+        streams : sequence of torch.Generator
+            One per member.
+        """
         check_seeds(streams, len(self))
         for network, stream in zip(self, streams, strict=True):
             # Networks of other libraries draw from torch's global stream, which is restored afterwards.
