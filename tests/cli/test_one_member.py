@@ -60,7 +60,7 @@ def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
     found = ddpn(*words)
     name = describe(files / "m")["task"]["test"]["verdict"]["prefer"]
     assert name == "glm", found.stdout
-    again = re.search(r"To fit glm alone: the same ddpn fit with (.*)", found.stdout)[1]
+    again = re.search(r"To fit glm alone, add these options to ddpn fit: (.*)", found.stdout)[1]
     predicted = re.search(r"To predict with glm alone: ddpn (.*)", found.stdout)[1]
     assert predicted == "predict m NEW.csv --member glm -o predictions.csv"
     assert ddpn(*shlex.split(predicted.replace("NEW.csv", "'line data.csv'"))).exit_code == 0

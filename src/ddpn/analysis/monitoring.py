@@ -359,7 +359,7 @@ def _count_checks(predictor: Predictor, sample: Sample) -> tuple[list[Check], di
         distance, pit = pit_distance(dist, y), Pit.of(dist, y, np.ones(rows))
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(rows)))
     shape = Check("pit", "PIT of the counts", distance, p_value, "uniform", pit.meaning)
-    # Whether intervals cover less than asked; that they cover more is no drift of counts, whose intervals do.
+    # Whether intervals cover less than asked. Intervals of counts cover more by nature: that is not drift.
     covered, levels = int((scores.coverage > 0).sum()), predictor.intervals.get(MIXTURE)
     if levels is None:
         p_value = float(stats.binom.cdf(covered, rows, COVERAGE))

@@ -82,7 +82,7 @@ def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> Non
     predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
     typer.echo(f"To predict with {name} alone: {predict}")
     if task.get("command", "").startswith("ddpn fit "):
-        typer.echo(f"To fit {name} alone: the same ddpn fit with --overwrite --only {shlex.quote(name)}")
+        typer.echo(f"To fit {name} alone, add these options to ddpn fit: --overwrite --only {shlex.quote(name)}")
 
 
 def number(value: float | None) -> str:

@@ -314,7 +314,7 @@ class CountEstimator(Estimator):
         X, y, sample_weight, exposure, upper, censored, groups
             The test set, as for `leaderboard`: rows that `fit` was not given.
         interval_groups : array-like, optional
-            The label of each row, where intervals were calibrated by labels that are no column of X.
+            The label of each row, if intervals were calibrated by labels that are not a column of X.
         **options
             `baselines`, `task` and others, see `ddpn.analysis.report.write_report`.
 

@@ -346,12 +346,11 @@ class Search:
         self._on_step, self._n_jobs, self._store = on_step, n_jobs, ResultStore(folder)
         tests = [fold.test for fold in self.folds]
         self._weight = np.concatenate([test.weight_or_ones for test in tests])
-        self._group = None if prepared.sample.group is None else np.concatenate([test.group for test in tests])
-        self._few_groups = 0 if self._group is None else len(np.unique(self._group))
-        if self._few_groups >= MIN_GROUPS:
-            self._few_groups = 0
-        else:
-            self._group = None  # their means say nothing about how far they vary
+        groups = None if prepared.sample.group is None else np.concatenate([test.group for test in tests])
+        number = 0 if groups is None else len(np.unique(groups))
+        self._few_groups = number if number < MIN_GROUPS else 0
+        # The means of a few groups say nothing about how far groups vary.
+        self._group = None if self._few_groups else groups
         # Blocks of rows, or of groups, of about the same size in each fold.
         codes = [group_codes(len(test), test.group)[0] for test in tests]
         self._block = np.concatenate(

@@ -1,0 +1,80 @@
+"""A cluster of two nodes, each started by `ray start`, and `ddpn fit --cluster` on it."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+import pytest
+
+#: That a fit on a cluster saves the model of a fit here is shown by test_on_ray.py, too.
+pytestmark = [pytest.mark.last, pytest.mark.slow]
+SMALL = ["--num-cpus", "1", "--object-store-memory", "80000000", "--min-worker-port", "0", "--max-worker-port", "0"]
+SMALL += ["--include-log-monitor", "false"]  # ddpn keeps the logs of workers quiet
+ARGUMENTS = ["fit", "visits.csv", "--target", "visits", "--members", "1", "--epochs", "2", "--mix-with", "glm"]
+
+
+def free_ports(number):
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [str(each.getsockname()[1]) for each in sockets]
+
+
+@pytest.fixture(scope="module")
+def environment(ray):
+    """That of the nodes and of the program: a token of their own, whatever this machine has for other clusters."""
+    return os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex, "COLUMNS": "99"}
+
+
+@pytest.fixture(scope="module")
+def address(environment):
+    """The address of the head; each node is a program that ends when it is told to."""
+    port, client, *agents = free_ports(4)
+    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *SMALL]
+    without = ["--include-dashboard", "false", "--no-monitor"]  # no pages, and no autoscaler
+    head = [*start, "--head", "--port", port, "--ray-client-server-port", client, *without]
+    found = f"127.0.0.1:{port}"
+    nodes = [[*head, "--node-ip-address", "127.0.0.1"], [*start, "--address", found]]
+    running = []
+    try:
+        for command, agent in zip(nodes, agents, strict=True):
+            command += ["--dashboard-agent-listen-port", agent]
+            running.append(
+                subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+            )
+            end = time.monotonic() + 30
+            while time.monotonic() < end:
+                try:
+                    socket.create_connection(("127.0.0.1", int(port))).close()
+                    break
+                except OSError:
+                    time.sleep(0.2)
+        yield found
+    finally:
+        for process in reversed(running):
+            process.terminate()
+        for process in running:
+            process.wait(30)
+
+
+def test_the_program_writes_what_one_process_does(address, environment, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(0, 2, 300)})
+    table.assign(visits=rng.poisson(np.exp(table["age"]))).to_csv(tmp_path / "visits.csv", index=False)
+    for name, where in (("cluster", ["--cluster", address]), ("here", [])):
+        command = [sys.executable, "-m", "ddpn.cli", *ARGUMENTS, "-o", name, *where]
+        options = {"capture_output": True, "text": True, "timeout": 120, "env": environment, "cwd": tmp_path}
+        found = subprocess.run(command, **options)
+        assert found.returncode == 0, found.stderr + found.stdout
+        assert "raylet" not in found.stdout + found.stderr, "Ray is quiet"
+        command = [sys.executable, "-m", "ddpn.cli", "predict", name, "visits.csv", "-o", f"{name}.csv"]
+        assert subprocess.run(command, **options).returncode == 0
+    there, here = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("cluster", "here"))
+    pd.testing.assert_frame_equal(there, here)
