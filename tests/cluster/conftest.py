@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ HEAD = NODE | {"no_monitor": True, "include_log_monitor": False}
 
 @pytest.fixture(scope="session", autouse=True)
 def ray():
-    """Ray, quiet; workers find the jobs of these tests by PYTHONPATH."""
+    """Ray, quiet, with a folder of its own; workers find the jobs of these tests by PYTHONPATH."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("needs ddpn[cluster]")
-    with pytest.MonkeyPatch.context() as patch:
+    # A short name: it is part of the names of sockets.
+    with TemporaryDirectory(prefix="ray") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)  # other programs would take the cluster noted in Ray's folder for theirs
         here = os.environ.get("PYTHONPATH")
         patch.setenv("PYTHONPATH", os.pathsep.join([str(JOBS)] + ([here] if here else [])))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")

@@ -23,7 +23,8 @@ import json, sys, httpx, ray
 from ray import serve
 from examples.serve_on_ray import build
 
-ray.init(num_cpus=1, include_dashboard=False, logging_level="error", configure_logging=False)
+# "local": a cluster of its own, whatever runs, or ran, on this machine
+ray.init("local", num_cpus=1, include_dashboard=False, logging_level="error", configure_logging=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[3])})
 serve.run(build({"models": "patients=" + sys.argv[1]}), route_prefix="/")
 response = httpx.post(f"http://127.0.0.1:{sys.argv[3]}/predict", json=json.loads(sys.argv[2]), timeout=60)
