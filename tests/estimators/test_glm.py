@@ -267,9 +267,9 @@ def test_redundant_columns_get_no_coefficient(inputs, redundant):
 
 
 @pytest.mark.parametrize("likelihood", ["poisson", "double_poisson"])
-def test_nearly_redundant_columns_are_named_and_not_taken_for_a_likelihood_without_maximum(likelihood):
+def test_nearly_redundant_columns_are_named(likelihood):
     near = np.c_[X, X[:, 0] + 1e-4 * np.random.default_rng(3).normal(size=N)]
-    with pytest.warns(UserWarning, match="nearly combinations of others: 'x0', 'x3'") as caught:
+    with pytest.warns(UserWarning, match=r"hardly determine some coefficients \(log mu: 'x0', 'x3'\)") as caught:
         model = CountGLM(likelihood=likelihood, dispersion="constant").fit(near, Y)
     assert len(caught) == 1
     if likelihood == "poisson":
@@ -303,14 +303,13 @@ def test_fewer_rows_than_columns(likelihood, dispersion):
         model = CountGLM(likelihood=likelihood, dispersion=dispersion).fit(inputs, y)
     messages = " ".join(str(warning.message) for warning in caught)
     assert "Combinations of the columns before them: 'x19', 'x20'" in messages
-    assert "The likelihood has no maximum" not in messages
     assert is_finite(model, inputs)
 
 
 def test_a_level_without_counts_is_reported_and_a_penalty_helps():
     level = (np.arange(N) < 60).astype(float)
     y = np.where(level == 1.0, 0, Y)
-    with pytest.warns(UserWarning, match="likelihood has no maximum in log mu"):
+    with pytest.warns(UserWarning, match=r"hardly determine some coefficients \(log mu: '\(intercept\)', 'x3'\)"):
         model = CountGLM(likelihood="poisson").fit(np.c_[X, level], y)
     assert is_finite(model, np.c_[X, level])
     assert model.predict(np.c_[X, level])[level == 1.0].max() < 1e-3
@@ -329,7 +328,7 @@ def test_huge_and_tiny_means(likelihood, scale):
     weight = np.ones(300) if scale > 1.0 else np.where(y > 0, 1.0, 100.0)
     with warnings.catch_warnings():
         # Poisson counts have no overdispersion, and counts of 0 and 1 do not determine gamma.
-        warnings.filterwarnings("ignore", "The likelihood has no maximum")
+        warnings.filterwarnings("ignore", "The rows hardly determine")
         model = CountGLM(likelihood=likelihood, dispersion="constant").fit(inputs, y, sample_weight=weight)
     assert model.converged_
     assert is_finite(model, inputs)

@@ -13,7 +13,6 @@ from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import with_labels
 from ddpn.calibration.recalibration import PRIOR_ROWS
 from ddpn.estimators.estimator import Estimator
-from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_number, is_integer, is_number
 from ddpn.sample import check_groups
@@ -131,8 +130,6 @@ class CountEstimator(Estimator):
         (True, True)
         """
         _check_rows(prior_rows=prior_rows)
-        if getattr(self, "monotone", None) is not None:
-            raise ConfigError("monotone cannot be combined with a recalibration, after which the mean might fall.")
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
             given = getattr(self, "random_state", None)
