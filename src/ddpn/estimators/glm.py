@@ -9,8 +9,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ddpn.estimators.count_estimator import CountEstimator
-from ddpn.estimators.estimator import merge_equal_rows, needs_exposure
+from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, needs_exposure
 from ddpn.members.glm import GLM, Design, check_complete
 from ddpn.members.linear import Coordinates, fit_linear
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units

@@ -13,8 +13,7 @@ from sklearn.utils import check_random_state
 
 from ddpn.calibration.calibrate import calibrate
 from ddpn.calibration.ood import FeatureProfile
-from ddpn.estimators.count_estimator import CountEstimator
-from ddpn.estimators.estimator import merge_equal_rows, named_head, needs_exposure, plain_options
+from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, mixable
 from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import NotApplicableError, Task
