@@ -22,11 +22,9 @@ from ddpn import (
     explain,
     predictor,
 )
-from ddpn.estimators.estimator import merge_equal_rows
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import LargeNetworks
-from ddpn.sample import Sample
 
 
 @pytest.fixture(params=["double_poisson", "negative_binomial", "gaussian"], scope="module")
@@ -105,15 +103,6 @@ def test_variance_is_split(model, dist, counts, exposures):
     assert parts["total"] == pytest.approx(dist.variance.numpy(), rel=1e-12)
 
 
-def test_probabilities_sum_to_one(model, counts, exposures):
-    X, exposures = counts[0][:20], exposures[:20]
-    top = int(model.predict_quantiles(X, 1 - 1e-12, exposures).max()) + 3
-    proba = model.predict_proba_of(X, np.arange(top), exposures)
-    assert proba.shape == (20, top)
-    assert proba.sum(1) == pytest.approx(1.0, abs=1e-9)
-    assert (proba >= 0).all()
-
-
 def test_probabilities_of_normals_are_those_of_rounding(normal, counts):
     ends = ends_of(normal, counts[0])
     found = normal.predict_proba_of(counts[0], [0, 3])
@@ -177,23 +166,6 @@ def test_bad_arguments_are_reported(fitted, counts, ask, given):
         getattr(fitted, ask)(counts[0], **given)
 
 
-# Equal rows -------------------------------------------------------------------------------------------------------
-
-
-def test_merging_equal_rows_adds_weights_and_forgets_the_order():
-    X = np.array([[2.0], [1.0], [2.0], [2.0], [3.0]])
-    y, exposure = np.array([5.0, 1.0, 5.0, 6.0, 9.0]), np.ones(5)
-    found = merge_equal_rows(Sample(X, y, np.array([1.0, 2.0, 3.0, 1.0, 0.0]), exposure), X)
-    assert found.X.ravel().tolist() == [1.0, 2.0, 2.0]
-    assert found.y.tolist() == [1.0, 5.0, 6.0]
-    assert found.weight.tolist() == [2.0, 4.0, 1.0]
-    again = merge_equal_rows(Sample(X[::-1], y[::-1], np.array([0.0, 1.0, 3.0, 2.0, 1.0]), exposure), X[::-1])
-    assert (again.X == found.X).all()
-    assert (again.weight == found.weight).all()
-    apart = merge_equal_rows(Sample(np.ones((2, 1)), np.ones(2), None, np.array([1.0, 2.0])), np.ones((2, 1)))
-    assert apart.exposure.tolist() == [1.0, 2.0]
-
-
 # Leaderboard, verdict and report ---------------------------------------------------------------------------------
 
 
@@ -227,14 +199,6 @@ def test_the_verdict_prefers_what_is_better(over_dispersed):
     assert (noise.level, noise.prefer) == ("worse", "constant"), "X says nothing about these counts"
     few = model.verdict(X, y, groups=np.arange(1000) // 250)
     assert "Too few rows" in few.headline, "four groups count as four rows"
-
-
-def test_weights_count_rows(over_dispersed):
-    model, X, y = over_dispersed
-    weight = np.arange(1000) % 3
-    often = np.repeat(np.arange(1000), weight)
-    weighted, repeated = model.leaderboard(X, y, sample_weight=weight), model.leaderboard(X[often], y[often])
-    assert [e["crps"] for e in weighted.entries] == pytest.approx([e["crps"] for e in repeated.entries])
 
 
 def test_the_leaderboard_is_shown_as_a_table(over_dispersed):

@@ -164,15 +164,6 @@ def test_frames_sparse_matrices_and_arrays_agree(poisson):
     assert model.coefficient_table().feature[:5] == ("(intercept)", "a", "b", "c", "ward = B")
 
 
-def test_predictions_are_those_of_one_member(plain):
-    np.testing.assert_allclose(plain.predict(X[:7]), plain.predict(X)[:7], rtol=1e-13)
-    assert (plain.predict_uncertainty(X)["epistemic"] == 0.0).all()
-    assert plain.predict_interval(X).shape == (N, 2)
-    assert 0.0 < plain.score(X, Y) < 1.0
-    assert plain.nll(X, Y) == pytest.approx(-plain.loglik_ / N)
-    assert plain.head_.name == "double_poisson"
-
-
 def test_a_saved_model_predicts_the_same_bits(tmp_path):
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(ward=np.where(X[:, 0] > 0, "B", "A"))
     model = CountGLM(dispersion="constant", alpha=0.1).fit(frame, Y, exposure=EXPOSURE)
@@ -375,21 +366,6 @@ def test_tests_and_intervals_are_those_of_the_normal_distribution():
     np.testing.assert_allclose(found.low[:2], norm.interval(0.9, ESTIMATE[:2], ERROR[:2])[0], rtol=1e-12)
     np.testing.assert_allclose(found.high[:2], norm.interval(0.9, ESTIMATE[:2], ERROR[:2])[1], rtol=1e-12)
     assert all(np.isnan(column[2]) for column in (found.z, found.p, found.low, found.high))
-
-
-def test_it_reads_as_a_table():
-    lines = str(coefficients()).splitlines()
-    assert len({len(line) for line in lines}) == 1
-    assert lines[0].split("  ")[0] == "parameter"
-    assert "95% low" in lines[0]
-    assert [line.split()[2] for line in lines[1:3]] == ["(intercept)", "age"]
-    assert lines[3].split()[-5:] == ["nan"] * 5
-
-
-def test_columns_have_the_names_that_are_printed():
-    columns = coefficients().columns
-    assert list(columns) == ["parameter", "feature", "estimate", "std. error", "z", "p", "95% low", "95% high"]
-    np.testing.assert_array_equal(columns["estimate"], ESTIMATE)
 
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, 95])

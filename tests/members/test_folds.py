@@ -57,7 +57,7 @@ KINDS = {
     "networks of level effects": (table, lambda: networks(categorical="effects")),
     "networks of many columns": (wide, lambda: networks(numeric="standard")),
     "trees": (table, lambda: Trees(rounds=10, leaves=(4,))),
-    "glm": (table, lambda: GLM(make_head("negative_binomial"))),
+    "glm": (table, lambda: GLM(make_head("poisson"))),
     "constant": (table, Constant),
 }
 

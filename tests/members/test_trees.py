@@ -54,6 +54,15 @@ def test_the_family_follows_the_dispersion(alpha, kind):
     assert ratio > 2.0 if alpha else ratio < 0.5
 
 
+def test_the_number_of_leaves_is_chosen_out_of_fold():
+    """An interaction of three columns needs eight leaves."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(600, 3)).astype(float)
+    y = rng.poisson(np.where(X.sum(1) % 2 > 0, 12.0, 2.0)).astype(float)
+    member = Trees(leaves=(2, 8), rounds=20, rate=0.3).fit(Sample(X, y), None, seed=0)
+    assert member.facts()["leaves"] == 8
+
+
 def test_a_dispersion_that_varies_is_boosted():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 2))

@@ -152,19 +152,6 @@ def test_rounding_errors_are_no_effects():
     assert not has_effects(FeatureEncoder(categorical="auto").fit(X, np.full(ROWS, 3.0), weight))
 
 
-def test_all_folds_have_differences_if_one_target_is_negative():
-    X, y, _ = simulated(11)
-    target, fold = y.astype(float), np.arange(ROWS) % 5
-    target[0] = -1.0
-    encoders = [FeatureEncoder(categorical="auto") for _ in range(2)]
-    once, thrice = (
-        effect_of(each, each.fit_transform(X, times * target, fold=fold)) * each.columns_[1].effects.scale
-        for each, times in zip(encoders, (1.0, 3.0), strict=True)
-    )
-    # Differences are multiplied with the targets, logarithms of ratios are not; fold 0 is fitted to positive targets.
-    np.testing.assert_allclose(thrice, 3.0 * once, rtol=1e-5, atol=1e-6)
-
-
 def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
     X, y, _ = simulated(12)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)

@@ -194,19 +194,15 @@ _ROUNDING = 1e-12
 
 
 class Targets(NamedTuple):
-    """Per row: the target per unit of exposure, the volume (weight times exposure), and the weight.
-
-    `signed` targets may be negative, also where those of some rows are not: their effects are differences.
-    """
+    """Per row: the target per unit of exposure, the volume (weight times exposure), and the weight."""
 
     rate: np.ndarray
     volume: np.ndarray
     weight: np.ndarray
-    signed: bool = False
 
     def rows(self, index: np.ndarray) -> "Targets":
         """Some of the rows."""
-        return self._replace(rate=self.rate[index], volume=self.volume[index], weight=self.weight[index])
+        return Targets(self.rate[index], self.volume[index], self.weight[index])
 
 
 class LevelEffects(NamedTuple):
@@ -291,13 +287,13 @@ def targets_of(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) 
     """Targets per unit of exposure; weights of a mean below 1 are scaled to 1, others count as repeated rows."""
     scale = np.ones(len(y)) if exposure is None else exposure / exposure.mean()
     weight = weights * max(1.0, np.count_nonzero(weights) / weights.sum())
-    return Targets(y / scale, weight * scale, weight, bool((y < 0.0).any()))
+    return Targets(y / scale, weight * scale, weight)
 
 
 def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
     """The logarithm of each level's credible mean relative to the mean of all rows; 0 for levels without rows.
 
-    None where levels do not differ by more than chance. `signed` targets have differences instead.
+    None where levels do not differ by more than chance.
 
     >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
     >>> credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
@@ -318,7 +314,7 @@ def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarr
         return None
     shrinkage = max(within / between, _LEAST_ROWS * whole / target.weight.sum())
     credible = mean + (own - mean) * volume / (volume + shrinkage)
-    return credible - mean if target.signed else np.log(credible / mean)
+    return np.log(credible / mean)
 
 
 def fit_effects(

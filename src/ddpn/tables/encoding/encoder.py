@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
-from ddpn.sample import check_vector, labels_at, row_count, row_labels
+from ddpn.sample import check_vector, labels_of, row_count, row_labels
 from ddpn.tables.encoding.columns import (
     MAX_CODES,
     CategoricalColumn,
@@ -241,12 +241,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         tags.target_tags.required = bool(self._uses_y)
+        tags.target_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = []
         return tags
 
 
 def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
-    """y as float64 of shape (rows,), finite."""
+    """y as float64 of shape (rows,), finite and not negative."""
     if y is None:
         # The words after the colon are those that scikit-learn's checks look for.
         raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
@@ -255,9 +256,10 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
     if target.shape != (rows,):
         must = "have one value per row of X"
         raise InputError(argument="y", must=must, got=f"shape {target.shape} for {rows} rows")
-    bad = ~np.isfinite(target)
+    bad = ~((target >= 0.0) & np.isfinite(target))
     if bad.any():
-        raise InputError(f"y must be finite, got {target[bad][0]} {labels_at(bad, row_labels(y))}.")
+        rows, must = labels_of(bad, row_labels(y)), "be finite and not negative"
+        raise InputError(argument="y", must=must, got=str(target[bad][0]), rows=rows)
     return target
 
 
