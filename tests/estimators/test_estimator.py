@@ -342,21 +342,6 @@ def test_no_file_is_a_pickle(saved_of_all):
             pytest.fail(f"{name} is neither JSON nor safetensors")
 
 
-def test_numbers_of_numpy_are_saved_as_plain_numbers(quick, counts, tmp_path):
-    options = {
-        "hidden": (np.int64(4),),
-        "members": np.int64(2),
-        "training_options": {"lr": np.float32(1e-3), "batch_size": np.int64(50)},
-        "likelihood": "double_poisson",
-        "head_options": {"beta": np.float32(0.5)},
-    }
-    quick(**options).fit(*counts).save(tmp_path / "model")
-    loaded = DDPNRegressor.load(tmp_path / "model")
-    assert loaded.hidden == (4,)
-    assert loaded.training_options == {"lr": pytest.approx(1e-3), "batch_size": 50}
-    assert len(loaded.fit(*counts).history_.best_epoch) == 2
-
-
 def test_options_changed_after_fitting_do_not_change_the_model(quick, counts, tmp_path):
     model = quick().fit(*counts)
     wanted = model.predict(counts[0])
@@ -392,12 +377,7 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_
 
 
 def test_files_with_right_hashes_and_wrong_content_are_refused(saved, rewrite):
-    known = json.loads((saved / "networks" / "networks.json").read_text())
-    known["options"]["hidden"] = [9]
-    rewrite(saved, {"networks/networks.json": json.dumps(known).encode()})
-    with pytest.raises(InputError, match=r"networks.safetensors does not fit"):
-        DDPNRegressor.load(saved)
-    known["options"] = {"hiden": [8]}
+    known = json.loads((saved / "networks" / "networks.json").read_text()) | {"options": {"hiden": [8]}}
     rewrite(saved, {"networks/networks.json": json.dumps(known).encode()})
     with pytest.raises(InputError, match="do not fit its manifest"):
         DDPNRegressor.load(saved)

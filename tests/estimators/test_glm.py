@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 
 from ddpn.distributions import DoublePoisson
 from ddpn.estimators import CountGLM
-from ddpn.estimators.glm import coefficient_table
 from ddpn.paper.datasets import load
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -206,25 +205,6 @@ def test_zeros_only_are_refused(likelihood):
         CountGLM(likelihood=likelihood).fit(X, np.zeros(N))
 
 
-@pytest.mark.parametrize("likelihood", ["poisson", "double_poisson"])
-@pytest.mark.parametrize("alpha", [0.0, 1e-3])
-def test_a_constant_column_changes_nothing_else(likelihood, alpha):
-    options = {"likelihood": likelihood, "dispersion": "constant", "alpha": alpha}
-    # 1,500 rows: the mean of so many equal numbers is not quite that number.
-    inputs, y = np.tile(X, (4, 1))[:1500], np.tile(WIDE, 4)[:1500]
-    with pytest.warns(UserWarning, match=r"Constant columns: 'x3'\. Drop these columns\.$") as caught:
-        model = CountGLM(**options).fit(np.c_[inputs, np.full(1500, 7.3)], y)
-    assert [warning.filename for warning in caught] == [__file__]
-    plain = CountGLM(**options).fit(inputs, y)
-    assert model.coef_[0, 3] == 0.0
-    np.testing.assert_allclose(model.coef_[0, :3], plain.coef_[0], rtol=1e-9)
-    np.testing.assert_allclose(
-        model.standard_errors_[[0, 1, 2, 3, 5][: plain.standard_errors_.size]], plain.standard_errors_, rtol=1e-6
-    )
-    assert np.isnan(model.standard_errors_[4])
-    assert model.aic_ == pytest.approx(plain.aic_)
-
-
 ONE_HOT = np.eye(3)[RNG.integers(0, 3, N)]
 REDUNDANT = {
     "duplicate": (np.c_[X, X[:, 0]], ["x3"]),
@@ -242,6 +222,7 @@ def test_redundant_columns_get_no_coefficient(inputs, redundant):
     with pytest.warns(UserWarning, match="are 0 with standard error NaN") as caught:
         model = CountGLM(likelihood="poisson").fit(inputs, Y, sample_weight=WEIGHT, exposure=EXPOSURE)
     (warning,) = caught
+    assert warning.filename == __file__, "the warning should point to the user's call of fit"
     assert all((f"'{name}'" in str(warning.message)) == (name in redundant) for name in names)
     assert "likelihood" not in str(warning.message)
     kept = np.r_[True, ~np.isin(names, redundant)]
@@ -252,7 +233,8 @@ def test_redundant_columns_get_no_coefficient(inputs, redundant):
     assert model.aic_ == pytest.approx(peer.aic, rel=1e-9)
     np.testing.assert_allclose(model.predict(inputs, EXPOSURE), peer.fittedvalues, rtol=1e-6)
     assert (all_of(model)[~kept] == 0.0).all()
-    assert np.isnan(model.standard_errors_[~kept]).all()
+    table = model.coefficient_table()
+    assert all(np.isnan(column[~kept]).all() for column in (table.std_error, table.z, table.p, table.low, table.high))
     penalised = CountGLM(likelihood="poisson", alpha=1e-4).fit(inputs[:, inputs.std(0) > 0], Y)
     assert np.isfinite(penalised.standard_errors_).all()
 
@@ -352,23 +334,17 @@ def test_missing_values_and_new_levels_are_refused(index, poisson):
 
 # The table of coefficients --------------------------------------------------------------------------------------------
 
-ESTIMATE, ERROR = np.array([0.5, -0.02, 3.0]), np.array([0.1, 0.5, np.nan])
+
+def test_intervals_are_those_of_the_normal_distribution_and_columns_are_named(poisson):
+    found = poisson.coefficient_table(0.9)
+    low, high = norm.interval(0.9, found.estimate, found.std_error)
+    np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
+    assert list(found.columns)[-2:] == ["90% low", "90% high"]
+    np.testing.assert_array_equal(found.columns["estimate"], found.estimate)
+    assert found._repr_html_().count("<tr>") == 5
 
 
-def coefficients(coverage=0.95):
-    return coefficient_table(["log mu"] * 3, ["(intercept)", "age", "ward = B"], ESTIMATE, ERROR, coverage)
-
-
-def test_tests_and_intervals_are_those_of_the_normal_distribution():
-    found = coefficients(0.9)
-    np.testing.assert_allclose(found.z[:2], [5.0, -0.04])
-    np.testing.assert_allclose(found.p[:2], 2 * norm.sf([5.0, 0.04]), rtol=1e-12)
-    np.testing.assert_allclose(found.low[:2], norm.interval(0.9, ESTIMATE[:2], ERROR[:2])[0], rtol=1e-12)
-    np.testing.assert_allclose(found.high[:2], norm.interval(0.9, ESTIMATE[:2], ERROR[:2])[1], rtol=1e-12)
-    assert all(np.isnan(column[2]) for column in (found.z, found.p, found.low, found.high))
-
-
-@pytest.mark.parametrize("coverage", [0.0, 1.0, 95])
-def test_a_coverage_is_a_share(coverage):
-    with pytest.raises(ConfigError, match="coverage must lie between 0 and 1, got"):
-        coefficients(coverage)
+@pytest.mark.parametrize("coverage", [0.0, 1.0, 95, "0.9"])
+def test_a_coverage_is_a_share(poisson, coverage):
+    with pytest.raises(ConfigError, match=r"^coverage must be a number between 0 and 1, got"):
+        poisson.coefficient_table(coverage)

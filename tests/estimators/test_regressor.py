@@ -7,9 +7,8 @@ import torch
 
 from ddpn import CountRegressor, DDPNRegressor
 from ddpn.estimators.regressor import held_out
-from ddpn.members import MEMBERS, network_options
+from ddpn.members import network_options
 from ddpn.members.glm import GLM
-from ddpn.members.member import NotApplicableError
 from ddpn.networks.training.loop import Training
 from ddpn.paper.datasets.tabular import length_of_stay
 from ddpn.runtime.errors import ConfigError, InputError
@@ -129,40 +128,12 @@ def test_a_shared_gamma_is_an_intercept_of_the_glm(quick, line):
     assert np.ptp(raw[:, 0]) > 0.1
 
 
-@pytest.mark.parametrize("case", ["few rows", "no validation", "interrupted"])
-def test_without_validation_rows_or_after_an_interruption_there_are_networks_only(quick, line, case, monkeypatch):
+@pytest.mark.parametrize(("rows", "validation"), [(90, "auto"), (300, None)])
+def test_without_validation_rows_there_are_networks_only(quick, line, rows, validation):
     X, y = line
-    model = quick(mix_with=["glm"], **QUICK | ({"validation": None} if case == "no validation" else {}))
-    if case == "interrupted":
-        run = Training.run_epoch
-        monkeypatch.setattr(Training, "run_epoch", lambda self: run(self) if self.state.epoch < 1 else _interrupt())
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(X, y)
-    else:
-        rows = 90 if case == "few rows" else 300
-        model.fit(X[:rows], y[:rows])
+    model = quick(mix_with=["glm"], validation=validation, **QUICK).fit(X[:rows], y[:rows])
     assert model.predictor_.weights == {"networks": 1.0}
     assert model.predict(X).shape == (300,)
-
-
-def _interrupt():
-    raise KeyboardInterrupt
-
-
-def test_a_member_that_cannot_be_fitted_is_left_out_with_a_warning(quick, line, monkeypatch):
-    class Never(GLM):
-        label = "never"
-
-        def fit(self, train, validation, seed):
-            raise NotApplicableError("it is Monday")
-
-    monkeypatch.setitem(MEMBERS, "never", Never)
-    with pytest.warns(UserWarning, match="^The mixture is fitted without never: it is Monday") as caught:
-        model = quick(mix_with=["never", "constant"], **QUICK).fit(*line)
-    assert caught[0].filename == __file__, "the warning should point to the user's call of fit"
-    assert list(model.predictor_.weights) == ["networks", "constant"]
-    assert set(model.predictor_.seconds) == {"networks", "constant"}
-    assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
 
 
 # Networks alone -------------------------------------------------------------------------------------------------------

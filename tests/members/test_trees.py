@@ -10,7 +10,6 @@ from safetensors.numpy import load, save
 
 from ddpn.distributions import DoublePoisson, NegativeBinomial
 from ddpn.members.member import NotApplicableError
-from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.member import Trees
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
@@ -148,13 +147,3 @@ def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
         facts = json.loads(files["trees.json"]) | {key: value}
         with pytest.raises(InputError):
             Trees.from_state(files | {"trees.json": json.dumps(facts).encode()})
-
-
-def test_arrays_and_text_are_the_same_trees(fitted, wide):
-    matrix = fitted.table.read(wide.X)
-    booster = fitted.means[0]
-    again = Booster.of_arrays(booster.arrays, None, matrix.shape[1])
-    assert (again.raw(matrix) == booster.raw(matrix)).all()
-    assert all(
-        (ours == theirs).all() for ours, theirs in zip(again.arrays.values(), booster.arrays.values(), strict=True)
-    )

@@ -1,9 +1,7 @@
 """Every format gives the same frame, what is not a table is one sentence, and files are written whole or not at all."""
 
-import errno
 import gzip
 import io
-import os
 import sys
 from datetime import date
 from pathlib import Path
@@ -205,19 +203,6 @@ def test_every_format_that_is_written_is_read_again(tmp_path, name):
 def test_standard_output(capsys):
     write(WRITTEN, "-")
     assert capsys.readouterr().out == "a,b,c\n1,x,0.1\n2,,1e-20\n"
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
-    (tmp_path / "t.csv").write_text("old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write(WRITTEN, str(tmp_path / "t.csv"))
-    assert (tmp_path / "t.csv").read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_outputs_are_checked_before_the_work(tmp_path):

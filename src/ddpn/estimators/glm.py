@@ -16,7 +16,7 @@ from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_uni
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.display import html_table, text_table
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number, listed
 
 INTERCEPT = "(intercept)"
@@ -31,12 +31,7 @@ _FILE = "coefficients.safetensors"
 
 
 class CoefficientTable(NamedTuple):
-    """One row per coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`).
-
-    >>> print(coefficient_table(["log mu"], ["age"], np.array([0.5]), np.array([0.1])))
-    parameter  feature  estimate  std. error     z         p   95% low  95% high
-    log mu     age           0.5         0.1  5.00  5.73e-07     0.304     0.696
-    """
+    """One row per coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`)."""
 
     parameter: tuple[str, ...]
     feature: tuple[str, ...]
@@ -66,18 +61,6 @@ class CoefficientTable(NamedTuple):
 
     def _repr_html_(self) -> str:
         return html_table(self.columns, self._rows())
-
-
-def coefficient_table(
-    parameter: list[str], feature: list[str], estimate: np.ndarray, std_error: np.ndarray, coverage: float = 0.95
-) -> CoefficientTable:
-    """z = estimate / std. error against the standard normal; an unknown standard error leaves all of these unknown."""
-    if not 0.0 < coverage < 1.0:
-        raise ConfigError(f"coverage must lie between 0 and 1, got {coverage}. Use 0.95.")
-    z = np.divide(estimate, std_error, out=np.full_like(estimate, np.nan), where=std_error > 0)
-    reach = ndtri(0.5 + 0.5 * coverage) * std_error
-    rest = (estimate, std_error, z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
-    return CoefficientTable(tuple(parameter), tuple(feature), *rest, coverage)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -246,16 +229,23 @@ class CountGLM(CountEstimator):
             `print` it, or use its `columns`.
         """
         check_is_fitted(self)
+        is_share = is_number(coverage) and 0.0 < coverage < 1.0
+        check_number("coverage", coverage, "a number between 0 and 1", is_share)
         design = self._glm.design
         assert design is not None
-        parameter, feature, estimate = [], [], []
+        parameter, feature, parts = [], [], []
         for p, name in enumerate(self.head_.parameter_names):
             follows = p == 0 or self.dispersion == "linear"
             features = [INTERCEPT, *(design.names if follows else [])]
             parameter += [name] * len(features)
             feature += features
-            estimate.append(np.r_[self.intercept_[p], self.coef_[p] if follows else []])
-        return coefficient_table(parameter, feature, np.concatenate(estimate), self.standard_errors_, coverage)
+            parts.append(np.r_[self.intercept_[p], self.coef_[p] if follows else []])
+        estimate, error = np.concatenate(parts), self.standard_errors_
+        # An unknown standard error leaves all of these unknown.
+        z = np.divide(estimate, error, out=np.full_like(estimate, np.nan), where=error > 0)
+        reach = ndtri(0.5 + 0.5 * coverage) * error
+        tests = (z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
+        return CoefficientTable(tuple(parameter), tuple(feature), estimate, error, *tests, coverage)
 
     # Saving ------------------------------------------------------------------------------------------------------
 

@@ -303,7 +303,7 @@ class CountRegressor(NetworkRegressor):
         The time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
     training_options : dict, optional
         How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
-        `score`, `patience`, `precision`, `activation`, `bins`, `categorical`, `start` (see `NetworkOptions`).
+        `score`, `patience`, `precision`, `activation`, `bins`, `categorical` (see `NetworkOptions`).
     lower, upper : int, optional
         The smallest and the largest possible count, such as 1 and 5 for stars: no probability outside. An upper bound
         per row is an argument of `fit` and of the predictions.

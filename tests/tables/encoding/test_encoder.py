@@ -68,17 +68,6 @@ def test_an_outlier_later_is_held_back():
     assert encoder.transform([[50.0], [1e12], [-1e308]])[:, 0] == pytest.approx([0.017, 34.2, -51.4], abs=0.1)
 
 
-@pytest.mark.parametrize("numeric", MODES)
-def test_one_row_a_duplicated_column_and_a_level_seen_once(numeric):
-    one = FRAME.iloc[[7]]
-    assert np.isfinite(FeatureEncoder(numeric=numeric).fit(one, Y[[7]]).transform(FRAME)).all()
-    twice = FRAME.assign(age2=FRAME["age"], ward=["once", *["A"] * (N - 1)])
-    encoder = FeatureEncoder(numeric=numeric).fit(twice, Y)
-    out = dict(zip(encoder.get_feature_names_out(), encoder.transform(twice).T, strict=True))
-    assert out["age"].tolist() == out["age2"].tolist()
-    assert out["ward = once"].sum() == 1
-
-
 def test_levels_come_by_frequency_then_alphabet_and_others_share_inputs(monkeypatch):
     X = np.array([["a"]] * 3 + [["c"], ["b"]] * 2 + [["d"], [None]], dtype=object)
     later = [["a"], ["d"], ["never seen"], [None]]

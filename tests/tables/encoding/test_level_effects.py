@@ -2,9 +2,8 @@
 
 import numpy as np
 import polars as pl
-import pytest
 
-from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.columns import Targets, credible_effects, targets_of
 from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects
 
@@ -110,20 +109,6 @@ def test_effects_are_those_of_rates():
     other = FeatureEncoder(categorical="auto").fit(X, counts, exposure=100.0 * days)
     assert np.corrcoef(effect_of(encoder, encoder.transform(X)), true)[0, 1] > 0.85
     np.testing.assert_allclose(encoder.transform(X), other.transform(X), rtol=1e-5, atol=1e-6)
-
-
-def test_unseen_missing_and_saved():
-    X, y, _ = simulated(6)
-    encoder = FeatureEncoder(categorical="auto").fit(X, y)
-    new = pl.DataFrame({"x": [0.0] * 3, "zip": ["never", None, " z7 "]})
-    column = encoder.columns_[1]
-    expected = [0.0, column.effects.missing, column.effects.values["z7"]]
-    assert effect_of(encoder, encoder.transform(new)).tolist() == pytest.approx(expected)
-    many = pl.concat([new] * 20)
-    assert encoder.transform(many)[:3].tobytes() == encoder.transform(new).tobytes()
-    again = encoder_from_bytes(encoder_bytes(encoder))
-    assert again.transform(X).tobytes() == encoder.transform(X).tobytes()
-    assert again.get_params() == encoder.get_params()
 
 
 def test_folds_by_content_know_a_row_again():
