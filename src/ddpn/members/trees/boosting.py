@@ -36,7 +36,7 @@ _MORE_LEAVES, _RATE, _LARGER_RATE = (12, 31, 63), 0.05, 0.1
 #: The share of the folds that the choice is made by; the others are boosted with the best choice only.
 _TRIAL_SHARE = 0.5
 #: Shares of the time left, where it is limited: for each trial, and for the boosting of all folds.
-_TRIAL_TIME, _FOLDS_TIME = 0.2, 0.7
+_TRIAL_TIME, FOLDS_TIME = 0.2, 0.7
 #: Likelihoods to choose from around a boosted mean: a log mean and the logarithm of a dispersion.
 FAMILIES = ("negative_binomial", "double_poisson")
 #: The longest step of a leaf of a dispersion, on a log scale and before the learning rate.
@@ -329,10 +329,6 @@ class MeanFit:
             if not time.left:
                 break
         return min(trials, key=lambda trial: trial.loss)
-
-    def run_all(self, clock: Clock = UNLIMITED) -> None:
-        """Boost all folds, within a share of the time."""
-        self.run(len(self.rows.folds), clock.part(_FOLDS_TIME * clock.left))
 
     def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
         """Boost the first so many folds until the clock ends; what is there already is continued."""

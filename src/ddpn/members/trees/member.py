@@ -22,6 +22,7 @@ from ddpn.members.member import (
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
 from ddpn.members.trees.boosting import (
     FAMILIES,
+    FOLDS_TIME,
     UNLIMITED,
     DispersionFit,
     MeanFit,
@@ -165,7 +166,7 @@ class Trees(Member):
         with tree_threads_for(matrix.size):
             mean = MeanFit.best_of(rows, settings, self.leaves, self.clock)
             self.used_leaves = mean.settings.leaves
-            mean.run_all(self.clock)
+            mean.run(len(folds), self.clock.part(FOLDS_TIME * self.clock.left))
             found = fit_around(rows, mean.out_of_fold, used, seed, self.clock)
             self.means = [mean.whole()] if self._is_copy else mean.boosters()
             self.head, self.constant, self.dispersions = found.head, found.constant, found.boosters()
