@@ -227,16 +227,6 @@ def test_explanations_of_an_unfitted_model_are_refused():
 
 # Saving -----------------------------------------------------------------------------------------------------------
 
-FILES = {
-    "model.json",
-    "calibration.safetensors",
-    "features.json",
-    "features.safetensors",
-    "networks/networks.json",
-    "networks/networks.safetensors",
-    "networks/encoder.json",
-}
-
 
 @pytest.fixture
 def saved(fitted, tmp_path) -> Path:
@@ -352,8 +342,10 @@ def test_options_changed_after_fitting_do_not_change_the_model(quick, counts, tm
 
 def test_a_loaded_model_can_be_saved_again(fitted, saved, counts, tmp_path):
     DDPNRegressor.load(saved).save(tmp_path / "again")
-    assert files_of(tmp_path / "again") == files_of(saved) == FILES
-    for name in FILES - {"model.json"}:
+    names = files_of(saved)
+    assert {"networks/networks.safetensors", "networks/encoder.json", "calibration.safetensors"} < names
+    assert files_of(tmp_path / "again") == names
+    for name in names - {"model.json"}:
         assert (tmp_path / "again" / name).read_bytes() == (saved / name).read_bytes()
     loaded = DDPNRegressor.load(tmp_path / "again")
     assert (loaded.predict(counts[0]) == fitted.predict(counts[0])).all()
