@@ -183,8 +183,10 @@ class GLM(Member):
         """
         is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
-        options = {"dispersion": self._dispersion, "alpha": self.alpha, "rough": self._is_rough}
-        lines = [fit_linear(head, inputs, sample, **options).linear for head in heads]
+        lines = [
+            fit_linear(head, inputs, sample, self._dispersion, self.alpha, rough=self._is_rough).linear
+            for head in heads
+        ]
         best = 0
         if len(heads) > 1:
             rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones

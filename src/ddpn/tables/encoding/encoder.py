@@ -258,8 +258,8 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
         raise InputError(argument="y", must=must, got=f"shape {target.shape} for {rows} rows")
     bad = ~((target >= 0.0) & np.isfinite(target))
     if bad.any():
-        rows, must = labels_of(bad, row_labels(y)), "be finite and not negative"
-        raise InputError(argument="y", must=must, got=str(target[bad][0]), rows=rows)
+        must, where = "be finite and not negative", labels_of(bad, row_labels(y))
+        raise InputError(argument="y", must=must, got=str(target[bad][0]), rows=where)
     return target
 
 
