@@ -75,7 +75,7 @@ CASES = [
     (f"{TUNE} --budget 10", 2, "--budget must be a duration above 0"),
     (f"{TUNE} --trials 0", 2, "--trials must be an integer of at least 1"),
     (f"{TUNE} --search epochs", 2, "epochs has a value and is in --search"),
-    (f"{TUNE} --search none.toml", 1, "File not found: none.toml"),
+    (f"{TUNE} --search none.toml", 2, "Unknown key 'none.toml' in search"),
     # Predictions and scores.
     ("predict MODEL visits.csv -o quick.toml", 1, "Unsupported file type"),
     ("predict MODEL visits.csv -o o.xlsx", 1, "Unsupported file type"),

@@ -191,11 +191,11 @@ def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=120)
     table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
     prepared = prepare(table, Plan(target="visits", compare_with=(), model=QUICK))
-    there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
+    _, there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
     for module in (tuning, folds):
         monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run(jobs, shared, None, store))
-    here = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
-    trials = [[(t.settings, t.crps, t.dropped) for t in each.result.trials] for each in (there, here)]
+    _, here = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
+    trials = [[(t.settings, t.crps, t.dropped) for t in each.trials] for each in (there, here)]
     assert trials[0] == trials[1]
     weights = [(tmp_path / name / "networks" / "networks.safetensors").read_bytes() for name in ("cluster", "here")]
     assert weights[0] == weights[1]

@@ -46,8 +46,8 @@ SearchOf = Annotated[
     str | None,
     option(
         "NAMES",
-        "Settings to search, separated by commas: lr, weight_decay, hidden, batch_size, epochs, numeric, likelihood, "
-        "mix_with; or a TOML file with ranges and choices. Default: all that are not fixed by an option.",
+        "Settings to search, separated by commas: lr, weight_decay, hidden, batch_size, epochs, numeric, likelihood. "
+        "Default: all that are not fixed by an option.",
     ),
 ]
 
@@ -137,10 +137,10 @@ def tune(
     from ddpn.tables.files import read
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
-    from ddpn.workflow.search_space import check_limits
+    from ddpn.workflow.search_space import check_search
 
     plan = plan_of(given, config)
-    check_limits(plan, budget, trials, search)
+    check_search(plan, budget, trials, search)
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
@@ -153,10 +153,10 @@ def tune(
     n_jobs = o.cluster_of(cluster, gpus_per_job)
     limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
     with output_to_stderr(), steps() as step:
-        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, n_jobs=n_jobs)
+        fitted, result = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, n_jobs=n_jobs)
     if not as_json:
-        _show_search(found.result)
-    _show_fitted(out, found.fitted, as_json)
+        _show_search(result)
+    _show_fitted(out, fitted, as_json)
 
 
 def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
@@ -189,8 +189,10 @@ def _show_fitted(out: Path, fitted: Any, as_json: bool) -> None:
 
 
 def _show_search(found: "TuningResult") -> None:
-    rows = [((name, was, value), value != was) for name, was, value in found.changes]
-    show(table_of(("setting", "default", "used"), rows, title="Settings"))
+    from ddpn.runtime.display import value_text
+
+    pairs = [(name, value_text(was), value_text(found.best[name])) for name, was in found.defaults.items()]
+    show(table_of(("setting", "default", "used"), [(each, each[1] != each[2]) for each in pairs], title="Settings"))
     typer.echo(found.headline)
     for sentence in found.details:
         typer.echo(sentence)
