@@ -91,7 +91,6 @@ def test_a_leak_is_named_as_it_is(run, folder, table):
         ("fit", "[/red]none.csv", "--target", "y", "-o", "new"),
         ("fit", "[/red]t.csv", "--target", "[/red]y", "-o", "new"),
         ("fit", "[/red]t.csv", "--target", TARGET, "--drop", "[/red]z", "-o", "new"),
-        ("fit", "[/red]t.csv", "--target", TARGET, "--members", "[/red]", "-o", "new"),
         ("fit", "[/red]t.csv", "--target", TARGET, "--[/red]", "-o", "new"),
         ("show", "[/red]none"),
     ],

@@ -293,12 +293,6 @@ def at_once(fitted, monkeypatch):
     monkeypatch.setattr(fitting, "fit", lambda *_, **__: fitted)
 
 
-def test_a_disk_that_is_nearly_full_is_reported_before_the_fit(prepared, tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1_000_000))
-    with pytest.raises(InputError, match=r"The disk is nearly full: 1 MB free in .*, about 10 MB needed"):
-        fit_into(tmp_path / "model", prepared, {})
-
-
 @pytest.mark.parametrize("places", [1, 2, 3], ids=["the folder", "and the cache", "and all others"])
 def test_a_model_that_cannot_be_saved_is_kept_elsewhere(at_once, prepared, tmp_path, monkeypatch, places):
     folders = [tmp_path / name for name in ("work", "cache", "temporary")]

@@ -80,10 +80,7 @@ def test_blocks_change_nothing(folder, table, monkeypatch):
     some = table.head(100)
     whole = predict(folder, some, Request())
     monkeypatch.setattr(prediction, "BLOCK", 40)
-    done = []
-    parts = predict(folder, some, Request(), done.append)
-    assert_frame_equal(parts, whole, rel_tol=1e-9)
-    assert done == [40, 40, 20]
+    assert_frame_equal(predict(folder, some, Request()), whole, rel_tol=1e-9)
     findings = {size: [] for size in (40, 100)}
     for size, found in findings.items():
         monkeypatch.setattr(prediction, "BLOCK", size)
@@ -137,7 +134,7 @@ def test_of_another_table_all_rows_are_scored(folder, new):
     sample, note, _ = rows_to_score(folder, new)
     assert (len(sample), note) == (50, "")
     assert sample.labels.tolist() == list(range(1, 51))
-    assert rows_to_score(folder, new.drop("weight")).sample.weight is None
+    assert rows_to_score(folder, new.drop("weight"))[0].weight is None
 
 
 @pytest.mark.parametrize("role", ["split_column", "time"])
@@ -147,14 +144,14 @@ def test_the_table_of_fit_without_the_column_that_splits_it(folder, table, new, 
     split = ModelFolder(folder.model, folder.task | {"plan": plan})
     with pytest.raises(InputError, match="No column named 'part', which says which rows are test rows"):
         evaluate(split, table)
-    assert rows_to_score(split, new).note == ""
+    assert rows_to_score(split, new)[1] == ""
     if role == "split_column":
-        assert len(rows_to_score(split, marked).sample) == 150
+        assert len(rows_to_score(split, marked)[0]) == 150
 
 
 def test_rows_of_weight_zero_are_not_scored(folder, new):
     some = new.with_columns(weight=pl.Series([0, 1] * 25))
-    assert rows_to_score(folder, some).sample.labels.tolist() == list(range(2, 51, 2))
+    assert rows_to_score(folder, some)[0].labels.tolist() == list(range(2, 51, 2))
 
 
 def test_rows_without_a_target_are_not_scored_and_counted(folder, new, table):
@@ -164,7 +161,7 @@ def test_rows_without_a_target_are_not_scored_and_counted(folder, new, table):
     assert (len(sample), 4 in sample.labels) == (45, False)
     assert evaluate(folder, some)["note"] == note
     mixed = pl.concat([table.head(1), some])
-    assert rows_to_score(folder, mixed).note.startswith(note)
+    assert rows_to_score(folder, mixed)[1].startswith(note)
 
 
 def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, tmp_path):
@@ -179,7 +176,7 @@ def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, t
     assert scores["verdict"] == usual["verdict"]
     mixed = pl.concat([table.head(80).select(pl.exclude("patient")), new.select(pl.exclude("patient"))])
     seen = int((prepared.split.rows.test < 80).sum())
-    assert len(rows_to_score(again, mixed).sample) == 50 + seen
+    assert len(rows_to_score(again, mixed)[0]) == 50 + seen
     used = table[np.sort(prepared.split.rows.train)]
     with pytest.raises(InputError, match=r"^All 210 rows were used to fit the model"):
         evaluate(again, used)

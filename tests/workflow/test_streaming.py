@@ -21,7 +21,7 @@ from ddpn.tables.table import Place, Table
 from ddpn.workflow import prediction
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.streaming import PredictedParts, predict_to
+from ddpn.workflow.streaming import PredictedParts, predict_files
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,9 @@ def text(table, tmp_path) -> Path:
     return path
 
 
-def run(folder, saved, sources, out, request=None, **more) -> list[str]:
+def run(saved, sources, out, request=None) -> list[str]:
     findings: list[str] = []
-    tables = Table([str(source) for source in sources], folder.roles.as_text)
-    predict_to(folder, saved, tables, request or Request(), str(out), on_finding=findings.append, **more)
+    predict_files(saved, sources, out, request=request, overwrite=True, on_finding=findings.append)
     return findings
 
 
@@ -60,7 +59,7 @@ def test_parts_change_nothing(fitted, saved, text, tmp_path):
     whole = predict(folder, table_module.read(str(text), folder.roles.as_text), request, on_finding=findings.append)
     names = ["out.csv.gz", "out.feather", "out.tsv"]
     for name in names:
-        assert run(folder, saved, [text], tmp_path / name, request) == findings
+        assert run(saved, [text], tmp_path / name, request) == findings
         found = table_module.read(str(tmp_path / name), ["ward"])
         assert_frame_equal(found, whole, check_dtypes=False, rel_tol=1e-9)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", *names]
@@ -75,7 +74,7 @@ def test_files_folders_and_patterns_come_in_order(fitted, saved, table, tmp_path
     expected = predict(folder, table.head(150), Request())
     for sources in ([inside], [inside / "*.parquet"], sorted(inside.iterdir())):
         out = tmp_path / "out.parquet"
-        run(folder, saved, sources, out)
+        run(saved, sources, out)
         assert_frame_equal(pl.read_parquet(out), expected, rel_tol=1e-9)
 
 
@@ -106,9 +105,9 @@ def test_quoted_cells_with_line_ends_stay_whole(tmp_path):
     assert pl.concat(frames)["b"].to_list() == [f'one\n"two", {i}' for i in range(300)]
 
 
-def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp_path, monkeypatch):
-    folder, out = fitted.folder, tmp_path / "out.csv"
-    usual = run(folder, saved, [text], tmp_path / "expected.csv")
+def test_a_killed_run_continues_and_gives_the_same_file(saved, text, tmp_path, monkeypatch):
+    out = tmp_path / "out.csv"
+    usual = run(saved, [text], tmp_path / "expected.csv")
     expected = (tmp_path / "expected.csv").read_bytes()
     real, calls = prediction.prediction_table, []
 
@@ -120,14 +119,14 @@ def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp
 
     monkeypatch.setattr(prediction, "prediction_table", killed)
     with pytest.raises(SystemExit):
-        run(folder, saved, [text], out)
+        run(saved, [text], out)
     assert not out.exists()
     assert len(list((tmp_path / "out.csv.parts").glob("*.json"))) == 3
-    monkeypatch.setattr(prediction, "prediction_table", real)
-    done: list[int] = []
-    assert run(folder, saved, [text], out, done=done.append) == usual
+    calls.clear()
+    monkeypatch.setattr(prediction, "prediction_table", lambda *own, **more: (calls.append(1), real(*own, **more))[1])
+    assert run(saved, [text], out) == usual
     assert out.read_bytes() == expected
-    assert sum(done) == 200
+    assert len(calls) == 2, "three of five blocks were predicted before"
     assert not (tmp_path / "out.csv.parts").exists()
 
 
@@ -152,11 +151,11 @@ def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
         (lambda lines: [*lines[:150], lines[150].replace(",", ',"', 1), *lines[151:]], "quoted cell does not end|from"),
     ],
 )
-def test_damaged_text_is_one_error_and_leaves_nothing(fitted, saved, text, tmp_path, monkeypatch, damage, words):
+def test_damaged_text_is_one_error_and_leaves_nothing(saved, text, tmp_path, monkeypatch, damage, words):
     monkeypatch.setattr(table_module, "_LONGEST_CELL", 2000)
     text.write_text("\n".join(damage(text.read_text().splitlines())) + "\n")
     with pytest.raises(InputError, match=rf"new.csv.*({words})"):
-        run(fitted.folder, saved, [text], tmp_path / "out.csv")
+        run(saved, [text], tmp_path / "out.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 

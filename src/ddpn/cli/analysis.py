@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
+from ddpn.cli.console import output_to_stderr, print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import table_of
@@ -47,8 +47,8 @@ def diagnose(
     check_integer("max_rows", max_rows, 50)
     plan = plan_of(given)
     table = read(data, plan.category)
-    with output_to_stderr(), steps() as step:
-        found = diagnose_table(table, plan, mean_model, max_rows, step)
+    with output_to_stderr():
+        found = diagnose_table(table, plan, mean_model, max_rows, print_step)
     if as_json:
         print_json({"data": data, **found.to_dict()})
     else:
@@ -149,9 +149,9 @@ def explain(
         examining.check_explanation_file(out, overwrite, data)
     folder, note = load(model, mixed_only=False, **columns), ""
     found: Any
-    with output_to_stderr(), steps() as step:
+    with output_to_stderr():
         if numbers is None:
-            found, note = examining.explain_table(folder, frame, 0, step)
+            found, note = examining.explain_table(folder, frame, 0, print_step)
         else:
             found = examining.explain_rows(folder, frame, numbers, of)
     if as_json:
@@ -258,9 +258,9 @@ def monitor(
     folder = load(model, mixed_only=False, **columns)
     from ddpn.workflow.examining import monitor as compared
 
-    with output_to_stderr(), steps() as step:
+    with output_to_stderr():
         names = [name.strip() for name in ignore.split(",") if name.strip()]
-        found = compared(folder, frame, alpha, effect, names, step)
+        found = compared(folder, frame, alpha, effect, names, print_step)
     if as_json:
         print_json({"model": str(model), "data": data, **found.as_dict()})
     else:

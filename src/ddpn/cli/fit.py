@@ -16,7 +16,6 @@ from ddpn.cli.console import (
     prompt_ctrl_c,
     show,
     show_warnings,
-    steps,
 )
 from ddpn.cli.options import option
 from ddpn.cli.program import command
@@ -152,8 +151,10 @@ def tune(
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
     limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
-    with output_to_stderr(), steps() as step:
-        fitted, result = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, n_jobs=n_jobs)
+    with output_to_stderr():
+        fitted, result = run(
+            out, prepared, **limits, about=about, overwrite=overwrite, on_step=print_step, n_jobs=n_jobs
+        )
     if not as_json:
         _show_search(result)
     _show_fitted(out, fitted, as_json)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,18 +28,11 @@ _NUMBERING = "Rows are numbered as in the file: the first below the header is 1.
 _IMAGES = (".png", ".svg", ".pdf")
 
 
-class Scored(NamedTuple):
-    """Rows to score a model on; `note` says which where these are not all rows, `meaning` what their scores mean."""
-
-    sample: Sample
-    note: str
-    meaning: str = ""
-
-
-def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
+def rows_to_score(folder: ModelFolder, frame: Any) -> tuple[Sample, str, str]:
     """The rows of a table that has the target, without those that the model was fitted to.
 
-    For the training table, these are the test rows.
+    For the training table, these are the test rows. Returns them, which they are if these are not all rows, and what
+    their scores mean.
     """
     sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
     missing = " ".join(folder.roles.without_target(frame.height - len(sample)))
@@ -47,7 +40,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     frame = frame[sample.labels - 1]
     if fingerprint(sample) != folder.task.get("fingerprint"):
         sample, note = (sample, "") if folder.seen is None else folder.seen.unseen(sample)
-        return Scored(sample, f"{missing} {note}".strip())
+        return sample, f"{missing} {note}".strip(), ""
     plan = plan_from(folder.task["plan"])
     for name in (plan.split_column, plan.time):
         if name is not None and name not in frame.columns:
@@ -58,7 +51,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
     test = sample.rows(split.rows.test)
     note = f"{missing} The model was fitted to this table: only its {len(test):,} test rows are scored.".strip()
-    return Scored(test, note, split.meaning)
+    return test, note, split.meaning
 
 
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
