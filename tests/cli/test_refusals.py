@@ -13,8 +13,6 @@ OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column
 SETTINGS = {
     "bad": "member = 3",
     "linear": "hidden = []",
-    "lr": "[training_options]\nlr = -1",
-    "shape": '[training_options]\nactivation = "tan"',
     "wrong": 'target = "visits"\nepochs = 0',
     "fixed": 'target = "visits"\nepochs = 4',
 }
@@ -28,10 +26,8 @@ CASES = [
     ("fit visits.docx -o new --target visits", 1, "Unsupported file type"),
     ("fit visits.csv -o new --target severity", 1, "must hold non-negative integers, got -"),
     ("fit visits.csv -o new --target ward", 1, "--target ward must hold numbers, got"),
-    ("fit visits.csv -o new --target half", 1, "--target half must hold non-negative integers"),
     ("fit visits.csv -o new --target half", 1, "Use --fractional round"),
-    (f"{FIT} --split-column part", 1, "--split-column part must hold train, validation or test in every row"),
-    (f"{FIT} --split-column part", 1, "got an empty cell at row 17."),
+    (f"{FIT} --split-column part", 1, "train, validation or test in every row, got an empty cell at row 17."),
     (f"{FIT} --time ward", 1, "--time ward must hold numbers or dates"),
     (f"{FIT} --time war", 1, "No column named 'war' (--time). Did you mean 'ward'?"),
     ("fit visits.csv -o folder --target visits", 1, "folder already exists. Choose another name, or replace it with "),
@@ -44,29 +40,23 @@ CASES = [
     (f"{FIT} --components 2", 2, "such as --likelihood double_poisson."),
     (f"{FIT} --budget 5s", 2, "--budget must be at least 10 seconds"),
     (f"{FIT} --mix-with tree", 2, "--mix-with must be one of "),
-    (f"{FIT} --compare-with tree", 2, "--compare-with must be one of "),
     (f"{FIT} --time a --split-column b", 2, "Give either --split-column or --time"),
     (f"{FIT} --only tree", 2, "No member named 'tree'. Did you mean 'trees'?"),
-    (f"{FIT} --only zzz", 2, "No member named 'zzz'. The members are: "),
     # What only torch knows, before the table is read.
     ("fit none.csv -o new --target y --beta 2 --likelihood double_poisson", 2, "beta must be"),
     ("fit none.csv -o new --target y --beta 0.5", 2, "--beta needs a single likelihood"),
     ("fit none.csv -o new --target y --beta 1 --likelihood poisson", 2, "--beta is not an option of the likelihood"),
     ("fit none.csv -o new --target y --likelihood faithful_gaussian --mix-with glm", 2, "has no exact GLM"),
     ("fit none.csv -o new --target y --config linear.toml --mix-with glm", 2, "without hidden layers"),
-    ("fit none.csv -o new --target y --config lr.toml", 2, "lr must be finite and positive, got -1"),
-    ("fit none.csv -o new --target y --config shape.toml", 2, "Did you mean 'tanh'"),
     ("fit none.csv -o new --target y --device abacus", 2, "--device must be auto, cpu, cuda"),
     # Bounds.
     (f"{BEDS} --upper 3", 1, "--target patients must be at most --upper 3, got"),
     (f"{BEDS} --lower 1", 1, "--target patients must be at least --lower 1"),
     ("fit beds.csv -o new --target beds --upper-column patients", 1, "at most the upper bound of its row"),
     (f"{BEDS} --upper-column bed", 1, "No column named 'bed' (--upper-column)"),
-    (f"{BEDS} --censored bed", 1, "No column named 'bed' (--censored)"),
     (f"{BEDS} --censored ward", 1, "true or false in every row, got neither at row"),
     (f"{BEDS} --upper-column severity", 1, "--upper-column severity must "),
     (f"{BEDS} --likelihood gaussian --upper 5", 2, "a likelihood of counts"),
-    (f"{BEDS} --upper 9 --upper-column beds", 2, "Give either --upper or --upper-column"),
     (f"{BEDS} --lower 5 --upper 3", 2, "--upper must be an integer above --lower"),
     (f"{BEDS} --upper-column patients", 2, "'patients' has more than one role"),
     # Searches.
@@ -82,7 +72,6 @@ CASES = [
     (f"{PREDICT} --member tree", 2, "No member named 'tree'. Did you mean 'trees'?"),
     ("evaluate MODEL beds.csv", 1, "No column named 'visits' (--target)"),
     # Analyses.
-    ("diagnose visits.csv --target visit", 1, "Did you mean 'visits'?"),
     ("diagnose visits.csv --target visits --mean-model trees", 2, "--mean-model must be"),
     ("diagnose visits.csv --target visits --max-rows 3", 2, "--max-rows must be"),
     ("diagnose visits.csv", 2, "target is missing"),
@@ -90,7 +79,6 @@ CASES = [
     ("explain MODEL visits.csv --rows a", 2, "rows must be numbers such as 3, 1,5,7 or 1-10"),
     ("explain MODEL visits.csv --of variance", 2, "of must be 'mean' or 'spread'"),
     # Exports and servers.
-    ("export MODEL -o m.onnx --quantiles=2", 2, "quantiles must lie between 0 and 1"),
     ("export MODEL -o m.onnx --coverage=0", 2, "--coverage must lie between 0 and 1"),
     ("export MODEL -o m.onnx --pmf-up-to=-1", 2, "--pmf-up-to must be a count from 0 to 10000"),
     ("export MODEL -o visits.csv", 1, "already exists"),
@@ -104,8 +92,6 @@ CASES = [
     ("reproduce", 2, "NAME must be one or more of"),
     ("reproduce wave --only dpn", 2, "method in --only must be one of"),
     ("reproduce wave --members 0", 2, "--members must be an integer of at least 1, got 0."),
-    ("reproduce wave --jobs 0", 2, "--jobs must be an integer of at least 1, got 0."),
-    ("reproduce wave --max-steps 0", 2, "--max-steps must be an integer of at least 1, got 0."),
     ("reproduce wave --device abacus", 2, "--device must be"),
 ]
 

@@ -253,13 +253,6 @@ def test_no_time_for_the_defaults(search, monkeypatch):
     assert "time for the default settings only" in result.headline
 
 
-def test_a_damaged_score_is_scored_again(search, calls, tmp_path):
-    whole = outcome(search(trials=3))
-    for file in (tmp_path / "study").glob("*.result"):
-        file.write_bytes(file.read_bytes()[:-1])
-    assert outcome(search(trials=3)) == whole
-
-
 # When the best trial replaces the defaults
 
 
