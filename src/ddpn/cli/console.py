@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -152,13 +152,6 @@ def _warnings_as_sentences() -> Iterator[None]:
 
 
 # Output ---------------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def output_to_stderr() -> Iterator[None]:
-    """Progress bars and whatever libraries print go to standard error."""
-    with redirect_stdout(sys.stderr):
-        yield
 
 
 def show(table: Any, to_stderr: bool = False) -> None:

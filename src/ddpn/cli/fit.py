@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,6 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.console import (
     INTERRUPTED,
-    output_to_stderr,
     print_json,
     print_step,
     prompt_ctrl_c,
@@ -53,7 +53,7 @@ SearchOf = Annotated[
 
 @command("fit", "Nothing was saved.", ends_at_once=False)
 def fit(
-    data: o.OneTable,
+    data: o.Tables,
     out: o.NewModel,
     *,
     given: o.Given,
@@ -104,7 +104,7 @@ def fit(
 
     # A time budget includes the imports of this function.
     options = {"verbose": True, "on_step": print_step, "started": started}
-    with output_to_stderr():
+    with redirect_stdout(sys.stderr):
         fitted = fit_into(out, prepared, about, overwrite, n_jobs=o.cluster_of(cluster, gpus_per_job), **options)
     _show_fitted(out, fitted, as_json)
 
@@ -151,7 +151,7 @@ def tune(
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
     limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
-    with output_to_stderr():
+    with redirect_stdout(sys.stderr):
         fitted, result = run(
             out, prepared, **limits, about=about, overwrite=overwrite, on_step=print_step, n_jobs=n_jobs
         )

@@ -57,7 +57,6 @@ def command(
     kept: str = "Nothing was written.",
     *,
     to: typer.Typer = app,
-    codes: str = EXIT_CODES,
     ends_at_once: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command that reports errors and Ctrl-C in one sentence.
@@ -88,7 +87,7 @@ def command(
                 parameters += groups[each.name].values() if each.name in groups else [each.replace(kind=kind)]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        to.command(name, epilog=codes, cls=Command)(run)
+        to.command(name, epilog=EXIT_CODES, cls=Command)(run)
         return function
 
     return add

@@ -72,7 +72,7 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self.stopped, self._holds, self._raises = False, False, True
+        self.stopped, self._holds, self._is_inside = False, False, False
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -87,23 +87,23 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._raises:
-            self._raises = not self._holds  # raised once per step: a second Ctrl-C must not hit what follows
+        if self._is_inside or not self._holds:
+            self._is_inside = False  # raised once per step: a second Ctrl-C must not hit what follows
             raise KeyboardInterrupt
         self.stopped = True
 
     def hold(self) -> None:
         """From now on, Ctrl-C ends steps only."""
-        self._holds, self._raises = True, False
+        self._holds = True
 
     def step(self, work: Callable[[], object]) -> bool:
         """Run a step, unless Ctrl-C was pressed before; returns whether the step was completed."""
         if self.stopped:
             return False
         try:
-            self._raises = True
+            self._is_inside = True
             work()
-            self._raises = not self._holds
+            self._is_inside = False
         except KeyboardInterrupt:
             self.stopped = True
             return False
@@ -302,7 +302,7 @@ def _finish(
     missing, found = list[str](), list[dict[str, Any]]()
 
     def calibrate_by(folds: Folds, clock: Clock) -> None:
-        wanted = CalibrationOptions(plan.recalibrate != "off", plan.interval_groups, _GROUP_ROWS, prepared.time_columns)
+        wanted = CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, prepared.time_columns)
         used = calibrate(predictor, folds, plan.seed, wanted, clock)
         if used:
             _warn_of_few("calibrated with", used, sum(map(len, folds.held_out)), "rows")

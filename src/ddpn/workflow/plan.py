@@ -29,8 +29,6 @@ BASELINES = ("constant", "poisson_glm", "trees")
 NETWORKS = "networks"
 #: The shortest time budget.
 MIN_SECONDS = 10
-#: Whether distributions are recalibrated on validation rows.
-RECALIBRATE = ("auto", "off")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +64,6 @@ class Plan:
         Seed of the split and of the training.
     compare_with : tuple of str
         Members that the model is compared with, names in `ddpn.members.MEMBERS`.
-    recalibrate : {"auto", "off"}
-        "auto" uses a recalibration of the distributions where that improves the CRPS of validation rows, "off" never.
     interval_groups : str or int, optional
         A column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
     only : str, optional
@@ -97,7 +93,6 @@ class Plan:
     shares: tuple[float, ...] = SHARES
     seed: int = 0
     compare_with: tuple[str, ...] = BASELINES
-    recalibrate: str = "auto"
     interval_groups: str | int | None = None
     only: str | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
@@ -125,7 +120,6 @@ class Plan:
         for name in roles:
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
-        check_choice("recalibrate", self.recalibrate, RECALIBRATE)
         groups = self.interval_groups
         if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
             must = "be a column, or a number of at least 2 ranges of the predicted mean"
@@ -334,9 +328,6 @@ _EVERY = (
     PlanOption("compare_with", "names", "NAMES",
         "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,trees.",
         _EVALUATION),
-    PlanOption("recalibrate", "text", "MODE",
-        "auto recalibrates the predicted distributions if that improves the CRPS (the error of a distribution) of "
-        "held-out rows; off never does. Default: auto.", _EVALUATION),
     PlanOption("interval_groups", "range", "COLUMN",
         "Calibrate intervals within each value of this column, or within this many ranges of the predicted mean.",
         _EVALUATION),
