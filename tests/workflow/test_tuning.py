@@ -249,7 +249,7 @@ def test_no_time_for_the_defaults(search, monkeypatch):
     assert found.stopped
     assert not found.trials
     result = found.result()
-    assert (result.is_tuned, result.best, result.details) == (False, DEFAULTS, [])
+    assert (result.best_number, result.best, result.details) == (0, DEFAULTS, [])
     assert "time for the default settings only" in result.headline
 
 
@@ -322,7 +322,7 @@ def tuned(prepared, tmp_path_factory):
 def test_the_best_trial_is_refitted_and_saved(tuned):
     result, folder, lines = tuned
     assert [each.name for each in folder.iterdir()] == ["m"], "the trials are removed"
-    assert result.is_tuned, "the usual learning rate is too small for three epochs"
+    assert result.best_number, "the usual learning rate is too small for three epochs"
     model = load(folder / "m").model
     assert model.training_options["lr"] == result.best["lr"] == result.trials[result.best_number].settings["lr"]
     assert result.defaults == {"lr": 0.004}
@@ -349,7 +349,7 @@ def test_the_gain_is_that_of_the_same_rows(tuned):
 def test_defaults_are_kept_where_nothing_is_better(prepared, tmp_path, monkeypatch):
     scored_by(monkeypatch, lambda fold, settings: np.full(len(fold.test), 1.0 + (settings != {"lr": 0.004})))
     _, result = tune(tmp_path / "m", prepared, trials=2, search=["lr"])
-    assert not result.is_tuned
+    assert not result.best_number
     assert "the defaults are used" in result.headline
     assert read_task(tmp_path / "m")["plan"]["model"] == json.loads(json.dumps(dict(prepared.plan.model)))
 

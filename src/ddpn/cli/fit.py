@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import (
-    INTERRUPTED,
-    print_json,
-    print_step,
-    prompt_ctrl_c,
-    show,
-    show_warnings,
-)
+from ddpn.cli.console import INTERRUPTED, print_json, print_step, prompt_ctrl_c, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import column_table, missing_words, show_scores, table_of

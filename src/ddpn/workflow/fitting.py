@@ -373,9 +373,9 @@ def train_model(
     if prepared.is_cross_fitted:
         train, validation = prepared.known, validation.rows(slice(0, 0))
     on_step("Training")
-    counts, known = prepared.plan.count_range, validation if len(validation) else None
+    counts, held_out = prepared.plan.count_range, validation if len(validation) else None
     try:
-        folds = model.fit_members(train, known, counts, clock, on_step, prepared.stream).folds
+        folds = model.fit_members(train, held_out, counts, clock, on_step, prepared.stream).folds
     except KeyboardInterrupt:
         if checkpoint is not None:
             checkpoint.unlink(missing_ok=True)

@@ -354,21 +354,18 @@ _EVERY = (
 PLAN_OPTIONS = {option.name: option for option in _EVERY}
 
 
-def read_toml(file: Path) -> dict[str, Any]:
-    """The content of a settings file."""
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"File not found: {file}") from None
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{file} cannot be read as text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}") from None
-
-
 def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
     """The plan of a settings file (TOML); what else is `given` takes precedence, and None counts as not given."""
-    settings = {} if file is None else read_toml(file)
+    settings: dict[str, Any] = {}
+    if file is not None:
+        try:
+            settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"File not found: {file}") from None
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"{file} cannot be read as text.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file} is not valid TOML: {error}") from None
     for key in settings:
         if key in TRAINING_OPTIONS:
             raise ConfigError(f"Unknown key {key!r} in {file}. Put it into the table [training_options].")

@@ -61,7 +61,7 @@ class Prepared:
     @property
     def known(self) -> Sample:
         """Training and validation rows."""
-        return self.sample.rows(np.sort(np.concatenate([self.split.rows.train, self.split.rows.validation])))
+        return self.sample.rows(np.sort(np.concatenate(self.split.rows[:2])))
 
     @property
     def test(self) -> Sample:

@@ -106,7 +106,7 @@ class TuningResult:
     defaults, best : dict
         Settings of the first trial, and those that the model was refitted with: the same where no trial was better.
     best_number : int
-        The number of that trial.
+        The number of that trial; 0 are the defaults.
     gain : Gain
         CRPS of the defaults minus that of the best other trial, on rows that neither was fitted to; its interval
         allows for the number of trials that this one was chosen from. Positive is better.
@@ -133,17 +133,12 @@ class TuningResult:
     stopped: bool
 
     @property
-    def is_tuned(self) -> bool:
-        """Whether other settings than the defaults are used."""
-        return self.best_number != 0
-
-    @property
     def headline(self) -> str:
         """The outcome in one sentence."""
         number = len(self.trials)
         if number <= 1:
             return "There was time for the default settings only: they are used. Give a larger budget to search."
-        if not self.is_tuned:
+        if not self.best_number:
             return f"None of {number} trials was better than the defaults by more than chance: the defaults are used."
         share = f"{self.gain.mean / (self.trials[0].crps or 1.0):.1%}"
         if self.gain.low > 0:
@@ -259,13 +254,13 @@ def tune(
         study = Search(prepared, names, folder, clock, most, on_step, n_jobs)
         study.run()
         result = study.result()
-        plan = with_settings(prepared.plan, result.best) if result.is_tuned else prepared.plan
+        plan = with_settings(prepared.plan, result.best) if result.best_number else prepared.plan
         if clock.has_limit and plan.members == "auto":
             # A portfolio fits what there is time for.
             rest = max(float(MIN_SECONDS), min(clock.left, plan.seconds or clock.left))
             plan = replace(plan, model={**plan.model, "time_budget": round(rest, 1)})
         refitted = replace(prepared, plan=plan)
-        on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
+        on_step(f"Refitting {'trial ' + str(result.best_number) if result.best_number else 'the default settings'}")
         facts = {**(about or {}), "tuning": result.as_dict()}
         fitted = fit_into(place, refitted, facts, overwrite, on_step=on_step, n_jobs=n_jobs)
         if not fitted.interrupted:
