@@ -75,10 +75,6 @@ def _members(predicted: PredictedRows) -> list[list[dict[str, Any]]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-#: Changes of cells that make a row of typical values ordinary, at most, and cells of the rows that are tried for each.
-_CHANGES, _TRIED = 12, 50_000
-
-
 class PredictorInputs(NamedTuple):
     """What a predictor takes: the features, and exposures, upper bounds and group labels where the model has them."""
 
@@ -104,32 +100,11 @@ class ServedModel:
         self.version = str(checksum)[:12]
         self.columns = served_columns(folder)
         self.Row = row_model(name, self.columns)
-        self.example = self._ordinary_row()
+        # Of a column that is a feature and has a role, too, the feature comes first and is typical.
+        self.example = {column.name: column.example for column in reversed(self.columns) if column.is_required}
         self.Row.model_config["json_schema_extra"] = {"examples": [self.example]}
         # The first prediction of a process imports and caches much.
         self.predict([([self.Row.model_validate(self.example)], Wanted())])
-
-    def _ordinary_row(self) -> dict[str, Any]:
-        """A row that could occur, although a folder has no row of the training.
-
-        Typical values of each column need not go together, such as a month with a season. From them on, the one change
-        of a cell is made that makes the row most like the training rows, again and again.
-        """
-        # Of a column that is a feature and has a role, too, the feature comes first and is typical.
-        row = {column.name: column.example for column in reversed(self.columns) if column.is_required}
-        profile = self.predictor.profile
-        if profile is None:
-            return row
-        # A column with a role must also satisfy the role: its cell stays.
-        roles = {column.name for column in self.columns if not column.parts}
-        cells = [(column.name, cell) for column in self.columns if column.name not in roles for cell in column.points]
-        rng = np.random.default_rng(0)
-        for _ in range(_CHANGES):
-            some = rng.permutation(len(cells))[: _TRIED // len(self.columns)]
-            tried = [row, *({**row, cells[i][0]: cells[i][1]} for i in some)]
-            scores = profile.measure(self.inputs([self.Row.model_validate(each) for each in tried]).X).score
-            row = tried[int(scores.argmin())]
-        return row
 
     def inputs(self, rows: Sequence[Row]) -> PredictorInputs:
         """Rows as the predictor takes them: those of a table that is read as a file is."""
