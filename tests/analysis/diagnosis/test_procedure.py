@@ -89,15 +89,6 @@ def test_a_mean_model_with_hardly_more_rows_than_parameters_invents_no_dispersio
     assert found.dispersion.low < 1.0 < found.dispersion.high
 
 
-@pytest.mark.parametrize("unit", [5, 10])
-def test_heaped_counts(simulated, unit):
-    y = simulated.rng.poisson(5 * simulated.mean)
-    rounded = (simulated.rng.random(len(y)) < 0.3) & (y > unit / 2)
-    found = diagnose(simulated.X, np.where(rounded, np.rint(y / unit) * unit, y), mean_model="glm").finding("heaping")
-    assert found.found
-    assert f"multiples of {unit}," in found.sentence
-
-
 def test_censored_counts(simulated):
     y = np.minimum(10, simulated.rng.poisson(2 * simulated.mean * simulated.rng.gamma(4, 0.25, len(simulated.mean))))
     found = diagnose(simulated.X, y, mean_model="glm")
