@@ -158,7 +158,7 @@ def assemble(
     else:
         codes = np.array([*range(len(groups.names)), -1])
         levels = groups.at(coverage, MIXTURE, predictor.intervals[MIXTURE], codes)
-        wanted = ExportedOutputs(quantiles, levels, pmf, None if groups.by else groups.edges)
+        wanted = ExportedOutputs(quantiles, levels, pmf)
     # A column may have a role and be a feature, too.
     has_exposure = predictor.needs_exposure and not counts.upper_is_total
     group = "" if groups is None else groups.by
@@ -193,7 +193,7 @@ def assemble(
         upper = cells[source.upper]
         good = upper.equals(upper.floor()) & (upper >= float(counts.lower))
         bounds = Bounds(counts.lower, graph.where(good, upper, np.nan).unsqueezed(1))
-    code = None if groups is None or not group else _group_code(graph, cells[group], inputs[group], groups)
+    code = None if groups is None else _group_code(graph, cells[group], inputs[group], groups)
 
     read = RowNodes(table, log_exposure, zero)
     copies = {name: copies_of(member) for name, member in predictor.mixed.items()}

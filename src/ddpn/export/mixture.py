@@ -37,14 +37,12 @@ _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 class ExportedOutputs:
     """The outputs: quantiles, an interval, and probabilities of the counts up to `pmf`.
 
-    `levels` are those of the interval: one per group of rows, the last of rows in no group. `edges` are the inner ends
-    of ranges of the predicted mean where these are the groups.
+    `levels` are those of the interval: one per group of rows, the last of rows in no group.
     """
 
     quantiles: tuple[float, ...]
     levels: np.ndarray
     pmf: int
-    edges: np.ndarray | None = None
 
     @property
     def names(self) -> dict[str, int]:
@@ -75,16 +73,14 @@ class Levels:
         """All outputs side by side. Shape: (R, columns); pmf and the cdf before recalibration (R, K)."""
         graph = self.graph
         median, *quantiles = (self._quantile(cdf, np.array([level])) for level in (0.5, *self.wanted.quantiles))
-        plain = graph.concat([*moments, median, *self._interval(moments.mean, cdf), *quantiles])
+        plain = graph.concat([*moments, median, *self._interval(cdf), *quantiles])
         first = pmf.at(0, self.wanted.pmf + 1)
         # A row that cannot be predicted has no quantiles either.
         return graph.concat([graph.where(moments.mean.is_nan(), np.nan, plain), first.sum(1), first])
 
-    def _interval(self, mean: Value, cdf: Value) -> tuple[Value, Value]:
+    def _interval(self, cdf: Value) -> tuple[Value, Value]:
         """The ends of the calibrated interval, as `ddpn.calibration.intervals.interval_at`."""
         levels, code = self.wanted.levels, self.code
-        if self.wanted.edges is not None:
-            code = (mean > self.wanted.edges[None]).cast("i").sum(1)
         rest = 0.5 * (1.0 - np.minimum(levels, _TOP))
         low, high = self._quantile(cdf, rest, code), self._quantile(cdf, 1.0 - rest, code)
         share = np.maximum(levels - 1.0, 0.0)

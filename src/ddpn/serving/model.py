@@ -182,8 +182,7 @@ def _calibration(served: ServedModel) -> list[str]:
     else:
         found.append(f"Intervals are calibrated on {int(levels.rows[0]):,} rows that were not trained on.")
     if predictor.groups is not None:
-        by = predictor.groups.by or "ranges of the predicted mean"
-        found.append(f"Intervals are calibrated within groups: {by}.")
+        found.append(f"Intervals are calibrated within groups: {predictor.groups.by}.")
     if predictor.is_recalibrated():
         found.append("The predicted distributions are recalibrated.")
     if predictor.ood is not None:

@@ -68,8 +68,8 @@ class Plan:
         Members that the model is compared with, names in `ddpn.members.MEMBERS`.
     recalibrate : {"auto", "off"}
         "auto" uses a recalibration of the distributions where that improves the CRPS of validation rows, "off" never.
-    interval_groups : str or int, optional
-        A column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
+    interval_groups : str, optional
+        A column within whose values intervals are calibrated.
     only : str, optional
         The one member to fit, a name in `ddpn.members.MEMBERS`, instead of a mixture. Others are left out, also those
         of `mix_with`; `members` is then the number of networks if these are the one member, else it has no effect.
@@ -98,7 +98,7 @@ class Plan:
     seed: int = 0
     compare_with: tuple[str, ...] = BASELINES
     recalibrate: str = "auto"
-    interval_groups: str | int | None = None
+    interval_groups: str | None = None
     only: str | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
 
@@ -126,11 +126,7 @@ class Plan:
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
         check_choice("recalibrate", self.recalibrate, RECALIBRATE)
-        groups = self.interval_groups
-        if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
-            must = "be a column, or a number of at least 2 ranges of the predicted mean"
-            raise ConfigError(argument="interval_groups", must=must, got=repr(groups))
-        if groups == self.target:
+        if self.interval_groups == self.target:
             raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
             for kind in given:
@@ -337,8 +333,7 @@ _EVERY = (
     PlanOption("recalibrate", "text", "MODE",
         "auto recalibrates the predicted distributions if that improves the CRPS (the error of a distribution) of "
         "held-out rows; off never does. Default: auto.", _EVALUATION),
-    PlanOption("interval_groups", "range", "COLUMN",
-        "Calibrate intervals within each value of this column, or within this many ranges of the predicted mean.",
+    PlanOption("interval_groups", "text", "COLUMN", "Calibrate intervals within each value of this column.",
         _EVALUATION),
     PlanOption("seed", "integer", "NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION,
         _ALL),
