@@ -333,7 +333,7 @@ _EVERY = (
     PlanOption("recalibrate", "text", "MODE",
         "auto recalibrates the predicted distributions if that improves the CRPS (the error of a distribution) of "
         "held-out rows; off never does. Default: auto.", _EVALUATION),
-    PlanOption("interval_groups", "text", "COLUMN", "Calibrate intervals within each value of this column.",
+    PlanOption("interval_groups", "column", "COLUMN", "Calibrate intervals within each value of this column.",
         _EVALUATION),
     PlanOption("seed", "integer", "NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION,
         _ALL),
