@@ -120,19 +120,20 @@ class Predictor:
         labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
         return [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
 
-    def _calibration_words(self) -> str:
+    def calibration_words(self) -> str:
         """What is calibrated, and on how many rows."""
         found = self.intervals.get(MIXTURE)
         words = "not calibrated" if found is None else f"calibrated on {int(found.rows[0]):,} held-out rows"
+        within = "" if self.groups is None else f", within groups of {self.groups.by}"
         more = "; distributions are recalibrated" if self.is_recalibrated() else ""
-        return f"Intervals are {words}{more}."
+        return f"Intervals are {words}{within}{more}."
 
     def __repr__(self) -> str:
         table = text_table(("member", "weight", "fit, s"), self._rows())
-        return f"Predictor\n{table}\n{self._calibration_words()}"
+        return f"Predictor\n{table}\n{self.calibration_words()}"
 
     def _repr_html_(self) -> str:
-        return f"{html_table(('member', 'weight', 'fit, s'), self._rows())}<p>{self._calibration_words()}</p>"
+        return f"{html_table(('member', 'weight', 'fit, s'), self._rows())}<p>{self.calibration_words()}</p>"
 
     @property
     def sole_member(self) -> str | None:

@@ -150,6 +150,11 @@ def about(served: ServedModel) -> dict[str, Any]:
     """Facts about a model and its columns, ready for JSON."""
     saved, predictor, roles = served.saved, served.predictor, served.folder.roles
     task = saved["task"]
+    flags = "Out-of-distribution flags are not calibrated."
+    if predictor.ood is not None:
+        flags = (
+            f"Out-of-distribution flags are set for {100 * predictor.ood.alpha:.3g}% of rows like the training data."
+        )
     members = [
         {"name": name, "weight": known["weight"], "facts": known["facts"]} for name, known in saved["members"].items()
     ]
@@ -164,33 +169,12 @@ def about(served: ServedModel) -> dict[str, Any]:
         "split": {key: task["split"][key] for key in _SPLIT} if "split" in task else None,
         "members": members,
         "scores": task.get("test"),
-        "calibration": _calibration(served),
+        "calibration": [predictor.calibration_words(), flags],
         "limits": _limits(served),
         "warnings": [*task["leaks"], *task["warnings"]],
         "columns": [column.as_dict() for column in served.columns if column.is_required],
         "example": served.example,
     }
-
-
-def _calibration(served: ServedModel) -> list[str]:
-    """Sentences about what is calibrated."""
-    predictor = served.predictor
-    levels = predictor.intervals.get("mixture")
-    found = []
-    if levels is None:
-        found.append("Intervals are not calibrated: they are those of the predicted distributions.")
-    else:
-        found.append(f"Intervals are calibrated on {int(levels.rows[0]):,} rows that were not trained on.")
-    if predictor.groups is not None:
-        found.append(f"Intervals are calibrated within groups: {predictor.groups.by}.")
-    if predictor.is_recalibrated():
-        found.append("The predicted distributions are recalibrated.")
-    if predictor.ood is not None:
-        share = f"{100 * predictor.ood.alpha:.3g}%"
-        found.append(f"Out-of-distribution flags are set for {share} of rows like the training data.")
-    else:
-        found.append("Out-of-distribution flags are not calibrated.")
-    return found
 
 
 def _limits(served: ServedModel) -> list[str]:
