@@ -34,8 +34,8 @@ def diagnose(
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
-    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum,
-    heaped or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
+    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum
+    or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
     the number of checks. Counts with known bounds or censoring, such as --upper, are not tested: fit handles them.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
@@ -243,9 +243,9 @@ def monitor(
 ) -> None:
     """Compare new rows with the training rows of a model; the exit code is 3 if they differ.
 
-    Checks the values and missing values of every column and the share of out-of-distribution rows; if DATA has the
-    target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A difference
-    counts as drift if it is more than chance, allowing for the number of checks, and large enough to matter.
+    Checks the values of every column, missing ones included, and the share of out-of-distribution rows; if DATA has
+    the target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A
+    difference counts as drift if it is more than chance, allowing for the number of checks, and large enough to matter.
 
     Example: ddpn monitor visits.model november.csv
     """
@@ -256,9 +256,9 @@ def monitor(
     folder = load(model, mixed_only=False, **columns)
     from ddpn.workflow.examining import monitor as compared
 
+    names = [name.strip() for name in ignore.split(",") if name.strip()]
     with redirect_stdout(sys.stderr):
-        names = [name.strip() for name in ignore.split(",") if name.strip()]
-        found = compared(folder, frame, alpha, effect, names, print_step)
+        found = compared(folder, frame, alpha, effect, names)
     if as_json:
         print_json({"model": str(model), "data": data, **found.as_dict()})
     else:
@@ -269,13 +269,11 @@ def monitor(
 
 def _show_comparison(found: Any) -> None:
     typer.echo(found.headline)
-    rows = [(check.cells, check.drift) for check in found.shown[:_MOST]]
+    rows = [(check.cells, check.drift) for check in found.checks[:_MOST]]
     table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
-    if len(found.shown) > _MOST:
-        table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"
+    if len(found.checks) > _MOST:
+        table.caption = f"{len(found.checks) - _MOST:,} more checks; --json has all"
     show(table)
-    for sentence in found.findings:
-        typer.echo(f"- {sentence}")
     for sentence in found.not_compared:
         typer.echo(f"Not compared: {sentence}")
     typer.echo(found.detectable)
