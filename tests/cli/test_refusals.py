@@ -107,7 +107,6 @@ CASES = [
     ("reproduce wave --only dpn", 2, "method in --only must be one of"),
     ("reproduce wave --members 0", 2, "--members must be an integer of at least 1, got 0."),
     ("reproduce wave --jobs 0", 2, "--jobs must be an integer of at least 1, got 0."),
-    ("reproduce wave --max-steps 0", 2, "--max-steps must be an integer of at least 1, got 0."),
     ("reproduce wave --device abacus", 2, "--device must be"),
 ]
 

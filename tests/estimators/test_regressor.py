@@ -183,15 +183,6 @@ def test_exposures_weights_and_missing_values(quick, line):
         assert np.corrcoef(np.log(mean), np.log(exposure))[0, 1] > 0.5, name
 
 
-def test_a_shared_gamma_is_an_intercept_of_the_glm(quick, line):
-    model = quick(
-        mix_with=["glm"], likelihood="double_poisson", head_options={"gamma": "shared", "beta": 0.5}, **QUICK
-    ).fit(*line)
-    raw = model.predictor_.members["glm"].raw(line[0])[:, 0].numpy()
-    assert np.ptp(raw[:, 1]) == 0.0
-    assert np.ptp(raw[:, 0]) > 0.1
-
-
 @pytest.mark.parametrize("case", ["few rows", "no validation", "interrupted"])
 def test_without_validation_rows_or_after_an_interruption_there_are_networks_only(quick, line, case, monkeypatch):
     X, y = line
@@ -426,9 +417,7 @@ REFUSED = [
     ({"likelihood": None}, "likelihood must"),
     *(
         ({"likelihood": "double_poisson", "head_options": {name: value}}, name)
-        for name, value in (
-            ("beta", 1.5), ("betta", 0.5), ("objective", "exactly"), ("gamma", "row"), ("initial_gamma", -1.0)
-        )
+        for name, value in (("beta", 1.5), ("betta", 0.5), ("objective", "exactly"))
     ),
     ({"head_options": ["beta"]}, "head_options must"),
     ({"likelihood": "poisson", "head_options": {"beta": 0.5}}, "beta is not an option"),

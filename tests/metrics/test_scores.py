@@ -13,12 +13,11 @@ from sklearn.preprocessing import StandardScaler
 from torch.distributions import Exponential, Normal
 
 from ddpn import CountGLM
-from ddpn.distributions import Discretized, DoublePoisson, Mixture, NegativeBinomial, Poisson
+from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.metrics import (
     absolute_error,
     crps,
     crps_scorer,
-    dawid_sebastiani,
     nll,
     point,
     squared_error,
@@ -62,32 +61,18 @@ def test_gradients_of_nll_flow_and_those_of_count_crps_are_refused():
 
 
 def test_scores_against_surveillance(reference_rows):
-    """log score, ranked probability and Dawid-Sebastiani of R's surveillance package."""
+    """log score, ranked probability and squared error of R's surveillance package."""
     for name, rows in reference_rows("surveillance_scores.csv").items():
         mu, y = (torch.tensor([float(row[key]) for row in rows], dtype=torch.float64) for key in ("mu", "y"))
         dist = Poisson(mu)
         if name == "negative_binomial":
             dist = NegativeBinomial(mu, 1 / torch.tensor([float(row["size"]) for row in rows], dtype=torch.float64))
-        pairs = {"logs": nll, "rps": crps, "dss": dawid_sebastiani, "ses": squared_error}
+        pairs = {"logs": nll, "rps": crps, "ses": squared_error}
         for key, score in pairs.items():
             expected = [float(row[key]) for row in rows]
             # Long windows are scored by quadrature, to 6e-8.
             rtol = 6e-8 if key == "rps" else 1e-11
             np.testing.assert_allclose(score(dist, y).numpy(), expected, rtol=rtol, err_msg=f"{name} {key}")
-
-
-def test_dawid_sebastiani_is_that_of_the_moments(dist):
-    mean, sd, got = dist.mean.numpy(), dist.variance.sqrt().numpy(), dawid_sebastiani(dist, Y).numpy()
-    np.testing.assert_allclose(got, ((Y.numpy() - mean) / sd) ** 2 + 2 * np.log(sd))
-    # Twice the Normal's log score, less a constant.
-    np.testing.assert_allclose(got, -2 * stats.norm.logpdf(Y.numpy(), mean, sd) - math.log(2 * math.pi))
-
-
-def test_dawid_sebastiani_of_a_point_mass_is_no_nan():
-    dist = Discretized(Normal(torch.tensor([5.0, 5.0], dtype=torch.float64), 1e-4))
-    score = dawid_sebastiani(dist, torch.tensor([5, 6]))
-    assert score[0] < -700
-    assert score[1] > 1e300
 
 
 # Points ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ddpn.paper import inputs
-from ddpn.paper.inputs import auto_augment, decode_images, join_texts, pack, read_image, read_points, tokenize
+from ddpn.paper.inputs import auto_augment, decode_images, join_texts, pack, read_image, tokenize
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 
 # Texts ----------------------------------------------------------------------------------------------------------------
@@ -292,17 +292,3 @@ def test_invalid_clouds(name):
     clouds, geometry, options, fault = INVALID[name]
     with pytest.raises(InputError, match=fault):
         pack(clouds, geometry, **options)
-
-
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [(None, "File not found"), (b"", "EOFError"), (b"x,y,z", "got ValueError"), (np.zeros((4, 2)), "float64 of shape")],
-)
-def test_files_without_points(tmp_path, content, fault):
-    path = tmp_path / "a.npy"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        np.save(path, content)
-    with pytest.raises(InputError, match=fault):
-        read_points(path)

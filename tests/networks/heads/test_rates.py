@@ -44,11 +44,10 @@ def test_starts_are_fits_of_statsmodels():
         assert loss == pytest.approx(-fit.llf, rel=1e-9)
 
 
-@pytest.mark.parametrize("power", [1, 2])
-def test_the_start_of_a_generalised_poisson_is_that_of_statsmodels(power):
+def test_the_start_of_a_generalised_poisson_is_that_of_statsmodels():
     y = np.random.default_rng(6).negative_binomial(2.0, 2.0 / 7.0, 400)
-    fit = sm.GeneralizedPoisson(y, np.ones(400), p=power).fit(disp=False, method="bfgs", maxiter=500, gtol=1e-6)
-    head = make_head("generalized_poisson", power=power)
+    fit = sm.GeneralizedPoisson(y, np.ones(400), p=1).fit(disp=False, method="bfgs", maxiter=500, gtol=1e-6)
+    head = make_head("generalized_poisson")
     start = head.start(torch.tensor(y))
     assert start.tolist() == pytest.approx([fit.params[0], np.log(fit.params[1])], abs=1e-4)
     assert head.loss(start, torch.tensor(y)).sum().item() == pytest.approx(-fit.llf, rel=1e-9)

@@ -21,7 +21,6 @@ SEEDS = (5, 11, 2)
 HEADS = {
     "exact": ("double_poisson", {}),
     "paper": ("double_poisson", {"objective": "paper", "beta": 0.5}),
-    "shared gamma": ("double_poisson", {"gamma": "shared"}),
     "faithful": ("faithful_gaussian", {}),
 }
 RECIPES = {
@@ -251,7 +250,7 @@ def setting(request) -> AbstractContextManager[None]:
 
 def trained() -> CountModel:
     x = torch.linspace(-1.0, 1.0, 24, dtype=torch.float32).reshape(12, 2)
-    model = CountModel(MLP(n_in=2, hidden=(4,), members=2), make_head("double_poisson", gamma="shared"), 2)
+    model = CountModel(MLP(n_in=2, hidden=(4,), members=2), make_head("double_poisson"), 2)
     model.reset(seeds=(0, 1))
     fit(model, Sample(x, torch.arange(12)), Sample(x, torch.arange(12)), TrainingConfig(epochs=2, seeds=(0, 1)))
     return model

@@ -193,15 +193,14 @@ def shared(rank: int, port: int, out: Path) -> None:
     place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in place.items()} | {"LOCAL_WORLD_SIZE": "2"}
     with (out / f"{rank}.txt").open("w") as file:
-        reproduce(select(["misspecified-poisson"], max_steps=5), out, Console(file=file), ["poisson"], "cpu", 1)
+        reproduce([parse("tiny", TINY)], out, Console(file=file), ["poisson"], "cpu", 1)
     config._leave()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
-def test_two_processes_of_torchrun_write_what_one_does(tmp_path, monkeypatch):
+def test_two_processes_of_torchrun_write_what_one_does(tmp_path):
     import accelerate  # noqa: F401  (once, and not in every process)
 
-    monkeypatch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 200)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -214,8 +213,8 @@ def test_two_processes_of_torchrun_write_what_one_does(tmp_path, monkeypatch):
     assert [process.exitcode for process in both] == [0, 0]
     printed = [(tmp_path / f"{rank}.txt").read_text() for rank in range(2)]
     assert [text.count("Tables and figures:") for text in printed] == [1, 0]
-    (found,) = select(["misspecified-poisson"], max_steps=5)
-    run = next(run for run in found.runs() if run.method.name == "poisson")
+    found = parse("tiny", TINY)
+    run = found.runs()[0]
     one = execute(run, rows_of(found), folder_of(run, tmp_path / "one"), "cpu")
     two = json.loads((folder_of(run, tmp_path) / "run.json").read_text())
     crps = [result["scores"]["ours"]["ensemble"]["crps"] for result in (one, two)]

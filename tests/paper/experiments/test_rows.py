@@ -168,18 +168,16 @@ def test_simulated_shelves_are_trained_on(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["paper-reviews", "paper-coco-people"])
-def test_the_papers_own_settings_in_a_dry_run(data, tmp_path, name):
-    """The declared configuration made small, nothing else changed; random weights, so that no hub is asked."""
+def test_the_papers_own_settings(model, data, tmp_path, name):
+    """With a small network in place of the hub's, one member and one epoch, and nothing else changed."""
     found = experiment(name)
-    small = {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 8} if "reviews" in name else TINY
-    backbone = dict(found.backbone) | {"config": {**found.backbone["config"], **small}}
-    changes = {"batch_size": 8, "accumulate": 2}
+    small, shorter = {"pretrained": model}, {"max_length": 16}
     if "coco" in name:
-        backbone["config"] |= {"image_size": 16, "patch_size": 8}
-    found = replace(found, data=dict(found.data) | ({"size": 16} if "coco" in name else {"max_length": 16}))
+        small, shorter = {"config": {"model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}}, {"size": 16}
     ddpn = tuple(method for method in found.methods if method.name == "ddpn")
-    found = replace(found, backbone=backbone, methods=ddpn).with_training(**changes).dry(3)
-    (run,) = found.runs()
+    found = replace(found, backbone={**found.backbone, **small}, data={**found.data, **shorter}, methods=ddpn)
+    (run,) = found.with_training(batch_size=8, accumulate=2, epochs=1, members=1).runs()
+    found = run.experiment
     execute(run, rows_of(found), folder_of(run, tmp_path), "cpu")
     assert predictions_of(folder_of(run, tmp_path))["raw"].isfinite().all()
     tables = {path.name for path in write_tables(found, tmp_path)}
@@ -200,10 +198,3 @@ def test_a_tokenizer_with_another_padding_than_its_model_is_reported(model, data
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=r"^pad_token_id of the tokenizer must .* 3, got 0\. .*config\.json"):
         rows_of(reviews(str(folder)))
-
-
-def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
-    found = experiment("wave").dry(2)
-    parts = rows_of(found)
-    assert (len(parts.train), len(parts.validation)) == (2 * found.training.batch_size, 64)
-    assert parts.truth.batch_shape == parts.test.y.shape

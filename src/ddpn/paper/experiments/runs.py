@@ -230,10 +230,9 @@ def _train_group(
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
     if not done.exists():
         model.reset(config.seeds)
-        gamma = getattr(model.head, "initial_gamma", None)
-        if gamma is not None:  # an experiment that studies it (Appendix A.4); elsewhere it starts randomly
+        if run.training.initial_gamma is not None:
             with torch.no_grad():
-                model.projection.bias[..., 1] = math.log(gamma)
+                model.projection.bias[..., 1] = math.log(run.training.initial_gamma)
         options: dict[str, Any] = {"augment": parts.augment, "runtime": runtime, "checkpoint": state}
         history = fit(model, parts.train, parts.validation, config, **options)
         if history.interrupted:
