@@ -181,14 +181,6 @@ def test_misuse(arguments, name):
     assert found.value.argument == name
 
 
-def test_without_the_extra(files, monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    monkeypatch.setitem(sys.modules, "kornia.augmentation.auto", None)
-    for call in (lambda: decode_images(files), lambda: auto_augment(IMAGES)):
-        with pytest.raises(ConfigError, match=r"ddpn\[images\] is not installed"):
-            call()
-
-
 @pytest.mark.parametrize(
     ("mode", "color", "name", "rgb"),
     [

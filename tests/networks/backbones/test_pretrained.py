@@ -4,7 +4,6 @@ import copy
 import functools
 import importlib.util
 import re
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -91,12 +90,6 @@ def test_a_model_in_a_folder_is_loaded(tmp_path):
     torch.testing.assert_close(network.trunk(IDS), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_missing_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[text\]'"):
-        Text()
-
-
 @pytest.mark.parametrize(
     "config",
     [MODERN, GPT2, BERT | {"model_type": "albert", "embedding_size": 8}],
@@ -106,16 +99,6 @@ def test_a_family_that_is_no_chain_of_equal_blocks_is_not_split(config):
     with pytest.raises(ConfigError, match=r"split between blocks must .*, got .+\. Use frozen='none' or"):
         Text(config=config, frozen=-1)
     assert Text(config=config, frozen="all", hidden=(4,))(IDS).shape == (4, 1, 4)
-
-
-def test_a_users_configuration_stays_as_it_is():
-    from transformers import BertConfig
-
-    config = BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"})
-    rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
-    network = Text(config=config, hidden=(4,))
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == rates
-    assert {m.p for m in network.modules() if isinstance(m, torch.nn.Dropout)} == {0.0}
 
 
 def damaged(folder) -> str:

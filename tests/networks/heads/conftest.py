@@ -18,8 +18,8 @@ VARIANTS = {
     "gaussian": [{"beta": 0.5}],
     "mixed": [{"families": ("poisson", "poisson")}],
 }
-#: Every head of the registry, and so a new one, but for those with zeros of their own that differ in their base alone
-#: (test_zeros.py has all of them). Counts of a known total have a contract of their own.
+#: Every head of the registry, and so a new one, but for those with zeros of their own that differ in their base alone.
+#: Counts of a known total have a contract of their own.
 SAME = (
     "zero_inflated_negative_binomial",
     "zero_inflated_double_poisson",

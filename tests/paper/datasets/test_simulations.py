@@ -129,11 +129,3 @@ def test_probabilities(both):
     np.testing.assert_allclose(dist.log_prob(y).exp().T, p, rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(dist.cdf(y).T, p.cumsum(1), rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(dist.survival(y).T[:, :-1], p[:, ::-1].cumsum(1)[:, ::-1][:, 1:], rtol=1e-9, atol=1e-15)
-
-
-def test_above_the_top():
-    dist = Reflected(Poisson(torch.tensor([2.0, 9.0]).double()), 12)
-    y = torch.tensor(15.0)
-    assert dist.log_prob(y).tolist() == [-torch.inf] * 2
-    assert dist.cdf(y).tolist() == [1.0, 1.0]
-    np.testing.assert_allclose(dist.crps(y), 3 + dist.crps(torch.tensor(12.0)), rtol=1e-7)

@@ -118,8 +118,3 @@ def test_a_method_must_be_in_one_of_the_experiments():
     assert len(select(["wave", "length-of-stay"], only=["poisson_glm"])) == 2
     with pytest.raises(ConfigError, match=r"method in --only must be one of .*'poisson_glm'"):
         select(["wave"], only=["poisson_glm"])
-
-
-def test_options_change_the_training():
-    (found,) = select(["wave"], quick=True, members=3, seed=9)
-    assert (found.name, found.training.members, found.training.seed) == ("wave-quick", 3, 9)

@@ -143,30 +143,6 @@ def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_pa
     assert torch.equal(after["raw"], expected["raw"])
 
 
-@pytest.mark.parametrize("augment", [False, True])
-def test_images_are_trained_on(data, tmp_path, augment):
-    found = parse("tiny", {
-        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1,
-        "data": {"name": "coco_people", "size": 16, "augment": augment},
-        "backbone": {"name": "vit", "frozen": "none", "config": {
-            "model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}},
-        "training": TRAINING | {"members": 1},
-    })  # fmt: skip
-    raw = done(found, tmp_path)["raw"]
-    assert raw.shape == (6, 1, 2)
-    assert raw.isfinite().all()
-    assert (rows_of(found).augment is not None) is augment
-
-
-def test_simulated_shelves_are_trained_on(tmp_path):
-    found = parse("tiny", {
-        "title": "A test", "paper": "none", "methods": ["poisson"], "minutes": 1,
-        "data": {"name": "shelves", "beams": 40, "points": 16},
-        "backbone": {"name": "countnet3d", "widths": [8, 16]}, "training": TRAINING,
-    })  # fmt: skip
-    assert done(found, tmp_path)["raw"].shape == (8, 3, 1)
-
-
 @pytest.mark.parametrize("name", ["paper-reviews", "paper-coco-people"])
 def test_the_papers_own_settings(model, data, tmp_path, name):
     """With a small network in place of the hub's, one member and one epoch, and nothing else changed."""
@@ -178,7 +154,9 @@ def test_the_papers_own_settings(model, data, tmp_path, name):
     found = replace(found, backbone={**found.backbone, **small}, data={**found.data, **shorter}, methods=ddpn)
     (run,) = found.with_training(batch_size=8, accumulate=2, epochs=1, members=1).runs()
     found = run.experiment
-    execute(run, rows_of(found), folder_of(run, tmp_path), "cpu")
+    parts = rows_of(found)
+    assert (parts.augment is not None) == ("coco" in name)
+    execute(run, parts, folder_of(run, tmp_path), "cpu")
     assert predictions_of(folder_of(run, tmp_path))["raw"].isfinite().all()
     tables = {path.name for path in write_tables(found, tmp_path)}
     assert {"table_paper.md", "table_ours.md"} <= tables

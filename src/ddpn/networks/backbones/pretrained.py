@@ -588,6 +588,7 @@ class Features(nn.Module):
         super().__init__()
         network._fc = nn.Identity()  # the classes of ImageNet
         self.network, self.pooling, self.normalize = network, pooling, ImageNormalization()
+        self.train()
 
     def train(self, mode: bool = True) -> "Features":
         """Batch norms keep their statistics."""

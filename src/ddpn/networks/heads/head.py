@@ -20,7 +20,7 @@ from ddpn.runtime.validation import check_number, is_number
 from ddpn.sample import Sample
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
-#: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
+#: How far from its guess, beyond the guess's own size, a search goes for a minimum at infinity: e^20 on a log scale.
 _REACH = 20.0
 #: Slopes of the mean loss below this end the search: no network starts that close.
 _SLOPE = 1e-7
@@ -208,7 +208,7 @@ class Head(ABC):
         loss = rows.mean_loss(self)
         with torch.no_grad():
             best = _best(self._guesses(rows), loss)
-        return fit(loss, best, _around(best))
+        return fit(loss, best)
 
     def sample_start(self, sample: Sample) -> Tensor:
         """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
@@ -225,7 +225,7 @@ class Head(ABC):
             raised = torch.where(sample.y >= sample.limit, 2.0 * sample.y + 1.0, sample.y)
             guesses.append(self.start(raised, sample.weight, sample.exposure))
         loss = WeightedCounts(sample).mean_loss(self)
-        found = [fit(loss, each, _around(each)) for each in guesses]
+        found = [fit(loss, each) for each in guesses]
         with torch.no_grad():
             return _best(found, loss)
 
@@ -297,11 +297,6 @@ def _best(raws: Sequence[Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
     return min(raws, key=lambda raw: loss(raw).nan_to_num(torch.inf).item())
 
 
-def _around(guess: Tensor) -> list[tuple[float, float]]:
-    """Where a search from a guess ends, for a minimum at infinity."""
-    return [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in guess.tolist()]
-
-
 def promoted(raw: Tensor) -> Tensor:
     """Half precisions as float32: exp of a bfloat16 has two digits."""
     return raw.float() if raw.dtype in _LOW_PRECISION else raw
@@ -312,8 +307,9 @@ def check_beta(beta: float) -> None:
     check_number("beta", beta, "a number in [0, 1]", is_number(beta) and 0.0 <= beta <= 1.0)
 
 
-def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
-    """The raw outputs (P,) within `bounds` that minimise the scalar `loss`, searched from `guess`."""
+def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]] | None = None) -> Tensor:
+    """The raw outputs (P,) within `bounds`, or some way around `guess`, that minimise the scalar `loss`."""
+    bounds = bounds or [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in guess.tolist()]
 
     @torch.inference_mode(False)
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
