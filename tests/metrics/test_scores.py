@@ -109,23 +109,19 @@ def test_defaults_are_the_points_that_make_each_error_least():
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1.0, 1.0, (600, 2))
 MEAN = np.exp(1.5 + 0.8 * X[:, 0])
-#: Counts by the likelihood that is right for them: variances above the mean, and far below it.
-DRAWN = {
-    "negative_binomial": RNG.poisson(RNG.gamma(1.0, MEAN)),
-    "double_poisson": RNG.binomial(np.round(MEAN / 0.8).astype(int), 0.8),
-}
+#: Counts whose variance is far below the mean; the example of `crps_scorer` has some whose variance is above it.
+Y_BELOW = RNG.binomial(np.round(MEAN / 0.8).astype(int), 0.8)
 
 
-@pytest.mark.parametrize("truth", DRAWN)
-def test_a_search_by_crps_finds_the_likelihood(truth):
-    grid = {"likelihood": ["poisson", truth]}
-    search = GridSearchCV(CountGLM(dispersion="constant"), grid, scoring=crps_scorer, cv=3).fit(X, DRAWN[truth])
-    assert search.best_params_ == {"likelihood": truth}
+def test_a_search_by_crps_finds_the_likelihood():
+    grid = {"likelihood": ["poisson", "double_poisson"]}
+    search = GridSearchCV(CountGLM(dispersion="constant"), grid, scoring=crps_scorer, cv=3).fit(X, Y_BELOW)
+    assert search.best_params_ == {"likelihood": "double_poisson"}
     assert search.best_score_ < 0
 
 
 def test_a_pipeline_is_scored_by_its_last_step():
-    y = DRAWN["negative_binomial"]
+    y = Y_BELOW
     pipe = make_pipeline(StandardScaler(), CountGLM(likelihood="poisson")).fit(X[:400], y[:400])
     known = {"sample_weight": np.arange(200.0)}
     wanted = pipe[-1].crps(pipe[:-1].transform(X[400:]), y[400:], **known)

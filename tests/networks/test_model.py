@@ -7,7 +7,7 @@ from torch import nn
 from ddpn.networks.backbones import MLP, CountNet3D, Members, Tuned
 from ddpn.networks.backbones.members import Frozen, generators
 from ddpn.networks.backbones.pretrained import Tail
-from ddpn.networks.heads import HEADS, make_head
+from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel, Projection
 from ddpn.runtime.errors import ConfigError
 
@@ -29,21 +29,6 @@ def test_detached_learns_from_the_features_but_sends_them_no_gradient():
     assert torch.equal(by_second[0], torch.zeros_like(x))
     # d sum_b x_bf w_fp / d w_fp = sum_b x_bf.
     torch.testing.assert_close(by_second[1][..., 1], x.detach().sum(0))
-
-
-def model_of(head: str, members: int = 3, **options: object) -> CountModel:
-    model = CountModel(MLP(n_in=4, hidden=(6,), members=members), make_head(head, **options), members)
-    model.reset(range(members))
-    return model
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_shapes(head):
-    model = model_of(head, **({"total": 12} if HEADS[head].exposure_is_total else {}))
-    assert model.raw(features(5, 4)).shape == (5, 3, model.head.n_raw)
-    assert model.raw(features(5, 3, 4)).shape == (5, 3, model.head.n_raw)
-    assert model(features(5, 4)).batch_shape == (5, 3)
-    assert model.mixture(features(5, 4)).batch_shape == (5,)
 
 
 @pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), members=2), MLP(n_in=4, hidden=(), members=2)])

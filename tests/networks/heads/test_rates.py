@@ -6,14 +6,7 @@ import statsmodels.api as sm
 import torch
 
 from ddpn import CountGLM
-from ddpn.networks.heads import ConwayMaxwellPoissonHead, make_head
-
-
-@pytest.mark.parametrize("name", ["negative_binomial", "generalized_poisson"])
-def test_without_dispersion_they_tend_to_a_poisson(name):
-    raw, y = torch.tensor([2.0, -50.0], dtype=torch.float64), torch.tensor([0, 1, 3, 40])
-    expected = make_head("poisson").loss(raw[:1], y)
-    torch.testing.assert_close(make_head(name).loss(raw, y), expected, rtol=1e-6, atol=0)
+from ddpn.networks.heads import make_head
 
 
 def test_starts_are_fits_of_statsmodels():
@@ -80,12 +73,3 @@ def test_glm_is_that_of_glmmtmb(likelihood):
     found = 1 / dispersion if likelihood.startswith("conway") else (1 + dispersion) ** 2
     assert found == pytest.approx(sigma, rel=1e-3)
     assert glm.loglik_ == pytest.approx(loglik, abs=1e-5)
-
-
-def test_a_conway_maxwell_poisson_goes_both_ways():
-    rng = np.random.default_rng(0)
-    narrow, wide = rng.binomial(20, 0.8, 400), rng.negative_binomial(3, 0.3, 400)
-    for y in (narrow, wide):
-        dist = ConwayMaxwellPoissonHead()(ConwayMaxwellPoissonHead().start(torch.tensor(y)))
-        assert dist.mean.item() == pytest.approx(y.mean(), rel=1e-4)
-        assert dist.variance.item() == pytest.approx(y.var(), rel=0.15)

@@ -43,14 +43,6 @@ def test_draws_follow_their_distribution(name):
         assert stats.kstest(pit[rows], "uniform").pvalue > 1e-3
 
 
-@names
-def test_the_seed_determines_the_draws(name):
-    first, again, other = (simulate(name, n=10, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.x, again.x)
-    np.testing.assert_array_equal(first.y, again.y)
-    assert not np.array_equal(first.x, other.x)
-
-
 def test_the_wave():
     """p(30 - z) is proportional to (rate^z / z!)^5."""
     x = np.array([0.0, 1.0, np.pi / 2, 4.0, 4.6])

@@ -89,13 +89,6 @@ def test_a_grid_reaches_head_and_training():
     assert beta.head.beta == 0.25
 
 
-def test_a_glm_does_not_depend_on_how_networks_are_trained():
-    few, many = (parse("test", changed(methods=["ddpn", "poisson_glm"])).with_training(members=m) for m in (2, 3))
-    for_networks, for_glms = ([each.runs()[place].as_dict() for each in (few, many)] for place in (0, 1))
-    assert for_networks[0] != for_networks[1]
-    assert for_glms[0] == for_glms[1]
-
-
 def test_a_quick_run_has_its_own_folder_and_a_tenth_of_the_steps():
     short = parse("test", trained(epochs=200, members=5)).quick()
     assert (short.name, short.training.epochs, short.training.members) == ("test-quick", 20, 2)

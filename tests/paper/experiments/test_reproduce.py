@@ -49,9 +49,7 @@ def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp
 
 def test_under_torchrun_one_process_prints_and_writes_tables(tmp_path, monkeypatch, console):
     shown = []
-    monkeypatch.setattr(
-        module, "_run", lambda experiment, runs, out, device, jobs, console: console.out("running") or True
-    )
+    monkeypatch.setattr(module, "_run", lambda *given: given[-1].out("running") or True)
     monkeypatch.setattr(module, "_show", lambda *given: shown.append(given[0].name) or True)
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, lines, tables in (("1", "", []), ("0", "running\n", ["wave"])):
