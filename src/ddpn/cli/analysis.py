@@ -85,13 +85,14 @@ def likelihoods(as_json: o.Json = False) -> None:
 
     `ddpn diagnose` recommends one for a table.
     """
-    from ddpn.networks.heads import DEFAULT_LIKELIHOOD, DESCRIPTIONS
+    from ddpn.networks.heads import DEFAULT_LIKELIHOOD, HEADS
 
+    known = {name: str(HEADS[name].__doc__).splitlines()[0] for name in dict.fromkeys([DEFAULT_LIKELIHOOD, *HEADS])}
     if as_json:
-        print_json(DESCRIPTIONS)
+        print_json(known)
         return
-    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in DESCRIPTIONS}
-    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in DESCRIPTIONS.items()]))
+    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in known}
+    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in known.items()]))
 
 
 Rows = Annotated[
