@@ -1,7 +1,6 @@
 """Contributions: they add up, and are the terms of an additive model."""
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 
