@@ -257,11 +257,11 @@ def test_predictions_are_equal_bit_for_bit(exposed, counts, exposures, tmp_path)
         {"numeric": "steps", "checkpoint": "somewhere", "verbose": True},
         {
             "likelihood": "double_poisson",
-            "head_options": {"gamma": "shared"},
+            "head_options": {"beta": 0.5},
             "training_options": {"activation": "tanh"},
         },
     ],
-    ids=["linear", "steps", "shared gamma"],
+    ids=["linear", "steps", "beta"],
 )
 def test_every_kind_of_network_is_restored(quick, counts, tmp_path, monkeypatch, capsys, options):
     monkeypatch.chdir(tmp_path)

@@ -118,15 +118,6 @@ def test_a_glm_on_a_line_gets_the_largest_weight_and_helps(mixed, quick, line):
     assert mixed.crps(X, y) < alone.crps(X, y)
 
 
-def test_a_shared_gamma_is_an_intercept_of_the_glm(quick, line):
-    model = quick(
-        mix_with=["glm"], likelihood="double_poisson", head_options={"gamma": "shared", "beta": 0.5}, **QUICK
-    ).fit(*line)
-    raw = model.predictor_.members["glm"].raw(line[0])[:, 0].numpy()
-    assert np.ptp(raw[:, 1]) == 0.0
-    assert np.ptp(raw[:, 0]) > 0.1
-
-
 @pytest.mark.parametrize(("rows", "validation"), [(90, "auto"), (300, None)])
 def test_without_validation_rows_there_are_networks_only(quick, line, rows, validation):
     X, y = line
@@ -261,9 +252,7 @@ REFUSED = [
     ({"likelihood": None}, "likelihood must"),
     *(
         ({"likelihood": "double_poisson", "head_options": {name: value}}, name)
-        for name, value in (
-            ("beta", 1.5), ("betta", 0.5), ("objective", "exactly"), ("gamma", "row"), ("initial_gamma", -1.0)
-        )
+        for name, value in (("beta", 1.5), ("betta", 0.5), ("objective", "exactly"))
     ),
     ({"head_options": ["beta"]}, "head_options must"),
     ({"likelihood": "poisson", "head_options": {"beta": 0.5}}, "beta is not an option"),

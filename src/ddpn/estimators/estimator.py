@@ -377,9 +377,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         prior_rows : float
             Shrinks the level towards that of the predicted distributions themselves, which count as so many rows.
             Useful where calibration rows are few; coverage is exact with 0.
-        groups : str, array-like or int, optional
-            Makes intervals cover what is asked within each group, too: the name of a column of X, a label per row, or a
-            number of ranges of the predicted mean.
+        groups : str or array-like, optional
+            Makes intervals cover what is asked within each group, too: the name of a column of X, or a label per row.
         group_rows : float
             Shrinks the level of each group towards that of all rows, which count as so many rows more.
 

@@ -287,7 +287,7 @@ class CountRegressor(NetworkRegressor):
         names make a mixture of these families.
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three of one family; those of
-        "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
+        "double_poisson" are `beta` and `objective`.
     members : "auto" or sequence of str
         What is fitted: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" is all of the above.
     hidden : sequence of int or "auto"

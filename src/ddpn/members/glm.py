@@ -26,7 +26,7 @@ from ddpn.members.member import (
     row_scale,
 )
 from ddpn.networks.heads import HEADS, Head, make_head
-from ddpn.networks.heads.head import mean_loss
+from ddpn.networks.heads.head import WeightedCounts
 from ddpn.sample import RowError, Sample, row_count, row_labels
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.table import Column
@@ -127,7 +127,6 @@ class GLM(Member):
     low: np.ndarray
     high: np.ndarray
     unit: float
-    _dispersion: str = "linear"
     #: Whether an optimum to some digits is enough.
     _is_rough: bool = False
     #: Heads of the other families of a mixture, which censored counts may be fitted better by.
@@ -144,8 +143,6 @@ class GLM(Member):
         # The total of all rows is an option: such a head has a GLM of its own.
         member = cls(head if head.exposure_is_total else make_head(head.glm_likelihood))
         member._is_rough = task.is_rough
-        # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
-        member._dispersion = "constant" if "nothing" in head.sees else "linear"
         families = getattr(head, "families", ())
         member._others = tuple(make_head(name) for name in dict.fromkeys(families) if name != member.head.name)
         return member
@@ -183,10 +180,7 @@ class GLM(Member):
         """
         is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
-        lines = [
-            fit_linear(head, inputs, sample, self._dispersion, self.alpha, rough=self._is_rough).linear
-            for head in heads
-        ]
+        lines = [fit_linear(head, inputs, sample, "linear", self.alpha, rough=self._is_rough).linear for head in heads]
         best = 0
         if len(heads) > 1:
             rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
@@ -312,7 +306,7 @@ class Constant(Member):
         for head in candidates:
             raw = head.sample_start(rows)
             with torch.no_grad():
-                loss = float(mean_loss(head, rows)(raw))
+                loss = float(WeightedCounts(rows).mean_loss(head)(raw))
             if loss < best:
                 best, self.likelihood, self.raw = loss, head.name, raw
         return self

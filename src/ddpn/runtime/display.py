@@ -17,11 +17,10 @@ def as_text(value: Any) -> str:
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int) or (isinstance(value, float) and 1e3 <= abs(value) < 1e9):
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole or (isinstance(value, float) and 1e3 <= abs(value) < 1e9):
         return f"{value:,.0f}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return value_text(value)
 
 
 def escaped(value: Any) -> str:
