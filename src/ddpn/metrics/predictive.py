@@ -66,7 +66,7 @@ def quantile(dist: Distribution, q: float) -> Tensor:
 def interval(dist: Any, coverage: float) -> tuple[Tensor, Tensor]:
     """(low, high) of the central interval, both included."""
     if not isinstance(dist, Normal):
-        return dist.interval(coverage)
+        return dist.interval(coverage, "central")  # that of a `Prediction` may be calibrated
     coverage = check_coverage(coverage)
     return quantile(dist, 0.5 * (1.0 - coverage)), quantile(dist, 0.5 * (1.0 + coverage))
 
