@@ -215,27 +215,20 @@ def test_without_validation_every_row_is_trained_on(fast, larger):
 # Checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_fit_continues_where_it_stopped(fast, larger, tmp_path, monkeypatch):
+def test_an_interrupted_fit_continues_where_it_stopped(fast, larger, tmp_path, interrupt, monkeypatch):
     X, y = larger
     options = {"numeric": "auto", "epochs": 6, "members": 1, "training_options": BATCHES, "likelihood": "mixed"}
     wanted = fast(**options).fit(X, y)
     run_epoch = Training.run_epoch
     done = []
 
-    def interrupted(training: Training) -> str:
-        if training.config.epochs == 6 and training.state.epoch == 3:
-            raise KeyboardInterrupt
-        return run_epoch(training)
-
     def watched(training: Training) -> str:
-        if training.config.epochs == 6:
-            done.append(training.state.epoch)
+        done.append(training.state.epoch)
         return run_epoch(training)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Training, "run_epoch", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            fast(checkpoint=tmp_path / "state", **options).fit(X, y)
+    interrupt(at=3)
+    with pytest.raises(KeyboardInterrupt):
+        fast(checkpoint=tmp_path / "state", **options).fit(X, y)
     monkeypatch.setattr(Training, "run_epoch", watched)
     resumed = fast(checkpoint=tmp_path / "state", **options).fit(X, y)
     assert done == [3, 4, 5]

@@ -83,18 +83,17 @@ def test_a_handful_of_rows(rows):
 
 
 @pytest.mark.parametrize(
-    ("y", "words"),
-    [(np.zeros(30), "no count above 0"), (np.eye(30)[4], "too few counts above 0"), (np.array([3.0]), "2 rows")],
+    ("y", "limit", "words"),
+    [
+        (np.zeros(30), np.inf, "no count above 0"),
+        (np.eye(30)[4], np.inf, "too few counts above 0"),
+        (np.array([3.0]), np.inf, "2 rows"),
+        (np.array([1.0, 5.0, 2.0, 5.0]), 5.0, "censored"),
+    ],
 )
-def test_where_it_cannot_be_fitted(y, words):
+def test_where_it_cannot_be_fitted(y, limit, words):
     with pytest.raises(NotApplicableError, match=words):
-        Trees().fit(Sample(np.zeros((len(y), 1)), y), None, seed=0)
-
-
-def test_a_boosted_mean_is_not_applicable_to_censored_counts():
-    y = np.array([1.0, 5.0, 2.0, 5.0])
-    with pytest.raises(NotApplicableError, match="censored"):
-        Trees().fit(Sample(np.eye(4), y, limit=np.full(4, 5.0)), None, seed=0)
+        Trees().fit(Sample(np.zeros((len(y), 1)), y, limit=np.full(len(y), limit)), None, seed=0)
 
 
 def test_with_more_columns_than_rows_those_that_matter_are_kept():

@@ -40,13 +40,6 @@ def test_labels_follow_one_column_several_or_all_inputs(panel):
     assert group_labels_of(panel.drop("person"), ("person",), MISSING, X) is None
 
 
-def test_labels_do_not_depend_on_the_other_rows(panel):
-    X = panel.select("age")
-    whole = group_labels_of(panel, ("person",), MISSING, X)
-    part = group_labels_of(panel[100:200], ("person",), MISSING, X[100:200])
-    np.testing.assert_array_equal(part, whole[100:200])
-
-
 @pytest.mark.parametrize("cells", [["a", "b", "a", "NA", None, " a "], [1.0, 2.0, 1.0, float("nan"), None, 1.0]])
 def test_rows_without_a_value_are_groups_of_their_own(cells):
     frame = pl.DataFrame({"person": cells})
