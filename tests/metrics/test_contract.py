@@ -27,11 +27,10 @@ from ddpn.metrics import (
     pit_distance,
     pit_histogram,
     point,
-    squared_error,
 )
 from ddpn.runtime.errors import ConfigError, InputError
 
-ONE_VALUE = (crps, nll, absolute_error, squared_error, covered)
+ONE_VALUE = (crps, nll, absolute_error, covered)
 #: Those that refuse a value which is no count, if the distribution is one of counts.
 OF_COUNTS = (crps, nll, pit_bounds, pit_histogram, evaluate)
 ALL = tuple(dict.fromkeys((*ONE_VALUE, *OF_COUNTS)))

@@ -193,7 +193,7 @@ class NetworkRegressor(CountEstimator):
         more = check_training_options(self.training_options)
         options = NetworkOptions(members=self._networks_per_kind(), **own, **more)
         device = "auto" if self.device != "cpu" and not is_here(self.n_jobs) else self.device
-        runtime = Runtime(device, options.precision)
+        runtime = Runtime(device)
         options.config(rows=1000, seeds=(0,))
         self._checkpoint()
         if isinstance(self.mix_with, str) or not isinstance(self.mix_with, Sequence):

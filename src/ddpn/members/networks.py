@@ -263,7 +263,7 @@ class Networks(Member):
             rows,
             validation,
             config,
-            runtime=self.runtime or Runtime(precision=config.precision),
+            runtime=self.runtime or Runtime(),
             verbose=self.verbose,
             checkpoint=self.checkpoint,
             clock=self.clock,

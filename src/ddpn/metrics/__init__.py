@@ -21,7 +21,6 @@ from ddpn.metrics.scores import (
     crps_scorer,
     nll,
     point,
-    squared_error,
 )
 from ddpn.metrics.summary import evaluate
 
@@ -44,5 +43,4 @@ __all__ = [
     "pit_distance",
     "pit_histogram",
     "point",
-    "squared_error",
 ]

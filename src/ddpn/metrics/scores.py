@@ -150,28 +150,3 @@ def absolute_error(dist: Any, y: Any, statistic: str = "median") -> Tensor:
     """
     dist, y = checked(dist, y)
     return (point(dist, statistic) - y).abs()
-
-
-def squared_error(dist: Any, y: Any, statistic: str = "mean") -> Tensor:
-    """Squared error (point - y)^2, whose mean is smallest for the mean.
-
-    Parameters
-    ----------
-    dist, y
-        As for `crps`.
-    statistic : {"mean", "median", "mode"}
-        What to predict from each distribution.
-
-    Returns
-    -------
-    Tensor
-        One error per row.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> squared_error(Poisson(torch.tensor([2.0, 3.5])), torch.tensor([5, 3]))
-    tensor([9.0000, 0.2500])
-    """
-    dist, y = checked(dist, y)
-    return (point(dist, statistic) - y).square()

@@ -6,7 +6,7 @@ import torch
 
 from ddpn.metrics.calibration import median_precision, pit_distance
 from ddpn.metrics.predictive import checked, checked_weight, interval, mass_between, mean
-from ddpn.metrics.scores import absolute_error, crps, nll, squared_error
+from ddpn.metrics.scores import absolute_error, crps, nll, point
 
 
 @torch.no_grad()
@@ -46,10 +46,9 @@ def evaluate(
     """
     dist, y = checked(dist, y)
     low, high = interval(dist, coverage)
-    errors = absolute_error(dist, y, statistic or "median"), squared_error(dist, y, statistic or "mean")
     each = {
-        "mae": errors[0],
-        "rmse": errors[1],
+        "mae": absolute_error(dist, y, statistic or "median"),
+        "rmse": (point(dist, statistic or "mean") - y).square(),
         "crps": crps(dist, y),
         "nll": nll(dist, y),
         "coverage": (low <= y) & (y <= high),

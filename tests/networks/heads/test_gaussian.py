@@ -33,14 +33,6 @@ def test_exposure_scales_mean_and_deviation():
     np.testing.assert_allclose(GaussianHead().loss(RAW, Y, exposure), expected, rtol=1e-12)
 
 
-def test_start_is_mean_and_variance():
-    rng = np.random.default_rng(3)
-    y, weight, exposure = rng.poisson(9.0, 60), rng.uniform(size=60), rng.uniform(0.5, 2.0, 60)
-    mean, log_variance = GaussianHead().start(*(torch.tensor(x) for x in (y, weight, exposure))).tolist()
-    assert mean == pytest.approx(np.average(y / exposure, weights=weight), rel=1e-12)
-    assert np.exp(log_variance) == pytest.approx(np.cov(y / exposure, aweights=weight, ddof=0), rel=1e-12)
-
-
 def test_the_mean_gets_squared_error_and_the_variance_its_likelihood(slopes):
     slope = slopes(FaithfulGaussianHead(), FAITHFUL, COUNTS)
     torch.testing.assert_close(slope[:, 0], FAITHFUL[:, 0] - COUNTS, rtol=1e-14, atol=0)

@@ -86,8 +86,7 @@ def train() -> Callable[..., tuple[torch.Tensor, History]]:
     ) -> tuple[torch.Tensor, History]:
         config = TrainingConfig(**{"epochs": 3, "batch_size": 16, "lr": 0.01} | settings)
         model = model or ensemble(config.seeds, head, **head_options or {})
-        runtime = Runtime("cpu", config.precision)
-        history = fit(model, data, validation, config, runtime=runtime, **fit_options or {})
+        history = fit(model, data, validation, config, runtime=Runtime("cpu"), **fit_options or {})
         return weights_of(model), history
 
     return trained

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ddpn.networks.training import Runtime, TrainingConfig, config, fit
+from ddpn.networks.training import Runtime, TrainingConfig, config
 from ddpn.networks.training.config import ALL, Share, pick_device
 from ddpn.networks.training.loop import Training
 from ddpn.runtime.errors import ConfigError
@@ -78,15 +78,11 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
     assert pick_device("cpu") == torch.device("cpu")
 
 
-def test_devices_and_precisions_that_are_refused(fresh, rows, monkeypatch):
+def test_devices_that_are_refused(fresh, rows, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for device in ("abacus", "cuda"):
         with pytest.raises(ConfigError, match=f"^device must .*, got '{device}'"):
             Runtime(device)
-    with pytest.raises(ConfigError, match=r"^precision must .*, got 'fp16'"):
-        Runtime("cpu", "fp16")
-    with pytest.raises(ConfigError, match=r"^runtime must have the precision of config, bf16, got float32"):
-        fit(fresh((0,)), rows(20), None, TrainingConfig(precision="bf16"), runtime=Runtime("cpu"))
     many = Runtime("cpu")
     many.share = Share(rank=1, world=5)
     with pytest.raises(ConfigError, match=r"^batch_size must be at least the number of processes, 5"):
@@ -113,9 +109,9 @@ def shared_training(rank: int, port: int, folder: Path) -> None:
     torch.set_num_threads(1)  # threads of the parent are not there in a fork
     place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in place.items()}
-    half = Runtime("cpu", "bf16")  # a program may have runtimes of several precisions
-    assert half.share == Share(rank, 2)
-    half.wait()
+    runtime = Runtime("cpu")
+    assert runtime.share == Share(rank, 2)
+    runtime.wait()
     save_file(outcome(), folder / f"weights.{rank}")
     config._leave()
 

@@ -189,15 +189,6 @@ def test_a_disk_that_cannot_be_written_to(source, tmp_path, monkeypatch, number,
     assert names(tmp_path) == []
 
 
-def test_a_damaged_file_is_neither_used_nor_replaced(source, server, tmp_path):
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "file.csv").write_bytes(BODY[:100])
-    with pytest.raises(InputError, match=rf"file\.csv must have the SHA-256 {source.sha256}, got .* Delete the file"):
-        fetch(source)
-    assert server.requests == 0
-    assert len((tmp_path / "set" / "file.csv").read_bytes()) == 100
-
-
 # Loading ------------------------------------------------------------------------------------------------------------
 
 

@@ -20,9 +20,7 @@ from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 from ddpn.storage.files import write_bytes
 
-#: What networks can be computed in.
-PRECISIONS = ("float32", "bf16")
-_CHOICES = {"schedule": ("cosine", "constant"), "score": ("nll", "crps"), "precision": PRECISIONS}
+_CHOICES = {"schedule": ("cosine", "constant"), "score": ("nll", "crps"), "precision": ("float32", "bf16")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +139,7 @@ ALL = Share(rank=0, world=1)
 
 
 class Runtime:
-    """A device, its precision, and the processes that share a training; a single process has no overhead.
+    """A device, and the processes that share a training; a single process has no overhead.
 
     Processes share each batch and add their gradients, so that several compute what one would.
 
@@ -149,19 +147,15 @@ class Runtime:
     ----------
     device : torch.device or str
         "auto" (a GPU if there is one), "cpu", "cuda" or a torch device.
-    precision : {"float32", "bf16"}
-        What networks are computed in.
     """
 
-    def __init__(self, device: torch.device | str = "auto", precision: str = "float32") -> None:
-        check_choice("precision", precision, PRECISIONS)
+    def __init__(self, device: torch.device | str = "auto") -> None:
         self._accelerator: Any = None
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             found = self._accelerator = _accelerator(device)
             self.device, self.share = found.device, Share(found.process_index, found.num_processes)
         else:
             self.device, self.share = pick_device(device), ALL
-        self.precision = precision
 
     @property
     def is_main(self) -> bool:
@@ -173,9 +167,9 @@ class Runtime:
         if self._accelerator is not None:
             self._accelerator.wait_for_everyone()
 
-    def autocast(self) -> AbstractContextManager:
+    def autocast(self, precision: str) -> AbstractContextManager:
         """The context in which a network's forward pass runs."""
-        if self.precision == "float32":
+        if precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
@@ -211,7 +205,7 @@ def _accelerator(device: torch.device | str) -> Any:
         fresh = torch.distributed.PrefixStore(f"restart {restarts}", store)
         backend = "gloo" if is_cpu else "nccl"
         torch.distributed.init_process_group(backend, store=fresh, rank=rank, world_size=world)
-    # Without a precision, which would be that of the whole program: every runtime has its own.
+    # Without a precision, which would be that of the whole program: every training has its own.
     return accelerate.Accelerator(cpu=is_cpu)
 
 

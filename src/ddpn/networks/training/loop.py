@@ -83,7 +83,7 @@ def fit(
         inputs and returns as many of the same shape and dtype, drawn from torch's global generator, which is seeded by
         the epoch.
     runtime : Runtime, optional
-        Device and precision. Default: a GPU if there is one, and the precision of `config`.
+        The device, and the processes that share the training. Default: a GPU if there is one.
     checkpoint : path, optional
         A file for the state, written every `save_seconds` and when interrupted. A training that finds its own
         checkpoint resumes from it, on a CPU to the same weights bit for bit.
@@ -107,9 +107,7 @@ def fit(
     epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or later, is
     raised as usual.
     """
-    runtime = runtime or Runtime(precision=config.precision)
-    if runtime.precision != config.precision:
-        raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
+    runtime = runtime or Runtime()
     training = Training(model.to(runtime.device), train, validation, config, runtime, clock=clock, augment=augment)
     state = training.state
     # Only one process writes a checkpoint; the others need not wait. They may be on other machines.
@@ -253,7 +251,7 @@ class Training:
         scores = None
         if self.validation is not None:
             with self.state.averaged():
-                scores = mean_scores(self.model, self.validation, self.config.score, self.runtime)
+                scores = mean_scores(self.model, self.validation, self.config, self.runtime)
         lr, seconds = self.config.lr_at(self.state.step - 1, self.steps), time.perf_counter() - started
         self.state.complete_epoch(losses, scores, lr=lr, seconds=seconds)
         if scores is None:
@@ -324,7 +322,7 @@ class Training:
 
     def _losses(self, part: Sample) -> Tensor:
         """The weighted objective per row and member. Shape: (B, M)."""
-        with self.runtime.autocast():
+        with self.runtime.autocast(self.config.precision):
             raw = self.model.raw(part.X)
         each = self.model.head.sample_loss(raw, part)
         return each if part.weight is None else each * part.weight
@@ -336,7 +334,7 @@ class Training:
 
 
 @torch.no_grad()
-def mean_scores(model: CountModel, batches: AnyBatches, score: str, runtime: Runtime) -> list[float]:
+def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, runtime: Runtime) -> list[float]:
     """Mean proper score per member; never the training objective, which may be a weighted one."""
     model.eval()
     sums = torch.zeros(2, model.members, dtype=torch.float64, device=runtime.device)
@@ -344,11 +342,11 @@ def mean_scores(model: CountModel, batches: AnyBatches, score: str, runtime: Run
         if number % runtime.share.world == runtime.share.rank:
             weight = torch.ones_like(part.y) if part.weight is None else part.weight
             first = part.X[:, 0] if batches.own_rows else part.X
-            with runtime.autocast(), threads_for(model.multiply_adds(first)):
+            with runtime.autocast(config.precision), threads_for(model.multiply_adds(first)):
                 raw = model.raw(part.X)
             with single_thread():  # many small operations
                 dist = as_recorded(model.head(raw, part.exposure), part)
-                each = -dist.log_prob(part.y) if score == "nll" else crps(dist, part.y)
+                each = -dist.log_prob(part.y) if config.score == "nll" else crps(dist, part.y)
             sums[0] += (each.double() * weight).sum(0)
             sums[1] += weight.sum(0)
     runtime.add_up(sums)

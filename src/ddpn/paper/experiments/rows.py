@@ -15,6 +15,7 @@ from ddpn.networks.backbones import BACKBONES, MLP, Tuned
 from ddpn.networks.backbones.pretrained import tokenizer_of
 from ddpn.networks.training import Runtime
 from ddpn.paper.datasets import Dataset, bible, load, simulate, simulate_shelves
+from ddpn.paper.datasets.dataset import PARTS
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.inputs import auto_augment, decode_images, join_texts, tokenize
 from ddpn.runtime.errors import ConfigError, InputError
@@ -40,25 +41,25 @@ def network_of(experiment: Experiment, width: int, members: int, *, classes: int
         raise ConfigError(f"Invalid option in [backbone] of {experiment.name}: {error}.") from error
 
 
-def through(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
+def through(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
     """The features of all rows of `x`, on the CPU; texts of similar length go together, so that little is padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     found = torch.empty(0)
     # On a CPU as many rows at once as its cache holds.
     with progress_bar("Features", len(x)) as bar:
         for index in order.split(8 if runtime.device.type == "cpu" else 256):
-            outputs = _outputs(trunk, x[index], runtime).cpu()
+            outputs = _outputs(trunk, x[index], runtime, precision).cpu()
             found = found if len(found) else torch.zeros(len(x), *outputs.shape[1:], dtype=outputs.dtype)
             found[index] = outputs
             bar.advance(len(index))
     return found
 
 
-def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
+def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime, precision: str) -> Tensor:
     """On the trunk's device; hidden states have the precision that the rest of the network is trained in."""
-    with torch.no_grad(), runtime.autocast():
+    with torch.no_grad(), runtime.autocast(precision):
         found = trunk(x.to(runtime.device))
-    return found.to(torch.bfloat16) if runtime.precision == "bf16" and found.dim() > 2 else found.float()
+    return found.to(torch.bfloat16) if precision == "bf16" and found.dim() > 2 else found.float()
 
 
 # Rows: tables, simulations, texts, images and point clouds ------------------------------------------------------------
@@ -68,7 +69,6 @@ def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
 TEST_ROWS = 10_000
 #: Not the seed of the training rows; the same for every seed of a training.
 TEST_SEED = 7
-PARTS = ("train", "validation", "test")
 
 
 class ExperimentRows(NamedTuple):
@@ -110,13 +110,15 @@ def rows_of(experiment: Experiment, device: str = "cpu", copies: int = 1) -> Exp
     else:
         source: Any = experiment.data
         parts = LOADERS.get(source["name"], _table)(experiment, load_data(source))
-    runtime = Runtime(device, experiment.training.precision)
     network = None if experiment.backbone is None else network_of(experiment, 0, 1, classes=parts.classes)
     trunk = network.trunk if isinstance(network, Tuned) else None
-    return parts if trunk is None else _with_features(parts, trunk, runtime, copies)
+    precision = experiment.training.precision
+    return parts if trunk is None else _with_features(parts, trunk, Runtime(device), precision, copies)
 
 
-def _with_features(parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, copies: int) -> ExperimentRows:
+def _with_features(
+    parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, precision: str, copies: int
+) -> ExperimentRows:
     """The trunk's outputs, which are the same for every method, member and epoch, as inputs of the rows.
 
     The rows themselves where inputs change at random, or where `copies` of the outputs do not fit into memory.
@@ -126,7 +128,7 @@ def _with_features(parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, co
     samples = {name: getattr(parts, name) for name in PARTS if getattr(parts, name) is not None}
     given = [rows.X for rows in samples.values()] + ([] if parts.ood is None else [parts.ood])
     trunk, device = trunk.to(runtime.device), runtime.device
-    one = _outputs(trunk, given[0][:1], runtime)
+    one = _outputs(trunk, given[0][:1], runtime, precision)
     needed = one.numel() * one.element_size() * sum(map(len, given)) * copies
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
@@ -135,7 +137,7 @@ def _with_features(parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, co
     runtime.add_up(too_large)
     if too_large > 0:
         return parts
-    features = [through(trunk, x, runtime) for x in given]
+    features = [through(trunk, x, runtime, precision) for x in given]
     found = {name: rows.replace(X=x) for (name, rows), x in zip(samples.items(), features, strict=False)}
     ood = None if parts.ood is None else features[-1]
     return parts._replace(**found, ood=ood, cached=True, source=tuple(parts.identity))

@@ -19,8 +19,9 @@ from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
 from ddpn.networks.training.state import trained_tensors
+from ddpn.paper.datasets.dataset import PARTS
 from ddpn.paper.experiments.catalogue import Experiment, Run
-from ddpn.paper.experiments.rows import PARTS, ExperimentRows, network_of
+from ddpn.paper.experiments.rows import ExperimentRows, network_of
 from ddpn.paper.experiments.scoring import score
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
@@ -199,7 +200,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
         seeds=tuple(settings.seed + member for member in range(settings.members)),
         **{name: getattr(settings, name) for name in shared},
     )
-    runtime, at_once = Runtime(device, config.precision), settings.at_once or settings.members
+    runtime, at_once = Runtime(device), settings.at_once or settings.members
     given = {"raw": parts.test.X} | ({} if parts.ood is None else {"ood": parts.ood})
     outputs: dict[str, list[Tensor]] = {name: [] for name in given}
     weights: dict[str, Tensor] = {}
@@ -211,7 +212,7 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
         model, history = _train_group(run, parts, own, runtime, folder / f"members-{number}")
         histories.append(history)
         for name, x in given.items():
-            outputs[name].append(_predict(model, x, runtime, batch))
+            outputs[name].append(_predict(model, x, runtime, config.precision, batch))
         prefix = f"{number}/" if at_once < settings.members else ""
         weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in trained_tensors(model).items()}
     together = histories[0] if len(histories) == 1 else {"groups": histories}
@@ -247,7 +248,7 @@ def _train_group(
 
 
 @torch.no_grad()
-def _predict(model: CountModel, x: Tensor, runtime: Runtime, batch: int) -> Tensor:
+def _predict(model: CountModel, x: Tensor, runtime: Runtime, precision: str, batch: int) -> Tensor:
     """Raw outputs (rows, M, P): for tables in float64 on the CPU, for other inputs as in training."""
     if x.dim() == 2 and x.is_floating_point():
         exact = model.cpu().double()
@@ -255,5 +256,5 @@ def _predict(model: CountModel, x: Tensor, runtime: Runtime, batch: int) -> Tens
         model.float()
         return raw
     model.to(runtime.device)
-    with runtime.autocast():
+    with runtime.autocast(precision):
         return torch.cat([model.raw(part.to(runtime.device)).float().cpu() for part in x.split(batch)])
