@@ -20,7 +20,6 @@ from ddpn.metrics import (
     width,
 )
 
-KINDS = ("central", "highest")
 LEVELS = [0.1, 0.9]
 
 
@@ -37,27 +36,25 @@ def test_poisson_intervals_against_scipy(counts_of_set):
 def test_normal_intervals_against_scipy():
     dist, y = Normal(torch.tensor([1.0, 50.0], dtype=torch.float64), 3.0), torch.tensor([6.0, 45.0])
     low, high = stats.norm.interval(0.9, [1.0, 50.0], 3.0)
-    for kind in KINDS:
-        np.testing.assert_allclose(width(dist, 0.9, kind).numpy(), high - low, rtol=1e-10)
-        assert covered(dist, y, 0.9, kind).tolist() == [False, False]
-        assert covered(dist, y, 0.91, kind).tolist() == [True, True]
-        np.testing.assert_allclose(expected_coverage(dist, 0.9, kind).numpy(), 0.9, rtol=1e-10)
+    np.testing.assert_allclose(width(dist, 0.9).numpy(), high - low, rtol=1e-10)
+    assert covered(dist, y, 0.9).tolist() == [False, False]
+    assert covered(dist, y, 0.91).tolist() == [True, True]
+    np.testing.assert_allclose(expected_coverage(dist, 0.9).numpy(), 0.9, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("coverage", "kind"), [(0.3, "highest"), (0.9, "central")])
-def test_both_ends_are_inside_and_their_neighbours_are_not(count_dist, coverage, kind):
-    low, high = count_dist.interval(coverage, kind)
-    inside = covered(count_dist, torch.stack([low, high, high + 1, low - 1]), coverage, kind)
+@pytest.mark.parametrize("coverage", [0.3, 0.9])
+def test_both_ends_are_inside_and_their_neighbours_are_not(count_dist, coverage):
+    low, high = count_dist.interval(coverage)
+    inside = covered(count_dist, torch.stack([low, high, high + 1, low - 1]), coverage)
     assert inside.tolist() == [[True] * 3, [True] * 3, [False] * 3, [False] * 3]
-    assert torch.equal(width(count_dist, coverage, kind), high - low)
+    assert torch.equal(width(count_dist, coverage), high - low)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_expected_coverage_is_the_mean_of_covered_under_the_distribution(count_dist, kind):
+def test_expected_coverage_is_the_mean_of_covered_under_the_distribution(count_dist):
     z = torch.arange(600.0, dtype=torch.float64).unsqueeze(-1)
     pmf = count_dist.log_prob(z).exp()
-    share = (pmf * covered(count_dist, z, 0.8, kind)).sum(0)
-    torch.testing.assert_close(expected_coverage(count_dist, 0.8, kind), share, rtol=1e-7, atol=1e-9)
+    share = (pmf * covered(count_dist, z, 0.8)).sum(0)
+    torch.testing.assert_close(expected_coverage(count_dist, 0.8), share, rtol=1e-7, atol=1e-9)
     assert (share >= 0.8 - 1e-9).all()
 
 
@@ -227,7 +224,7 @@ def test_coverage_curve_of_true_distributions_follows_what_is_expected(counts_of
     # Four standard errors; the nominal level is further off, as counts over-cover.
     assert ((curve.observed - curve.expected).abs() < 4 * 0.5 / np.sqrt(4000)).all()
     assert (curve.expected - curve.level > 0.03).all()
-    narrow = coverage_curve(Normal(torch.from_numpy(mu), 0.1), y, [0.9], kind="highest")
+    narrow = coverage_curve(Normal(torch.from_numpy(mu), 0.1), y, [0.9])
     assert narrow.observed.item() < 0.5
     assert narrow.expected.item() == pytest.approx(0.9)
 

@@ -108,7 +108,6 @@ REFUSALS = {
     "a level of 1": (lambda: coverage_curve(THREE, Y, [0.5, 1.0]), "coverage"),
     "a percentage": (lambda: evaluate(THREE, Y, coverage=90), "coverage"),
     "a percentage as a width": (lambda: width(Normal(3.0, 1.0), 90), "coverage"),
-    "a strange interval": (lambda: expected_coverage(Normal(3.0, 1.0), 0.9, "equal"), "kind"),
     "a strange point": (lambda: point(ONE, "middle"), "statistic"),
     "a point of something else": (lambda: point(Laplace(0.0, 1.0), "mean"), "dist"),
     "a strange statistic": (lambda: evaluate(THREE, Y, statistic="average"), "statistic"),

@@ -28,7 +28,7 @@ from ddpn.runtime.validation import check_integer
 _JUMP = 1e-7
 
 
-def covered(dist: Any, y: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
+def covered(dist: Any, y: Any, coverage: float = 0.9) -> Tensor:
     """Whether y lies in the prediction interval.
 
     Intervals of counts have `coverage` or more: compare with `expected_coverage`.
@@ -39,8 +39,6 @@ def covered(dist: Any, y: Any, coverage: float = 0.9, kind: str = "central") -> 
         As for `crps`.
     coverage : float
         Nominal coverage of the intervals, in (0, 1).
-    kind : {"central", "highest"}
-        Which intervals, see `CountDistribution.interval`.
 
     Returns
     -------
@@ -54,18 +52,18 @@ def covered(dist: Any, y: Any, coverage: float = 0.9, kind: str = "central") -> 
     tensor([ True, False])
     """
     dist, y = checked(dist, y)
-    low, high = interval(dist, coverage, kind)
+    low, high = interval(dist, coverage)
     return (low <= y) & (y <= high)
 
 
-def width(dist: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
+def width(dist: Any, coverage: float = 0.9) -> Tensor:
     """Width of the prediction interval, high - low: for counts, one less than the number of counts in it.
 
     Parameters
     ----------
     dist
         As for `crps`.
-    coverage, kind
+    coverage
         As for `covered`.
 
     Returns
@@ -79,11 +77,11 @@ def width(dist: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
     >>> width(Poisson(torch.tensor([0.01, 2.0, 50.0])))
     tensor([ 0.,  5., 23.])
     """
-    low, high = interval(known(dist), coverage, kind)
+    low, high = interval(known(dist), coverage)
     return high - low
 
 
-def expected_coverage(dist: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
+def expected_coverage(dist: Any, coverage: float = 0.9) -> Tensor:
     """Probability of the prediction interval under the distribution itself, P(low <= Z <= high).
 
     It is `coverage` for continuous distributions and at least that for counts: the level to compare the observed
@@ -93,7 +91,7 @@ def expected_coverage(dist: Any, coverage: float = 0.9, kind: str = "central") -
     ----------
     dist
         As for `crps`.
-    coverage, kind
+    coverage
         As for `covered`.
 
     Returns
@@ -108,7 +106,7 @@ def expected_coverage(dist: Any, coverage: float = 0.9, kind: str = "central") -
     tensor([0.9900, 0.9834, 0.9102])
     """
     dist = known(dist)
-    return mass_between(dist, *interval(dist, coverage, kind))
+    return mass_between(dist, *interval(dist, coverage))
 
 
 def pit_bounds(dist: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -306,9 +304,7 @@ def median_precision(dist: Any, weight: Any = None) -> float:
     return median(values.reshape(-1), checked_weight(weight, values)).item()
 
 
-def coverage_curve(
-    dist: Any, y: Any, levels: Sequence[float] | Tensor, kind: str = "central", weight: Any = None
-) -> CoverageCurve:
+def coverage_curve(dist: Any, y: Any, levels: Sequence[float] | Tensor, weight: Any = None) -> CoverageCurve:
     """Observed and expected coverage at nominal levels.
 
     Intervals of counts over-cover: compare `observed` with `expected`.
@@ -319,8 +315,6 @@ def coverage_curve(
         As for `crps`.
     levels : sequence of float
         Nominal coverages, in (0, 1).
-    kind : {"central", "highest"}
-        Which intervals, see `CountDistribution.interval`.
     weight : array-like, optional
         How many times each row counts. Default: once.
 
@@ -338,7 +332,7 @@ def coverage_curve(
     inside, expected = [], []
     level = torch.as_tensor(levels, dtype=torch.float64).reshape(-1)
     for nominal in level.tolist():
-        low, high = interval(dist, nominal, kind)
+        low, high = interval(dist, nominal)
         hit = (low <= y) & (y <= high)
         w = checked_weight(weight, hit)
         inside.append(mean(hit.reshape(-1), w))
