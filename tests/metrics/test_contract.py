@@ -19,7 +19,6 @@ from ddpn.metrics import (
     crps,
     dawid_sebastiani,
     evaluate,
-    expected_coverage,
     fpr80,
     median_precision,
     nll,

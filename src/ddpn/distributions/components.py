@@ -23,7 +23,11 @@ SIGNATURES = {
     "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], {_MATRIX})",
     "summaries": (
         f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], int64, {_MATRIX}, "
-        f"float64[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX})"
+        f"float64[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, boolean[::1])"
+    ),
+    "long_summaries": (
+        f"void(int64[::1], {_CUBE}, {_MATRIX}, int64[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, "
+        f"{_MATRIX})"
     ),
 }
 #: Numbers of components that are worked on at once: with five parameters each they stay in a processor's cache.
@@ -296,7 +300,7 @@ def _blocks(parts: Sequence[Part], count: int) -> list[slice]:
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def _run(task: Callable[[slice], None], blocks: Sequence[slice]) -> None:
+def _run(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
     """A task for each block: in as many threads as torch uses, as kernels release the GIL."""
     threads = min(torch.get_num_threads(), len(blocks))
     if threads <= 1:
@@ -312,6 +316,7 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
     found = Summaries(*(np.empty((count, size)) for size in (6, asked.levels.shape[1], asked.y.shape[1])))
     _load(parts, "summaries")
     groups = np.zeros(0, dtype=np.int64) if asked.groups is None else asked.groups
+    is_long = np.zeros(count, dtype=np.bool_)
 
     def task(index: slice) -> None:
         block = _block(parts, index, index.stop - index.start)
@@ -319,10 +324,19 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
         limits = asked.limits[index] if len(asked.limits) else asked.limits
         is_counted = len(block.tables) > 0 or len(limits) > 0 or asked.change.shape[1] > 0
         capacity = 2 * (rows.LONGEST if is_counted else rows.SHORT)
-        own = (x[index] for x in found)
+        own = (x[index] for x in (*found, is_long))
         kernel("summaries")(*block, groups, capacity, asked.change, limits, levels, y, asked.entropy, *own)
 
+    def long_task(index: np.ndarray) -> None:
+        block, own = _block(parts, index, len(index)), [x[index] for x in found]
+        kernel("long_summaries")(*block[:3], groups, asked.levels[index], asked.y[index], asked.entropy, *own)
+        for x, values in zip(found, own, strict=True):
+            x[index] = values
+
     _run(task, _blocks(parts, count))
+    if len(rest := is_long.nonzero()[0]):
+        _load(parts, "long_summaries")
+        _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
     return found
 
 
