@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ddpn.distributions import CountDistribution
 from ddpn.metrics.predictive import (
-    as_tensor,
     cdf_sides,
     checked,
     checked_weight,
@@ -29,7 +28,7 @@ _JUMP = 1e-7
 
 
 def covered(dist: Any, y: Any, coverage: float = 0.9) -> Tensor:
-    """Whether y lies in the prediction interval.
+    """Whether y lies in the central prediction interval.
 
     Intervals of counts have `coverage` or more: compare with `expected_coverage`.
 
@@ -56,33 +55,8 @@ def covered(dist: Any, y: Any, coverage: float = 0.9) -> Tensor:
     return (low <= y) & (y <= high)
 
 
-def width(dist: Any, coverage: float = 0.9) -> Tensor:
-    """Width of the prediction interval, high - low: for counts, one less than the number of counts in it.
-
-    Parameters
-    ----------
-    dist
-        As for `crps`.
-    coverage
-        As for `covered`.
-
-    Returns
-    -------
-    Tensor
-        Of shape `dist.batch_shape`.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> width(Poisson(torch.tensor([0.01, 2.0, 50.0])))
-    tensor([ 0.,  5., 23.])
-    """
-    low, high = interval(known(dist), coverage)
-    return high - low
-
-
 def expected_coverage(dist: Any, coverage: float = 0.9) -> Tensor:
-    """Probability of the prediction interval under the distribution itself, P(low <= Z <= high).
+    """Probability of the central prediction interval under the distribution itself, P(low <= Z <= high).
 
     It is `coverage` for continuous distributions and at least that for counts: the level to compare the observed
     coverage of counts with.
@@ -134,67 +108,6 @@ def pit_bounds(dist: Any, y: Any) -> tuple[Tensor, Tensor]:
     return cdf_sides(dist, dist._counts(y) if isinstance(dist, CountDistribution) else y)
 
 
-def pit(dist: Any, y: Any, generator: torch.Generator | None = None) -> Tensor:
-    """Randomised probability integral transform (PIT): uniform between F(y - 1) and F(y).
-
-    It is uniform on [0, 1] if y comes from `dist`.
-
-    Parameters
-    ----------
-    dist, y
-        As for `crps`.
-    generator : torch.Generator, optional
-        The source of randomness. Default: torch's own.
-
-    Returns
-    -------
-    Tensor
-        One value per row, from 0 to 1.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> pit(Poisson(2.0), torch.tensor([0, 2]), generator=torch.Generator().manual_seed(0))
-    tensor([0.1313, 0.5976])
-    """
-    lower, upper = pit_bounds(dist, y)
-    # A generator draws on its own device only.
-    device = lower.device if generator is None else generator.device
-    u = torch.rand(lower.shape, dtype=torch.float64, device=device, generator=generator).to(lower.device)
-    return torch.lerp(lower.double(), upper.double(), u).to(lower.dtype)
-
-
-def pit_cdf(dist: Any, y: Any, u: Tensor) -> Tensor:
-    """Non-randomised PIT of Czado, Gneiting and Held (2009, Eq. 2): P(PIT <= u | y), 0 up to F(y - 1), 1 from F(y).
-
-    Its mean over the rows is u if the predictions are calibrated.
-
-    Parameters
-    ----------
-    dist, y
-        As for `crps`.
-    u : Tensor, shape (n,)
-        Numbers from 0 to 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of the rows, and n.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> pit_cdf(Poisson(2.0), torch.tensor([0, 2]), torch.tensor([0.1, 0.5]))
-    tensor([[0.7389, 1.0000],
-            [0.0000, 0.3473]])
-    """
-    lower, upper = (x.unsqueeze(-1) for x in pit_bounds(dist, y))
-    u = as_tensor(u).to(lower)
-    share = ((u - lower) / (upper - lower)).clamp(0.0, 1.0)
-    # A continuous distribution, or a count whose probability underflows, has a jump instead of a slope.
-    return torch.where(u >= upper, 1.0, torch.where(u < lower, 0.0, share))
-
-
 # Whole sets of predictions -----------------------------------------------------------------------------------------
 
 
@@ -241,8 +154,12 @@ def pit_histogram(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Tens
     tensor([1.0609, 1.2796, 0.6595, 1.0000], dtype=torch.float64)
     """
     bins = check_integer("bins", bins, minimum=1)
-    edges = torch.linspace(0.0, 1.0, bins + 1, dtype=torch.float64)
-    upto = pit_cdf(dist, y, edges)
+    lower, upper = (x.unsqueeze(-1) for x in pit_bounds(dist, y))
+    edges = torch.linspace(0.0, 1.0, bins + 1, dtype=torch.float64).to(lower)
+    # P(PIT <= edge | y) rises evenly from F(y - 1) to F(y). A continuous distribution, or a count whose probability
+    # underflows, has a jump instead of a slope.
+    upto = ((edges - lower) / (upper - lower)).clamp(0.0, 1.0)
+    upto = torch.where(edges >= upper, 1.0, torch.where(edges < lower, 0.0, upto))
     upto[..., 0] = 0.0
     shares = upto.double().diff(dim=-1)
     return bins * mean(shares.flatten(0, -2), checked_weight(weight, shares[..., 0]))
@@ -305,7 +222,7 @@ def median_precision(dist: Any, weight: Any = None) -> float:
 
 
 def coverage_curve(dist: Any, y: Any, levels: Sequence[float] | Tensor, weight: Any = None) -> CoverageCurve:
-    """Observed and expected coverage at nominal levels.
+    """Observed and expected coverage of central intervals at nominal levels.
 
     Intervals of counts over-cover: compare `observed` with `expected`.
 
