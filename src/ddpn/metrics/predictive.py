@@ -15,7 +15,7 @@ from ddpn.runtime.errors import InputError
 def known(dist: Any) -> Any:
     """`dist`, if it is a distribution that metrics beyond the likelihood support."""
     if isinstance(dist, CountDistribution | Mixture | Normal):
-        return dist
+        return getattr(dist, "distribution", dist)  # a `Prediction` holds its distributions, and calibrated intervals
     kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"
     raise InputError(argument="dist", must=f"be {kinds}", got=type(dist).__name__)
 
