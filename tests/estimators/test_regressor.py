@@ -10,7 +10,6 @@ from ddpn.estimators.regressor import held_out
 from ddpn.members import network_options
 from ddpn.members.glm import GLM
 from ddpn.networks.training.loop import Training
-from ddpn.paper.datasets.tabular import length_of_stay
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
@@ -375,23 +374,3 @@ def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
     model.fit(*counts)
     assert not hasattr(model, "feature_names_in_")
     assert (model.n_features_in_, model.feature_kinds_) == (3, ["number"] * 3)
-
-
-# The paper's data ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder, monkeypatch):
-    monkeypatch.setenv("DDPN_DATA", str(data_folder))
-    data = length_of_stay()
-    X, y = data.X.to_pandas(), data.y
-    options = {"epochs": 15, "training_options": {"batch_size": 100}, "random_state": 0, "device": "cpu"}
-    model = DDPNRegressor(members=1, hidden=(64, 64), numeric="steps", **options)
-    model.fit(X[:2000], y[:2000])
-    test = y[3000:4000]
-    # CRPS of the distribution that puts equal mass on every training row: E|Z - y| - E|Z - Z'| / 2.
-    shares = np.bincount(y[:2000].astype(int)) / 2000
-    z = np.arange(len(shares))
-    to_y = np.abs(z - test[:, None]) @ shares
-    constant = to_y.mean() - 0.5 * shares @ np.abs(z - z[:, None]) @ shares
-    assert model.crps(X[3000:4000], test) < 0.5 * constant

@@ -163,14 +163,6 @@ def test_formats_and_types_do_not_matter(form):
     assert (row_hashes(one.replace(X=again)) == row_hashes(one.replace(X=X))).all()
 
 
-def test_nothing_is_lost_in_a_file():
-    known = seen(continuous(40), continuous(10, 1))
-    again = SeenRows.from_bytes(known.to_bytes())
-    assert (again.hashes == known.hashes).all()
-    assert again[1:] == known[1:]
-    assert len(known.to_bytes()) < 8 * 40 + 400
-
-
 # Which rows are left out ---------------------------------------------------------------------------------------------
 
 
