@@ -453,6 +453,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         (True, True)
         """
         _check_rows(prior_rows=prior_rows)
+        if getattr(self, "monotone", None) is not None:
+            raise ConfigError("monotone cannot be combined with a recalibration, after which the mean might fall.")
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
             given = getattr(self, "random_state", None)
