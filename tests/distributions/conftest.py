@@ -120,13 +120,6 @@ class Enumerated:
     def quantile(self, q: np.ndarray | float) -> np.ndarray:
         return (self.first + np.searchsorted(self.below, np.asarray(q, dtype=Real))).astype(np.float64)
 
-    def shortest(self, coverage: float) -> tuple[float, float]:
-        """The shortest interval that holds `coverage`, the first of several, by trying every start."""
-        ends = np.searchsorted(self.below, self.below - self.p + Real(coverage) - Real(1e-14))
-        widths = np.where(ends < len(self.p), ends - np.arange(len(ends)), len(ends))
-        start = int(widths.argmin())
-        return float(self.first + start), float(self.first + ends[start])
-
 
 def _log_h(y: np.ndarray) -> np.ndarray:
     """log(e^-y y^y / y!): from factorials below 40, by Stirling's series (exact to 1e-22 there) above."""

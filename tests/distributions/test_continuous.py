@@ -1,17 +1,18 @@
-"""Mixtures of Normals, against scipy's densities, quadrature and optimisers."""
+"""Normals and their mixtures, against scipy's densities, quadrature and scoringrules."""
 
 import math
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import scoringrules
 import torch
-from scipy import integrate, optimize, stats
+from scipy import integrate, stats
 from scipy.special import ndtr
 from torch.distributions import Normal
 
 from ddpn.distributions import Mixture
+from ddpn.distributions.continuous import normal_crps
 
 #: Rows of three members, (loc, scale).
 ROWS = {
@@ -65,34 +66,21 @@ class Oracle:
     def knots(self, reach: np.ndarray) -> np.ndarray:
         return np.unique((self.loc[:, None] + self.scale[:, None] * reach).ravel())
 
+    def integral(self, integrand, *more: float) -> float:
+        """Between places where the integrand changes its pace."""
+        knots = np.unique([*self.knots(np.array([-38, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 38])), *more])
+        return sum(integrate.quad(integrand, a, b, epsabs=1e-14, epsrel=1e-11)[0] for a, b in pairwise(knots))
+
     def entropy(self) -> float:
         def integrand(x: float) -> float:
             p = float(self.pdf(np.array(x)))
             return -p * math.log(p) if p > 0 else 0.0
 
-        knots = self.knots(np.array([-38, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 38]))
-        return sum(integrate.quad(integrand, a, b, epsabs=1e-14, epsrel=1e-11)[0] for a, b in pairwise(knots))
+        return self.integral(integrand)
 
-    def mode(self) -> tuple[float, float]:
-        """Place and height of the highest point."""
-        knots = self.knots(np.linspace(-3, 3, 121))
-        best = int(self.pdf(knots).argmax())
-        around = (knots[max(best - 1, 0)], knots[min(best + 1, len(knots) - 1)])
-        found = optimize.minimize_scalar(
-            lambda x: -self.pdf(x), bounds=around, method="bounded", options={"xatol": 1e-13}
-        )
-        place = max(found.x, knots[best], key=self.pdf)
-        return float(place), float(self.pdf(place))
-
-    def shortest(self, coverage: float) -> float:
-        """Length of the shortest interval, from ever closer looks at the share below it."""
-        low, high = 0.0, 1 - coverage
-        for _ in range(5):
-            shares = np.linspace(low, high, 83)[1:-1]
-            lengths = self.ppf(shares + coverage) - self.ppf(shares)
-            best, step = shares[lengths.argmin()], shares[1] - shares[0]
-            low, high = max(best - step, 0.0), min(best + step, 1 - coverage)
-        return float(lengths.min())
+    def crps(self, y: float) -> float:
+        """The integral of (F(z) - 1[z >= y])^2."""
+        return self.integral(lambda z: float((self.cdf(z) if z < y else self.sf(z)) ** 2), y)
 
 
 def test_density_and_cdf():
@@ -132,14 +120,10 @@ def test_quantiles_at_the_ends_and_back():
 
 @rows
 def test_mode(row):
-    i = list(ROWS).index(row)
-    truth = Oracle(row)
-    place, height = truth.mode()
-    got = mixture().mode[i].item()
-    # A peak is flat: its place is known to the square root of what its height is.
-    assert truth.pdf(got) == pytest.approx(height, rel=1e-9)
-    if row not in ("very far apart",):
-        assert got == pytest.approx(place, abs=1e-5 * float(truth.scale.max()))
+    """No point between the members is higher."""
+    i, truth = list(ROWS).index(row), Oracle(row)
+    found = mixture().mode[i].item()
+    assert truth.pdf(found) >= truth.pdf(truth.knots(np.linspace(-3, 3, 1201))).max() * (1 - 1e-12)
 
 
 @rows
@@ -170,31 +154,58 @@ def test_moments():
         assert law.variance[i].item() == pytest.approx(own.mean() + np.var(loc), rel=1e-12)
 
 
-@cache
-def shortest_of_all(coverage: float) -> tuple[torch.Tensor, torch.Tensor]:
-    return mixture().interval(coverage, kind="highest")
-
-
-coverages = pytest.mark.parametrize("coverage", [0.3, 0.9])
-
-
-@coverages
+@pytest.mark.parametrize("coverage", [0.3, 0.9])
 def test_intervals(coverage):
     law = mixture()
     low, high = law.interval(coverage)
     half = 0.5 * (1 - coverage)
     torch.testing.assert_close(law.cdf(low), torch.full_like(low, half), rtol=1e-9, atol=0)
     torch.testing.assert_close(law.survival(high), torch.full_like(low, half), rtol=1e-9, atol=0)
-    low, high = shortest_of_all(coverage)
-    torch.testing.assert_close(law.cdf(high) - law.cdf(low), torch.full_like(low, coverage), rtol=1e-9, atol=0)
 
 
-@coverages
 @rows
-def test_highest_intervals_are_the_shortest(row, coverage):
-    i = list(ROWS).index(row)
-    low, high = (end[i].item() for end in shortest_of_all(coverage))
-    assert high - low == pytest.approx(Oracle(row).shortest(coverage), rel=1e-6)
+def test_crps(row):
+    i, truth = list(ROWS).index(row), Oracle(row)
+    y = [truth.loc[0], 0.37, -7.0, 55.0]
+    got = mixture().crps(torch.tensor(y, dtype=torch.float64).unsqueeze(1))[:, i].numpy()
+    peer = scoringrules.crps_mixnorm(np.array(y), np.array([truth.loc] * 4), np.array([truth.scale] * 4))
+    np.testing.assert_allclose(got, peer, rtol=1e-9)
+    np.testing.assert_allclose(got, [truth.crps(v) for v in y], rtol=1e-9)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_the_crps_far_from_y_is_a_distance(sign):
+    """E|X - y| is |mean - y| once y is beyond every member; the rest does not depend on y."""
+    law = mixture()
+    loc, scale = law.components.loc, law.components.scale
+    far = sign * 1e8 * scale.amax(-1)
+    gaps, scales = (loc[:, :, None] - loc[:, None]).abs(), torch.hypot(scale[:, :, None], scale[:, None])
+    apart = stats.foldnorm.mean((gaps / scales).numpy(), scale=scales.numpy()).mean((1, 2))
+    expected = (far - loc.mean(-1)).abs().numpy() - 0.5 * apart
+    np.testing.assert_allclose(law.crps(far).numpy(), expected, rtol=1e-14)
+
+
+def test_the_crps_of_one_normal_against_scoringrules():
+    rng = np.random.default_rng(0)
+    y, loc, scale = rng.normal(0, 5, 200), rng.normal(0, 3, 200), np.exp(rng.normal(0, 1, 200))
+    got = normal_crps(*(torch.from_numpy(x) for x in (loc, scale, y)))
+    np.testing.assert_allclose(got.numpy(), scoringrules.crps_normal(y, loc, scale), rtol=1e-12)
+
+
+@pytest.mark.parametrize("z", [1e2, 1e8, -1e8, 1e154, -1e200])
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e3])
+def test_the_crps_of_one_normal_far_from_y_is_a_distance(z, scale):
+    got = normal_crps(*torch.tensor([0.0, scale, z * scale], dtype=torch.float64)).item()
+    assert got == pytest.approx(abs(z) * scale - scale / math.sqrt(math.pi), rel=1e-14)
+
+
+def test_gradients_of_the_crps_are_finite_far_away_and_right_nearby():
+    loc, scale, y = torch.tensor([[0.3, -2.0, 4.0], [1.0, 0.2, 7.0], [0.0, -2.5, 30.0]], dtype=torch.float64)
+    loc, scale = loc.requires_grad_(), scale.requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b: normal_crps(a, b, y), (loc, scale))
+    normal_crps(loc, scale, torch.tensor([1e8, -1e8, 1e12], dtype=torch.float64)).sum().backward()
+    assert loc.grad.tolist() == [-1.0, 1.0, -1.0]
+    torch.testing.assert_close(scale.grad, torch.full((3,), -1 / math.sqrt(math.pi), dtype=torch.float64))
 
 
 def test_samples_follow_the_mixture():

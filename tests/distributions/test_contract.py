@@ -34,7 +34,7 @@ from ddpn.distributions import (
     ZeroInflated,
     discretized,
 )
-from ddpn.runtime.errors import ConfigError, DDPNError, InputError
+from ddpn.runtime.errors import DDPNError, InputError
 
 
 def f64(*values: float) -> Tensor:
@@ -118,9 +118,7 @@ def results(dist: CountDistribution, y: Tensor) -> dict[str, Tensor]:
     found = {method: getattr(dist, method)(y) for method in AT_COUNTS}
     found |= {"mean": dist.mean, "variance": dist.variance, "stddev": dist.stddev, "mode": dist.mode}
     found |= {"entropy": dist.entropy(), "icdf": dist.icdf(torch.tensor(0.3))}
-    for kind in ("central", "highest"):
-        found |= dict(zip((f"{kind} low", f"{kind} high"), dist.interval(0.8, kind=kind), strict=True))
-    return found
+    return found | dict(zip(("low", "high"), dist.interval(0.8), strict=True))
 
 
 # Everything follows from the pmf --------------------------------------------------------------------------------------
@@ -158,14 +156,6 @@ def test_quantiles_and_intervals_are_searches(name):
     assert torch.equal(dist.icdf(f64(0.0)), torch.zeros(4, dtype=torch.float64))
     levels = torch.linspace(0.0, 1.0, 101, dtype=torch.float64).unsqueeze(1)
     assert (dist.icdf(levels).diff(dim=0) >= 0).all()
-    low, high = (end.long().tolist() for end in dist.interval(0.9, kind="highest"))
-    for row in range(4):
-        own, before = cdf[:, row].numpy(), (cdf - p)[:, row].numpy()
-        assert own[high[row]] - before[low[row]] >= 0.9 - 1e-9
-        # The shortest range from any count on; a coverage that is met up to rounding may count or not.
-        last = [np.searchsorted(own, before + 0.9 + slack) for slack in (-1e-9, 1e-9)]
-        least, most = ((end - np.arange(12000))[end < 12000].min() for end in last)
-        assert least <= high[row] - low[row] <= most
 
 
 @each
@@ -324,12 +314,6 @@ def test_bad_probabilities_are_named(name):
         with pytest.raises(InputError) as error:
             dist.icdf(f64(0.0, 0.3, 1.0, bad))
         one_sentence_and_a_remedy(rf"q must lie in \[0, 1\], got {bad:g} at 3", error)
-    for kind in ("central", "highest"):
-        for bad in (0.0, 1.0, -0.5, 90.0, math.nan):
-            with pytest.raises(
-                InputError, match=rf"^coverage must lie strictly between 0 and 1, got {bad:g}\. Use 0\.9"
-            ):
-                dist.interval(bad, kind=kind)
-    with pytest.raises(ConfigError) as error:
-        dist.interval(0.9, kind="shortest")
-    one_sentence_and_a_remedy('kind must be "central" or "highest", got "shortest"', error)
+    for bad in (0.0, 1.0, -0.5, 90.0, math.nan):
+        with pytest.raises(InputError, match=rf"^coverage must lie strictly between 0 and 1, got {bad:g}\. Use 0\.9"):
+            dist.interval(bad)

@@ -8,7 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from ddpn import ConwayMaxwellPoisson, InputError
 
-#: (mu, nu, y) where each way of `conway_maxwell_sums.py` is the one taken.
+#: (mu, nu, y) of short sums, of narrow bells and of wide ones.
 REGIMES = {
     "table": [(3.0, 0.5, 0), (0.5, 4.0, 1), (0.02, 15.0, 1), (20.0, 3.0, 25)],
     "local": [(300.0, 20.0, 310), (1000.0, 60.0, 995), (80.0, 5.0, 70)],

@@ -11,7 +11,7 @@ from torch.distributions import Laplace, Normal
 
 import ddpn
 from ddpn.distributions import Discretized, Mixture, Poisson, discretized
-from ddpn.runtime.errors import ConfigError, DDPNError, InputError
+from ddpn.runtime.errors import DDPNError, InputError
 
 #: (loc, scale) of members: a needle, small, across 0, below 0, wide, far out, wide and across 0; then mixtures.
 LAWS = {
@@ -151,8 +151,6 @@ def test_what_it_refuses():
         Discretized(Normal(0.0, 0.0, validate_args=False))
     with pytest.raises(InputError, match="y must hold non-negative integers"):
         Discretized(Normal(0.0, 1.0)).log_prob(torch.tensor(0.5))
-    with pytest.raises(ConfigError, match="kind must be"):
-        Discretized(Normal(0.0, 1.0)).interval(0.9, kind="shortest")
 
 
 def test_gradients_are_refused():

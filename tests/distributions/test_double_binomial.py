@@ -8,7 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from ddpn import DoubleBinomial, InputError
 
-#: (total, mu, gamma, k) where each way of `binomial_sums.py` is the one taken, both ends included.
+#: (total, mu, gamma, k) of short sums, of narrow bells and of wide ones, both ends included.
 REGIMES = {
     "table": [(12, 3.0, 0.5, 0), (12, 11.5, 2.0, 12), (40, 20.0, 0.1, 22), (1, 0.3, 4.0, 1)],
     "local": [(500, 250.0, 20.0, 255), (500, 499.0, 3.0, 500), (200, 100.5, 900.0, 100)],

@@ -302,20 +302,3 @@ class TestFromMoments:
         found = DoublePoisson.from_moments(f64(2.5), high * f64([0.5, 0.8, 0.9, 0.95]))
         assert (found.gamma.diff() < 0).all()
         assert found.gamma[-1] < 0.02
-
-
-class TestInterval:
-    @pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9, 0.99])
-    def test_highest_is_the_shortest(self, random_laws, random_law, coverage):
-        low, high = random_law.interval(coverage, kind="highest")
-        for o, a, b in zip(random_laws, low.tolist(), high.tolist(), strict=True):
-            assert o.law.cdf(b) - o.law.cdf(a - 1) >= coverage - 1e-9
-            shortest = o.law.shortest(coverage)
-            assert b - a == shortest[1] - shortest[0]
-
-    @pytest.mark.parametrize(("mu", "gamma"), [(20.0, 0.1), (60.0, 0.03), (300.0, 0.006), (1000.0, 0.003)])
-    def test_highest_with_two_peaks(self, summed, mu, gamma):
-        law = summed(mu, gamma).law
-        for coverage in (0.02, 0.2, 0.6):
-            found = DoublePoisson(f64(mu), f64(gamma)).interval(coverage, kind="highest")
-            assert tuple(end.item() for end in found) == law.shortest(coverage)

@@ -8,7 +8,7 @@ from torch.distributions import kl_divergence
 
 from ddpn import DDPNError, DoublePoisson, NegativeBinomial, Poisson
 
-#: (mu, gamma, y) where each way of `normalizer.py` is the one taken, y = 0 and both tails included.
+#: (mu, gamma, y) of bells of all widths and of narrow ones, at y = 0 and in both tails.
 REGIMES = {
     "series": [(50.0, 2.0, 47.0), (300.0, 0.2, 500.0), (1e5, 3.0, 1.001e5), (40.0, 1.0, 0.0)],
     "table": [(3.0, 0.8, 0.0), (0.01, 2.0, 1.0), (7.3, 30.0, 7.0), (12.0, 1.5, 20.0)],

@@ -250,16 +250,6 @@ def test_central_intervals_hold_their_coverage(law, coverage):
     assert high == 0 or law.survival(high - 1) >= half - 1e-15
 
 
-@few_examples
-@given(any_law(), evenly(0.05, 0.999))
-def test_highest_intervals_hold_their_coverage_and_are_no_longer(law, coverage):
-    low, high = law.interval(coverage, kind="highest")
-    below = law.cdf(low - 1) if low > 0 else double(0.0)
-    assert law.cdf(high) - below >= coverage - 1e-9
-    central_low, central_high = law.interval(coverage)
-    assert 0 <= high - low <= central_high - central_low
-
-
 @examples
 @given(double_poissons())
 def test_scores_have_mean_zero(law):

@@ -83,7 +83,7 @@ def test_distributions_on_very_many_counts_stay_as_they_are():
     near = Recalibrated(base.rows(torch.tensor([0])), CHANGE)
     for of in (lambda d, y: d.mean, lambda d, y: d.variance, lambda d, y: d.crps(y), lambda d, y: d.log_prob(y),
                lambda d, y: d.entropy(), lambda d, y: d.mode, lambda d, y: d.cdf(y), lambda d, y: d.icdf(double(0.3)),
-               lambda d, y: d.interval(0.8, kind="highest")[1], lambda d, y: d.interval(0.8)[0]):  # fmt: skip
+               lambda d, y: d.interval(0.8)[1], lambda d, y: d.interval(0.8)[0]):  # fmt: skip
         found = of(dist, y).tolist()
         assert found == [pytest.approx(of(near, y[:1]).item()), pytest.approx(of(base, y)[1].item())]
     assert dist.sample((3,)).shape == (3, 2)

@@ -57,6 +57,40 @@ def test_members_are_names(members):
         CountRegressor(members=members).fit([[0.0], [1.0]], [3, 5])
 
 
+def test_the_mean_of_trees_follows_monotone_constraints(line):
+    X, y = line
+    for sign in (1, -1):
+        model = CountRegressor(members=["trees"], monotone={"x0": sign}, random_state=0).fit(X, y)
+        assert not model.predictor_.is_recalibrated(), "it might bend the mean"
+        steps = np.diff(np.log(model.predict(np.linspace(-3, 3, 50)[:, None] * [1.0, 0.0, 0.0])))
+        assert (sign * steps >= -1e-12).all()
+
+
+def test_what_would_bend_a_monotone_mean_is_not_used():
+    """Counts with little spread, for which a Double Poisson would be chosen: its mean depends on the dispersion."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (1500, 2))
+    few = X[:, 1] > 0.5
+    y = rng.binomial(np.where(few, 4, 40), np.where(few, 0.5 + 0.4 * X[:, 0], 0.05 + 0.04 * X[:, 0]))
+    model = CountRegressor(members=["trees"], monotone={"x0": 1}, random_state=0).fit(X, y)
+    for other in (0.2, 0.8):
+        assert (np.diff(model.predict(np.c_[np.linspace(0, 1, 60), np.full(60, other)])) >= -1e-9).all()
+    with pytest.raises(ConfigError, match="monotone cannot be combined with a recalibration"):
+        model.fit_recalibration(X, y, always=True)
+    for bounds in ({"lower": 1}, {"upper": 40}):
+        with pytest.raises(ConfigError, match="monotone must be None where counts have bounds"):
+            CountRegressor(members=["trees"], monotone={"x0": 1}, **bounds).fit(X, np.maximum(y, 1))
+
+
+@pytest.mark.parametrize("monotone", [{"ward": 1}, {"age": 2}, {"aeg": 1}, ["age"], 1], ids=str)
+def test_monotone_constraints_are_directions_of_columns_of_numbers(monotone):
+    X, y = pd.DataFrame({"age": np.arange(20.0), "ward": ["A", "B"] * 10}), np.arange(20)
+    with pytest.raises(ConfigError, match="monotone"):
+        CountRegressor(members=["trees"], monotone=monotone).fit(X, y)
+    with pytest.raises(ConfigError, match="monotone"):
+        CountRegressor(members=["trees"], mix_with=["glm"], monotone={"age": 1}).fit(X, y)
+
+
 def test_further_members_are_fitted_beside_those_that_are_named(line):
     model = CountRegressor(members=["glm"], mix_with=["constant", "glm"], random_state=0).fit(*line)
     assert list(model.predictor_.members) == ["glm", "constant"]

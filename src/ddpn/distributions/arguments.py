@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -126,9 +126,3 @@ def check_coverage(coverage: float) -> float:
         shown = f"{coverage:g}" if isinstance(coverage, Real) else repr(coverage)
         raise InputError(f"coverage must lie strictly between 0 and 1, got {shown}. Use 0.9 for 90%.")
     return float(coverage)
-
-
-def check_interval_kind(kind: str) -> None:
-    """Central or highest."""
-    if kind not in ("central", "highest"):
-        raise ConfigError(f'kind must be "central" or "highest", got "{kind}". Choose one of the two.')

@@ -23,15 +23,17 @@ SIGNATURES = {
     "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], {_MATRIX})",
     "summaries": (
         f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], int64, {_MATRIX}, "
-        f"float64[::1], {_MATRIX}, {_MATRIX}, float64, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX})"
+        f"float64[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, boolean[::1])"
+    ),
+    "long_summaries": (
+        f"void(int64[::1], {_CUBE}, {_MATRIX}, int64[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, "
+        f"{_MATRIX})"
     ),
 }
 #: Numbers of components that are worked on at once: with five parameters each they stay in a processor's cache.
 _BLOCK = 1 << 14
 #: Probabilities of tables that are made at once.
 _TABLE_BLOCK = 1 << 20
-#: Counts of a row that are added one by one for its shortest interval.
-_COUNTED = 1 << 20
 #: Levels this close to 0 or 1 are searched for: sums over a window leave out 1e-18 of the mass for each of many counts.
 _DEEP = 1e-6
 #: Rounding of a cdf.
@@ -182,7 +184,7 @@ class Part(NamedTuple):
 
 
 class Summaries(NamedTuple):
-    """Float64 arrays: moments (rows, 6), quantiles (rows, L), CRPS (rows, Q) and shortest intervals (rows, 2).
+    """Float64 arrays: moments (rows, 6), quantiles (rows, L) and CRPS (rows, Q).
 
     Moments: mean, variance, mode, entropy, and the parts of the variance within and between groups of components.
     """
@@ -190,7 +192,6 @@ class Summaries(NamedTuple):
     moments: np.ndarray
     quantiles: np.ndarray
     scores: np.ndarray
-    intervals: np.ndarray
 
 
 class Summary(NamedTuple):
@@ -225,7 +226,6 @@ class Asked(NamedTuple):
 
     levels: np.ndarray
     y: np.ndarray
-    coverage: float = 0.0
     entropy: bool = False
     groups: np.ndarray | None = None
     change: np.ndarray = np.empty((2, 0))
@@ -300,7 +300,7 @@ def _blocks(parts: Sequence[Part], count: int) -> list[slice]:
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def _run(task: Callable[[slice], None], blocks: Sequence[slice]) -> None:
+def _run(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
     """A task for each block: in as many threads as torch uses, as kernels release the GIL."""
     threads = min(torch.get_num_threads(), len(blocks))
     if threads <= 1:
@@ -313,12 +313,10 @@ def _run(task: Callable[[slice], None], blocks: Sequence[slice]) -> None:
 
 def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
     """Everything that needs all probabilities of a row, of `count` rows."""
-    found = Summaries(
-        np.empty((count, 6)), np.empty((count, asked.levels.shape[1])), np.empty((count, asked.y.shape[1])),
-        np.empty((count, 4)),
-    )  # fmt: skip
+    found = Summaries(*(np.empty((count, size)) for size in (6, asked.levels.shape[1], asked.y.shape[1])))
     _load(parts, "summaries")
     groups = np.zeros(0, dtype=np.int64) if asked.groups is None else asked.groups
+    is_long = np.zeros(count, dtype=np.bool_)
 
     def task(index: slice) -> None:
         block = _block(parts, index, index.stop - index.start)
@@ -326,14 +324,19 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
         limits = asked.limits[index] if len(asked.limits) else asked.limits
         is_counted = len(block.tables) > 0 or len(limits) > 0 or asked.change.shape[1] > 0
         capacity = 2 * (rows.LONGEST if is_counted else rows.SHORT)
-        if asked.coverage:  # which of two counts the shortest interval ends at is decided by their probabilities
-            capacity = _COUNTED
-        own = (x[index] for x in found)
-        kernel("summaries")(
-            *block, groups, capacity, asked.change, limits, levels, y, asked.coverage, asked.entropy, *own
-        )
+        own = (x[index] for x in (*found, is_long))
+        kernel("summaries")(*block, groups, capacity, asked.change, limits, levels, y, asked.entropy, *own)
+
+    def long_task(index: np.ndarray) -> None:
+        block, own = _block(parts, index, len(index)), [x[index] for x in found]
+        kernel("long_summaries")(*block[:3], groups, asked.levels[index], asked.y[index], asked.entropy, *own)
+        for x, values in zip(found, own, strict=True):
+            x[index] = values
 
     _run(task, _blocks(parts, count))
+    if len(rest := is_long.nonzero()[0]):
+        _load(parts, "long_summaries")
+        _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
     return found
 
 

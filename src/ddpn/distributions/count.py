@@ -290,15 +290,13 @@ class CountDistribution(Distribution, ABC):
         with torch.no_grad():
             return self._shaped(self._summarised().moments[:, 2])
 
-    def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
-        """Prediction interval: counts low and high, both included, that hold at least `coverage` of the mass.
+    def interval(self, coverage: float) -> tuple[Tensor, Tensor]:
+        """Central prediction interval: counts low and high, both included, with at most half of the rest beyond each.
 
         Parameters
         ----------
         coverage : float
             Probability that a count lies in the interval, in (0, 1).
-        kind : {"central", "highest"}
-            "central" leaves at most half of the rest on either side; "highest" is the shortest such interval.
 
         Returns
         -------
@@ -306,13 +304,9 @@ class CountDistribution(Distribution, ABC):
             Of shape `batch_shape`.
         """
         coverage = arguments.check_coverage(coverage)
-        arguments.check_interval_kind(kind)
+        rest = 0.5 * (1.0 - coverage)
         with torch.no_grad():
-            if kind == "highest":
-                found = self._summarised(coverage=coverage).intervals
-            else:
-                rest = 0.5 * (1.0 - coverage)
-                found = self._quantiles(np.tile([rest, 1.0 - rest], (self.batch_shape.numel(), 1)))
+            found = self._quantiles(np.tile([rest, 1.0 - rest], (self.batch_shape.numel(), 1)))
         return self._shaped(found[:, 0]), self._shaped(found[:, 1])
 
     @torch.no_grad()

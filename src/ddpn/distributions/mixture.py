@@ -322,12 +322,10 @@ class _ContinuousMixture(Mixture):
         normal = simple.components
         return continuous.normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
 
-    def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
-        """Real (low, high) that hold `coverage`: between equal tails, or the shortest for `kind="highest"`."""
-        coverage = arguments.check_coverage(coverage)
-        arguments.check_interval_kind(kind)
-        with torch.no_grad():
-            return (continuous.shortest if kind == "highest" else continuous.central)(self._simple(), coverage)
+    def interval(self, coverage: float) -> tuple[Tensor, Tensor]:
+        """Real (low, high) that hold `coverage`, with half of the rest beyond each."""
+        rest = torch.full_like(self.mean, 0.5 * (1.0 - arguments.check_coverage(coverage)))
+        return self.icdf(rest), self.icdf(1.0 - rest)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws of a component at random, then of a value from it by inversion."""

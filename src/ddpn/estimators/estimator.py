@@ -195,11 +195,11 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             As for `predict_distribution`.
         coverage : float
             The share of counts that the intervals should contain.
-        kind : {"auto", "central", "highest", "calibrated"}
-            "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
-            `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
-            together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`,
-            which calibrates), else "central".
+        kind : {"auto", "central", "calibrated"}
+            "central" leaves at most half of the rest on either side, and covers at least `coverage` by each row's
+            distribution. "calibrated" intervals are central ones that cover it over all rows together: see
+            `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`, which
+            calibrates), else "central".
         groups : array-like, optional
             The label of each row's group, where `fit_intervals` was given labels. Rows of a group that it did not have
             get the level of all rows, with a warning.
@@ -453,6 +453,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         (True, True)
         """
         _check_rows(prior_rows=prior_rows)
+        if getattr(self, "monotone", None) is not None:
+            raise ConfigError("monotone cannot be combined with a recalibration, after which the mean might fall.")
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
             given = getattr(self, "random_state", None)

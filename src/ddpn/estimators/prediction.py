@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import discretized
-from ddpn.distributions.arguments import check_coverage
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
@@ -136,18 +135,18 @@ class Prediction:
         ----------
         coverage : float
             The share of counts that the intervals should contain.
-        kind : {"auto", "central", "highest", "calibrated"}
+        kind : {"auto", "central", "calibrated"}
             As for `predict_interval`.
 
         Returns
         -------
         low, high : Tensor, shape (rows,)
         """
-        check_choice("kind", kind, ("auto", "central", "highest", "calibrated"))
+        check_choice("kind", kind, ("auto", "central", "calibrated"))
         if kind == "calibrated" and MIXTURE not in self._predictor.intervals:
             raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
-        if kind in ("central", "highest"):
-            return self._rounded.interval(check_coverage(coverage), kind)
+        if kind == "central":
+            return self._rounded.interval(coverage)
         return self._predictor.interval(self.distribution, coverage, labels=self._groups)
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ddpn.calibration.calibrate import calibrate
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, mixable
@@ -301,6 +301,9 @@ class CountRegressor(NetworkRegressor):
         Further kinds of members to fit, names in `ddpn.members.MEMBERS`.
     time_budget : float or str, optional
         The time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
+    monotone : dict, optional
+        Columns of numbers in which the mean must not fall (1) or must not rise (-1), such as {"age": 1}; only with
+        `members=["trees"]` and without bounds. Columns without names are called x0, x1, ...
     training_options : dict, optional
         How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
         `score`, `patience`, `precision`, `activation`, `bins`, `categorical` (see `NetworkOptions`).
@@ -349,6 +352,7 @@ class CountRegressor(NetworkRegressor):
 
     members: str | Sequence[str] = "auto"
     time_budget: float | str | None = None
+    monotone: Mapping[str, int] | None = None
 
     def _networks_per_kind(self) -> int:
         if isinstance(self.members, str):
@@ -359,19 +363,28 @@ class CountRegressor(NetworkRegressor):
             raise ConfigError(f"{what}, got {self.members!r}. For an ensemble of so many networks use DDPNRegressor.")
         else:
             check_keys(self.members, MEMBERS, "members")
+        if self.monotone is not None and (list(self.members) != ["trees"] or self.mix_with):
+            must = 'be None unless members is ["trees"]: other members do not follow it'
+            raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         return _NETWORKS
 
     def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
         seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
+        if self.monotone is not None and counts.is_bounded:
+            # The mean between bounds depends on the spread as well.
+            must = "be None where counts have bounds: their mean might fall"
+            raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         clock = Clock(seconds)
         fitted = self.fit_members(train, validation, counts, clock.part(_FITS * clock.left))
-        calibrate(self.predictor_, fitted.folds, fitted.seed, clock=clock)
+        # After a recalibration the mean would depend on the spread as well, and might fall.
+        wanted = CalibrationOptions(recalibrate=self.monotone is None)
+        calibrate(self.predictor_, fitted.folds, fitted.seed, wanted, clock)
 
     def _planned(
         self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
     ) -> tuple[Folds, list[Candidate], int]:
         seed = int(random.randint(2**31 - 1))
-        folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True)
+        folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True, monotone=self.monotone)
         if folds.are_crossed:
             # Two networks leave out each row, so that what all of them gain by being mixed is known.
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)

@@ -60,6 +60,8 @@ class Task:
         Show progress.
     is_rough : bool
         Whether an optimum to some digits is enough, as for weights that are chosen by scores.
+    monotone : mapping of str to int, optional
+        Columns of numbers in which the mean of trees must not fall (1) or must not rise (-1).
     """
 
     head: Head
@@ -71,6 +73,7 @@ class Task:
     checkpoint: Path | None = None
     verbose: bool = False
     is_rough: bool = False
+    monotone: Mapping[str, int] | None = None
 
 
 class Member(ABC):

@@ -15,7 +15,7 @@ from ddpn.runtime.errors import InputError
 def known(dist: Any) -> Any:
     """`dist`, if it is a distribution that metrics beyond the likelihood support."""
     if isinstance(dist, CountDistribution | Mixture | Normal):
-        return dist
+        return getattr(dist, "distribution", dist)  # a `Prediction` holds its distributions, and calibrated intervals
     kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"
     raise InputError(argument="dist", must=f"be {kinds}", got=type(dist).__name__)
 
@@ -66,7 +66,7 @@ def quantile(dist: Distribution, q: float) -> Tensor:
 def interval(dist: Any, coverage: float) -> tuple[Tensor, Tensor]:
     """(low, high) of the central interval, both included."""
     if not isinstance(dist, Normal):
-        return dist.interval(coverage, "central")  # that of a `Prediction` may be calibrated
+        return dist.interval(coverage)
     coverage = check_coverage(coverage)
     return quantile(dist, 0.5 * (1.0 - coverage)), quantile(dist, 0.5 * (1.0 + coverage))
 

@@ -43,7 +43,7 @@ def check_number(name: str, value: Any, condition: str, holds: bool | None = Non
 def check_choice(name: str, value: Any, choices: Iterable[str], error: type[DDPNError] = ConfigError) -> Any:
     """Return `value`, or raise `error` if it is not among `choices`; a similar choice is suggested.
 
-    >>> check_choice("kind", "central", ("central", "highest"))
+    >>> check_choice("kind", "central", ("central", "calibrated"))
     'central'
     """
     known = list(choices)

@@ -124,18 +124,3 @@ def crps(below, above, n, first, y, limit):
     at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
     total = sum_of_squares(below, at) + sum_of_squares(above[at:n], n - at)
     return total + max(min(y, limit) - first - n, 0.0) + max(first - y, 0.0)
-
-
-def shortest(below, mass, n, first, coverage, results, i):
-    """First and last count of the shortest range that holds `coverage`; of several the first."""
-    best, last = n, 0
-    wanted = coverage * (1.0 - SLACK)
-    results[i, 0], results[i, 1] = first, first + n - 1.0
-    for j in range(n):
-        last = max(last, j)
-        while last < n - 1 and below[last] - below[j] + mass[j] < wanted:
-            last += 1
-        if below[last] - below[j] + mass[j] < wanted:
-            break
-        if last - j < best:
-            best, results[i, 0], results[i, 1] = last - j, first + j, first + last

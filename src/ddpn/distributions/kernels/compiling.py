@@ -48,8 +48,15 @@ def _code(function: FunctionType, seen: tuple[FunctionType, ...] = ()) -> tuple[
     return code.co_code, repr(code.co_consts), code.co_names, *others
 
 
-#: Compiled functions by what they were made of: kernels share those that they call.
+#: Compiled functions by what they were made of: kernels and families share those that they call.
 _INNERS: dict[tuple[FunctionType, str], Any] = {}
+
+
+def _is_bound(function: FunctionType, bindings: Bindings) -> bool:
+    """Whether a function, or one that it calls, uses the bindings."""
+    called = (function.__globals__.get(name) for name in function.__code__.co_names)
+    own = [each for each in called if isinstance(each, FunctionType) and not each.__module__.startswith("numba")]
+    return any(name in bindings for name in function.__code__.co_names) or any(_is_bound(f, bindings) for f in own)
 
 
 def _translated(function: FunctionType, bindings: Bindings, digest: str) -> FunctionType:
@@ -60,10 +67,11 @@ def _translated(function: FunctionType, bindings: Bindings, digest: str) -> Func
     for name in function.__code__.co_names:
         value = bindings.get(name, function.__globals__.get(name))
         if isinstance(value, FunctionType) and not value.__module__.startswith("numba"):
-            if (value, digest) not in _INNERS:
+            own = digest if name in bindings or _is_bound(value, bindings) else _digest(value, {})
+            if (value, own) not in _INNERS:
                 options = {**_INNER, "fastmath": _ANY_ORDER if value in arrays.ANY_ORDER else _OPTIONS["fastmath"]}
-                _INNERS[value, digest] = numba.njit(**options)(_translated(value, bindings, digest))
-            value = _INNERS[value, digest]
+                _INNERS[value, own] = numba.njit(**options)(_translated(value, bindings, own))
+            value = _INNERS[value, own]
         if value is not None:
             names[name] = value
     names["__builtins__"] = __builtins__

@@ -49,8 +49,8 @@ NODES, WEIGHTS = (_X + 1.0) / 2.0, _W / 2.0
 call: Any = None
 
 
-def of_row(addresses, components, weights, known, levels, y, coverage, entropy, moments, quantiles, scores, interval):
-    """Mean, variance, mode, entropy, quantiles, CRPS and shortest interval of one mixture, as in `rows.summaries`."""
+def of_row(addresses, components, weights, known, levels, y, entropy, moments, quantiles, scores):
+    """Mean, variance, mode, entropy, quantiles and CRPS of one mixture, as in `rows.summaries`."""
     records = np.zeros((len(weights), 16))
     sums, buffer = np.zeros(9), np.zeros(5 * RUN)
     for k in range(len(weights)):
@@ -61,7 +61,7 @@ def of_row(addresses, components, weights, known, levels, y, coverage, entropy, 
     segmented(known, weights, segments)
     if len(segments) == 0:
         moments[0] = moments[1] = moments[2] = moments[3] = np.nan
-        quantiles[:], scores[:], interval[:] = np.nan, np.nan, np.nan
+        quantiles[:], scores[:] = np.nan, np.nan
         return
     nodes, values = np.zeros((len(segments), RUN)), np.zeros((len(segments), RUN))
     cells = np.zeros((len(segments), RUN))
@@ -80,8 +80,6 @@ def of_row(addresses, components, weights, known, levels, y, coverage, entropy, 
         quantiles[j] = quantile(segments, cells, mass, below, above, levels[j])
     for j in range(len(y)):
         scores[j] = crps(segments, cells, mass, below, above, y[j])
-    if coverage > 0.0:
-        shortest(segments, cells, mass, below, above, coverage, interval)
 
 
 def mixed_moments(known, weights, moments):
@@ -336,19 +334,3 @@ def mode(addresses, records, weights, known, segments, nodes, values, buffer):
         else:
             high = middle
     return low
-
-
-def shortest(segments, cells, mass, below, above, coverage, interval):
-    """The shortest range that holds `coverage`, by the share below it: ever closer around the best of 65."""
-    low, high, best_start, best_end = 0.0, 1.0 - coverage, 0.0, inf
-    for _ in range(7):
-        best = 0
-        for j in range(65):
-            q = low + (high - low) * j / 64.0
-            start = quantile(segments, cells, mass, below, above, max(q, 1e-17))
-            end = quantile(segments, cells, mass, below, above, min(q + coverage, 1.0 - 1e-16))
-            if end - start < best_end - best_start:
-                best, best_start, best_end = j, start, end
-        step = (high - low) / 64.0
-        low, high = max(low + (best - 1) * step, 0.0), min(low + (best + 1) * step, 1.0 - coverage)
-    interval[0], interval[1] = best_start, best_end

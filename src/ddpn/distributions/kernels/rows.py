@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described, place_of, shortest, totals
+from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described, place_of, totals
 from ddpn.distributions.kernels.panels import of_row as by_panels
 from ddpn.distributions.kernels.ranges import BLOCK, facts, information, log_range, log_total, long_log_prob, sides
 
@@ -109,22 +109,20 @@ def summaries(
     limits,
     levels,
     y,
-    coverage,
     entropy,
     moments,
     quantiles,
     scores,
-    intervals,
+    is_long,
 ):
-    """Moments (n, 6), quantiles (n, L), CRPS (n, Q) and shortest intervals (n, 4, of which two are used).
+    """Moments (n, 6), quantiles (n, L) and CRPS (n, Q).
 
     Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components, if there are
     such. `change` (2, knots) is a map of cdfs, `limits` (n,) where counts are cut off; both may be empty. Rows whose
-    components have more counts than `capacity` take panels, unless there are tables or limits.
+    components have more counts than `capacity` are left to `long_summaries`, unless there are tables or limits.
     """
     rows, size = weights.shape
     is_counted = len(tables) > 0 or len(limits) > 0
-    known = np.zeros((size, 8))
     place, grouped = np.zeros((size, 6)), np.zeros((len(groups), 3))
     arena, mass, below, above = np.empty(2 * capacity), np.empty(1 << 10), np.empty(1 << 10), np.empty(1 << 10)
     for i in range(rows):
@@ -135,15 +133,10 @@ def summaries(
                 addresses, components, weights, tables, firsts, counts, i, LARGEST, arena, place
             )
         if last == inf and is_counted:
-            moments[i, :], quantiles[i, :], scores[i, :], intervals[i, :] = np.nan, np.nan, np.nan, np.nan
+            moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
             continue
         if last == inf or (last - first > max(capacity, LONGEST) and not is_counted and change.shape[1] == 0):
-            by_panels(
-                addresses, components[i], weights[i], known, levels[i], y[i], coverage, entropy, moments[i],
-                quantiles[i], scores[i], intervals[i],
-            )  # fmt: skip
-            if len(groups) > 0:
-                variance_parts(groups, weights, known[:, 1:3], 0.0, grouped, moments, i)
+            is_long[i] = True
             continue
         n = int(last - first) + 1
         if n > len(mass):
@@ -167,8 +160,18 @@ def summaries(
             quantiles[i, j] = first + place_of(below, above, n, levels[i, j])
         for j in range(y.shape[1]):
             scores[i, j] = crps(below, above, n, first, y[i, j], limit)
-        if coverage > 0.0:
-            shortest(below, mass, n, first, coverage, intervals, i)
+
+
+def long_summaries(addresses, components, weights, groups, levels, y, entropy, moments, quantiles, scores):
+    """What `summaries` finds, of rows with very many counts: by panels."""
+    rows, size = weights.shape
+    known, grouped = np.zeros((size, 8)), np.zeros((len(groups), 3))
+    for i in range(rows):
+        by_panels(
+            addresses, components[i], weights[i], known, levels[i], y[i], entropy, moments[i], quantiles[i], scores[i]
+        )
+        if len(groups) > 0:
+            variance_parts(groups, weights, known[:, 1:3], 0.0, grouped, moments, i)
 
 
 def gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place):

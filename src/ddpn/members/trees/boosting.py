@@ -71,6 +71,8 @@ class TreeRows(NamedTuple):
     rate: np.ndarray
     weight: np.ndarray
     folds: list[Fold]
+    #: Per column 1 where the mean must not fall, -1 where it must not rise, else 0.
+    directions: np.ndarray | None = None
 
     def with_column(self, values: np.ndarray) -> "TreeRows":
         """The same rows with one more column of numbers, which every fold takes."""
@@ -204,6 +206,9 @@ class Growing:
             "force_row_wise": True,
             "feature_pre_filter": False,
         }
+        if rows.directions is not None and not own:
+            directions = columns_of(rows.directions[None], self.chosen)[0].tolist()
+            params |= {"monotone_constraints": directions, "monotone_constraints_method": "intermediate"}
         self._booster = lightgbm.Booster(params, train)
         if valid is not None:
             self._booster.add_valid(valid, "held out")
@@ -475,11 +480,11 @@ def fit_around(
 ) -> DispersionFit:
     """Learn the dispersion of counts whose means are known without them: a constant, or boosted where that is better.
 
-    The likelihood is that with the larger out-of-fold likelihood at its best constant. With exposures it is the
-    Negative Binomial, whose mean is the boosted one whatever its dispersion. The log mean is a further input of the
-    boosters.
+    The likelihood is that with the larger out-of-fold likelihood at its best constant. With exposures, and where the
+    mean must be monotone, it is the Negative Binomial, whose mean is the boosted one whatever its dispersion. The log
+    mean is a further input of the boosters.
     """
-    names = FAMILIES if sample.exposure is None else FAMILIES[:1]
+    names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
     found = min(fits, key=lambda fit: fit.losses().sum())
     if len(sample) >= _LEAST_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:

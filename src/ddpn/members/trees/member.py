@@ -37,8 +37,9 @@ from ddpn.members.trees.boosting import (
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
+from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import FOLDS
@@ -75,6 +76,19 @@ class TreeTable(LevelTable):
         """Mask of the columns of the matrix that hold codes of levels."""
         return np.array([known is not None for known in self.levels])
 
+    def directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
+        """One direction per column: 1 where the mean must not fall, -1 where it must not rise, 0 for no constraint."""
+        if monotone is None:
+            return None
+        if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
+            must = 'map columns to 1 or -1, such as {"age": 1}'
+            raise ConfigError(argument="monotone", must=must, got=repr(monotone))
+        names = self.reader.names
+        numbers = [name for name, levels in zip(names, self.levels, strict=True) if levels is None]
+        for name in monotone:
+            check_column(name, numbers, "a column of numbers in monotone")
+        return np.array([monotone.get(name, 0) for name in names])
+
 
 def _frequent(column: Column) -> tuple[str, ...]:
     """Levels that occur, most frequent first; equal ones in alphabetical order."""
@@ -107,6 +121,7 @@ class Trees(Member):
 
     Categories and missing values are split as such; exposures and weights enter the likelihood. Out-of-fold means
     choose among numbers of `leaves`; by default these and the learning `rate` of the mean follow the number of rows.
+    `monotone` has columns of numbers in which the mean must not fall (1) or must not rise (-1), at equal exposures.
     Boosting ends with the `clock`, with what there is until then.
 
     Examples
@@ -141,15 +156,16 @@ class Trees(Member):
         leaves: Sequence[int] | None = None,
         rate: float | None = None,
         rounds: int = 1500,
+        monotone: Mapping[str, int] | None = None,
         clock: Clock = UNLIMITED,
         stream: RowStream | None = None,
     ) -> None:
-        self.leaves, self.rate, self.rounds = leaves, rate, rounds
+        self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, monotone
         self.clock, self.stream = clock, stream
 
     @classmethod
     def like(cls, task: Task) -> Self:
-        return cls(clock=task.clock, stream=task.stream)
+        return cls(monotone=task.monotone, clock=task.clock, stream=task.stream)
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -159,7 +175,8 @@ class Trees(Member):
         used = in_units(used, self.unit)
         self.table, matrix = TreeTable.fit(used.X)
         rate, weight = rates(used)
-        rows = TreeRows(matrix, self.table.is_category, rate, weight / weight.mean(), [])
+        directions = self.table.directions(self.monotone)
+        rows = TreeRows(matrix, self.table.is_category, rate, weight / weight.mean(), [], directions)
         folds = folds_of(used.y, seed, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
         rows = rows._replace(folds=with_columns(folds, rows.matrix, rows.rate, rows.weight))
         settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed)
