@@ -48,7 +48,7 @@ def test_a_damaged_file_is_refused(saved, name, content, words):
 
 def test_another_format_is_reported_with_its_version(saved, rewrite):
     rewrite(saved, format=1, ddpn="0.1")
-    with pytest.raises(InputError, match="saved in format 1 by ddpn 0.1; this version reads"):
+    with pytest.raises(InputError, match=r"saved in format 1 by ddpn 0\.1; this version reads"):
         read_manifest(saved)
 
 
