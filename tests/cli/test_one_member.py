@@ -43,13 +43,6 @@ def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     assert entries[MIXTURE]["coverage"] >= 0.75  # 52 test rows
 
 
-def test_a_member_that_needs_another_likelihood_is_refused(ddpn, files):
-    words = ("--likelihood", "faithful_gaussian", "--only", "glm")  # no GLM is fitted like these networks
-    found = ddpn("fit", "visits.csv", "--target", "visits", "-o", "m", *words)
-    assert found.exit_code == 2
-    assert "The member 'glm' cannot be fitted with this likelihood" in found.stderr
-
-
 def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
     """Poisson counts, log-linear in one column: the constant is worse, all others are as good as each other."""
     rng = np.random.default_rng(1)

@@ -59,19 +59,6 @@ def test_parts_change_nothing(fitted, saved, text, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", *names]
 
 
-def test_files_folders_and_patterns_come_in_order(fitted, saved, table, tmp_path):
-    folder = fitted.folder
-    inside = tmp_path / "days"
-    inside.mkdir()
-    for number, start in enumerate(range(0, 150, 50)):
-        table.slice(start, 50).write_parquet(inside / f"{number}.parquet")
-    expected = predict(folder, table.head(150), Request())
-    for sources in ([inside], [inside / "*.parquet"], sorted(inside.iterdir())):
-        out = tmp_path / "out.parquet"
-        run(saved, sources, out)
-        assert_frame_equal(pl.read_parquet(out), expected, rel_tol=1e-9)
-
-
 def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):
     rows = [f"{i},{i},x{i},," for i in range(60)] + [f"{i},{i}.5,{i},7,true" for i in range(60)]
     path = tmp_path / "mixed.csv"
