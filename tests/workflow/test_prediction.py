@@ -88,10 +88,6 @@ def test_kept_columns_come_first_and_keep_their_names(folder, table):
     ]  # fmt: skip
 
 
-def test_a_table_needs_no_target_and_no_weight(folder, table):
-    assert predict(folder, table.head(3).drop("visits", "weight", "patient"), Request()).height == 3
-
-
 def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
     plain = {"exposure": None, "weight": None, "compare_with": (), "model": {"members": 1, "epochs": 1}}
     small = fit(prepare(table.head(60), plan(**plain)), {}).folder
@@ -105,11 +101,6 @@ def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
     assert not any("flagged" in sentence for sentence in findings)
     with pytest.raises(InputError, match="ood needs a model that was fitted with validation rows"):
         predict(small, table.tail(3), Request(ood=0.05))
-
-
-def test_a_level_that_is_too_small_for_the_calibration_rows(folder, table):
-    with pytest.raises(InputError, match="alpha must be at least"):
-        predict(folder, table.head(3), Request(ood=1e-5))
 
 
 # Scores --------------------------------------------------------------------------------------------------------------
@@ -247,13 +238,3 @@ def test_wrong_requests(name, value):
     with pytest.raises(ConfigError) as error:
         Request(**{name: value})
     assert error.value.argument == name
-
-
-def test_what_a_model_can_do():
-    assert Request(member="Boosted trees").for_model(["trees"], False).member == "trees"
-    assert Request(member="mixture", ood=0.05).for_model(["trees"], True).member is None
-    with pytest.raises(ConfigError, match="No member named 'glm'"):
-        Request(member="glm").for_model(["trees"], False)
-    with pytest.raises(InputError) as error:
-        Request(ood=0.05).for_model([], has_ood=False)
-    assert error.value.argument == "ood"
