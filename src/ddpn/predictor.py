@@ -1,19 +1,30 @@
 """`Predictor`: fitted members, their weights in the mixture, and the calibration of their predictions."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from ddpn.calibration.calibrate import HeldOut
-from ddpn.calibration.intervals import CalibratedLevels, IntervalGroups, IntervalLevels, grouping, levels_of
-from ddpn.calibration.ood import FeatureProfile, OODFlags, OODScores
+from ddpn.calibration.intervals import (
+    IntervalGroups,
+    IntervalLevels,
+    grouping,
+    interval_at,
+    interval_quantiles,
+    levels_of,
+    widened,
+)
+from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, row_reasons
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
-from ddpn.distributions import Mixture, Recalibrated
+from ddpn.distributions import Mixture, Recalibrated, discretized
+from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.limits import bounded, limited
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
@@ -34,7 +45,20 @@ _CALIBRATION = "calibration.safetensors"
 _Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 
 
-class Predictor(CalibratedLevels, OODFlags):
+class PredictionSummary(NamedTuple):
+    """What `Predictor.described` returns, (rows,) each: moments, counts, and more quantiles (rows, levels)."""
+
+    mean: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+    median: Tensor
+    mode: Tensor
+    low: Tensor
+    high: Tensor
+    quantiles: Tensor
+
+
+class Predictor:
     """A weighted mixture of fitted members, with its calibration.
 
     Parameters
@@ -96,19 +120,20 @@ class Predictor(CalibratedLevels, OODFlags):
         labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
         return [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
 
-    def _calibration_words(self) -> str:
+    def calibration_words(self) -> str:
         """What is calibrated, and on how many rows."""
         found = self.intervals.get(MIXTURE)
         words = "not calibrated" if found is None else f"calibrated on {int(found.rows[0]):,} held-out rows"
+        within = "" if self.groups is None else f", within groups of {self.groups.by}"
         more = "; distributions are recalibrated" if self.is_recalibrated() else ""
-        return f"Intervals are {words}{more}."
+        return f"Intervals are {words}{within}{more}."
 
     def __repr__(self) -> str:
         table = text_table(("member", "weight", "fit, s"), self._rows())
-        return f"Predictor\n{table}\n{self._calibration_words()}"
+        return f"Predictor\n{table}\n{self.calibration_words()}"
 
     def _repr_html_(self) -> str:
-        return f"{html_table(('member', 'weight', 'fit, s'), self._rows())}<p>{self._calibration_words()}</p>"
+        return f"{html_table(('member', 'weight', 'fit, s'), self._rows())}<p>{self.calibration_words()}</p>"
 
     @property
     def sole_member(self) -> str | None:
@@ -253,21 +278,20 @@ class Predictor(CalibratedLevels, OODFlags):
         self,
         rows: HeldOut,
         prior_rows: float = 0.0,
-        groups: str | int | None = None,
+        groups: str | None = None,
         group_rows: float = 0.0,
         of: Sequence[str] | None = None,
     ) -> None:
         """Find for the mixture and every member, or some `of` them, the levels at which intervals cover what is asked.
 
-        The levels that the predictions themselves expect count as `prior_rows` rows. `groups`, a column of X or a
-        number of ranges of the predicted mean, have levels of their own, in which those of all rows count as
-        `group_rows` rows.
+        The levels that the predictions themselves expect count as `prior_rows` rows. `groups`, a column of X or the
+        name of the sample's own labels, have levels of their own, in which those of all rows count as `group_rows`
+        rows.
         """
         found = codes = None
         sample = rows.sample
         if groups is not None:
-            means = (block.mean.detach().numpy() for block in rows.distributions(MIXTURE))
-            found, codes = grouping(groups, sample, means, group_rows)
+            found, codes = grouping(groups, sample, group_rows)
         is_censored = None if sample.limit is None else sample.y >= sample.limit
         known: dict[str, tuple[np.ndarray, np.ndarray | None]] = {}
         for name in (MIXTURE, *self.members) if of is None else of:
@@ -279,6 +303,117 @@ class Predictor(CalibratedLevels, OODFlags):
             if found is not None and codes is not None:
                 found.add(name, needed, codes, sample.weight, is_censored)
         self.groups = found
+
+    # Intervals and out-of-distribution flags -----------------------------------------------------------------------
+
+    def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
+        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration.
+
+        It is that of all rows together, also where intervals are calibrated by group.
+
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that intervals should contain.
+        of : str
+            "mixture", or the name of one member.
+        """
+        return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
+
+    def interval(
+        self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Calibrated intervals of predicted distributions, both ends included.
+
+        Parameters
+        ----------
+        dist : Distribution
+            What `distribution` returned, of batch shape (rows,).
+        coverage, of
+            As for `interval_level`; `of` is whose distributions these are.
+        labels : array, optional
+            The groups of the rows. Without them, rows have the level of all rows.
+        """
+        return interval_at(dist, self._row_levels(coverage, of, labels))
+
+    def _row_levels(self, coverage: float, of: str, labels: np.ndarray | None) -> float | np.ndarray:
+        """The level of the intervals of predicted distributions: one for all rows, or one per row by groups."""
+        if self.groups is None or of not in self.groups.levels or labels is None:
+            return self.interval_level(coverage, of)
+        return self.groups.at(check_coverage(coverage), of, self.intervals[of], self.groups.codes(labels))
+
+    @torch.no_grad()
+    def described(
+        self,
+        dist: Any,
+        coverage: float,
+        of: str = MIXTURE,
+        labels: np.ndarray | None = None,
+        quantiles: Sequence[float] = (),
+    ) -> PredictionSummary:
+        """Mean, variance, median, mode, calibrated interval and further `quantiles` of predicted distributions.
+
+        Moments are those of the distributions themselves, counts those of rounded values where they are Gaussian.
+        """
+        counts = discretized(dist)
+        level, rows = self._row_levels(coverage, of, labels), counts.batch_shape[0]
+        levels = torch.tensor([0.5, *quantiles], dtype=torch.float64).expand(rows, -1)
+        found = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
+        low, high, median = found.quantiles[:, :3].unbind(1)
+        moments = found if counts is dist else dist
+        ends = widened(low, high, level)
+        return PredictionSummary(
+            moments.mean, moments.aleatoric, moments.epistemic, median, found.mode, *ends, found.quantiles[:, 3:]
+        )
+
+    def calibrate_ood(self, X: Any, alpha: float = 0.05) -> None:
+        """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on."""
+        self.ood = OODScores.fit(self._profile.measure(X).score, alpha)
+
+    def ood_pvalue(self, X: Any) -> np.ndarray:
+        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
+
+        Parameters
+        ----------
+        X : table
+            Rows with the columns of the training rows.
+        """
+        return self.calibrated_ood.pvalue(self._profile.measure(X).score)
+
+    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None, days: Container[str] = ()) -> list[list[str]]:
+        """What is unusual about each row, the most unusual first: columns, for example "missing 'age'".
+
+        Parameters
+        ----------
+        X : table
+            Rows with the columns of the training rows.
+        flagged : array of bool, optional
+            Rows that always have a reason: the combination of their values, where no single column explains the flag.
+        days : container of str
+            Columns of days since 1970, which are shown as dates.
+        """
+        if self.profile is None:
+            return [[] for _ in range(row_count(X))]
+        reasons = row_reasons(self.profile, X, days)
+        unexplained = [row for row, own in enumerate(reasons) if not own and flagged is not None and flagged[row]]
+        if unexplained:
+            columns = self.profile.misfits(take_rows(X, unexplained))
+            for row, name in zip(unexplained, columns, strict=True):
+                reasons[row] = [COMBINATION + (f", mostly {name!r}" if name else "")]
+        return reasons
+
+    @property
+    def _profile(self) -> FeatureProfile:
+        if self.profile is None:
+            raise InputError("The model has no summary of its training rows. Fit it again.")
+        return self.profile
+
+    @property
+    def calibrated_ood(self) -> OODScores:
+        """The out-of-distribution scores, or an error where there was no calibration."""
+        if self.ood is None:
+            raise InputError("Out-of-distribution scores are not calibrated: call fit_ood with rows not used by fit.")
+        return self.ood
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -304,7 +439,6 @@ class Predictor(CalibratedLevels, OODFlags):
         if self.groups is not None:
             own = self.groups
             parts |= {f"groups.{n}.{code}": each for n, of in own.levels.items() for code, each in enumerate(of)}
-            arrays["groups.edges"] = own.edges
             names = {"names": list(own.names), "of": list(own.levels)}
             manifest["groups"] = {"by": own.by, "prior_rows": own.prior_rows, **names}
         if self.ood is not None:
@@ -351,8 +485,7 @@ class Predictor(CalibratedLevels, OODFlags):
             about = manifest["groups"]
             codes = range(len(about["names"]))
             levels = {name: [part(IntervalLevels, f"groups.{name}.{k}") for k in codes] for name in about["of"]}
-            edges = arrays["groups.edges"]
-            self.groups = IntervalGroups(about["by"], tuple(about["names"]), edges, about["prior_rows"], levels)
+            self.groups = IntervalGroups(about["by"], tuple(about["names"]), about["prior_rows"], levels)
         if "ood" in manifest:
             self.ood = part(OODScores, "ood", manifest["ood"])
         self.profile = FeatureProfile.from_state(files)

@@ -20,9 +20,7 @@ from ddpn.analysis.plots import (
     draw_distribution,
     draw_scatter,
     panel,
-    plot_coverage,
     plot_pit,
-    plot_reliability,
     scale_of,
     svg_of,
 )
@@ -47,25 +45,6 @@ def test_the_pit_histogram_has_the_heights_of_the_metric():
     figure = plot_pit(DIST, Y, bins=8, weight=weight)
     heights = [bar.get_height() for bar in figure.axes[0].patches if bar.get_width() == pytest.approx(1 / 8)]
     np.testing.assert_allclose(heights, metrics.pit_histogram(DIST, Y, 8, weight))
-    assert not labels_overlap(figure)
-
-
-def test_the_coverage_is_that_of_the_metric():
-    figure = plot_coverage(DIST, Y)
-    lines = {line.get_label(): line.get_xydata() for line in figure.axes[0].lines}
-    level, observed = lines["observed"].T
-    np.testing.assert_allclose(observed, metrics.coverage_curve(DIST, Y, level).observed)
-    assert not labels_overlap(figure)
-
-
-def test_reliability_is_that_of_tenths():
-    """Predictions of a third too much: mean counts are at three quarters of them, up to four standard errors."""
-    figure = plot_reliability(Poisson(torch.from_numpy(4 / 3 * MU)), Y)
-    points = figure.axes[0].containers[0].lines[0].get_xydata()
-    order = np.argsort(MU)
-    np.testing.assert_allclose(points[:, 1], [Y[part].mean() for part in np.array_split(order, 10)])
-    expected = 0.75 * points[:, 0]
-    assert (np.abs(points[:, 1] - expected) < 4 * np.sqrt(expected / 100)).all()
     assert not labels_overlap(figure)
 
 

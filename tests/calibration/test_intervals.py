@@ -274,15 +274,14 @@ def coverage(model, rows, **options) -> dict[str, float]:
     return {name: float(inside[SHOP[rows] == name].mean()) for name in ("calm", "wild")}
 
 
-def test_each_group_is_covered_as_asked(model, tmp_path):
+def test_each_group_is_covered_as_asked(model):
     X = FRAME[["x"]].to_numpy()
     alone = coverage(model.fit_intervals(X[HALF], Y[HALF]), ~HALF)
     assert alone["wild"] < 0.8 < 0.93 < alone["calm"]
     model.fit_intervals(X[HALF], Y[HALF], groups=SHOP[HALF], group_rows=0.0)
     found = coverage(model, ~HALF, groups=SHOP[~HALF])
     with pytest.raises(InputError, match="interval_groups is missing: intervals were calibrated by"):
-        model.report(tmp_path / "report.html", X[~HALF], Y[~HALF])
-    assert model.report(tmp_path / "report.html", X[~HALF], Y[~HALF], interval_groups=SHOP[~HALF]).exists()
+        model.report("report.html", X[~HALF], Y[~HALF])
     # Four deviations of a share among about 375 rows with as many for calibration.
     assert found["calm"] == pytest.approx(0.9, abs=0.04)
     assert found["wild"] == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 375))
@@ -291,7 +290,7 @@ def test_each_group_is_covered_as_asked(model, tmp_path):
 def test_the_level_of_a_group_is_that_of_its_own_rows():
     needed = level_needed(poisson(MU[HALF]), torch.from_numpy(Y[HALF])).numpy()
     whole = IntervalLevels.of(needed)
-    groups, codes = grouping("shop", Sample(None, Y[HALF], interval_groups=SHOP[HALF]), (), 0.0)
+    groups, codes = grouping("shop", Sample(None, Y[HALF], interval_groups=SHOP[HALF]), 0.0)
     groups.add("mixture", needed, codes)
     for code, name in enumerate(groups.names):
         alone = IntervalLevels.of(needed[SHOP[HALF] == name]).at(0.9)
@@ -306,23 +305,9 @@ def test_groups_of_few_rows_are_shrunk_towards_all_rows():
     whole = IntervalLevels.of(needed)
     # With 50 rows more, 0.9 of 53 rows must be inside: that is 47.7 of the 50.
     for prior, expected in ((0.0, 0.99), (1e4, whole.at(0.9)), (50.0, 0.5 * 47.7 / 50)):
-        groups = IntervalGroups("g", ("a", "b"), np.empty(0), prior)
+        groups = IntervalGroups("g", ("a", "b"), prior)
         groups.add("m", needed, codes)
         assert groups.at(0.9, "m", whole, np.array([1]))[0] == pytest.approx(expected, abs=0.01)
-
-
-def test_ranges_of_the_predicted_mean(model):
-    X = FRAME[["x"]].to_numpy()
-    model.fit_intervals(X[HALF], Y[HALF], groups=4)
-    groups = model.predictor_.groups
-    assert list(groups.rows.values()) == [375] * 4
-    assert groups.names[0].startswith("up to")
-    mean = model.predict(X[~HALF])
-    codes = groups.codes(None, mean)
-    assert (np.diff(codes[np.argsort(mean)]) >= 0).all()
-    levels = groups.at(0.9, "mixture", model.predictor_.intervals["mixture"], codes)
-    low, high = interval_at(model.predict_distribution(X[~HALF]), levels)
-    assert model.predict_interval(X[~HALF]).tolist() == torch.stack([low, high], 1).long().tolist()
 
 
 def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
@@ -343,10 +328,10 @@ def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"groups": "shop"}, InputError, "groups must be labels or a number if X is not a data frame"),
+        ({"groups": "shop"}, InputError, "groups must be labels if X is not a data frame"),
         ({"groups": ["a"]}, InputError, "one label per row of X, got 1 for 1500"),
-        ({"groups": 1}, InputError, "at least 2 ranges"),
-        ({"groups": 3, "group_rows": -1.0}, ConfigError, "group_rows must be a finite number"),
+        ({"groups": 3}, InputError, "label per row"),
+        ({"groups": "shop", "group_rows": -1.0}, ConfigError, "group_rows must be a finite number"),
     ],
 )
 def test_bad_groups_are_reported(model, options, error, words):

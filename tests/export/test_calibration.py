@@ -47,12 +47,6 @@ def test_recalibrated_distributions(predictor, sample, rows_of, assert_parity):
     assert_parity(predictor, rows_of(20))
 
 
-def test_groups_by_ranges_of_the_mean(predictor, sample, rows_of, assert_parity):
-    predictor.calibrate_intervals(held_out(predictor, sample), groups=3)
-    assert len(set(predictor.groups.at(0.9, MIXTURE, predictor.intervals[MIXTURE], np.arange(3)))) > 1
-    assert_parity(predictor, rows_of(20))
-
-
 def test_groups_by_labels(predictor, sample, rows_of, assert_parity):
     """Labels that are the same number, blanks around them, unknown and missing ones."""
     known = np.random.default_rng(1).choice(["1", "2", "B 7"], 80)

@@ -35,10 +35,10 @@ def described(app, mode):
         for name in ("patients", "again"):
             schemas[f"Row_{name}"]["properties"]["days"] |= {"maximum": 1000.0}
     for path in list(document["paths"]):
-        if path.startswith("/models/again"):
-            del document["paths"][path]  # the same as those of the other model
+        if path.startswith("/models/"):
+            del document["paths"][path]  # the same as those of the default model
     for name, schema in schemas.items():
-        if name.startswith(("Predict_", "Explain_")):
+        if name.startswith("Predict_"):
             schema["properties"]["rows"]["maxItems"] = 2
     return schemathesis.openapi.from_dict(document)
 
@@ -61,7 +61,7 @@ def test_generated_requests_are_answered_as_documented(app, client, mode, reques
             answer_is_documented(case, client, mode)
 
         check()
-    assert len(methods) >= 4
+    assert methods.count("post") == 1
     proved(f"{requests} requests to each of {len(methods)} operations", f"all {mode.value} ones answered as described")
 
 

@@ -114,7 +114,7 @@ def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
         ("drop = ['y']", ["'y' has a role", "`drop` or `use`"]),
         ("group = ['y']", ["'y' has more than one role"]),
         ("interval_groups = 'y'", ["must not be the target"]),
-        ("interval_groups = '1'", ["a number of at least 2 ranges"]),
+        ("interval_groups = 5", ["interval_groups must be", "got 5"]),
         ("not toml", ["settings.toml is not valid TOML"]),
     ],
 )

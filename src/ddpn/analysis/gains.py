@@ -53,38 +53,37 @@ def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, gro
     is that of Bonferroni's interval. The lower end needs none: the model is better than all where it is better than
     each.
     """
-
-    def interval(values: np.ndarray) -> tuple[float, float, float, float]:
-        return _interval(*_by_group(values, weight, group), candidates)
-
-    mean, low, high, error = interval(difference)
     # A handful of large differences makes the mean uncertain, but those in its favour do not make its sign uncertain.
     number = min(max(_FEWEST, math.ceil(len(difference) / 100)), _MOST)
     few = np.argsort(-np.abs(difference * weight), kind="stable")[:number]
     in_favour, against = difference.copy(), difference.copy()
     in_favour[few], against[few] = np.minimum(difference[few], 0.0), np.maximum(difference[few], 0.0)
-    lowest, highest = interval(in_favour)[1], interval(against)[2]
-    low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
     others = difference.copy()
     others[few] = 0.0
-    rest, rest_low, rest_high, _ = interval(others)
+    every = np.stack([difference, in_favour, against, others])
+    found = _intervals(*_by_group(every, weight, group), candidates)
+    (mean, low, high, error), (_, lowest, _, _), (_, _, highest, _), (rest, rest_low, rest_high, _) = found
+    low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
     rest_is_clear = rest_low > 0 if mean > 0 else rest_high < 0
     is_half_gone = rest * math.copysign(1.0, mean) < 0.5 * abs(mean)
     return Gain(mean, low, high, error, number, rest, is_half_gone and not rest_is_clear)
 
 
 def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of each group and its weight, in place of those of its rows; groups of weight 0 are left out."""
+    """The mean of each group and its weight, in place of those of its rows; groups of weight 0 are left out.
+
+    Shape: (k, rows) and (rows,) -> (k, groups) and (groups,).
+    """
     if group is None:
         return values, weight
-    codes, _ = group_codes(len(values), group)
+    codes, _ = group_codes(len(weight), group)
     total = np.bincount(codes, weight)
     used = total > 0
-    return np.bincount(codes, weight * values)[used] / total[used], total[used]
+    return np.stack([np.bincount(codes, weight * each)[used] / total[used] for each in values]), total[used]
 
 
-def _interval(values: np.ndarray, weight: np.ndarray, candidates: int) -> tuple[float, float, float, float]:
-    """The mean, both ends of its interval, and its standard error.
+def _intervals(values: np.ndarray, weight: np.ndarray, candidates: int) -> list[list[float]]:
+    """The mean, both ends of its interval, and its standard error, of each of several sorts of values, (k, rows).
 
     The ends are those of Student's t or, where they are farther out, those of Hall's transformation (1992, J. R. Stat.
     Soc. B 54), which corrects for skewness: where one side has a long tail, the t interval misses the mean too often.
@@ -92,20 +91,19 @@ def _interval(values: np.ndarray, weight: np.ndarray, candidates: int) -> tuple[
     from scipy.special import stdtrit  # slow to import
 
     mean, error = mean_and_error(values, weight)
-    if error == 0:
-        return mean, mean, mean, error
     rows = max(effective_rows(weight), 2.0)
-    deviation = error * math.sqrt(rows)
-    skewness = weighted_mean(((values - mean) / deviation) ** 3, weight)
-    reaches = []
+    deviation = np.where(error > 0, error * math.sqrt(rows), 1.0)
+    skewness = (((values - mean[:, None]) / deviation[:, None]) ** 3 * weight).sum(-1) / weight.sum()
+    is_skewed = np.abs(skewness) > 1e-6
+    divisor, ends = np.where(is_skewed, skewness, 1.0), []
     for sign, tail in ((1, _TAIL), (-1, _TAIL / candidates)):
         x = sign * float(stdtrit(rows - 1.0, 1.0 - tail)) / math.sqrt(rows)
-        corrected = x
-        if abs(skewness) > 1e-6:
-            inner = 1.0 + skewness * (x - skewness / (6.0 * rows))
-            corrected = 3.0 / skewness * (float(np.cbrt(inner)) - 1.0)
-        reaches.append(deviation * (max(x, corrected) if sign > 0 else min(x, corrected)))
-    return mean, mean - reaches[0], mean - reaches[1], error
+        inner = 1.0 + skewness * (x - skewness / (6.0 * rows))
+        corrected = np.where(is_skewed, 3.0 / divisor * (np.cbrt(inner) - 1.0), x)
+        ends.append(
+            mean - error * math.sqrt(rows) * (np.maximum(x, corrected) if sign > 0 else np.minimum(x, corrected))
+        )
+    return np.stack([mean, *ends, error], axis=1).tolist()
 
 
 def effective_rows(weight: np.ndarray) -> float:
@@ -122,10 +120,10 @@ def independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray |
     size = effective_rows(weight)
     if group is None:
         return size
-    means, totals = _by_group(values, weight, group)
+    (means,), totals = _by_group(values[None], weight, group)
     if len(means) < MIN_GROUPS:
         return float(len(means))
-    alone, together = mean_and_error(values, weight)[1], mean_and_error(means, totals)[1]
+    alone, together = float(mean_and_error(values, weight)[1]), float(mean_and_error(means, totals)[1])
     return size if together <= alone else size * (alone / together) ** 2
 
 
@@ -143,12 +141,14 @@ def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float
     return float(values[order][min(int(place), len(values) - 1)])
 
 
-def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Weighted mean of per-row values and its standard error."""
-    mean = weighted_mean(values, weight)
-    scale = float(np.abs(values - mean).max()) or 1.0  # squares of very large or small values leave float64
-    variance = weighted_mean(np.square((values - mean) / scale), weight)
-    return mean, scale * math.sqrt(variance / max(effective_rows(weight) - 1.0, 1.0))
+def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean of per-row values and its standard error. Shape: (..., rows) and (rows,) -> (...,)."""
+    mean, total = (values * weight).sum(-1) / weight.sum(), weight.sum()
+    gaps = values - mean[..., None]
+    scale = np.abs(gaps).max(-1)
+    scale = np.where(scale > 0, scale, 1.0)  # squares of very large or small values leave float64
+    variance = (np.square(gaps / scale[..., None]) * weight).sum(-1) / total
+    return mean, scale * np.sqrt(variance / max(effective_rows(weight) - 1.0, 1.0))
 
 
 def z_of(comparisons: int) -> float:

@@ -1,8 +1,8 @@
 """Every figure of the package, drawn by matplotlib: those of the report, of `plot` methods, and for calibration.
 
-`plot_pit`, `plot_coverage` and `plot_reliability` are about predictions and observed counts; `Prediction.plot`,
-`Effects.plot`, `Importances.plot` and `Contributions.plot` call others. A function `draw_...` draws into axes; `panel`
-makes a figure of one of them, and `svg_of` the image that the report embeds.
+`plot_pit` is about predictions and observed counts; `Prediction.plot`, `Effects.plot` and `Contributions.plot` call
+others. A function `draw_...` draws into axes; `panel` makes a figure of one of them, and `svg_of` the image that the
+report embeds.
 """
 
 import math
@@ -18,10 +18,9 @@ import numpy as np
 import torch
 
 from ddpn.analysis.gains import Z, effective_rows, mean_and_error, z_of
-from ddpn.metrics import coverage_curve, pit_histogram
+from ddpn.metrics import pit_histogram
 from ddpn.metrics.predictive import checked, checked_weight
 from ddpn.runtime.display import value_text
-from ddpn.runtime.validation import check_integer
 
 _ACCENT, _SOFT, _CONTRAST, _BAND, _MUTED, _RULE, _INK = (
     "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
@@ -182,8 +181,6 @@ _LOG = {"functions": (_log1p, np.expm1)}
 
 # Predictions and counts ----------------------------------------------------------------------------------------------
 
-#: Nominal coverages of a curve.
-_COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 #: What the shape of a PIT histogram says about predictions.
 _MEANINGS = {
     "flat": "uniform up to chance",
@@ -337,69 +334,6 @@ def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
     return panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram")
 
 
-def plot_coverage(dist: Any, y: Any, weight: Any = None) -> Any:
-    """Draw observed against nominal coverage of central intervals.
-
-    Intervals of integers cover more than asked: the solid line should follow the dashed one, which is what the
-    distributions themselves expect, and not the diagonal.
-
-    Parameters
-    ----------
-    dist, y
-        As for `ddpn.metrics.crps`.
-    weight : array-like, optional
-        How many times each row counts. Default: once.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    curve = coverage_curve(dist, y, _COVERAGES, weight=weight)
-
-    def draw(ax: Any) -> None:
-        ax.plot(curve.level, curve.observed, color=_ACCENT, marker="o", markersize=4, linewidth=1.8, label="observed")
-        ax.plot(curve.level, curve.expected, **_SECOND, label="expected by the model")
-        ax.plot([0, 1], [0, 1], **_REFERENCE, label="nominal")
-        ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="nominal coverage", ylabel="share of rows inside")
-        _ticks(ax.xaxis, percent=True)
-        _ticks(ax.yaxis, percent=True)
-
-    return panel(draw, 4.2, title="Coverage")
-
-
-def plot_reliability(dist: Any, y: Any, weight: Any = None) -> Any:
-    """Draw mean counts against mean predictions, in tenths of the rows by their predicted mean.
-
-    Reliable means lie on the diagonal, up to their 95% intervals.
-
-    Parameters
-    ----------
-    dist, y
-        As for `ddpn.metrics.crps`.
-    weight : array-like, optional
-        How many times each row counts. Default: once.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    known, counts = checked(dist, y)
-    weights = checked_weight(weight, counts).numpy()
-    predicted, observed = (values.detach().double().expand(counts.shape).numpy() for values in (known.mean, counts))
-    tenths = tenths_of(predicted, observed, weights)
-    ends = [0.0, 1.08 * float(max(tenths[0].max(), (tenths[1] + tenths[2]).max()))]
-
-    def draw(ax: Any) -> None:
-        ax.plot(ends, ends, **_REFERENCE, label="reliable")
-        label = "a tenth of the rows, with 95% interval"
-        ax.errorbar(*tenths, fmt="o", color=_ACCENT, ecolor=_INK, elinewidth=1.2, markersize=5.5, label=label)
-        ax.set(xlim=ends, ylim=ends, xlabel="mean prediction", ylabel="mean count")
-        _ticks(ax.xaxis)
-        _ticks(ax.yaxis)
-
-    return panel(draw, 4.2, title="Reliability of the mean")
-
-
 @_styled
 def distributions_figure(
     names: Sequence[str], edges: np.ndarray, shares: np.ndarray, low: np.ndarray, high: np.ndarray
@@ -458,17 +392,6 @@ def draw_importance(ax: Any, found: Sequence[Any], of: str, words: Sequence[str]
     draw_bars(ax, [one.name for one in found], values.mean(1), np.array([values.min(1), values.max(1)]), words)
     ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=_CHANGES[of])
     _ticks(ax.xaxis, percent=True, most=4)
-
-
-@_styled
-def importance_figure(found: Any, most: int) -> Any:
-    """The most important columns: for the CRPS, the mean and the spread."""
-    check_integer("most", most, 1)
-    chosen = found.by("crps")[:most]
-    figure, axes = _panels([1.2 + 0.3 * len(chosen)], 3, 3.6, sharey=True)
-    for ax, of in zip(axes[0], _CHANGES, strict=True):
-        draw_importance(ax, chosen, of)
-    return figure
 
 
 def scale_of(curves: Sequence[Any]) -> tuple[float, float]:

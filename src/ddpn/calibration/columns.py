@@ -73,6 +73,11 @@ class ColumnProfile(NamedTuple):
         return float(self.rows[1] / self.rows[0])
 
     @property
+    def is_summarised(self) -> bool:
+        """Whether the summary has values, where there are any: not those of a category with too many levels."""
+        return bool(len(self.edges) or len(self.keys) or self.rows[0] == self.rows[1])
+
+    @property
     def _missing_coded(self) -> bool:
         return _CODED_SHARE <= self.missing_share <= 1.0 - _CODED_SHARE
 

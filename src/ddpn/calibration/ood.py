@@ -15,10 +15,10 @@ from ddpn.calibration.columns import (
     ABOVE,
     BELOW,
     LARGEST,
+    MISSING,
     NEVER_MISSING,
     STATES,
     UNSEEN,
-    USUAL,
     Cells,
     ColumnProfile,
     UpperTail,
@@ -27,7 +27,6 @@ from ddpn.calibration.columns import (
 from ddpn.members.member import TableReader, arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, listed
-from ddpn.sample import row_count, take_rows
 from ddpn.tables.encoding.table import WITH_NUMBERS, Column
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
@@ -325,19 +324,16 @@ class TableSummary:
     """Counts over a table, which may come in blocks, and sentences about what is unusual in it."""
 
     def __init__(self, profile: FeatureProfile) -> None:
-        self.profile, self.rows = profile, 0
+        self.profile = profile
         self.states = np.zeros((len(profile.columns), len(STATES)), dtype=np.int64)
 
     def add(self, states: np.ndarray) -> None:
         """The states of a block of rows, from `FeatureProfile.measure`."""
         self.states += states
-        self.rows += int(states[0].sum())
 
     def sentences(self) -> list[str]:
         """One per column and kind of finding, those about most rows first; ignored columns share one sentence."""
-        found: list[tuple[int, str]] = []
-        for j in self.profile.scored:
-            found += self._about(j, self.profile.names[j])
+        found = [each for j in self.profile.scored for each in self._about(j)]
         ignored = self.profile.ignored
         if ignored:
             verb, pronoun = ("does", "it follows") if len(ignored) == 1 else ("do", "they follow")
@@ -348,40 +344,33 @@ class TableSummary:
         left = len(found) - len(shown)
         return [*shown, f"{left:,} more such findings are not shown."] if left else shown
 
-    def _about(self, j: int, name: str) -> list[tuple[int, str]]:
-        column, counts = self.profile.columns[j], self.states[j]
-        found = []
-        absent = self.rows - int(counts[USUAL] + counts[UNSEEN] + counts[ABOVE] + counts[BELOW])
-        if absent and not column.rows[1]:
-            found.append((absent, f"{_have(absent)} a missing {name!r}, which was never missing in training."))
-        elif absent and self._is_many(absent, column.missing_share):
-            shares = f"{absent / self.rows:.1%} of rows, against {column.missing_share:.1%} in training"
+    def _about(self, j: int) -> list[tuple[int, str]]:
+        """The findings in one column: rows, and a sentence."""
+        column, name, rows = self.profile.columns[j], self.profile.names[j], int(self.states[j].sum())
+        counts, found = self.states[j].tolist(), list[tuple[int, str]]()
+
+        def is_many(count: int, share: float) -> bool:
+            return count > share * rows + _DEVIATIONS * np.sqrt(max(share * rows, 0.1) * (1.0 - share))
+
+        never, absent, unseen = counts[NEVER_MISSING], counts[MISSING], counts[UNSEEN]
+        if never:
+            found.append((never, f"{_have(never)} a missing {name!r}, which was never missing in training."))
+        if absent and is_many(absent, column.missing_share):
+            shares = f"{absent / rows:.1%} of rows, against {column.missing_share:.1%} in training"
             found.append((absent, f"{name!r} is missing in {shares}."))
-        unseen = int(counts[UNSEEN])
-        expected = column.unseen[1] * self.rows if unseen else 0.0
-        if unseen and (expected < 1.0 or self._is_many(unseen, column.unseen[1])):
+        expected = column.unseen[1] * rows if unseen else 0.0
+        if unseen and (expected < 1.0 or is_many(unseen, column.unseen[1])):
             usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
             what = "level" if column.kind == "category" else "value"
             found.append((unseen, f"{_have(unseen)} an unseen {what} of {name!r}{usual}."))
-        for state, where, limit in ((ABOVE, "above", -1), (BELOW, "below", 0)):
-            count = int(counts[state])
-            if count and self._are_beyond(count):
-                edge = f"{column.edges[limit]:.6g}"
-                found.append((count, f"{_have(count)} {name!r} {where} the training range, which ends at {edge}."))
+        # In any order of n training rows and N others, alike, the first k all come from the others with a probability
+        # of at most (N / (N + n)) ** k: whether so many beyond the largest training value are more than chance.
+        chance = np.log(_CHANCE / len(self.profile.columns))
+        for count, where, edge in ((counts[ABOVE], "above", -1), (counts[BELOW], "below", 0)):
+            if count and count * np.log(rows / (rows + self.profile.rows)) < chance:
+                words = f"{name!r} {where} the training range, which ends at {column.edges[edge]:.6g}"
+                found.append((count, f"{_have(count)} {words}."))
         return found
-
-    def _is_many(self, count: int, share: float) -> bool:
-        expected = share * self.rows
-        return count > expected + _DEVIATIONS * np.sqrt(max(expected, 0.1) * (1.0 - share))
-
-    def _are_beyond(self, count: int) -> bool:
-        """Whether so many rows beyond the largest training value are more than chance, over all columns.
-
-        In any order of n training rows and N others, alike, the first `count` all come from the others with a
-        probability of at most (N / (N + n)) ** count.
-        """
-        chance = count * np.log(self.rows / (self.rows + self.profile.rows))
-        return bool(chance < np.log(_CHANCE / len(self.profile.columns)))
 
 
 def _have(count: int) -> str:
@@ -452,59 +441,3 @@ def check_alpha(alpha: float, n: int) -> float:
         must, remedy = f"be at least {smallest}", "Calibrate with more rows, or raise alpha."
         raise InputError(argument="alpha", must=must, got=f"{alpha:g}", remedy=remedy)
     return float(alpha)
-
-
-class OODFlags:
-    """The part of a `Predictor` that flags rows unlike the calibration rows."""
-
-    ood: OODScores | None
-    profile: FeatureProfile | None
-
-    def calibrate_ood(self, X: Any, alpha: float = 0.05) -> None:
-        """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on."""
-        self.ood = OODScores.fit(self._profile.measure(X).score, alpha)
-
-    def ood_pvalue(self, X: Any) -> np.ndarray:
-        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
-
-        Parameters
-        ----------
-        X : table
-            Rows with the columns of the training rows.
-        """
-        return self.calibrated_ood.pvalue(self._profile.measure(X).score)
-
-    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None, days: Container[str] = ()) -> list[list[str]]:
-        """What is unusual about each row, the most unusual first: columns, for example "missing 'age'".
-
-        Parameters
-        ----------
-        X : table
-            Rows with the columns of the training rows.
-        flagged : array of bool, optional
-            Rows that always have a reason: the combination of their values, where no single column explains the flag.
-        days : container of str
-            Columns of days since 1970, which are shown as dates.
-        """
-        if self.profile is None:
-            return [[] for _ in range(row_count(X))]
-        reasons = row_reasons(self.profile, X, days)
-        unexplained = [row for row, own in enumerate(reasons) if not own and flagged is not None and flagged[row]]
-        if unexplained:
-            columns = self.profile.misfits(take_rows(X, unexplained))
-            for row, name in zip(unexplained, columns, strict=True):
-                reasons[row] = [COMBINATION + (f", mostly {name!r}" if name else "")]
-        return reasons
-
-    @property
-    def _profile(self) -> FeatureProfile:
-        if self.profile is None:
-            raise InputError("The model has no summary of its training rows. Fit it again.")
-        return self.profile
-
-    @property
-    def calibrated_ood(self) -> OODScores:
-        """The out-of-distribution scores, or an error where there was no calibration."""
-        if self.ood is None:
-            raise InputError("Out-of-distribution scores are not calibrated: call fit_ood with rows not used by fit.")
-        return self.ood

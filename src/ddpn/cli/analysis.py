@@ -34,8 +34,8 @@ def diagnose(
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
-    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum,
-    heaped or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
+    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum
+    or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
     the number of checks. Counts with known bounds or censoring, such as --upper, are not tested: fit handles them.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
@@ -85,13 +85,14 @@ def likelihoods(as_json: o.Json = False) -> None:
 
     `ddpn diagnose` recommends one for a table.
     """
-    from ddpn.networks.heads import DEFAULT_LIKELIHOOD, DESCRIPTIONS
+    from ddpn.networks.heads import DEFAULT_LIKELIHOOD, HEADS
 
+    known = {name: str(HEADS[name].__doc__).splitlines()[0] for name in dict.fromkeys([DEFAULT_LIKELIHOOD, *HEADS])}
     if as_json:
-        print_json(DESCRIPTIONS)
+        print_json(known)
         return
-    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in DESCRIPTIONS}
-    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in DESCRIPTIONS.items()]))
+    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in known}
+    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in known.items()]))
 
 
 Rows = Annotated[
@@ -243,9 +244,9 @@ def monitor(
 ) -> None:
     """Compare new rows with the training rows of a model; the exit code is 3 if they differ.
 
-    Checks the values and missing values of every column and the share of out-of-distribution rows; if DATA has the
-    target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A difference
-    counts as drift if it is more than chance, allowing for the number of checks, and large enough to matter.
+    Checks the values of every column, missing ones included, and the share of out-of-distribution rows; if DATA has
+    the target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A
+    difference counts as drift if it is more than chance, allowing for the number of checks, and large enough to matter.
 
     Example: ddpn monitor visits.model november.csv
     """
@@ -256,9 +257,9 @@ def monitor(
     folder = load(model, mixed_only=False, **columns)
     from ddpn.workflow.examining import monitor as compared
 
+    names = [name.strip() for name in ignore.split(",") if name.strip()]
     with redirect_stdout(sys.stderr):
-        names = [name.strip() for name in ignore.split(",") if name.strip()]
-        found = compared(folder, frame, alpha, effect, names, print_step)
+        found = compared(folder, frame, alpha, effect, names)
     if as_json:
         print_json({"model": str(model), "data": data, **found.as_dict()})
     else:
@@ -269,13 +270,11 @@ def monitor(
 
 def _show_comparison(found: Any) -> None:
     typer.echo(found.headline)
-    rows = [(check.cells, check.drift) for check in found.shown[:_MOST]]
+    rows = [(check.cells, check.drift) for check in found.checks[:_MOST]]
     table = table_of(("check", "before", "now", "difference", "adjusted p", ""), rows, right=(3, 4))
-    if len(found.shown) > _MOST:
-        table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"
+    if len(found.checks) > _MOST:
+        table.caption = f"{len(found.checks) - _MOST:,} more checks; --json has all"
     show(table)
-    for sentence in found.findings:
-        typer.echo(f"- {sentence}")
     for sentence in found.not_compared:
         typer.echo(f"Not compared: {sentence}")
     typer.echo(found.detectable)

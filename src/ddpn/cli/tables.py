@@ -115,8 +115,8 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
         members.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
     if about.get("groups") is not None:
-        by = about["groups"]["by"] or "ranges of the predicted mean"
-        members.append(("Intervals", f"calibrated in {len(about['groups']['names'])} groups by {by}"))
+        names, by = about["groups"]["names"], about["groups"]["by"]
+        members.append(("Intervals", f"calibrated in {len(names)} groups by {by}"))
     members += _range_facts(about.get("counts"), roles)
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]

@@ -3,7 +3,7 @@
 A Poisson is a Double Poisson whose gamma is 1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -24,118 +24,119 @@ _HALVINGS, _TERMS = 3, 12
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A stack of distributions of one family. Shape: (rows, k) each.
+class Stack:
+    """Distributions of one family. Shape of values: (rows, C).
 
     `family` is "double_poisson" or "negative_binomial", `log_mu` has the exposure included, `log_shape` is the log of
-    gamma or alpha, and `weight` the share of each in the distribution of its head; None is 1. `positive` says whether
-    zeros are excluded.
+    gamma or alpha, and `weight` the share of each in its component. `outer` is the component of the mixture that each
+    belongs to, by position, and `positive` says which exclude zeros.
     """
 
     family: str
     log_mu: Value
     log_shape: Value
-    weight: Value | None = None
-    positive: bool = False
+    weight: Value
+    outer: np.ndarray
+    positive: np.ndarray
 
-    def scaled(self, weight: Value) -> "Piece":
-        """With its weight multiplied."""
-        return replace(self, weight=weight if self.weight is None else self.weight * weight)
+    @classmethod
+    def joined(cls, stacks: Sequence["Stack"]) -> "Stack":
+        """Stacks of one family side by side."""
+        concat = stacks[0].log_mu.graph.concat
+        values = (concat([getattr(each, name) for each in stacks]) for name in ("log_mu", "log_shape", "weight"))
+        arrays = (np.concatenate([getattr(each, name) for each in stacks]) for name in ("outer", "positive"))
+        return cls(stacks[0].family, *values, *arrays)
 
 
 @dataclass(frozen=True)
 class HeadNodes:
-    """What one head predicts: pieces, and the probability of a zero of its own, (rows, k), or None."""
+    """What `size` heads predict: stacks, and the probability of a zero of its own, (rows, size), or None."""
 
-    pieces: tuple[Piece, ...]
+    size: int
+    stacks: tuple[Stack, ...]
     zero: Value | None = None
 
     def scaled(self, weight: Value) -> "HeadNodes":
         """With all weights multiplied."""
-        pieces = tuple(piece.scaled(weight) for piece in self.pieces)
-        return HeadNodes(pieces, None if self.zero is None else self.zero * weight)
+        stacks = tuple(replace(stack, weight=stack.weight * weight) for stack in self.stacks)
+        return HeadNodes(self.size, stacks, None if self.zero is None else self.zero * weight)
 
 
-def parts_of(head: Head, raw: Value, log_scale: Value | None) -> HeadNodes:
-    """The distributions of a head. Shape: raw (rows, k, P), log_scale (rows, 1).
+def nodes_of(head: Head, raw: Value, log_scale: Value | None, size: int = 1) -> HeadNodes:
+    """The distributions of a head for each of `size` raw outputs. Shape: raw (rows, size, P), log_scale (rows, 1).
 
     Raises a `ConfigError` for a likelihood that has no form in the graph.
     """
-    return _parts(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale)
+    return _nodes(head, [raw.take(j, axis=2) for j in range(head.n_raw)], log_scale, size)
 
 
-def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> HeadNodes:
+def _nodes(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     if isinstance(head, mixed.MixedHead):
-        return _mixed(head, raw, log_scale)
+        return _mixed(head, raw, log_scale, size)
     if isinstance(head, zeros.ZeroHead):
-        return _with_zeros(head, raw, log_scale)
+        return _with_zeros(head, raw, log_scale, size)
     shipped = SHIPPED.get(head.name) == f"{type(head).__module__}:{type(head).__name__}"
     if head.name not in _LINKS or not shipped:
         known = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
         raise ConfigError(f"A model to export must have likelihoods among {known}; got {head.name}.")
-    return HeadNodes((_LINKS[head.name](raw, log_scale),))
+    log_mu = bend(raw[0], *LOG_MU)
+    log_mu = log_mu if log_scale is None else log_mu + log_scale
+    family, log_shape = _LINKS[head.name](raw, log_mu, log_scale is not None)
+    ones = log_mu * 0.0 + 1.0
+    stack = Stack(family, log_mu, log_shape, ones, np.arange(size), np.zeros(size, dtype=bool))
+    return HeadNodes(size, (stack,))
 
 
-def _poisson_piece(raw: list[Value], log_scale: Value | None) -> Piece:
-    log_mu = _log_mean(raw[0], log_scale)
-    return Piece("double_poisson", log_mu, log_mu * 0.0)
+def _poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
+    return "double_poisson", log_mu * 0.0
 
 
-def _double_poisson_piece(raw: list[Value], log_scale: Value | None) -> Piece:
-    log_mu = _log_mean(raw[0], log_scale)
+def _double_poisson_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
     # It is log mu plus a constant between two bounds.
     least, constant, most = highest_log_gamma(torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)).tolist()
     highest = (log_mu + constant).clip(least, most)
     lowest = LOG_GAMMA[0] - (log_mu - LOG_LARGE).clip(0.0, np.inf)
     log_gamma = bend(raw[1], lowest, highest)
-    return Piece("double_poisson", log_mu, log_gamma if log_scale is None else _mean_preserving(log_gamma, log_mu))
-
-
-def _mean_preserving(log_gamma: Value, log_mu: Value) -> Value:
-    """As `ddpn.networks.heads.clamps.mean_preserving_log_gamma`."""
+    if not has_exposure:
+        return "double_poisson", log_gamma
+    # As `ddpn.networks.heads.clamps.mean_preserving_log_gamma`.
     mu = log_mu.exp()
     over = (-log_gamma).clip(0.0, np.inf).exp() - 1.0
     under = log_gamma.clip(0.0, np.inf).exp() - 1.0
     over = over / (over * 1.5 * (mu + 1.0) / (mu * mu) + 1.0)
     under = under / (under * 2.0 / (mu * mu * (mu + 1.0)) + 1.0)
-    return (under + 1.0).log() - (over + 1.0).log()
+    return "double_poisson", (under + 1.0).log() - (over + 1.0).log()
 
 
-def _negative_binomial_piece(raw: list[Value], log_scale: Value | None) -> Piece:
-    return Piece("negative_binomial", _log_mean(raw[0], log_scale), bend(raw[1], *LOG_ALPHA))
+def _negative_binomial_shape(raw: list[Value], log_mu: Value, has_exposure: bool) -> tuple[str, Value]:
+    return "negative_binomial", bend(raw[1], *LOG_ALPHA)
 
 
-_LINKS: dict[str, Callable[[list[Value], Value | None], Piece]] = {
-    "poisson": _poisson_piece,
-    "double_poisson": _double_poisson_piece,
-    "negative_binomial": _negative_binomial_piece,
+#: By likelihood, the family and the logarithm of its second parameter.
+_LINKS: dict[str, Callable[[list[Value], Value, bool], tuple[str, Value]]] = {
+    "poisson": _poisson_shape,
+    "double_poisson": _double_poisson_shape,
+    "negative_binomial": _negative_binomial_shape,
 }
 
 
-def _with_zeros(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None) -> HeadNodes:
+def _with_zeros(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     """Zeros of their own beside the base, which a hurdle restricts to positive counts."""
-    base = _parts(head.base, raw[:-1], log_scale)
-    logit, is_hurdle = bend(raw[-1], *zeros.LOGIT), isinstance(head, zeros.HurdleHead)
-    rest = (-logit).op("Sigmoid")
-    pieces = tuple(replace(piece, positive=is_hurdle).scaled(rest) for piece in base.pieces)
-    return HeadNodes(pieces, logit.op("Sigmoid"))
+    logit, positive = bend(raw[-1], *zeros.LOGIT), np.full(size, isinstance(head, zeros.HurdleHead))
+    base = _nodes(head.base, raw[:-1], log_scale, size).scaled((-logit).op("Sigmoid"))
+    return HeadNodes(size, tuple(replace(stack, positive=positive) for stack in base.stacks), logit.op("Sigmoid"))
 
 
-def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None) -> HeadNodes:
+def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     """The components of each network with their weights."""
     graph, start, found = raw[0].graph, 0, []
-    logits = [((each / mixed.LOGIT).op("Tanh") * mixed.LOGIT).unsqueezed(2) for each in raw[-head.size :]]
+    logits = [((each / mixed.LOGIT).op("Tanh") * mixed.LOGIT).unsqueezed(2) for each in raw[-len(head.families) :]]
     weights = graph.concat(logits, axis=2).op("Softmax", axis=2)
     for j, own in enumerate(HEADS[family]() for family in head.families):
-        found.append(_parts(own, raw[start : start + own.n_raw], log_scale).scaled(weights.take(j, axis=2)))
+        found.append(_nodes(own, raw[start : start + own.n_raw], log_scale, size).scaled(weights.take(j, axis=2)))
         start += own.n_raw
-    own = [parts.zero for parts in found if parts.zero is not None]
-    return HeadNodes(tuple(piece for parts in found for piece in parts.pieces), reduce(add, own) if own else None)
-
-
-def _log_mean(raw: Value, log_scale: Value | None) -> Value:
-    log_mu = bend(raw, *LOG_MU)
-    return log_mu if log_scale is None else log_mu + log_scale
+    own = [nodes.zero for nodes in found if nodes.zero is not None]
+    return HeadNodes(size, tuple(each for nodes in found for each in nodes.stacks), reduce(add, own) if own else None)
 
 
 def bend(x: Value, low: Value | float, high: Operand) -> Value:
@@ -164,65 +165,22 @@ _STEPS, _NEGATIVE_BINOMIAL_STEPS = 4, 8
 _LEAST_DEPTH = 4.0
 #: Counts below this have log h(y) from a table, others by Stirling's series.
 _TABLE = 32
-FAMILIES = ("double_poisson", "negative_binomial")
 
 
-@dataclass(frozen=True)
-class FamilyGraph:
-    """A stack of C distributions per row.
-
-    `outer` is the component of the mixture that each belongs to, `positive` says which exclude zeros. Shape of values:
-    (rows, C).
-    """
-
-    name: str
-    log_mu: Value
-    log_shape: Value
-    weight: Value
-    outer: np.ndarray
-    positive: np.ndarray
-
-    @property
-    def size(self) -> int:
-        """C."""
-        return len(self.outer)
-
-
-def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value) -> list[FamilyGraph]:
-    """Pieces, each with its first component and how many it has, as one stack per family. `ones`: (rows, 1)."""
-    found = []
-    for name in FAMILIES:
-        own = [(piece, np.arange(first, first + size)) for piece, first, size in pieces if piece.family == name]
-        if not own:
-            continue
-        weights = [ones * np.ones((1, len(outer))) if p.weight is None else p.weight for p, outer in own]
-        found.append(
-            FamilyGraph(
-                name,
-                graph.concat([piece.log_mu for piece, _ in own]),
-                graph.concat([piece.log_shape for piece, _ in own]),
-                graph.concat(weights),
-                np.concatenate([outer for _, outer in own]),
-                np.concatenate([np.full(len(outer), piece.positive) for piece, outer in own]),
-            )
-        )
-    return found
-
-
-def ends(family: FamilyGraph, share: np.ndarray, depth: float) -> Value:
+def ends(stack: Stack, share: np.ndarray, depth: float) -> Value:
     """The last count of each distribution's window; a distribution of weight w may leave out e^-depth / w.
 
     `share` is the weight of each component in the mixture. Shape: (rows, C).
     """
-    depths = ((family.weight * share[family.outer][None]).log() + depth).clip(_LEAST_DEPTH, depth)
-    end = _negative_binomial_end if family.name == "negative_binomial" else _double_poisson_end
-    return end(family, depths).floor() + (1.0 + MARGIN)
+    depths = ((stack.weight * share[stack.outer][None]).log() + depth).clip(_LEAST_DEPTH, depth)
+    end = _negative_binomial_end if stack.family == "negative_binomial" else _double_poisson_end
+    return end(stack, depths).floor() + (1.0 + MARGIN)
 
 
-def _double_poisson_end(family: FamilyGraph, depths: Value) -> Value:
+def _double_poisson_end(stack: Stack, depths: Value) -> Value:
     """Where weights are below a depth: Newton's method in sqrt(y), from outside."""
-    log_mu = family.log_mu
-    mu, target = log_mu.exp(), depths / family.log_shape.exp()
+    log_mu = stack.log_mu
+    mu, target = log_mu.exp(), depths / stack.log_shape.exp()
     s = mu.sqrt() + (target * 0.5).sqrt()
     for _ in range(_STEPS):
         log_ratio = s.log() * 2.0 - log_mu
@@ -230,9 +188,9 @@ def _double_poisson_end(family: FamilyGraph, depths: Value) -> Value:
     return s * s
 
 
-def _negative_binomial_end(family: FamilyGraph, depths: Value) -> Value:
+def _negative_binomial_end(stack: Stack, depths: Value) -> Value:
     """Where the unit deviance reaches the depth, by Newton's method from above: it is convex."""
-    mu, alpha = family.log_mu.exp(), family.log_shape.exp()
+    mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
     r, ratio = 1.0 / alpha, alpha * mu
     tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()
     y = (mu + tail + (depths * mu * (ratio + 1.0)).sqrt() * 20.0).clip(0.0, 1e15)
@@ -281,24 +239,24 @@ class Tabulated(NamedTuple):
     variance: Value
 
 
-def tabulate(graph: Graph, family: FamilyGraph, grid: Grid) -> Tabulated:
+def tabulate(graph: Graph, stack: Stack, grid: Grid) -> Tabulated:
     """The pmf on the grid, and exact moments."""
-    log_mu, shape = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
-    if family.name == "double_poisson":  # normalised by the sum over the grid
+    log_mu, shape = stack.log_mu.unsqueezed(2), stack.log_shape.exp().unsqueezed(2)
+    if stack.family == "double_poisson":  # normalised by the sum over the grid
         deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
         log_weight = grid.log_h - shape * deviance
         weight = (log_weight - log_weight.max(2)).exp()
         pmf = weight / weight.sum(2)
-        found = Tabulated(pmf, *(each.reshaped(-1, family.size) for each in moments_on(grid, pmf, 2)))
+        found = Tabulated(pmf, *(each.reshaped(-1, len(stack.outer)) for each in moments_on(grid, pmf, 2)))
     else:  # by the ratios p(y) / p(y - 1), which need no log-gamma function
         rise = shape * log_mu.exp()
         at_zero = -log1p(graph, rise) / shape
         before = (grid.y - 1.0).clip(0.0, np.inf)
         ratios = log_mu - grid.log_y + ((shape * before + 1.0) / (rise + 1.0)).log()
         pmf = graph.where(grid.y < 1.0, at_zero, ratios).op("CumSum", graph.constant(2)).exp()
-        mu, alpha = family.log_mu.exp(), family.log_shape.exp()
+        mu, alpha = stack.log_mu.exp(), stack.log_shape.exp()
         found = Tabulated(pmf, mu, mu + alpha * mu * mu)
-    return _without_zeros(graph, found, grid, family.positive) if family.positive.any() else found
+    return _without_zeros(graph, found, grid, stack.positive) if stack.positive.any() else found
 
 
 def log1p(graph: Graph, x: Value) -> Value:

@@ -15,8 +15,8 @@ from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.encoding import level_codes, read_columns
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import Graph, Value, onnx
-from ddpn.export.members import RowNodes, member_stack
-from ddpn.export.mixture import Bounds, ExportedOutputs, MixtureGraph
+from ddpn.export.members import RowNodes, member_nodes
+from ddpn.export.mixture import ExportedOutputs, MixtureGraph
 from ddpn.export.source import ExportedModel, InputColumn, source_of
 from ddpn.members.folds import copies_of, known_levels
 from ddpn.networks.heads import make_head
@@ -158,7 +158,7 @@ def assemble(
     else:
         codes = np.array([*range(len(groups.names)), -1])
         levels = groups.at(coverage, MIXTURE, predictor.intervals[MIXTURE], codes)
-        wanted = ExportedOutputs(quantiles, levels, pmf, None if groups.by else groups.edges)
+        wanted = ExportedOutputs(quantiles, levels, pmf)
     # A column may have a role and be a feature, too.
     has_exposure = predictor.needs_exposure and not counts.upper_is_total
     group = "" if groups is None else groups.by
@@ -188,19 +188,20 @@ def assemble(
     if has_exposure:  # NaN where it is not positive and finite
         scale = cells[source.exposure]
         log_exposure = graph.where((scale > 0.0) & (scale < np.inf), scale, np.nan).log().unsqueezed(1)
-    bounds = Bounds(counts.lower, None if counts.upper is None else float(counts.upper))
+    upper: Value | float | None = None if counts.upper is None else float(counts.upper)
     if counts.upper_per_row:
-        upper = cells[source.upper]
-        good = upper.equals(upper.floor()) & (upper >= float(counts.lower))
-        bounds = Bounds(counts.lower, graph.where(good, upper, np.nan).unsqueezed(1))
-    code = None if groups is None or not group else _group_code(graph, cells[group], inputs[group], groups)
+        each = cells[source.upper]
+        good = each.equals(each.floor()) & (each >= float(counts.lower))
+        upper = graph.where(good, each, np.nan).unsqueezed(1)
+    code = None if groups is None else _group_code(graph, cells[group], inputs[group], groups)
 
     read = RowNodes(table, log_exposure, zero)
     copies = {name: copies_of(member) for name, member in predictor.mixed.items()}
-    stacks = [member_stack(graph, name, copy, read) for name, own in copies.items() for copy in own]
+    members = [member_nodes(graph, name, copy, read) for name, own in copies.items() for copy in own]
     weights = [predictor.weights[name] / len(own) for name, own in copies.items() for _ in own]
     change = predictor.recalibrations[MIXTURE].map if predictor.is_recalibrated() else None
-    found = MixtureGraph(stacks, weights, bounds, change, wanted, code).columns(graph, rows, zero)
+    mixture = MixtureGraph(members, weights, counts.lower, upper, change, wanted, code)
+    found = mixture.columns(graph, rows, zero)
     parts: list[tuple[str, Value, tuple[int, ...]]] = []
     start = 0
     for name, width in wanted.names.items():

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from ddpn.export.encoding import TableNodes, design_matrix, encoded, tree_matrix
-from ddpn.export.families import HeadNodes, parts_of
+from ddpn.export.families import HeadNodes, nodes_of
 from ddpn.export.graph import Graph, Value
 from ddpn.export.trees import Forest
 from ddpn.members.glm import GLM, Constant
@@ -32,14 +31,7 @@ class RowNodes(NamedTuple):
         return self.log_exposure - float(np.log(unit))
 
 
-class Stack(NamedTuple):
-    """The k distributions per row of a member."""
-
-    size: int
-    parts: HeadNodes
-
-
-def member_stack(graph: Graph, name: str, member: Member, rows: RowNodes) -> Stack:
+def member_nodes(graph: Graph, name: str, member: Member, rows: RowNodes) -> HeadNodes:
     """The distributions of a member; raises a `ConfigError` for a kind that has no form in the graph."""
     for kind, make in _KINDS.items():
         if isinstance(member, kind):
@@ -47,7 +39,7 @@ def member_stack(graph: Graph, name: str, member: Member, rows: RowNodes) -> Sta
     raise ConfigError(f"A model to export must have members of the kinds that ddpn ships, got {name!r}.")
 
 
-def _networks(graph: Graph, member: Networks, rows: RowNodes) -> Stack:
+def _networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
     activation, model = member.options.activation, member.model
     projection: Any = model.projection
     if activation not in _ACTIVATIONS:
@@ -57,9 +49,8 @@ def _networks(graph: Graph, member: Networks, rows: RowNodes) -> Stack:
     layers: Any = getattr(model.backbone, "layers", [])
     for layer in layers:
         x = _ACTIVATIONS[activation](_linear(graph, x, layer.weight, layer.bias))
-    weight = projection.weight * torch.tensor([float(what != "nothing") for what in member.head.sees])
-    raw = _linear(graph, x, weight, projection.bias).op("Transpose", perm=[1, 0, 2])
-    return Stack(model.members, parts_of(member.head, raw, rows.log_scale(member.unit)))
+    raw = _linear(graph, x, projection.weight, projection.bias).op("Transpose", perm=[1, 0, 2])
+    return nodes_of(member.head, raw, rows.log_scale(member.unit), model.members)
 
 
 def _linear(graph: Graph, x: Value, weight: Any, bias: Any) -> Value:
@@ -74,7 +65,7 @@ _ACTIVATIONS: dict[str, Callable[[Value], Value]] = {
 }
 
 
-def _glm(graph: Graph, member: GLM, rows: RowNodes) -> Stack:
+def _glm(graph: Graph, member: GLM, rows: RowNodes) -> HeadNodes:
     if member.design is not None:
         X = design_matrix(graph, rows.table, member.design)
     else:
@@ -83,18 +74,18 @@ def _glm(graph: Graph, member: GLM, rows: RowNodes) -> Stack:
     center, scale, slopes, base = member.linear
     raw = ((X - center[None]) / scale[None]).op("MatMul", graph.constant(slopes.T)) + base[None]
     raw = raw.clip(member.low[None], member.high[None]).unsqueezed(1)
-    return Stack(1, parts_of(member.head, raw, rows.log_scale(member.unit)))
+    return nodes_of(member.head, raw, rows.log_scale(member.unit))
 
 
-def _constant(graph: Graph, member: Constant, rows: RowNodes) -> Stack:
+def _constant(graph: Graph, member: Constant, rows: RowNodes) -> HeadNodes:
     from ddpn.networks.heads import make_head
 
     head = make_head(member.likelihood) if member.head is None else member.head
     raw = rows.zero.unsqueezed(2) + member.raw.numpy()[None, None]
-    return Stack(1, parts_of(head, raw, rows.log_scale(member.unit)))
+    return nodes_of(head, raw, rows.log_scale(member.unit))
 
 
-def _trees(graph: Graph, member: Trees, rows: RowNodes) -> Stack:
+def _trees(graph: Graph, member: Trees, rows: RowNodes) -> HeadNodes:
     matrix, columns = tree_matrix(graph, rows.table, member.table), member.table.width
     scale = rows.log_scale(member.unit)
     rates, dispersion = _sums(graph, matrix, member.means, columns).exp(), rows.zero + float(member.constant)
@@ -103,7 +94,7 @@ def _trees(graph: Graph, member: Trees, rows: RowNodes) -> Stack:
         matrix = graph.concat([matrix, log_rate if scale is None else log_rate + scale])
         sums = _sums(graph, matrix, member.dispersions, columns + 1)
         dispersion = dispersion + sums.sum(1) / float(len(member.dispersions))
-    return Stack(1, parts_of(member.head, graph.concat([log_rate, dispersion]).unsqueezed(1), scale))
+    return nodes_of(member.head, graph.concat([log_rate, dispersion]).unsqueezed(1), scale)
 
 
 def _sums(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int) -> Value:
@@ -114,7 +105,7 @@ def _sums(graph: Graph, matrix: Value, boosters: Sequence[Booster], columns: int
     return forest.sums(graph, matrix)
 
 
-_KINDS: dict[type, Callable[[Graph, Any, RowNodes], Stack]] = {
+_KINDS: dict[type, Callable[[Graph, Any, RowNodes], HeadNodes]] = {
     Networks: _networks,
     GLM: _glm,
     Constant: _constant,

@@ -10,19 +10,8 @@ import torch
 
 from ddpn.distributions.kernels.scalar import DEPTH
 from ddpn.distributions.recalibrated import LONGEST, MonotoneMap
-from ddpn.export.families import (
-    LARGEST,
-    FamilyGraph,
-    Grid,
-    Tabulated,
-    ends,
-    families_of,
-    grid_of,
-    moments_on,
-    tabulate,
-)
+from ddpn.export.families import LARGEST, Grid, HeadNodes, Stack, Tabulated, ends, grid_of, moments_on, tabulate
 from ddpn.export.graph import Graph, Value
-from ddpn.export.members import Stack
 from ddpn.workflow.prediction_request import quantile_name
 
 #: Sums in another order may differ by so much, relatively: quantiles must not.
@@ -37,14 +26,12 @@ _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 class ExportedOutputs:
     """The outputs: quantiles, an interval, and probabilities of the counts up to `pmf`.
 
-    `levels` are those of the interval: one per group of rows, the last of rows in no group. `edges` are the inner ends
-    of ranges of the predicted mean where these are the groups.
+    `levels` are those of the interval: one per group of rows, the last of rows in no group.
     """
 
     quantiles: tuple[float, ...]
     levels: np.ndarray
     pmf: int
-    edges: np.ndarray | None = None
 
     @property
     def names(self) -> dict[str, int]:
@@ -58,77 +45,12 @@ class ExportedOutputs:
         return sum(self.names.values())
 
 
-@dataclass(frozen=True)
-class Levels:
-    """Takes outputs from the pmf of some rows.
-
-    `is_changed` says which rows are recalibrated, (R, 1), and `code` is the group of each, (R, 1).
-    """
-
-    graph: Graph
-    wanted: ExportedOutputs
-    change: MonotoneMap | None
-    is_changed: Value | None
-    code: Value | None
-
-    def outputs(self, moments: Any, pmf: Value, cdf: Value) -> Value:
-        """All outputs side by side. Shape: (R, columns); pmf and the cdf before recalibration (R, K)."""
-        graph = self.graph
-        median, *quantiles = (self._quantile(cdf, np.array([level])) for level in (0.5, *self.wanted.quantiles))
-        plain = graph.concat([*moments, median, *self._interval(moments.mean, cdf), *quantiles])
-        first = pmf.at(0, self.wanted.pmf + 1)
-        # A row that cannot be predicted has no quantiles either.
-        return graph.concat([graph.where(moments.mean.is_nan(), np.nan, plain), first.sum(1), first])
-
-    def _interval(self, mean: Value, cdf: Value) -> tuple[Value, Value]:
-        """The ends of the calibrated interval, as `ddpn.calibration.intervals.interval_at`."""
-        levels, code = self.wanted.levels, self.code
-        if self.wanted.edges is not None:
-            code = (mean > self.wanted.edges[None]).cast("i").sum(1)
-        rest = 0.5 * (1.0 - np.minimum(levels, _TOP))
-        low, high = self._quantile(cdf, rest, code), self._quantile(cdf, 1.0 - rest, code)
-        share = np.maximum(levels - 1.0, 0.0)
-        if not share.any():
-            return low, high
-        more = ((high - low + 1.0) * self._per_row(share, code)).floor()
-        return (low - more).clip(0.0, np.inf), high + more
-
-    def _per_row(self, values: np.ndarray, code: Value | None) -> Value:
-        """The value of each row's group. Shape: (R, 1), or () where there is one group."""
-        known = self.graph.constant(values)
-        return known.take(len(values) - 1, axis=0) if code is None else known.take(code, axis=0)
-
-    def _quantile(self, cdf: Value, level: np.ndarray, code: Value | None = None) -> Value:
-        """The smallest count with so much mass up to it, NaN beyond the grid; at a level, or one per group. (R, 1)."""
-
-        def mass(at: np.ndarray) -> Value:
-            return self._per_row(at - _ROUNDING * np.minimum(at, 1.0 - at), code)
-
-        graph, wanted = self.graph, mass(level)
-        if self.change is not None and self.is_changed is not None:
-            inverse = self.change.inverse(torch.from_numpy(np.ascontiguousarray(level))).numpy()
-            wanted = graph.where(self.is_changed, mass(inverse), wanted)
-        return graph.where(cdf.max(1) >= wanted, (cdf < wanted).cast("f").sum(1), np.nan)
-
-
 #: Probabilities that a block of rows may need at a time.
 _BLOCK = 2**18
 #: Windows are so deep where counts are bounded: the range may hold little of a distribution.
 _DEEP = 64.0
 #: Counts beyond the lower bound that a grid has at least.
 _BEYOND = 64
-
-
-class Bounds(NamedTuple):
-    """The smallest and the largest possible count; `upper` may be a value per row, (rows, 1). None means no bound."""
-
-    lower: int = 0
-    upper: Value | float | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all counts are possible."""
-        return self.lower == 0 and self.upper is None
 
 
 class MomentNodes(NamedTuple):
@@ -142,11 +64,15 @@ class MomentNodes(NamedTuple):
 
 @dataclass(frozen=True)
 class MixtureGraph:
-    """Stacks with their weights, and how the mixture is calibrated; `code` is the group of each row, (rows, 1)."""
+    """Members with their weights, the smallest and largest possible count, and how the mixture is calibrated.
 
-    stacks: list[Stack]
+    `upper` may be a value per row, (rows, 1); None means no bound. `code` is the group of each row, (rows, 1).
+    """
+
+    members: list[HeadNodes]
     weights: list[float]
-    bounds: Bounds
+    lower: int
+    upper: Value | float | None
     change: MonotoneMap | None
     wanted: ExportedOutputs
     code: Value | None
@@ -154,16 +80,21 @@ class MixtureGraph:
     @property
     def share(self) -> np.ndarray:
         """The weight of every component. Shape: (N,)."""
-        each = [np.full(stack.size, w / stack.size) for stack, w in zip(self.stacks, self.weights, strict=True)]
+        each = [np.full(member.size, w / member.size) for member, w in zip(self.members, self.weights, strict=True)]
         joined = np.concatenate(each)
         return joined / joined.sum()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether some counts are impossible."""
+        return self.lower > 0 or self.upper is not None
 
     def columns(self, graph: Graph, rows: Value, zero: Value) -> Value:
         """Every output, see `ExportedOutputs.names`. `rows` is the number of rows, `zero` a 0 per row, (rows, 1)."""
         every = self._all_rows(graph, zero)
         # The more rows at a time, the shorter the longest window must be.
         longest = every.end.op("ReduceMax", keepdims=0).cast("i") + 1
-        size = graph.constant(_BLOCK // sum(family.size for family in every.families)) / longest + 1
+        size = graph.constant(_BLOCK // sum(len(stack.outer) for stack in every.stacks)) / longest + 1
         size = graph.where(size > rows, rows, size)
 
         def block(inner: Graph, number: Value) -> Value:
@@ -177,33 +108,32 @@ class MixtureGraph:
         return found.op("Slice", start, end, axis)
 
     def _all_rows(self, graph: Graph, zero: Value) -> "_Rows":
-        firsts = np.cumsum([0, *(stack.size for stack in self.stacks)])
-        pieces = [
-            (piece, int(first), stack.size)
-            for stack, first in zip(self.stacks, firsts, strict=False)
-            for piece in stack.parts.pieces
-        ]
-        families, last = [], []
-        for family in families_of(graph, pieces, zero + 1.0):
-            end = ends(family, self.share, DEPTH if self.bounds.is_plain else _DEEP)
+        """One stack per family, and where the windows of its distributions end."""
+        by_family: dict[str, list[Stack]] = {}
+        first, own = 0, []
+        for member in self.members:
+            for stack in member.stacks:
+                by_family.setdefault(stack.family, []).append(replace(stack, outer=stack.outer + first))
+            own.append(zero * np.zeros((1, member.size)) if member.zero is None else member.zero)
+            first += member.size
+        stacks, last = [], []
+        for stack in map(Stack.joined, by_family.values()):
+            end = ends(stack, self.share, _DEEP if self.is_bounded else DEPTH)
             last.append(end.max(1))
-            if family.name == "double_poisson":  # a sum that ends too early normalises nothing
-                family = replace(family, log_mu=graph.where(end > LARGEST, np.nan, family.log_mu))
-            families.append(family)
+            if stack.family == "double_poisson":  # a sum that ends too early normalises nothing
+                stack = replace(stack, log_mu=graph.where(end > LARGEST, np.nan, stack.log_mu))
+            stacks.append(stack)
         longest = graph.concat(last).max(1)
         # NaN in, NaN out: such a row needs no grid.
-        end, own = graph.where(longest.is_nan(), 0.0, longest).clip(0.0, LARGEST), None
-        if any(stack.parts.zero is not None for stack in self.stacks):
-            own = graph.concat(
-                [zero * np.zeros((1, s.size)) if s.parts.zero is None else s.parts.zero for s in self.stacks]
-            )
-        return _Rows(families, own, end, self.bounds.upper, self.code)
+        end = graph.where(longest.is_nan(), 0.0, longest).clip(0.0, LARGEST)
+        has_zeros = any(member.zero is not None for member in self.members)
+        return _Rows(stacks, graph.concat(own) if has_zeros else None, end, self.upper, self.code)
 
 
 class _Rows(NamedTuple):
     """What the distributions of rows are computed from."""
 
-    families: list[FamilyGraph]
+    stacks: list[Stack]
     zero: Value | None
     end: Value
     upper: Value | float | None
@@ -215,48 +145,70 @@ class _Rows(NamedTuple):
         def some(value: Any) -> Any:
             return graph.use(value).take(index, axis=0) if isinstance(value, Value) else value
 
-        families = [
+        stacks = [
             replace(each, log_mu=some(each.log_mu), log_shape=some(each.log_shape), weight=some(each.weight))
-            for each in self.families
+            for each in self.stacks
         ]
-        return _Rows(families, *(some(value) for value in self[1:]))
+        return _Rows(stacks, *(some(value) for value in self[1:]))
 
 
 def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
     """All outputs of some rows. Shape: (R, columns)."""
-    least = max(mixture.wanted.pmf + 1, mixture.bounds.lower + _BEYOND)
-    upper = mixture.bounds.upper
-    if isinstance(upper, float):
-        least = max(least, int(min(upper, LARGEST)) + 1)
+    least = max(mixture.wanted.pmf + 1, mixture.lower + _BEYOND)
+    if isinstance(mixture.upper, float):
+        least = max(least, int(min(mixture.upper, LARGEST)) + 1)
     count = row.end.op("ReduceMax", keepdims=0).cast("i") + 1
     grid = grid_of(graph, graph.where(count < least, least, count))
-    tables = [tabulate(graph, family, grid) for family in row.families]
-    if mixture.bounds.is_plain:
-        pmf, moments = _plain(graph, mixture.share, row, tables)
-    else:
+    tables = [tabulate(graph, stack, grid) for stack in row.stacks]
+    if mixture.is_bounded:
         pmf, moments = _truncated(graph, mixture, row, tables, grid)
+    else:
+        pmf, moments = _plain(graph, mixture.share, row, tables)
     cdf = pmf.op("CumSum", graph.constant(1))
     is_changed = None
     if mixture.change is not None:
         is_changed = row.end <= float(LONGEST)
         pmf, moments = _recalibrated(graph, mixture.change, pmf, cdf, moments, is_changed, grid)
-    levels = Levels(graph, mixture.wanted, mixture.change, is_changed, row.code)
-    return levels.outputs(moments, pmf, cdf)
+    wanted, levels = mixture.wanted, mixture.wanted.levels
+
+    def per_row(values: np.ndarray) -> Value:
+        """The value of each row's group. Shape: (R, 1), or () where there is one group."""
+        return graph.constant(values).take(0 if len(values) == 1 else row.code, axis=0)
+
+    def quantile(level: np.ndarray) -> Value:
+        """The smallest count with so much mass up to it, NaN beyond the grid; at a level, or one per group. (R, 1)."""
+        mass = per_row(level - _ROUNDING * np.minimum(level, 1.0 - level))
+        if mixture.change is not None and is_changed is not None:
+            at = mixture.change.inverse(torch.from_numpy(np.ascontiguousarray(level))).numpy()
+            mass = graph.where(is_changed, per_row(at - _ROUNDING * np.minimum(at, 1.0 - at)), mass)
+        return graph.where(cdf.max(1) >= mass, (cdf < mass).cast("f").sum(1), np.nan)
+
+    median, *quantiles = (quantile(np.array([level])) for level in (0.5, *wanted.quantiles))
+    # The calibrated interval, as `ddpn.calibration.intervals.interval_at`.
+    rest, wider = 0.5 * (1.0 - np.minimum(levels, _TOP)), np.maximum(levels - 1.0, 0.0)
+    low, high = quantile(rest), quantile(1.0 - rest)
+    if wider.any():
+        more = ((high - low + 1.0) * per_row(wider)).floor()
+        low, high = (low - more).clip(0.0, np.inf), high + more
+    first = pmf.at(0, wanted.pmf + 1)
+    # A row that cannot be predicted has no quantiles either.
+    plain = graph.concat([*moments, median, low, high, *quantiles])
+    return graph.concat([graph.where(moments.mean.is_nan(), np.nan, plain), first.sum(1), first])
 
 
 def _plain(graph: Graph, share: np.ndarray, row: _Rows, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
     """The pmf of the mixture, (R, K), and its moments, where all counts are possible."""
-    weighted = [(family.weight * share[family.outer][None]).unsqueezed(1) for family in row.families]
+    weighted = [(stack.weight * share[stack.outer][None]).unsqueezed(1) for stack in row.stacks]
     pmf = reduce(add, (weight.op("MatMul", table.pmf) for weight, table in zip(weighted, tables, strict=True)))
     pmf = pmf.op("Squeeze", graph.constant([1]))
     # A matrix per family adds up the distributions of each component.
-    onto = [graph.constant(np.eye(len(share))[family.outer]) for family in row.families]
-    own = list(zip(row.families, tables, onto, strict=True))
-    mean = reduce(add, ((family.weight * table.mean).op("MatMul", sums) for family, table, sums in own))
+    onto = [graph.constant(np.eye(len(share))[stack.outer]) for stack in row.stacks]
+    own = list(zip(row.stacks, tables, onto, strict=True))
+    mean = reduce(add, ((stack.weight * table.mean).op("MatMul", sums) for stack, table, sums in own))
     parts = []
-    for family, table, sums in own:
-        gap = table.mean - mean.take(family.outer)
-        parts.append((family.weight * (table.variance + gap * gap)).op("MatMul", sums))
+    for stack, table, sums in own:
+        gap = table.mean - mean.take(stack.outer)
+        parts.append((stack.weight * (table.variance + gap * gap)).op("MatMul", sums))
     variance = reduce(add, parts)
     if row.zero is not None:
         pmf = _with_zeros(graph, pmf, (row.zero * share[None]).sum(1))
@@ -283,12 +235,12 @@ def _truncated(
 ) -> tuple[Value, MomentNodes]:
     """The same where some counts are impossible: every component given that its count is possible."""
     share, upper = mixture.share, row.upper
-    onto = (graph.constant(np.eye(len(share))[:, family.outer]) for family in row.families)
-    own = (table.pmf * family.weight.unsqueezed(2) for family, table in zip(row.families, tables, strict=True))
+    onto = (graph.constant(np.eye(len(share))[:, stack.outer]) for stack in row.stacks)
+    own = (table.pmf * stack.weight.unsqueezed(2) for stack, table in zip(row.stacks, tables, strict=True))
     total = reduce(add, (matrix.op("MatMul", pmf) for matrix, pmf in zip(onto, own, strict=True)))
     if row.zero is not None:
         total = _with_zeros(graph, total, row.zero.unsqueezed(2))
-    inside = grid.y >= float(mixture.bounds.lower)
+    inside = grid.y >= float(mixture.lower)
     if upper is not None:
         inside = inside & (grid.y <= (upper.unsqueezed(2) if isinstance(upper, Value) else upper))
     each = graph.where(inside, total, 0.0)

@@ -1,10 +1,9 @@
-"""The web application: predictions, explanations, models, probes, metrics and the page."""
+"""The web application: predictions, models, probes, metrics and the page."""
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -22,16 +21,13 @@ from starlette.exceptions import HTTPException
 from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.serving import schemas
 from ddpn.serving.batching import Batcher
-from ddpn.serving.explaining import explain
 from ddpn.serving.middleware import Limits, Metrics, Middleware
 from ddpn.serving.model import ServedModel, about
-from ddpn.serving.schemas import REFUSALS, STATUSES, RequestError, busy, refusal
+from ddpn.serving.schemas import STATUSES, RequestError, busy, refusal
 from ddpn.storage.model_files import MANIFEST
 
 #: Rows from which on answers are written in a thread, as other requests would wait for them.
 _LARGE_ANSWER = 100
-#: Requests to explain that may wait, and rows of each.
-_MOST_EXPLAINED, _EXPLAINED_ROWS = 8, 20
 #: Files of the page.
 _PAGE = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
 _LOG = logging.getLogger("ddpn.serving")
@@ -61,8 +57,6 @@ class Service:
         for model in self.models.values():
             self.metrics.model.labels(model.name).info({"version": model.version})
         self.batcher = Batcher(limits, self.metrics)
-        self._explaining = 0
-        self._explainer = ThreadPoolExecutor(1, thread_name_prefix="explain")
         self.is_ready = False
         self.api = api(self)
 
@@ -80,7 +74,6 @@ class Service:
         with suppress(asyncio.CancelledError):
             await watch
         await self.batcher.stop()
-        self._explainer.shutdown(wait=True)
 
     async def _watch(self) -> None:
         """Load new versions as they appear, until cancelled."""
@@ -115,20 +108,6 @@ class Service:
         self.metrics.ood.labels(model.name).inc(sum(bool(answer.get("ood")) for answer in answers))
         found = {"model": model.name, "version": model.version, "coverage": given.coverage, "predictions": answers}
         return await asyncio.to_thread(_json, found) if len(answers) >= _LARGE_ANSWER else _json(found)
-
-    async def explain(self, model: ServedModel, given: Any) -> Response:
-        """Explain the predictions of the rows of a request (`schemas.ExplainOptions`)."""
-        if self._explaining >= _MOST_EXPLAINED:
-            raise busy(f"{_MOST_EXPLAINED} requests to explain rows are waiting already. Try again in a second.", 429)
-        self._explaining += 1
-        try:
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._explainer, explain, model, given.rows, given.of, given.curves)
-        except REFUSALS as error:
-            raise refusal(error) from error
-        finally:
-            self._explaining -= 1
-        return await asyncio.to_thread(_json, {"model": model.name, "version": model.version, **found})
 
     async def show_models(self) -> Response:
         """All models."""
@@ -208,27 +187,18 @@ def api(service: Service) -> FastAPI:
 
 def _add_model(app: FastAPI, service: Service, model: ServedModel) -> None:
     """Add the paths of one model below /models/NAME, and those of the default model."""
-    actions = (
-        (service.predict, schemas.PredictOptions, service.limits.max_rows, schemas.Predictions),
-        (service.explain, schemas.ExplainOptions, _EXPLAINED_ROWS, dict[str, Any]),
-    )
+    body: Any = schemas.request_model(model.name, model.Row, service.limits.max_rows)
 
     async def show() -> Response:
         return _json(about(model))
 
-    def endpoint(act: Callable[[ServedModel, Any], Any], body: Any) -> Callable[..., Any]:
-        async def answered(request: Request, given: body) -> Response:  # `_refused` reads the annotation
-            request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
-            return await act(model, given)
-
-        return answered
+    async def predict(request: Request, given: body) -> Response:  # `_refused` reads the annotation
+        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
+        return await service.predict(model, given)
 
     is_default = model is next(iter(service.models.values()))
     for start in (f"/models/{model.name}", *([""] if is_default else [])):
-        for act, options, most, answer in actions:
-            body, word = schemas.request_model(options, model.name, model.Row, most), act.__name__
-            summary = f"{word.capitalize()} rows"
-            app.post(f"{start}/{word}", response_model=answer, summary=summary)(endpoint(act, body))
+        app.post(f"{start}/predict", response_model=schemas.Predictions, summary="Predict rows")(predict)
         app.get(start or "/model", summary="The model: columns, scores, calibration and limits")(show)
 
 

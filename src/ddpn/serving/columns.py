@@ -29,8 +29,6 @@ _MISSING = ", or null where it is missing"
 _LEVEL = f"text (or a number, true or false){_MISSING}"
 #: Levels of a column that a model offers, most frequent first.
 _MOST_LEVELS = 200
-#: Points of a column of numbers or dates, and levels that are points of a category.
-_POINTS, _LEVELS = 21, 12
 
 
 @dataclass(frozen=True)
@@ -38,19 +36,16 @@ class ServedColumn:
     """A column of the requests.
 
     `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored"; a cell has the type
-    `annotation`, which `description` puts into words. `parts` are the names of the model's columns that it becomes.
-    `example` is a typical cell, and `points` are cells from all over the training rows; `levels`, `range`, `integers`
-    and `days` are those of the training rows.
+    `annotation`, which `description` puts into words. `example` is a typical cell; `levels`, `range`, `integers` and
+    `days` are those of the training rows.
     """
 
     name: str
     kind: str
     annotation: Any
     description: str
-    parts: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     example: Any = None
-    points: tuple[Any, ...] = ()
     range: tuple[float, float] | None = None
     integers: bool = False
     days: tuple[str, str] | None = None
@@ -84,7 +79,7 @@ def served_columns(folder: ModelFolder) -> list[ServedColumn]:
     """The columns of requests to a model: those that it needs, and those of the fit that are ignored."""
     roles, predictor = folder.roles, folder.model.predictor_
     inputs = [name for column in roles.used for name in column.inputs]
-    levels = dict(zip(inputs, levels_of(predictor, len(inputs)), strict=True))
+    levels = dict(zip(inputs, known_levels(predictor.mixed.values(), len(inputs)), strict=True))
     known = [None] * len(inputs) if predictor.profile is None else predictor.profile.columns
     profiles = dict(zip(inputs, known, strict=True))
     found = [_feature(column, levels, profiles) for column in roles.used]
@@ -98,24 +93,22 @@ def served_columns(folder: ModelFolder) -> list[ServedColumn]:
 def _feature(
     column: TableColumn, levels: Mapping[str, tuple[str, ...]], profiles: Mapping[str, ColumnProfile | None]
 ) -> ServedColumn:
-    name, parts, about = column.name, tuple(column.inputs), dict[str, Any]()
+    name, about = column.name, dict[str, Any]()
     if column.kind == "number":
-        whole = column.number.integers
-        about = {"range": _range(profiles[name]), "integers": whole, **_numbers(profiles[name], whole)}
-        return ServedColumn(name, "number", _Number | None, f"a finite number{_MISSING}", parts, **about)
+        about = _number(profiles[name], column.number.integers)
+        return ServedColumn(name, "number", _Number | None, f"a finite number{_MISSING}", **about)
     if column.kind == "date":
         words = f"a date such as 2024-12-31 or 2024-12-31T18:30:00{_MISSING}"
-        about = _days(next((profiles[part] for part in parts if part.endswith(f" {DAY}")), None))
-        return ServedColumn(name, "date", _date(column.date.zone), words, parts, **about)
+        about = _days(next((profiles[part] for part in column.inputs if part.endswith(f" {DAY}")), None))
+        return ServedColumn(name, "date", _date(column.date.zone), words, **about)
     if column.kind == "boolean" or column.level_kind == "boolean":  # with the levels true and false
-        about = {"example": False, "points": (False, True)}
-        return ServedColumn(name, "boolean", bool | None, f"true or false{_MISSING}", parts, **about)
+        return ServedColumn(name, "boolean", bool | None, f"true or false{_MISSING}", example=False)
     about = _names(levels[name]) | {"has_numbers": column.level_kind == "number"}
-    return ServedColumn(name, "category", _Level, _LEVEL, parts, **about)
+    return ServedColumn(name, "category", _Level, _LEVEL, **about)
 
 
 def _names(levels: Sequence[str]) -> dict[str, Any]:
-    return {"levels": tuple(levels), "example": next(iter(levels), None), "points": tuple(levels[:_LEVELS])}
+    return {"levels": tuple(levels[:_MOST_LEVELS]), "example": next(iter(levels), None)}
 
 
 def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
@@ -173,35 +166,22 @@ def _date(zone_name: str) -> Any:
 # What the model knows about its columns --------------------------------------------------------------------------
 
 
-def levels_of(predictor: Predictor, width: int) -> list[tuple[str, ...]]:
-    """The levels of each column that a model offers; empty for numbers and booleans."""
-    return [levels[:_MOST_LEVELS] for levels in known_levels(predictor.mixed.values(), width)]
-
-
-def _range(profile: ColumnProfile | None) -> tuple[float, float] | None:
-    """The smallest and the largest training value."""
-    return None if profile is None or not len(profile.edges) else (float(profile.edges[0]), float(profile.edges[-1]))
-
-
-def _numbers(profile: ColumnProfile | None, integers: bool) -> dict[str, Any]:
-    """A typical number and points: the values of the training where these are few, else numbers over their range."""
+def _number(profile: ColumnProfile | None, integers: bool) -> dict[str, Any]:
+    """The smallest and the largest training value, and a typical one: the median, or the value nearest to it."""
     if profile is None or not len(profile.edges):
         return {"example": 1.0}
     typical = float(np.interp(0.0, profile.normal, profile.edges))
+    example = float(round(typical) if integers else f"{typical:.4g}")
     if len(profile.keys):
-        known = np.sort(profile.keys.view(np.float64))
-        return {"example": float(known[np.abs(known - typical).argmin()]), "points": tuple(known.tolist())}
-    spread = np.linspace(profile.edges[0], profile.edges[-1], _POINTS).tolist()
-    example, *points = (float(round(value) if integers else f"{value:.4g}") for value in (typical, *spread))
-    return {"example": example, "points": tuple(sorted(set(points)))}
+        known = profile.keys.view(np.float64)
+        example = float(known[np.abs(known - typical).argmin()])
+    return {"example": example, "range": (float(profile.edges[0]), float(profile.edges[-1])), "integers": integers}
 
 
 def _days(profile: ColumnProfile | None) -> dict[str, Any]:
-    """A typical day, the first and the last of the training, and some between them."""
-    ends = _range(profile)
-    if profile is None or ends is None:
+    """The first and the last day of the training, and a typical one."""
+    if profile is None or not len(profile.edges):
         return {"example": "2024-12-31"}
-    typical = float(np.interp(0.0, profile.normal, profile.edges))
-    numbers = (typical, *np.linspace(*ends, _POINTS).tolist())
-    example, *points = ((date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in numbers)
-    return {"days": (points[0], points[-1]), "example": example, "points": tuple(dict.fromkeys(points))}
+    numbers = profile.edges[0], profile.edges[-1], np.interp(0.0, profile.normal, profile.edges)
+    first, last, example = ((date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in numbers)
+    return {"days": (first, last), "example": example}

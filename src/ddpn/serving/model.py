@@ -75,10 +75,6 @@ def _members(predicted: PredictedRows) -> list[list[dict[str, Any]]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-#: Changes of cells that make a row of typical values ordinary, at most, and cells of the rows that are tried for each.
-_CHANGES, _TRIED = 12, 50_000
-
-
 class PredictorInputs(NamedTuple):
     """What a predictor takes: the features, and exposures, upper bounds and group labels where the model has them."""
 
@@ -104,32 +100,11 @@ class ServedModel:
         self.version = str(checksum)[:12]
         self.columns = served_columns(folder)
         self.Row = row_model(name, self.columns)
-        self.example = self._ordinary_row()
+        # Of a column that is a feature and has a role, too, the feature comes first and is typical.
+        self.example = {column.name: column.example for column in reversed(self.columns) if column.is_required}
         self.Row.model_config["json_schema_extra"] = {"examples": [self.example]}
         # The first prediction of a process imports and caches much.
         self.predict([([self.Row.model_validate(self.example)], Wanted())])
-
-    def _ordinary_row(self) -> dict[str, Any]:
-        """A row that could occur, although a folder has no row of the training.
-
-        Typical values of each column need not go together, such as a month with a season. From them on, the one change
-        of a cell is made that makes the row most like the training rows, again and again.
-        """
-        # Of a column that is a feature and has a role, too, the feature comes first and is typical.
-        row = {column.name: column.example for column in reversed(self.columns) if column.is_required}
-        profile = self.predictor.profile
-        if profile is None:
-            return row
-        # A column with a role must also satisfy the role: its cell stays.
-        roles = {column.name for column in self.columns if not column.parts}
-        cells = [(column.name, cell) for column in self.columns if column.name not in roles for cell in column.points]
-        rng = np.random.default_rng(0)
-        for _ in range(_CHANGES):
-            some = rng.permutation(len(cells))[: _TRIED // len(self.columns)]
-            tried = [row, *({**row, cells[i][0]: cells[i][1]} for i in some)]
-            scores = profile.measure(self.inputs([self.Row.model_validate(each) for each in tried]).X).score
-            row = tried[int(scores.argmin())]
-        return row
 
     def inputs(self, rows: Sequence[Row]) -> PredictorInputs:
         """Rows as the predictor takes them: those of a table that is read as a file is."""
@@ -175,6 +150,11 @@ def about(served: ServedModel) -> dict[str, Any]:
     """Facts about a model and its columns, ready for JSON."""
     saved, predictor, roles = served.saved, served.predictor, served.folder.roles
     task = saved["task"]
+    flags = "Out-of-distribution flags are not calibrated."
+    if predictor.ood is not None:
+        flags = (
+            f"Out-of-distribution flags are set for {100 * predictor.ood.alpha:.3g}% of rows like the training data."
+        )
     members = [
         {"name": name, "weight": known["weight"], "facts": known["facts"]} for name, known in saved["members"].items()
     ]
@@ -189,34 +169,12 @@ def about(served: ServedModel) -> dict[str, Any]:
         "split": {key: task["split"][key] for key in _SPLIT} if "split" in task else None,
         "members": members,
         "scores": task.get("test"),
-        "calibration": _calibration(served),
+        "calibration": [predictor.calibration_words(), flags],
         "limits": _limits(served),
         "warnings": [*task["leaks"], *task["warnings"]],
         "columns": [column.as_dict() for column in served.columns if column.is_required],
         "example": served.example,
     }
-
-
-def _calibration(served: ServedModel) -> list[str]:
-    """Sentences about what is calibrated."""
-    predictor = served.predictor
-    levels = predictor.intervals.get("mixture")
-    found = []
-    if levels is None:
-        found.append("Intervals are not calibrated: they are those of the predicted distributions.")
-    else:
-        found.append(f"Intervals are calibrated on {int(levels.rows[0]):,} rows that were not trained on.")
-    if predictor.groups is not None:
-        by = predictor.groups.by or "ranges of the predicted mean"
-        found.append(f"Intervals are calibrated within groups: {by}.")
-    if predictor.is_recalibrated():
-        found.append("The predicted distributions are recalibrated.")
-    if predictor.ood is not None:
-        share = f"{100 * predictor.ood.alpha:.3g}%"
-        found.append(f"Out-of-distribution flags are set for {share} of rows like the training data.")
-    else:
-        found.append("Out-of-distribution flags are not calibrated.")
-    return found
 
 
 def _limits(served: ServedModel) -> list[str]:

@@ -92,20 +92,11 @@ class PredictOptions(Described):
         return Wanted(outputs, self.coverage, tuple(self.quantiles), self.pmf)
 
 
-class ExplainOptions(Described):
-    """What a request to explain has besides its rows."""
-
-    of: Literal["mean", "spread"] = Field("mean", description="mean or spread")
-    curves: bool = Field(
-        False, title="Predict the first row with other values of each column, too", description="true or false"
-    )
-
-
-def request_model(base: type[Described], name: str, row: type[Row], most: int) -> Any:
+def request_model(name: str, row: type[Row], most: int) -> Any:
     """The model of requests to the served model of this name, with at most so many rows."""
     words = f"a list of 1 to {most:,} rows, each an object with a value per column"
     rows: Any = (list[row], Field(min_length=1, max_length=most, description=words))  # type: ignore[valid-type]
-    return create_model(f"{base.__name__.removesuffix('Options')}_{name}", __base__=base, rows=rows)
+    return create_model(f"Predict_{name}", __base__=PredictOptions, rows=rows)
 
 
 # Answers ---------------------------------------------------------------------------------------------------------

@@ -174,7 +174,6 @@ def monitor(
     alpha: float = 0.01,
     effect: float = 0.1,
     ignore: Sequence[str] = (),
-    progress: Callable[[str], object] = lambda step: None,
 ) -> Monitoring:
     """Compare new rows with the training rows of a model.
 
@@ -184,7 +183,7 @@ def monitor(
         The model.
     frame : polars DataFrame
         New rows; their counts may be known for some, all or none of them.
-    alpha, effect, progress
+    alpha, effect
         As for `ddpn.analysis.monitoring.compare`.
     ignore : sequence of str
         Columns of the table that are compared but never count as drift, such as dates.
@@ -206,16 +205,8 @@ def monitor(
         effect=effect,
         ignored=ignored,
         days=roles.days,
-        progress=progress,
     )
-    scores = found.scores
-    if scores:
-        # Those of the test rows of the fit, too.
-        entries = folder.task.get("test", {}).get("entries", [])
-        mixture = next((entry for entry in entries if entry["name"] == "mixture"), None)
-        tested = mixture and {name: mixture[name] for name in ("crps", "mae", "nll", "coverage")}
-        scores = {**scores, "test": tested}
-    return replace(found, not_compared=(*found.not_compared, *notes), scores=scores)
+    return replace(found, not_compared=(*found.not_compared, *notes))
 
 
 def _with_counts(folder: ModelFolder, frame: Any) -> tuple[Sample | None, list[str]]:

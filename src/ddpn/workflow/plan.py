@@ -64,8 +64,8 @@ class Plan:
         Seed of the split and of the training.
     compare_with : tuple of str
         Members that the model is compared with, names in `ddpn.members.MEMBERS`.
-    interval_groups : str or int, optional
-        A column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
+    interval_groups : str, optional
+        A column within whose values intervals are calibrated.
     only : str, optional
         The one member to fit, a name in `ddpn.members.MEMBERS`, instead of a mixture. Others are left out, also those
         of `mix_with`; `members` is then the number of networks if these are the one member, else it has no effect.
@@ -93,7 +93,7 @@ class Plan:
     shares: tuple[float, ...] = SHARES
     seed: int = 0
     compare_with: tuple[str, ...] = BASELINES
-    interval_groups: str | int | None = None
+    interval_groups: str | None = None
     only: str | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
 
@@ -120,11 +120,7 @@ class Plan:
         for name in roles:
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
-        groups = self.interval_groups
-        if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
-            must = "be a column, or a number of at least 2 ranges of the predicted mean"
-            raise ConfigError(argument="interval_groups", must=must, got=repr(groups))
-        if groups == self.target:
+        if self.interval_groups == self.target:
             raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
             for kind in given:
@@ -328,8 +324,7 @@ _EVERY = (
     PlanOption("compare_with", "names", "NAMES",
         "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,trees.",
         _EVALUATION),
-    PlanOption("interval_groups", "range", "COLUMN",
-        "Calibrate intervals within each value of this column, or within this many ranges of the predicted mean.",
+    PlanOption("interval_groups", "column", "COLUMN", "Calibrate intervals within each value of this column.",
         _EVALUATION),
     PlanOption("seed", "integer", "NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION,
         _ALL),

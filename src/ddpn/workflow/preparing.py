@@ -399,8 +399,7 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
         for name in (plan.target, plan.exposure, plan.weight, plan.upper_column)
         if name is not None and is_text(frame[name])
     }
-    groups = plan.interval_groups if isinstance(plan.interval_groups, str) else None
-    known = groups, plan.upper_column, plan.censored, plan.group
+    known = plan.interval_groups, plan.upper_column, plan.censored, plan.group
     roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *known)
     if not roles.used:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"

@@ -81,16 +81,6 @@ def test_a_column_may_move_the_spread_only(formula, frame):
     assert found["x"].strength("spread") < 1e-9
 
 
-def test_levels_are_in_counts_and_a_constant_column_has_no_effect(formula, frame):
-    found = effects(Inputs(formula(lambda c: np.log(5.0) + 0.0 * c["x"]), frame))
-    same = found["same"]
-    assert same.points == [1.0]
-    assert same.mean.effect.tolist() == [0.0]
-    assert same.mean.level == pytest.approx(5.0)
-    assert same.mean.typical == pytest.approx(5.0)
-    assert same.mean.low <= same.mean.level <= same.mean.high
-
-
 def test_bands_show_how_much_members_disagree(formula, frame):
     one = effects(Inputs(formula(lambda c: c["x"]), frame), columns="x")["x"]
     two = effects(Inputs(formula(lambda c: 0.5 * c["x"], lambda c: 1.5 * c["x"]), frame), columns=["x"])["x"]
@@ -145,10 +135,6 @@ def test_tables_of_all_sorts_have_the_same_effects(formula):
     assert all(other == first for other in others)
     assert first["column"] == ["x0"] * 4 + ["x1"] * 4
     assert effects(Inputs(model, X), max_rows=60, seed=1).to_dict() != first
-
-
-def test_one_row_has_no_effects(formula, frame):
-    assert all(each.strength() == 0.0 for each in effects(Inputs(formula(additive), frame[:1])))
 
 
 def test_a_column_without_values_and_one_with_many_levels(formula, frame):

@@ -14,12 +14,12 @@ import pytest
 import torch
 from scipy import stats
 from sklearn.exceptions import NotFittedError
+from torch.distributions import Exponential
 
 from ddpn import DDPNRegressor, InputError, Poisson
-from ddpn.analysis.explanations import Curve, Effect, Effects, Explanation, Importance, Importances
+from ddpn.analysis.explanations import Curve, Effect, Importance, Importances
 from ddpn.analysis.plots import Pit
 from ddpn.analysis.report import sections
-from ddpn.analysis.report.page import page
 from ddpn.analysis.report.sections import (
     data_facts,
     distribution_svg,
@@ -29,10 +29,8 @@ from ddpn.analysis.report.sections import (
     likelihood_text,
     members_text,
     reproduction,
-    training_text,
 )
 from ddpn.members.networks import Networks
-from ddpn.networks.training import History
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 #: SVG elements that close themselves.
@@ -95,7 +93,7 @@ def test_a_report_is_complete_and_needs_nothing_else(written):
     assert 100_000 < len(text.encode()) < 900_000
     assert os.listdir(written.parent) == ["report.html"]
     assert "<script" not in text
-    assert "predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27;<" in text
+    assert "predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; $title &#x27;x&#x27;<" in text
 
 
 def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written, evidence):
@@ -104,6 +102,8 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
     places = [text.index(words) for words in parts]
     assert places == sorted(places)
     assert "These scores cannot be trusted" in text
+    assert text.count('<div class="verdict bad">') == 1
+    assert '<a href="#best-and-worst-rows">Best and worst rows</a>' in text
     scores = {row["name"]: row for row in evidence.board.entries}
     row = re.search(r"<tr><td>mixture</td>.*?</tr>", text).group()
     cells = re.findall(r"<td>(?:<strong>)?([^<]*)", row)
@@ -125,32 +125,22 @@ def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, 
 
 def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure):
     model, given = with_exposure
-    steps: list[str] = []
+    steps, wards = list[str](), np.array(["a", "b"])[np.arange(160) % 2]
+    model.fit_intervals(**given, groups=wards)
     oracle = Poisson(torch.from_numpy(given["y"] + 0.01))
     options = {"baselines": {"oracle": oracle}, "sample_weight": np.arange(160) % 4, "progress": steps.append}
+    options["interval_groups"] = wards
     task = {"exposure": "days", "note": "Test rows only."}
     text, _ = checked(model.report(tmp_path / "r.html", **given, **options, task=task))
     assert "Of 160 rows, 120 are evaluated: the others have no weight." in text
+    assert "on so many rows each: a: 80, b: 80." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
     assert "Oracle is better on these rows" in text
     assert steps[:2] == ["Scoring 120 rows", "Predicting 120 rows"]
     assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
-        model.report(tmp_path / "r.html", given["X"], given["y"])
-
-
-def test_few_counts_of_any_size_can_be_drawn(tmp_path, fitted, made):
-    rng = np.random.default_rng(0)
-    mu = 3e6 * np.exp(0.5 * rng.normal(size=6))
-    evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu))
-    path = tmp_path / "r.html"
-    parts = sections.sections(fitted, evidence, Explanation(Effects([], 0)), "y", {})
-    path.write_text(page("t", [], parts), encoding="utf-8")
-    text, found = checked(path)
-    assert re.search(r">[\d.]+M<", text)
-    assert "Too few rows" in text
-    assert found.tags.count("figure") == 2, "no importances"
+        model.report(tmp_path / "r.html", given["X"], given["y"], interval_groups=wards)
 
 
 def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, fitted, data):
@@ -169,6 +159,7 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
     ("changed", "error", "words"),
     [
         ({"baselines": {"glm": Poisson(torch.ones(3))}}, InputError, "baseline 'glm' .* one distribution per row"),
+        ({"baselines": {"glm": Exponential(1.0)}}, InputError, "dist"),
         ({"y": np.arange(9)}, InputError, "one count per row"),
         ({"X": pd.DataFrame({"x": np.zeros(300)})}, InputError, "columns of fit"),
         ({"sample_weight": np.zeros(300)}, InputError, "sample_weight must be positive"),
@@ -240,13 +231,6 @@ def test_members_are_listed_with_their_weights():
     assert likelihood_text(model) == "poisson, negative_binomial"
 
 
-def test_a_training_is_described_with_what_went_wrong(fitted):
-    assert training_text(fitted).startswith("5 epochs in ")
-    history = History(fitted.history_.epochs, rollbacks=["member 0 at epoch 3"], stopped="patience")
-    words = training_text(SimpleNamespace(history_=history, numeric_="standard"))
-    assert words.endswith(" Stopped: patience. Rolled back 1 time, last: member 0 at epoch 3.")
-
-
 # Figures: the numbers in them against scipy and numpy ---
 
 RNG = np.random.default_rng(6)
@@ -273,16 +257,6 @@ def caption(html):
 
 def texts(html):
     return [unescape(words) for words in re.findall(r"<text[^>]*>(.*?)</text>", html)]
-
-
-def test_the_pit_is_that_of_uniform_pieces(simulated, fitted):
-    below, upto = stats.poisson.cdf(Y - 1, MU), stats.poisson.cdf(Y, MU)
-    inside = np.clip((np.linspace(0, 1, 11) - below[:, None]) / (upto - below)[:, None], 0, 1)
-    pit = Pit.of(simulated.dist, simulated.y, simulated.weight)
-    assert pit.heights == pytest.approx(10 * np.diff(inside.mean(0)))
-    assert pit.chance == pytest.approx(1.96 * 3 / np.sqrt(250), rel=1e-3)
-    html = sections._calibration(fitted.predictor_, simulated, pit, "words")
-    assert f"{pit.heights[0]:.2f}, {pit.heights[1]:.2f}" in described(html)[0]
 
 
 def test_intervals_calibrated_by_group_have_a_table_of_their_coverage(simulated, fitted):

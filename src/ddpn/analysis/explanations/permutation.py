@@ -93,22 +93,6 @@ class Importances(ByColumn[Importance]):
         return table | {"crps_low": [float(one.crps.min()) for one in found],
                         "crps_high": [float(one.crps.max()) for one in found]}  # fmt: skip
 
-    def plot(self, most: int = 12) -> Any:
-        """Draw the importance for the CRPS, the mean and the spread.
-
-        Parameters
-        ----------
-        most : int
-            The largest number of columns that are drawn.
-
-        Returns
-        -------
-        matplotlib Figure
-        """
-        from ddpn.analysis.plots import importance_figure
-
-        return importance_figure(self, most)
-
 
 def importance(
     inputs: Inputs,

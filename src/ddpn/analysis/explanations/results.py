@@ -1,4 +1,4 @@
-"""What all results of explanations have in common: a table, a figure, and the first rows of the table as text."""
+"""What all results of explanations have in common: a table, and the first rows of the table as text."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _SHOWN = 10
 
 
 class ExplanationResult(ABC):
-    """The result of an explanation. A subclass has a `table`, and a method `plot` that draws it."""
+    """The result of an explanation. A subclass has a `table`."""
 
     @abstractmethod
     def table(self) -> dict[str, list[Any]]:

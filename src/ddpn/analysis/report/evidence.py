@@ -120,13 +120,9 @@ def gather(
         mixture: Any = discretized(predictor.distribution(used.X, known["exposure"], upper=known["upper"]))
         recorded = limited(mixture, used.limit)
         low, high = predictor.interval(recorded, LEVEL, labels=used.interval_groups)
-        means, grouped = _numbers(recorded.mean), None
-        if predictor.groups is not None:
-            of_rows = used.interval_groups
-            if of_rows is None:
-                known_groups = np.array([*predictor.groups.names, "not calibrated"], dtype=object)
-                of_rows = known_groups[predictor.groups.codes(None, means)]
-            grouped = predictor.groups.by or "predicted mean", of_rows
+        grouped = None
+        if predictor.groups is not None and used.interval_groups is not None:
+            grouped = predictor.groups.by, used.interval_groups
         return Evidence(
             inputs=Inputs.of_sample(model, used, names),
             labels=rows if used.labels is None else used.labels,
@@ -134,7 +130,7 @@ def gather(
             y=used.y,
             weight=used.weight_or_ones,
             dist=recorded,
-            mean=means,
+            mean=_numbers(recorded.mean),
             low=_numbers(low),
             high=_numbers(high),
             expected=_numbers(mass_between(recorded, low, high)),

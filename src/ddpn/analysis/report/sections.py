@@ -479,20 +479,6 @@ def fitted_rows(model: Any) -> str:
     return rows_words(rows, max(copies) if max(copies) > 1 else 0)
 
 
-def training_text(model: Any) -> str:
-    """How the networks were trained, and what went wrong; empty where there are none."""
-    history = getattr(model, "history_", None)
-    if history is None or not history.epochs:
-        return ""
-    words = f"{plural(len(history.epochs), 'epoch')} in {fmt(history.seconds)} seconds, with the numeric encoding "
-    words += f'"{model.numeric_}".'
-    if history.stopped:
-        words += f" Stopped: {history.stopped}."
-    if history.rollbacks:
-        words += f" Rolled back {plural(len(history.rollbacks), 'time')}, last: {history.rollbacks[-1]}."
-    return words
-
-
 def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Everything needed to reproduce these numbers, by name."""
 
@@ -511,7 +497,6 @@ def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> lis
         ("Model", members_text(model)),
         ("Likelihood", likelihood_text(model)),
         ("Training rows", fitted_rows(model)),
-        ("Training of networks", training_text(model)),
         ("Settings", ", ".join(f"{name} = {value!r}" for name, value in options.items())),
         ("Seeds", f"model {getattr(model, 'random_state', None)}; draws of this report {SEED}"),
         ("Data fingerprint", f"sha256 {evidence.fingerprint}"),

@@ -171,11 +171,6 @@ async function predict() {
     at("problem").hidden = true;
     showPrediction(answer.predictions[0], answer.coverage);
     document.body.dataset.answered = number;
-    const explained = await ask(path("/explain"), {rows, curves: true}, running.signal);
-    if (number !== state.newest) return;
-    showContributions(explained.rows[0]);
-    showCurves(explained.curves);
-    document.body.dataset.explained = number;
   } catch (error) {
     if (error.name === "AbortError" || number !== state.newest) return;
     report(error);
@@ -260,66 +255,6 @@ function showLegend(row) {
   const entries = [["bar in", "bar", "mixture, inside the interval"], ["bar", "bar", "outside"], ["mean", "up", "mean"]];
   if (row.members.length > 1) row.members.forEach((member, i) => entries.push([`line m${i % 5}`, "line", `${member.label}, weight ${percent(member.weight)}, mean ${short(member.mean)}`]));
   at("legend").replaceChildren(...entries.map(([kind, shape, words]) => element("li", {}, swatch(kind, shape), words)));
-}
-
-// A change of the logarithm in percent, which is easier to read than a factor.
-function inPercent(log) {
-  const share = 100 * Math.expm1(log);
-  if (Math.abs(share) < .5) return "no change";
-  return `${share > 0 ? "+" : "−"}${short(Math.abs(share), share > 100 ? 3 : 2)}%`;
-}
-
-function showContributions(found) {
-  const all = found.contributions, shown = all.slice(0, 15);
-  const rest = all.slice(15).reduce((sum, each) => sum + each.contribution, 0);
-  if (all.length > 15) shown.push({column: `${all.length - 15} others`, contribution: rest, error: 0});
-  const most = Math.max(...shown.map(each => Math.abs(each.contribution) + each.error), .05);
-  at("contributions").replaceChildren(...shown.map(each => contribution(each, found.scale, most)));
-}
-
-function contribution({column, contribution, error}, scale, most) {
-  const svg = mark("svg", {viewBox: "-100 0 200 18", preserveAspectRatio: "none", "aria-hidden": "true"});
-  const x = value => 100 * value / most, end = x(contribution);
-  svg.append(mark("rect", {x: Math.min(end, 0), width: Math.max(Math.abs(end), .3), y: 0, height: 18, class: contribution < 0 ? "minus" : "plus"}),
-    mark("path", {d: `M${x(contribution - error)} 9H${x(contribution + error)}`, class: "whisker"}), mark("path", {d: "M0 0V18", class: "axis"}));
-  return element("li", {}, element("span", {}, column), svg, element("span", {class: "size"}, scale === "log" ? inPercent(contribution) : short(contribution)));
-}
-
-function showCurves(curves) {
-  const most = 1.05 * Math.max(...curves.flatMap(each => each.upper), 1);
-  at("curves").replaceChildren(...curves.filter(each => each.values.length > 1).map(curve => drawCurve(curve, most)));
-}
-
-function drawCurve(curve, most) {
-  const left = 40, right = 270, top = 8, floor = 118, n = curve.values.length;
-  const column = state.about.columns.find(each => each.name === curve.column), now = state.row[curve.column];
-  const place = numeric(column) ? value => value : column.kind === "date" ? value => value === null ? null : Date.parse(value) : value => curve.values.findIndex(each => String(each) === String(value));
-  const spots = curve.values.map(value => place(value)), isLine = numeric(column) || column.kind === "date";
-  const low = Math.min(...spots), high = Math.max(...spots), margin = isLine ? 0 : .5;
-  const x = value => left + (right - left) * (value - low + margin) / Math.max(high - low + 2 * margin, 1e-12), y = value => floor - (floor - top) * value / most;
-  const svg = mark("svg", {viewBox: "0 0 280 142", role: "img", "aria-label": `${curve.column}: ${curve.values.map((value, i) => `${value} ${short(curve.mean[i])}`).join(", ")}`});
-  for (const tick of ticks(0, most, 3)) svg.append(mark("path", {d: `M${left} ${y(tick)}H${right}`, class: "grid"}), mark("text", {x: left - 5, y: y(tick) + 4, "text-anchor": "end", class: "tick"}, short(tick)));
-  if (isLine) {
-    const up = spots.map((spot, i) => `${i ? "L" : "M"}${x(spot).toFixed(1)} ${y(curve.upper[i]).toFixed(1)}`);
-    const down = spots.map((spot, i) => `L${x(spot).toFixed(1)} ${y(curve.lower[i]).toFixed(1)}`).reverse();
-    svg.append(mark("path", {d: `${up.join("")}${down.join("")}Z`, class: "area"}), mark("path", {d: spots.map((spot, i) => `${i ? "L" : "M"}${x(spot).toFixed(1)} ${y(curve.mean[i]).toFixed(1)}`).join(""), class: "line curve"}));
-  } else {
-    const wide = Math.min(18, .6 * (right - left) / n);
-    spots.forEach((spot, i) => svg.append(mark("rect", {x: x(spot) - wide / 2, width: wide, y: y(curve.upper[i]), height: Math.max(y(curve.lower[i]) - y(curve.upper[i]), 1), class: "area"}), mark("path", {d: `M${x(spot) - wide / 2} ${y(curve.mean[i])}h${wide}`, class: "line curve"})));
-  }
-  const here = place(now);
-  const near = spots.reduce((best, spot, i) => Math.abs(spot - here) < Math.abs(spots[best] - here) ? i : best, 0);
-  if (here !== null && here >= low && here <= high) svg.append(mark("circle", {cx: x(here), cy: y(curve.mean[near]), r: 4.5, class: "now"}));
-  labels(curve, spots, isLine, n).forEach(([spot, words, anchor]) => svg.append(mark("text", {x: x(spot), y: floor + 17, "text-anchor": anchor, class: "tick"}, words)));
-  svg.append(mark("path", {d: `M${left} ${floor}H${right}`, class: "axis"}));
-  return element("figure", {}, element("h4", {}, curve.column), svg);
-}
-
-function labels(curve, spots, isLine, n) {
-  const text = value => typeof value === "number" ? short(value) : typeof value === "boolean" ? (value ? "yes" : "no") : value;
-  if (isLine) return [[spots[0], text(curve.values[0]), "start"], [spots[n - 1], text(curve.values[n - 1]), "end"]];
-  const letters = Math.max(2, Math.floor(30 / n));
-  return spots.map((spot, i) => [spot, text(curve.values[i]).slice(0, letters), "middle"]);
 }
 
 // About the model ---------------------------------------------------------------------------------------------------------
