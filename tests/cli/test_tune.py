@@ -17,7 +17,7 @@ device = "cpu"
 mix_with = []
 compare_with = ["constant"]
 """
-TUNE = ["tune", "visits.csv", "--config", "tiny.toml", "-o", "model", "--trials", "3", "--search", "lr,batch_size"]
+TUNE = ["tune", "visits.csv", "--config", "tiny.toml", "-o", "model", "--trials", "2", "--search", "lr,batch_size"]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def tiny(files):
 
 def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddpn, tiny, program):
     first = program(*TUNE, folder=tiny)
-    while first.poll() is None and "\nTrial 1" not in "\n" + first.err.read_text():
+    while first.poll() is None and "\nTrial 0" not in "\n" + first.err.read_text():
         time.sleep(0.005)
     first.send_signal(signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL, first.err.read_text()

@@ -51,7 +51,7 @@ def test_parts_change_nothing(fitted, saved, text, tmp_path):
     folder, request = fitted.folder, Request(keep=True, quantiles=(0.2,), ood=0.05)
     findings: list[str] = []
     whole = predict(folder, table_module.read(str(text), folder.roles.as_text), request, on_finding=findings.append)
-    names = ["out.csv.gz", "out.feather", "out.tsv"]
+    names = ["out.csv.gz", "out.feather"]
     for name in names:
         assert run(saved, [text], tmp_path / name, request) == findings
         found = table_module.read(str(tmp_path / name), ["ward"])
