@@ -48,16 +48,11 @@ def run(ddpn, folder, monkeypatch):
     return command
 
 
-@pytest.fixture
-def model(run, folder) -> str:
-    """A model fitted by the program."""
-    found = run("fit", "[/red]t.csv", "--target", TARGET, "--config", "quick.toml", "-o", "[/red]m")
+def test_what_commands_print_and_write(run, table, folder):
+    model = "[/red]m"
+    found = run("fit", "[/red]t.csv", "--target", TARGET, "--config", "quick.toml", "-o", model)
     assert all(name in found.stdout for name in (*NAMES, TARGET, "[/blue]level"))
     assert "Saved in [/red]m." in found.stdout
-    return "[/red]m"
-
-
-def test_what_commands_print_and_write(run, model, table, folder):
     shown = run("show", model).stdout.replace("\n", "")
     assert "[/red]x1, [bold]x2, :smile:, {x4}, %s 5" in " ".join(shown.split())
     assert TARGET in shown

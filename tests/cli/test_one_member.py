@@ -30,7 +30,7 @@ def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files)
             assert (predicted["upper"].to_numpy() == high.numpy()).all()
 
 
-@pytest.mark.parametrize("name", ["glm", "networks", "Boosted trees"])
+@pytest.mark.parametrize("name", ["glm", "Boosted trees"])
 def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     words = ("--compare-with", "constant,poisson_glm")
     found = ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", name, *words)
@@ -41,13 +41,6 @@ def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     assert {MIXTURE, name} <= set(predictor.intervals)
     entries = {entry["name"]: entry for entry in describe(files / "m")["task"]["test"]["entries"]}
     assert entries[MIXTURE]["coverage"] >= 0.75  # 52 test rows
-
-
-def test_a_member_that_needs_another_likelihood_is_refused(ddpn, files):
-    words = ("--likelihood", "faithful_gaussian", "--only", "glm")  # no GLM is fitted like these networks
-    found = ddpn("fit", "visits.csv", "--target", "visits", "-o", "m", *words)
-    assert found.exit_code == 2
-    assert "The member 'glm' cannot be fitted with this likelihood" in found.stderr
 
 
 def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):

@@ -6,7 +6,7 @@ import re
 import pytest
 import requests
 
-from ddpn.paper.experiments import catalogue, runs
+from ddpn.paper.experiments import catalogue
 
 TINY = {
     "title": "A test",
@@ -70,21 +70,6 @@ def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):
     assert found.exit_code == 1
     assert "bikes: Cannot download https://" in found.output
     assert "Traceback" not in found.output
-
-
-def test_an_interrupt_says_how_to_resume_and_shows_what_is_finished(tiny, ddpn, monkeypatch):
-    usual = runs.execute
-
-    def execute(run, *rest):
-        if run.method.name == "gaussian":
-            raise KeyboardInterrupt
-        return usual(run, *rest)
-
-    monkeypatch.setattr("ddpn.paper.experiments.reproduce.execute", execute)
-    found = on_cpu(ddpn, "tiny")
-    assert found.exit_code == 130
-    assert found.stderr == "Stopped. Finished runs are kept: the same command resumes from here.\n"
-    assert "2 of 3 runs are not finished and not shown." in found.stdout
 
 
 def test_the_list_has_every_experiment_with_what_it_needs(ddpn):

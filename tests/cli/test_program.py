@@ -34,12 +34,6 @@ def test_the_version(ddpn):
     assert ddpn("--version").output.strip() == version("ddpn")
 
 
-def test_an_unknown_option_is_code_2(ddpn):
-    found = ddpn("fit", "x.csv", "-o", "m", "--tarket", "y")
-    assert found.exit_code == 2
-    assert "No such option" in found.stderr
-
-
 def test_a_budget_begins_with_the_program(ddpn, files, monkeypatch):
     began = []
 

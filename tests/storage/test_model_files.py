@@ -81,21 +81,6 @@ def test_other_folders_are_never_overwritten(tmp_path):
         check_destination(tmp_path / "notes" / "thesis.tex" / "model", overwrite=False)
 
 
-def test_a_failed_save_leaves_the_old_model(saved, monkeypatch):
-    write = Path.write_bytes
-
-    def full(path: Path, content: bytes) -> int:
-        if path.name == "model.json":
-            raise OSError("No space left on device")
-        return write(path, content)
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_model(saved, {"weights.bin": b"new"}, {"rows": 9}, overwrite=True)
-    assert read_files(saved, read_manifest(saved)) == FILES
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]
-
-
 def test_every_changed_byte_is_found(saved):
     """One bit of a byte of any file is flipped: the model is refused in one sentence."""
     rng = np.random.default_rng(0)

@@ -23,7 +23,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.workflow import fitting, preparing
 from ddpn.workflow.fitting import Interrupts, fit, fit_into
 from ddpn.workflow.model_folder import CHECKPOINT, load
-from ddpn.workflow.preparing import checkpoint_of, identity, prepare
+from ddpn.workflow.preparing import identity, prepare
 
 #: Batches of 70 in 210 training rows.
 STEPS = 3
@@ -92,14 +92,6 @@ def test_test_rows_touch_neither_calibration_nor_weights(fitted, prepared, table
     usual = fitted.folder.model.predictor_
     assert has_same_calibration(usual, changed)
     assert len(usual.ood.scores) == 30
-
-
-def test_few_rows_have_no_validation_and_no_calibration(table, plan):
-    found = fit(prepare(table.head(60), plan(exposure=None, weight=None, compare_with=("constant",))), {})
-    predictor = found.folder.model.predictor_
-    assert found.folder.task["split"]["rows"] == {"train": 48, "validation": 0, "test": 12}
-    assert predictor.weights == {"networks": 1.0, "constant": 0.0}
-    assert (predictor.intervals, predictor.ood, predictor.interval_level(0.9)) == ({}, None, 0.9)
 
 
 # Members -------------------------------------------------------------------------------------------------------------
@@ -260,14 +252,6 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
         assert (high == expected[1]).all()
     crps = [[entry["crps"] for entry in found.folder.task["test"]["entries"]] for found in (second, whole)]
     assert crps[0] == crps[1]
-
-
-def test_another_fit_does_not_continue(unmixed, table, plan, tmp_path, training_steps):
-    training_steps.stop_at = 2 * STEPS
-    fit_into(tmp_path / "model", unmixed, {})
-    other = prepare(table, plan(seed=1, compare_with=(), model={"mix_with": ()}))
-    assert not checkpoint_of(tmp_path / "model", other).exists()
-    assert checkpoint_of(tmp_path / "model", unmixed).exists()
 
 
 # Where the model goes ------------------------------------------------------------------------------------------------

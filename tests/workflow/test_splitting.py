@@ -70,12 +70,6 @@ def test_columns_that_do_not_split(words, message):
         parts(frame(fold=words), split_column="fold")
 
 
-@pytest.mark.parametrize("role", ["split_column", "time"])
-def test_the_column_must_be_there(role):
-    with pytest.raises(InputError, match=rf"No column named 'fild' \(`{role}`\)\. Did you mean 'fold'\?"):
-        split_rows(frame(fold=["train"] * 30), Plan(target="y", **{role: "fild"}))
-
-
 @pytest.mark.parametrize("kind", ["dates", "numbers"])
 def test_by_time_the_last_rows_are_the_test(kind):
     order = np.random.default_rng(0).permutation(N)

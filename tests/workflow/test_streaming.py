@@ -51,25 +51,12 @@ def test_parts_change_nothing(fitted, saved, text, tmp_path):
     folder, request = fitted.folder, Request(keep=True, quantiles=(0.2,), ood=0.05)
     findings: list[str] = []
     whole = predict(folder, table_module.read(str(text), folder.roles.as_text), request, on_finding=findings.append)
-    names = ["out.csv.gz", "out.feather", "out.tsv"]
+    names = ["out.csv.gz", "out.feather"]
     for name in names:
         assert run(saved, [text], tmp_path / name, request) == findings
         found = table_module.read(str(tmp_path / name), ["ward"])
         assert_frame_equal(found, whole, check_dtypes=False, rel_tol=1e-9)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", *names]
-
-
-def test_files_folders_and_patterns_come_in_order(fitted, saved, table, tmp_path):
-    folder = fitted.folder
-    inside = tmp_path / "days"
-    inside.mkdir()
-    for number, start in enumerate(range(0, 150, 50)):
-        table.slice(start, 50).write_parquet(inside / f"{number}.parquet")
-    expected = predict(folder, table.head(150), Request())
-    for sources in ([inside], [inside / "*.parquet"], sorted(inside.iterdir())):
-        out = tmp_path / "out.parquet"
-        run(saved, sources, out)
-        assert_frame_equal(pl.read_parquet(out), expected, rel_tol=1e-9)
 
 
 def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):

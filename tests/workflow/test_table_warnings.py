@@ -143,6 +143,8 @@ def test_a_trend_is_reported(slope, dates):
     (found,) = trends(series(slope, seed=0, dates=dates))
     assert ("higher" if slope > 0 else "lower") in found
     assert "--use when" in found
+    kept = trends(series(slope, seed=0, dates=dates), use=("when",))
+    assert not any("--use when" in sentence for sentence in kept)
 
 
 def test_no_trend_is_not_reported():
@@ -155,16 +157,6 @@ def test_inputs_may_explain_a_trend():
     y = np.random.default_rng(0).poisson(np.exp(1 + 3 * np.abs(np.sin(40 * rising))))
     explained = frame.with_columns(season=np.abs(np.sin(40 * rising)), y=pl.Series(y))
     assert not trends(explained)
-
-
-@pytest.mark.parametrize("dates", [False, True])
-def test_the_time_is_an_input_only_if_asked(dates):
-    frame = series(1.5, seed=0, dates=dates)
-    names = {"when day", "when"}
-    assert not names & set(prepare(frame, Plan(target="y", time="when")).sample.X.columns)
-    kept = prepare(frame, Plan(target="y", time="when", use=("when",)))
-    assert names & set(kept.sample.X.columns)
-    assert not any("--use when" in sentence for sentence in kept.warnings)
 
 
 # Columns that follow time: periodic and free ones do not

@@ -78,8 +78,8 @@ def html_columns(columns: Mapping[str, Sequence[Any]]) -> str:
 def fmt(value: float, integers: bool = True) -> str:
     """About three digits, with commas between thousands; `integers` are shown without decimals.
 
-    >>> [fmt(v) for v in (0.01234, 3.14159, 25.0, 1234567.0, 0.0)], fmt(2.0, integers=False)
-    (['0.012', '3.14', '25', '1,234,567', '0'], '2.00')
+    >>> [fmt(v) for v in (0.0123, 0.00123, 3.14159, 12.34, -2.0, 1e6, 2.487e11, math.nan)], fmt(2.0, integers=False)
+    (['0.012', '0.00123', '3.14', '12.3', '-2', '1,000,000', '2.49e11', '–'], '2.00')
     """
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
