@@ -180,18 +180,6 @@ def sample() -> Sample:
     return Sample(place[:, None].astype(float), place % 5.0, labels=place, interval_groups=place.astype(str))
 
 
-def test_rows_of_one_predictor_are_divided_into_parts(sample):
-    rows = HeldOut.of(Means(2.0), sample, seed=1)
-    assert sorted(rows.sample.labels.tolist()) == list(range(ROWS))
-    assert (rows.sample.X[:, 0] == rows.sample.labels).all()
-    assert (rows.sample.interval_groups == rows.sample.labels.astype(str)).all()
-    assert (np.diff(rows.part) >= 0).all()
-    assert np.bincount(rows.part).tolist() == [11, 11, 11, 10, 10]
-    assert len(rows.predictors) == 5
-    other = HeldOut.of(Means(2.0), sample, seed=2)
-    assert (other.sample.labels != rows.sample.labels).any()
-
-
 def test_groups_stay_in_one_part(sample):
     group = np.arange(ROWS) // 4
     rows = HeldOut.of(Means(2.0), sample.replace(group=group), seed=0)

@@ -170,14 +170,6 @@ def test_with_too_few_rows_the_asked_level_stays_or_a_higher_one(needed, level):
     assert 0.0 < found < 1.0
 
 
-def test_levels_grow_with_the_coverage():
-    levels = IntervalLevels.of(np.random.default_rng(1).random(50))
-    found = [levels.at(coverage) for coverage in np.linspace(0.01, 0.99, 99)]
-    assert found == sorted(found)
-    with pytest.raises(InputError, match="coverage must"):
-        levels.at(1.0)
-
-
 @pytest.mark.parametrize("prior", [0.0, 30.0])
 def test_blocks_and_rows_of_weight_zero_change_nothing(prior):
     rng = np.random.default_rng(5)
@@ -193,20 +185,6 @@ def test_blocks_and_rows_of_weight_zero_change_nothing(prior):
 
 
 # In an estimator -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def calibrated(quick, counts):
-    return quick(members=3, epochs=40).fit(*counts).fit_intervals(*counts)
-
-
-def test_calibration_rows_are_inside_as_often_as_asked(calibrated, counts):
-    X, y = counts
-    for coverage in (0.5, 0.9):
-        low, high = calibrated.predict_interval(X, coverage, kind="calibrated").T
-        assert np.ceil(coverage * 91) <= ((low <= y) & (y <= high)).sum()
-        less = calibrated.predict_interval(X, calibrated.predictor_.interval_level(coverage) - 3e-9)
-        assert ((less[:, 0] <= y) & (y <= less[:, 1])).sum() < np.ceil(coverage * 91)
 
 
 def test_exposure_and_weights_are_used(quick, counts, exposures):

@@ -26,13 +26,6 @@ def test_contributions_add_up_and_are_the_terms_of_an_additive_model(formula):
     assert (found.error[:, :2] > 0).all()
 
 
-def test_a_product_is_divided_equally(formula):
-    model = formula(lambda c: c["x0"] * c["x1"])
-    found = contributions(Inputs(model, np.array([[1.0, 1.0, 9.0]])), Inputs(model, np.zeros((2, 3))))
-    np.testing.assert_allclose(found.values, [[0.5, 0.5, 0.0]], atol=1e-12)
-    assert found.error.max() < 1e-12, "a walk and its reverse"
-
-
 def test_exact_shapley_values_of_three_columns(formula):
     f = lambda a, b, c: a * b + np.exp(c * b / 2) - a
     model = formula(lambda c: f(c["x0"], c["x1"], c["x2"]))

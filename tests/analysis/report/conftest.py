@@ -20,7 +20,7 @@ from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
 from ddpn.tables.encoding.table import Column
 
-HOSTILE = "<script>alert(1)</script> & \"co\" $title 'x'"
+HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
 
 
 class Known(Member):

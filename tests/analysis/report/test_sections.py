@@ -93,7 +93,7 @@ def test_a_report_is_complete_and_needs_nothing_else(written):
     assert 100_000 < len(text.encode()) < 900_000
     assert os.listdir(written.parent) == ["report.html"]
     assert "<script" not in text
-    assert "predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; $title &#x27;x&#x27;<" in text
+    assert "predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27;<" in text
 
 
 def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written, evidence):
