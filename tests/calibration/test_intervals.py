@@ -197,14 +197,6 @@ def test_exposure_and_weights_are_used(quick, counts, exposures):
     assert (levels.weight == 1.0).all()
 
 
-def test_gaussians_have_counts_for_ends(quick, counts):
-    model = quick(likelihood="gaussian").fit(*counts).fit_intervals(*counts, prior_rows=50.0)
-    low, high = model.predict_interval(counts[0], 0.8, kind="calibrated").T
-    assert ((low <= counts[1]) & (counts[1] <= high)).sum() >= np.ceil(0.8 * 91)
-    assert low.min() >= 0
-    assert model.predictor_.intervals["mixture"].weight.sum() == pytest.approx(140)
-
-
 def test_before_calibration_the_level_is_the_coverage(fitted, counts):
     assert fitted.predictor_.interval_level(0.8) == 0.8
     assert not fitted.predictor_.intervals

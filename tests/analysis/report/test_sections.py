@@ -24,7 +24,6 @@ from ddpn.analysis.report.sections import (
     data_facts,
     distribution_svg,
     effect_figure,
-    fifths,
     importance_figure,
     likelihood_text,
     members_text,
@@ -291,16 +290,6 @@ def test_a_distribution_is_drawn_with_the_observed_count(made, mu, y):
     *ticks, label = texts(html)
     assert label.startswith("count")
     assert 2 <= len(ticks) <= 7
-
-
-def test_fifths_are_by_predicted_mean(evidence):
-    found = fifths(evidence)
-    assert [group.rows for group in found] == [60] * 5
-    first = np.argsort(evidence.mean)[:60]
-    assert found[0].aleatoric == pytest.approx(evidence.aleatoric[first].mean())
-    share = evidence.epistemic[first].mean() / (evidence.aleatoric + evidence.epistemic)[first].mean()
-    html = sections._uncertainty(evidence, [])
-    assert f"<td>{100 * share:.1f}%</td><td>{100 * evidence.scores.coverage[first].mean():.1f}% (" in html
 
 
 def importance(name, column, crps, mean):
