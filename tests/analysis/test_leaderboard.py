@@ -257,7 +257,7 @@ def test_rows_give_their_means_and_the_gain_on_the_best(weight):
     assert found.gain.mean == pytest.approx(np.average(difference, weights=weight))
     assert found.coverage == pytest.approx(np.average(inside, weights=weight))
     assert found.interior == pytest.approx(np.average(inside[::-1], weights=weight))
-    assert (found.errors, found.error_gains) == (found.crps, found.gains)
+    assert (found.errors, found.error_gains) == (found.crps, {"glm": found.gain})
     assert found.mean_count == pytest.approx(np.average(np.arange(200), weights=weight))
     if weight is None:
         assert found.gain.error == pytest.approx(stats.sem(difference))

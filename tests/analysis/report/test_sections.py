@@ -7,6 +7,7 @@ from html import unescape
 from html.parser import HTMLParser
 from importlib.metadata import version
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,10 @@ from sklearn.exceptions import NotFittedError
 from torch.distributions import Exponential
 
 from ddpn import DDPNRegressor, InputError, Poisson
+from ddpn.analysis import plots
 from ddpn.analysis.explanations import Curve, Effect, Importance, Importances
 from ddpn.analysis.plots import Pit
+from ddpn.analysis.report import page as html
 from ddpn.analysis.report import sections
 from ddpn.analysis.report.sections import (
     data_facts,
@@ -110,7 +113,15 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
     assert cells[2] == f"{scores['mixture']['crps']:.4g}"
 
 
-def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, quick, data):
+@pytest.fixture
+def undrawn(monkeypatch):
+    """A report whose figures are their descriptions: drawing takes longer than all else."""
+    for module in (plots, html):
+        monkeypatch.setattr(module, "svg_of", lambda drawn, name, title, words: f"<svg><desc>{words}</desc></svg>")
+    monkeypatch.setattr(plots, "panel", lambda *given, **known: MagicMock())
+
+
+def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, undrawn, quick, data):
     frame, y = data[0][["x"]][:60], data[1][:60]
     model = quick(likelihood="gaussian", members=1).fit(frame, y)
     text, _ = checked(model.report(tmp_path / "r.html", frame[:1], y[:1]))
@@ -122,7 +133,7 @@ def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, 
     assert 'id="scores"' in text
 
 
-def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure):
+def test_exposure_weights_a_better_baseline_and_progress(tmp_path, undrawn, with_exposure):
     model, given = with_exposure
     steps, wards = list[str](), np.array(["a", "b"])[np.arange(160) % 2]
     model.fit_intervals(**given, groups=wards)
