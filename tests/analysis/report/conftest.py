@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator
 
-from ddpn import DDPNRegressor, Poisson
+from ddpn import CountGLM, DDPNRegressor, Poisson
 from ddpn.analysis.report import write_report
 from ddpn.analysis.report.evidence import Evidence, gather
 from ddpn.distributions.count import reshaped
@@ -63,12 +63,12 @@ def fitted(quick) -> DDPNRegressor:
 
 
 @pytest.fixture(scope="session")
-def with_exposure(quick) -> tuple[DDPNRegressor, dict[str, np.ndarray]]:
+def with_exposure() -> tuple[CountGLM, dict[str, np.ndarray]]:
     """A model of counts that grow with the exposure alone, and its data."""
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(160, 1)), rng.uniform(0.1, 20.0, 160)
     data = {"X": X, "y": rng.poisson(exposure), "exposure": exposure}
-    return quick().fit(**data), data
+    return CountGLM(likelihood="poisson").fit(**data), data
 
 
 @pytest.fixture(scope="session")
