@@ -279,14 +279,6 @@ def test_candidates_without_a_finite_score_are_left_out():
     assert verdict(Evaluation.from_rows("glm", scores(crps), y)).level == "unusable"
 
 
-def test_the_thresholds_of_coverage_are_wilsons_interval():
-    for inside in range(400, 500):
-        share, (low, high) = inside / 500, stats.binomtest(inside, 500).proportion_ci(method="wilson")
-        found = Evaluation(model="m", crps={"m": 1.0}, rows=500, coverage=share, interior=share)
-        assert found.too_narrow == (high < 0.9 and share < 0.88), inside
-        assert found.too_wide == (low > 0.9 and share > 0.95), inside
-
-
 @pytest.mark.parametrize("mean", [0.05, 0.4, 3.0, 50.0])
 def test_the_right_interval_of_integers_is_never_too_wide(mean):
     y = np.random.default_rng(0).poisson(mean, 20_000)

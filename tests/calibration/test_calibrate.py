@@ -173,12 +173,6 @@ def sample() -> Sample:
     return Sample(place[:, None].astype(float), place % 5.0, labels=place, interval_groups=place.astype(str))
 
 
-def test_groups_stay_in_one_part(sample):
-    group = np.arange(ROWS) // 4
-    rows = HeldOut.of(Means(2.0), sample.replace(group=group), seed=0)
-    assert all(len(set(rows.part[rows.sample.group == name])) == 1 for name in set(group))
-
-
 def test_censored_counts_have_the_distributions_of_what_is_recorded(sample):
     rows = HeldOut.of(Means(2.0), sample.replace(limit=np.full(ROWS, 4.0)), seed=0)
     for dist in rows.distributions("mixture"):
