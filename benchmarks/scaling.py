@@ -121,10 +121,10 @@ def networks(rows: int, columns: int, members: int) -> tuple[list[Row], Networks
 
 def trees(rows: int, columns: int, rounds: int = 5) -> Row:
     """Rounds of boosting over a stream, and the memory of LightGBM per row."""
-    sample, table = sample_of(20_000, columns), TreeTable()
-    matrix, (rate, weight) = table.fit(sample.X), rates(sample)
+    sample = sample_of(20_000, columns)
+    (table, matrix), (rate, weight) = TreeTable.fit(sample.X), rates(sample)
     places = np.arange(len(rate))
-    known = TreeRows(matrix, table.is_category, None, rate, weight, [Fold(places, places)])
+    known = TreeRows(matrix, table.is_category, rate, weight, [Fold(places, places)])
     stream = _Generated(rows // BLOCK_ROWS * BLOCK_ROWS, columns)
     chunks = StreamedRows(stream, table, 1.0, len(stream), 0)
     gc.collect()

@@ -246,7 +246,7 @@ class RowError(InputError):
     """Invalid values at positions of a table; `rows_named` replaces the positions by what a user calls these rows."""
 
     def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Any = None) -> None:
-        super().__init__(f"{before} {labels_at(bad, labels)}{after}")
+        super().__init__(f"{before} {at_rows(labels_of(bad, labels))}{after}")
         self.args = before, bad, after, labels
         self.before, self.bad, self.after, self.is_named = before, bad, after, labels is not None
 
@@ -268,11 +268,6 @@ def labels_of(bad: np.ndarray, labels: Any) -> list[Any]:
     rows = np.flatnonzero(bad)
     found: list[Any] = (rows if labels is None else np.asarray(labels)[rows]).tolist()
     return found
-
-
-def labels_at(bad: np.ndarray, labels: Any) -> str:
-    """Where `bad` (a mask) is true, in the words of `at_rows`."""
-    return at_rows(labels_of(bad, labels))
 
 
 def check_counts(

@@ -77,6 +77,7 @@ def test_predictions_stay_below_the_column(run, folder, by_column):
 
 def test_the_column_is_shown_and_needed(run, folder, by_column):
     assert re.search(r"Possible counts +0 to the column beds", run("show", by_column))
+    assert "Scores on 52 test rows" in run("evaluate", by_column, "beds.csv")
     pl.read_csv(folder / "beds.csv").drop("beds").write_csv(folder / "without.csv")
     found = CliRunner().invoke(app, ["predict", str(folder / by_column), str(folder / "without.csv"), "-o", "-"])
     assert (found.exit_code, found.stdout) == (1, "")
@@ -101,14 +102,10 @@ def test_no_mass_outside_of_numbers(run, folder, by_numbers):
     assert (table["p7"] > 0.0).all()  # of the counts themselves, not of what is recorded
     assert table["lower"].min() >= 1
     assert table["upper"].max() <= 9
+    assert "Scores on 52 test rows" in run("evaluate", by_numbers, "visits.csv")
     shown = run("show", by_numbers)
     assert re.search(r"Possible counts +1 to 9", shown)
     assert re.search(r"Censored +counts of 6 or more", shown)
-
-
-def test_scores(run, by_column, by_numbers):
-    assert "Scores on 52 test rows" in run("evaluate", by_column, "beds.csv")
-    assert "Scores on 52 test rows" in run("evaluate", by_numbers, "visits.csv")
 
 
 def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):

@@ -9,7 +9,7 @@ import warnings
 import pytest
 import typer
 
-from ddpn.cli.console import friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
+from ddpn.cli.console import friendly_errors, prompt_ctrl_c, show
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 
 
@@ -85,17 +85,6 @@ def test_warnings_are_sentences_once_each(capsys):
             warnings.warn("Two columns are equal.", UserWarning, stacklevel=1)
         warnings.warn("old name", DeprecationWarning, stacklevel=1)
     assert capsys.readouterr().err == "Warning: Two columns are equal.\n"
-
-
-def test_what_libraries_print_goes_to_standard_error(capsys):
-    with output_to_stderr():
-        print("a bar")
-    assert capsys.readouterr() == ("", "a bar\n")
-
-
-def test_json_is_one_document_on_standard_output(capsys):
-    print_json({"ward": "Süd"})
-    assert capsys.readouterr() == ('{\n "ward": "Süd"\n}\n', "")
 
 
 def test_tables_are_wide_enough_where_there_is_no_terminal(capsys, monkeypatch):

@@ -78,20 +78,12 @@ def test_what_commands_print_and_write(run, model, table, folder):
     assert "[/red]x1" in run("monitor", model, "[/red]t.csv", codes=(0, 3)).output
 
 
-def test_a_leak_is_named_as_it_is(run, folder, table):
-    table.with_columns((2 * pl.col(TARGET)).alias("[/red]copy of it")).write_csv(folder / "leaky.csv")
-    found = run("fit", "leaky.csv", "--target", TARGET, "--config", "quick.toml", "-o", "leaky", "--overwrite")
-    assert "Column [/red]copy of it is the target times a factor" in found.stderr
-    assert "--drop '[/red]copy of it'" in found.stderr
-
-
 @pytest.mark.parametrize(
     "words",
     [
         ("fit", "[/red]none.csv", "--target", "y", "-o", "new"),
         ("fit", "[/red]t.csv", "--target", "[/red]y", "-o", "new"),
         ("fit", "[/red]t.csv", "--target", TARGET, "--drop", "[/red]z", "-o", "new"),
-        ("fit", "[/red]t.csv", "--target", TARGET, "--members", "[/red]", "-o", "new"),
         ("fit", "[/red]t.csv", "--target", TARGET, "--[/red]", "-o", "new"),
         ("show", "[/red]none"),
     ],

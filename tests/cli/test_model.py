@@ -1,17 +1,16 @@
 """fit, predict, evaluate, show, report, as a user calls them."""
 
 import json
-import os
 import re
-import signal
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
-from ddpn.networks.heads import MixedHead
-from ddpn.workflow.model_folder import load, read_task
+from ddpn.workflow.fitting import Fitted
+from ddpn.workflow.model_folder import read_task
 
 COMPARED = ("constant", "poisson_glm", "trees")
 #: A fit that takes half a second.
@@ -69,47 +68,23 @@ def test_options_of_the_command_take_precedence_over_the_file(ddpn, files):
     assert "Rows: " in found.stderr
 
 
-@pytest.fixture
-def ctrl_c(monkeypatch):
-    """Sends a real SIGINT to this process in a training step of the networks."""
-    usual, steps = MixedHead.loss, []
-
-    def at(step: int) -> None:
-        def counted(head, raw, *rest):
-            if raw.dim() == 3:  # rows, networks, raw outputs
-                steps.append(raw)
-                if len(steps) == step:
-                    os.kill(os.getpid(), signal.SIGINT)
-            return usual(head, raw, *rest)
-
-        monkeypatch.setattr(MixedHead, "loss", counted)
-
-    return at
-
-
-def test_ctrl_c_saves_the_best_epochs_and_the_same_command_continues(ddpn, files, ctrl_c):
-    command = ["fit", "visits.csv", *SMALL, "--epochs", "5", "-o", "model"]
-    ctrl_c(60)  # batches of 8 in 182 rows: in the third epoch
-    found = ddpn(*command)
-    assert found.exit_code == 130, found.output
-    kept = "Stopped. The best epochs so far are saved in model; the same command with --overwrite continues."
-    assert found.stderr.splitlines()[-1] == kept
-    assert "mixture" in found.stdout
-    assert names(files) == {"visits.csv", "quick.toml", "model"}
-    assert read_task(files / "model")["interrupted"]
-    assert (files / "model" / "checkpoint.safetensors").is_file()
-    assert re.search(r"Interrupted +yes, by Ctrl-C", ddpn("show", "model").stdout)
-    again = ddpn(*command, "--overwrite")
-    assert again.exit_code == 0, again.output
-    assert len(load(files / "model").model.history_.epochs) == 5
-    assert names(files) == {"visits.csv", "quick.toml", "model"}
-
-
-def test_ctrl_c_before_the_first_epoch_saves_nothing(ddpn, files, ctrl_c):
-    ctrl_c(1)
+@pytest.mark.parametrize(
+    ("missing", "can_continue", "words"),
+    [
+        (["training"], True, "The best epochs so far are saved in model; the same command with --overwrite continues."),
+        (
+            ["scores"],
+            False,
+            "The fitted model is saved in model, not scored; the same command with --overwrite starts again.",
+        ),
+    ],
+)
+def test_after_ctrl_c_the_last_line_says_what_is_kept(ddpn, files, monkeypatch, missing, can_continue, words):
+    """tests/workflow/test_fitting.py and tests/soundness/test_stopped_fits.py stop fits."""
+    folder = SimpleNamespace(task={"missing": missing})
+    monkeypatch.setattr("ddpn.workflow.fitting.fit_into", lambda *_, **__: Fitted(folder, can_continue))
     found = ddpn("fit", "visits.csv", *SMALL, "-o", "model")
-    assert (found.exit_code, found.stderr.splitlines()[-1]) == (130, "Stopped. Nothing was saved.")
-    assert names(files) == {"visits.csv", "quick.toml"}
+    assert (found.exit_code, found.stderr.splitlines()[-1]) == (130, f"Stopped. {words}")
 
 
 # A column that determines the target ---------------------------------------------------------------------------------

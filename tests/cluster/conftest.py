@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 
 JOBS = Path(__file__).resolve().parents[1] / "runtime"
@@ -61,11 +60,3 @@ def cluster(ray, nodes):
     found.connect()
     yield found
     ray.shutdown()
-
-
-@pytest.fixture(scope="session")
-def rows():
-    """Inputs and counts."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(120, 2))
-    return X, rng.poisson(np.exp(1 + 0.5 * X[:, 0])).astype(float)

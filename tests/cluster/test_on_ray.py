@@ -4,12 +4,13 @@ import importlib.util
 import json
 import os
 import runpy
-import signal
 import subprocess
 import sys
-import textwrap
+import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -26,97 +27,60 @@ from ddpn.runtime.jobs import Job, JobError, run, slots
 from ddpn.storage.results import ResultStore
 from ddpn.tables import table as table_module
 from ddpn.tables.table import Table
-from ddpn.workflow import tuning
+from ddpn.workflow import streaming, tuning
 from ddpn.workflow.model_folder import load
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.streaming import _Work, predict_files, predict_to
+from ddpn.workflow.streaming import _Work, predict_files
 
 pytestmark = pytest.mark.last
 
 
-# Jobs on a Ray cluster: whatever fails meanwhile, the weights are those of an undisturbed run in this process.
+# Jobs on a Ray cluster: whatever fails meanwhile, the results are those of an undisturbed run in this process.
 
 
-SEEDS = range(6)
-
-
-@pytest.fixture(scope="module")
-def expected(work, rows):
-    """The weights of each seed."""
-    jobs = [Job(str(seed), work.fit_networks, (seed,)) for seed in SEEDS]
-    return {result.job.name: result.get() for result in run(jobs, rows)}
-
-
-def test_a_node_is_killed_and_a_task_raises(nodes, cluster, work, rows, expected, tmp_path):
+def test_what_fails_or_dies_is_repeated_and_errors_of_ddpn_are_not(cluster, work, tmp_path):
     assert slots(cluster) == 2
-    begun, failed = tmp_path / "begun", tmp_path / "failed"
-    begun.mkdir()
-    failed.mkdir()
-    jobs = [
-        Job(str(seed), work.fit_networks, (seed, 1.0, str(failed) if seed == 3 else None, str(begun))) for seed in SEEDS
-    ]
-    results = run(jobs, rows, cluster)
-    found = [next(results)]
-    while len(list(begun.iterdir())) < 4:  # two further ones have begun, one on each node
-        time.sleep(0.05)
-    nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
-    nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
-    found += results
-    assert {result.job.name: result.get() for result in found} == expected
-    attempts = [path.name.split("-")[0] for path in begun.iterdir()]
-    assert attempts.count("3") >= 2, "it raised an error that may not come again"
-    assert len(attempts) > len(SEEDS) + 1, "what ran on the node was repeated"
-
-
-def test_errors_of_ddpn_are_not_repeated_and_others_only_so_often(cluster, work, tmp_path):
-    jobs = [Job("refused", work.refuse), Job("never", work.fail_first, (str(tmp_path), 9))]
-    found = {result.job.name: result for result in run(jobs, None, cluster)}
+    often = {"once": (work.fail_first, 1), "never": (work.fail_first, 9), "deadly": (work.die_first, 9)}
+    for name in often:
+        (tmp_path / name).mkdir()
+    jobs = [Job(name, job, (str(tmp_path / name), times)) for name, (job, times) in often.items()]
+    found = {result.job.name: result for result in run([Job("refused", work.refuse), *jobs], None, cluster)}
     with pytest.raises(InputError, match="This cannot be fitted"):
         found["refused"].get()
+    assert found["once"].get() == {"ran": b"1"}
     with pytest.raises(JobError, match=r"^never failed 3 times, the last time: ZeroDivisionError: odd\.$"):
         found["never"].get()
     assert "in fail_first" in found["never"].trace
-    assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_a_job_that_kills_its_worker_each_time_fails_with_one_sentence(cluster, work, tmp_path):
-    (found,) = run([Job("deadly", work.die_first, (str(tmp_path), 9))], None, cluster)
     with pytest.raises(JobError, match=r"^deadly failed 3 times, the last time: its worker or node was lost"):
-        found.get()
-    assert len(list(tmp_path.iterdir())) == 3
+        found["deadly"].get()
+    assert [len(list((tmp_path / name).iterdir())) for name in often] == [2, 3, 3]
 
 
-@pytest.mark.slow
-def test_the_driver_is_killed_and_started_again(nodes, cluster, work, rows, expected, tmp_path):
-    store = tmp_path / "store"
-    np.savez(tmp_path / "store.npz", X=rows[0], y=rows[1])
-    driver = subprocess.Popen(
-        [sys.executable, Path(work.__file__), nodes.address, str(store), "0.7", *map(str, SEEDS)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert driver.stdout is not None
-    done = {driver.stdout.readline().strip() for _ in range(2)}
-    driver.kill()
-    driver.wait()
-    driver.stdout.close()
-    ran = set()
-    jobs = [Job(f"seed {seed}", work.fit_networks, (seed,), {"seed": str(seed)}) for seed in SEEDS]
-    results = run(jobs, rows, cluster, ResultStore(store), lambda job: ran.add(job.name))
-    found = {result.job.name.removeprefix("seed "): result.get() for result in results}
-    assert found == expected
-    assert 2 <= len(done) < len(SEEDS)
+def test_the_driver_is_killed_and_started_again(nodes, cluster, work, tmp_path):
+    store, seeds = tmp_path / "store", [str(seed) for seed in range(6)]
+    command = [sys.executable, work.__file__, nodes.address, str(store), *seeds]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        done = {driver.stdout.readline().strip() for _ in range(2)}
+        driver.kill()
+    ran, jobs = set(), [Job(seed, work.draw, (int(seed),), {"seed": seed}) for seed in seeds]
+    results = run(jobs, [1.0, 2.0], cluster, ResultStore(store), lambda job: ran.add(job.name))
+    found = {result.job.name: result.get() for result in results}
+    assert found == {seed: work.draw([1.0, 2.0], int(seed)) for seed in seeds}
+    assert 2 <= len(done) < len(seeds)
     assert not done & ran
 
 
-def test_an_exception_in_the_loop_cancels_the_tasks(cluster, work, rows):
-    results = run([Job(str(seed), work.fit_networks, (seed, 0.1 + 60 * seed)) for seed in (0, 1)], rows, cluster)
-    assert next(results).job.name == "0"
+def test_an_exception_in_the_loop_cancels_the_tasks(cluster, work, tmp_path):
+    jobs = [Job("short", work.double, (1,)), *(Job(str(n), work.wait_long, (str(tmp_path),)) for n in (1, 2))]
+    results = run(jobs, [1.0], cluster)
+    assert next(results).job.name == "short"
+    while len(list(tmp_path.iterdir())) < 2:
+        time.sleep(0.05)
     results.close()
-    (found,) = run([Job("next", work.fit_networks, (0,))], rows, cluster)
-    assert found.error is None, "cores of the cancelled task are free again"
+    (found,) = run([Job("next", work.double, (1,))], [1.0], cluster)
+    assert found.error is None, "cores of the cancelled tasks are free again"
 
 
 def test_what_a_cluster_does_not_have_is_refused(cluster):
@@ -153,10 +117,10 @@ def test_without_ray_the_extra_is_named(monkeypatch):
         RayCluster().connect()
 
 
-# `ddpn fit --cluster` saves the model of `ddpn fit`.
+# `ddpn fit --cluster` saves the model of `ddpn fit`, though a node is killed meanwhile.
 
 
-def test_the_program_saves_the_same_portfolio(cluster, tmp_path, monkeypatch):
+def test_a_node_is_killed_and_the_program_saves_the_same_portfolio(nodes, cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(3)
     x = rng.normal(size=160)
@@ -164,12 +128,29 @@ def test_the_program_saves_the_same_portfolio(cluster, tmp_path, monkeypatch):
     (tmp_path / "quick.toml").write_text(
         'target = "visits"\nhidden = [8]\nepochs = 3\nlikelihood = "poisson"\ncompare_with = []\n'
     )
+    kept = []
+
+    def kill_a_node():
+        while not (stored := list(tmp_path.glob(".there*jobs/*.result"))):
+            time.sleep(0.05)
+        kept.extend(stored)
+        nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
+
     command = ["fit", "visits.csv", "--config", "quick.toml", "--device", "cpu", "--json"]
+    killer = threading.Thread(target=kill_a_node)
+    killer.start()
     there = CliRunner().invoke(app, [*command, "-o", "there", "--cluster", cluster.address])
+    killer.join()
+    while slots(cluster) > 1:
+        time.sleep(0.1)
+    nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
+    while slots(cluster) < 2:
+        time.sleep(0.1)
     here = CliRunner().invoke(app, [*command, "-o", "here"])
     assert there.exit_code == here.exit_code == 0, there.output
     assert "Fitted networks ..." in there.stderr
     assert "Fitted GLM, fold 5 ..." in there.stderr
+    assert 1 <= len(kept) < 5, "most was fitted after a node was killed"
     names = {path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.safetensors")}
     assert len(names) > 3
     assert {n for n in names if (tmp_path / "there" / n).read_bytes() != (tmp_path / "here" / n).read_bytes()} == set()
@@ -191,11 +172,11 @@ def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=120)
     table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
     prepared = prepare(table, Plan(target="visits", compare_with=(), model=QUICK))
-    there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
+    _, there = tuning.tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
     for module in (tuning, folds):
         monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run(jobs, shared, None, store))
-    here = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
-    trials = [[(t.settings, t.crps, t.dropped) for t in each.result.trials] for each in (there, here)]
+    _, here = tuning.tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
+    trials = [[(t.settings, t.crps, t.dropped) for t in each.trials] for each in (there, here)]
     assert trials[0] == trials[1]
     weights = [(tmp_path / name / "networks" / "networks.safetensors").read_bytes() for name in ("cluster", "here")]
     assert weights[0] == weights[1]
@@ -248,33 +229,11 @@ def test_a_training_survives_a_process(cluster, example, work, alone, tmp_path):
     torch.testing.assert_close(dict(model.state_dict()), dict(alone), rtol=0.0, atol=1e-6)
 
 
-# Predictions on a Ray cluster: whatever is killed meanwhile, the file is that of a run in this process.
+# Predictions on a Ray cluster: though a worker is killed meanwhile, the file is that of a run in this process.
 
 
 ROWS, PARTS = 90, 12
 REQUEST = Request(quantiles=(0.2,), keep=True)
-
-DRIVER = f"""
-import os, signal, sys
-from pathlib import Path
-from ddpn.runtime.cluster import RayCluster
-from ddpn.tables import table as table_module
-from ddpn.workflow.model_folder import load
-from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.streaming import predict_to
-
-table_module.ROWS = {ROWS}
-calls = []
-
-def done(rows):
-    calls.append(rows)
-    if len(calls) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-model, data, out, address = sys.argv[1:]
-folder = load(Path(model), mixed_only=True, exposure="days")
-predict_to(folder, Path(model), table_module.Table([data]), {REQUEST!r}, out, done, n_jobs=RayCluster(address))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -298,43 +257,37 @@ def days(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def tables(model, days, monkeypatch):
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
     monkeypatch.setattr(table_module, "ROWS", ROWS)
-    return Table([str(days)])
 
 
-def test_the_driver_and_then_a_worker_are_killed(nodes, cluster, model, days, tables, tmp_path):
+def test_a_worker_is_killed_and_the_predictions_are_the_same(nodes, cluster, model, days, tmp_path, monkeypatch):
     psutil = pytest.importorskip("psutil")
-    out, findings, expected, killed, rows = tmp_path / "out.parquet", [], [], [], []
-    folder = load(model, mixed_only=True, exposure="days")
-    predict_to(folder, model, tables, REQUEST, str(tmp_path / "here.parquet"), on_finding=expected.append)
-    command = [sys.executable, "-c", textwrap.dedent(DRIVER), str(model), str(days), str(out), nodes.address]
-    driver = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert driver.returncode == -signal.SIGKILL, driver.stderr
-    assert not out.exists()
-    kept = len(list((tmp_path / "out.parquet.parts").glob("*.json")))
-    assert kept >= 3
+    findings, killed, rows, options = {"here": [], "there": []}, [], [], {"request": REQUEST, "exposure": "days"}
+    here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
+    predict_files(model, days, here, on_finding=findings["here"].append, **options)
 
     def kill_a_worker(number):
         rows.append(number)
-        if len(rows) > kept + 1 and not killed:
+        if len(rows) > 1 and not killed:
             raylets = [node.all_processes["raylet"][0].process.pid for node in nodes.list_all_nodes()]
             below = [child for pid in raylets for child in psutil.Process(pid).children(recursive=True)]
             killed.extend(child for child in below if "ray::_on_node" in " ".join(child.cmdline()))
             if killed:
                 killed[0].kill()
 
-    found = predict_to(folder, model, tables, REQUEST, str(out), kill_a_worker, findings.append, n_jobs=cluster)
+    bar = SimpleNamespace(advance=kill_a_worker)
+    monkeypatch.setattr(streaming, "progress_bar", lambda *_: nullcontext(bar))
+    found = predict_files(model, days, there, on_finding=findings["there"].append, n_jobs=cluster, **options)
     assert killed
     assert found == ROWS * PARTS == sum(rows)
-    assert rows[:kept] == [ROWS] * kept, "the parts of the killed driver are kept"
-    assert findings == expected
-    assert pl.read_parquet(out).equals(pl.read_parquet(tmp_path / "here.parquet"))
-    assert sorted(os.listdir(tmp_path)) == ["here.parquet", "out.parquet"]
+    assert findings["there"] == findings["here"]
+    assert pl.read_parquet(there).equals(pl.read_parquet(here))
+    assert sorted(os.listdir(tmp_path)) == ["here.parquet", "there.parquet"]
 
 
-def test_errors_name_the_file_and_the_row(cluster, model, days, tables, tmp_path):
+def test_errors_name_the_file_and_the_row(cluster, model, days, tmp_path):
     bad = pl.read_parquet(days / "03.parquet")
     bad = bad.with_columns(pl.when(pl.int_range(ROWS) == 41).then(-1.0).otherwise("days").alias("days"))
     files = [str(days / "00.parquet"), str(tmp_path / "bad.parquet")]

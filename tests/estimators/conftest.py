@@ -1,10 +1,12 @@
 """Every likelihood, and models that several files ask."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ddpn import DDPNRegressor
+from ddpn.members.trees import boosting
 from ddpn.networks.heads import HEADS
 
 #: Likelihoods whose heads share all code that estimators use with one that is there.
@@ -19,6 +21,14 @@ ALIKE = (
 #: The other likelihoods that take any counts and exposures, and the paper's objective beside the exact one.
 LIKELIHOODS = {name: {"likelihood": name} for name in HEADS if name not in ALIKE and not HEADS[name].exposure_is_total}
 LIKELIHOODS["paper"] = {"likelihood": "double_poisson", "head_options": {"objective": "paper"}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_trees() -> Iterator[None]:
+    """Trees of one size: which of several predicts best is a choice of its own (tests/members/test_trees.py)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosting, "_LEAVES", (4,))
+        yield
 
 
 @pytest.fixture(params=list(LIKELIHOODS), scope="session")

@@ -218,18 +218,9 @@ def test_saved_models_keep_their_range(tmp_path, per_row):
     assert loaded.nll(TEST, new) == both.nll(TEST, np.minimum(new, 6))
 
 
-def test_bounds_that_are_missing_or_not_needed(per_row):
-    with pytest.raises(InputError, match=r"^upper is missing: the model was fitted with .* per row\. Pass upper\.$"):
-        per_row.predict(TEST)
+def test_bounds_need_a_likelihood_of_counts(per_row):
     with pytest.raises(InputError, match="upper is missing"):
         per_row.crps(TEST, FULL[N:])
-    with pytest.raises(InputError, match="y must be at most the upper bound of its row"):
-        per_row.crps(TEST, FULL[N:], upper=1)
-    plain = CountGLM(likelihood="poisson").fit(TRAIN, Y[:N])
-    with pytest.raises(InputError, match="upper must not be given"):
-        plain.predict(TEST, upper=4)
-    with pytest.raises(ConfigError, match="one number for all rows or one per row"):
-        CountGLM(likelihood="poisson", upper=9).fit(TRAIN, FULL[:N], upper=BEDS[:N])
     for options in ({"upper": 9}, {"lower": 1}, {"censored_above": 4}):
         with pytest.raises(ConfigError, match='need a likelihood of counts, got "gaussian"'):
             CountGLM(likelihood="gaussian", **options).fit(TRAIN, Y[:N])

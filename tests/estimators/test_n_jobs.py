@@ -56,14 +56,6 @@ def test_a_portfolio_with_folds(counts, monkeypatch):
     assert there.predictor_.seconds["networks"] > 0
 
 
-def test_an_ensemble_and_what_is_mixed_with_it(larger, monkeypatch):
-    options = SMALL | {"members": 2, "mix_with": ["glm", "constant"]}
-    jobs = Recorded(monkeypatch)
-    here, there = DDPNRegressor(**options).fit(*larger), DDPNRegressor(**options, n_jobs=2).fit(*larger)
-    assert state(there) == state(here)
-    assert len(jobs.names) == 3
-
-
 @pytest.mark.slow
 def test_processes_fit_what_this_process_does(larger):
     """With one thread here, as processes have."""

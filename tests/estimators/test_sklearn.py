@@ -10,8 +10,6 @@ import sklearn
 from sklearn.base import clone
 from sklearn.metrics import d2_tweedie_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -95,14 +93,6 @@ def routing():
         yield
 
 
-def test_a_clone_is_unfitted_and_fits_the_same(fitted, counts):
-    copy = clone(fitted)
-    assert not hasattr(copy, "predictor_")
-    assert not hasattr(copy, "model_")
-    assert not hasattr(copy, "history_")
-    assert (copy.fit(*counts).predict(counts[0]) == fitted.predict(counts[0])).all()
-
-
 def test_copies_predict_bit_for_bit(quick, counts):
     model = quick().fit(*counts).fit_intervals(*counts).fit_ood(counts[0])
     file = BytesIO()
@@ -152,18 +142,3 @@ def test_weights_and_exposures_are_routed(quick, counts, exposures):
         by_hand = quick().fit(X[train], y[train], weight[train], exposures[train])
         assert score == pytest.approx(by_hand.score(X[test], y[test], weight[test], exposures[test]), abs=1e-12)
         assert score != pytest.approx(by_hand.score(X[test], y[test], None, exposures[test]), abs=1e-6)
-
-
-@pytest.mark.usefixtures("routing")
-def test_exposures_reach_every_step_of_a_search(quick, counts, exposures):
-    X, y = counts
-    model = quick(likelihood="poisson").set_fit_request(exposure=True).set_score_request(exposure=True)
-    model = model.set_predict_request(exposure=True)
-    search = GridSearchCV(make_pipeline(StandardScaler(), model), {"ddpnregressor__epochs": [1, 20]}, cv=FOLDS)
-    search.fit(X, y, exposure=exposures)
-    one, two = (search.best_estimator_.predict(X, exposure=scale * exposures) for scale in (1.0, 2.0))
-    inner = search.best_estimator_[-1]
-    scaled = search.best_estimator_[:-1].transform(X)
-    assert (one == inner.predict(scaled, exposures)).all()
-    assert two == pytest.approx(2.0 * one, rel=1e-12)
-    assert np.isfinite(search.score(X, y, exposure=exposures))

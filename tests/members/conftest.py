@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.members.trees import boosting
 from ddpn.sample import Sample
 
 
@@ -25,6 +26,14 @@ def mixed_sample() -> Sample:
     )
     mean = exposure * np.exp(-4.0 + 0.5 * X["x"].to_numpy() + (X["ward"] == "A").to_numpy())
     return Sample(X, rng.poisson(mean).astype(float), weight, exposure)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_trees() -> Iterator[None]:
+    """Trees of one size: which of several predicts best is a choice of its own (test_trees.py)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosting, "_LEAVES", (4,))
+        yield
 
 
 class Stream:

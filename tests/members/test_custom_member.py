@@ -14,7 +14,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from typer.testing import CliRunner
 
-from ddpn import CountRegressor, InputError
+from ddpn import CountRegressor
 from ddpn.cli import app
 from ddpn.distributions import CountDistribution
 from ddpn.export import export_onnx
@@ -128,10 +128,6 @@ def test_its_copies_are_saved_and_loaded(portfolio, data, tmp_path):
         patch.delitem(MEMBERS, "knn")
         with pytest.raises(ConfigError, match=r"member must be one of .*got 'knn'"):
             CountRegressor.load(tmp_path / "model")
-    content = (folder / "copy-0" / "rows.safetensors").read_bytes()
-    (folder / "copy-0" / "rows.safetensors").write_bytes(content[:-8])
-    with pytest.raises(InputError, match=r"rows.safetensors was truncated or changed"):
-        CountRegressor.load(tmp_path / "model")
 
 
 def test_it_is_named_as_what_cannot_be_exported(portfolio, tmp_path):

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 import torch
 from scipy.optimize import approx_fprime, minimize
-from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 from ddpn.members.linear import LinearObjective, inverse_information, maximize, standardize
 from ddpn.networks.heads import make_head
@@ -105,12 +103,6 @@ def test_a_constant_is_found_whatever_the_number_of_rows(rows, value):
         found = standardize(np.c_[np.arange(rows), np.full(rows, value)], np.linspace(0.1, 3.0, rows), reduce)
         assert found.kept.tolist() == [True, False]
         assert found.is_constant.tolist() == [False, True]
-
-
-def test_inflation_is_the_root_of_the_variance_inflation_factor():
-    near = np.c_[WIDE[:, 0], WIDE[:, 2], WIDE[:, 0] + 1e-3 * RNG.normal(size=40)]
-    factors = [variance_inflation_factor(sm.add_constant(near), column) for column in (1, 2, 3)]
-    np.testing.assert_allclose(np.square(standardize(near, np.ones(40)).inflation), factors, rtol=1e-5)
 
 
 def test_fewer_rows_than_columns_and_no_columns():

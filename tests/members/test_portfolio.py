@@ -57,31 +57,23 @@ def test_intervals_and_flags_are_calibrated_at_once(fitted, data):
     assert fitted.is_ood([[30.0, 30.0, 30.0]]).all()
 
 
-def test_steps_tell_what_is_fitted(data):
-    X, y = data
+@pytest.mark.parametrize("budget", ["soon", -1.0])
+def test_bad_time_budgets(data, budget):
+    with pytest.raises(ConfigError, match="time_budget"):
+        CountRegressor(time_budget=budget).fit(data[0][:100], data[1][:100])
+
+
+def test_counts_of_known_totals_are_fitted_step_by_step():
+    rng = np.random.default_rng(0)
+    X, upper = rng.normal(size=(80, 2)), rng.integers(3, 9, 80)
+    y = rng.binomial(upper, 1 / (1 + np.exp(-X[:, 0]))).astype(float)
     lines: list[str] = []
-    model = CountRegressor(likelihood="poisson", hidden=(8,), epochs=1, random_state=1)
-    model.fit_members(Sample(X[:100], y[:100].astype(float)), None, CountRange(), Clock(1000.0), lines.append)
+    counts = CountRange(upper_per_row=True, upper_is_total=True)
+    model = CountRegressor(likelihood="double_binomial", hidden=(8,), epochs=1, random_state=0)
+    model.fit_members(counts.of(Sample(X, y), upper), None, counts, Clock(1000.0), lines.append)
     labels = ["constant distribution", "boosted trees", "GLM", "networks"]
     assert [line.split(",")[0] for line in lines] == [f"Fitting {label}" for label in labels]
     assert "CRPS so far" in lines[-1]
-
-
-@pytest.mark.parametrize(
-    "option",
-    [{"time_budget": "soon"}, {"time_budget": -1.0}],
-)
-def test_bad_options(data, option):
-    with pytest.raises(ConfigError, match=next(iter(option))):
-        CountRegressor(**option).fit(data[0][:100], data[1][:100])
-
-
-def test_counts_of_known_totals():
-    rng = np.random.default_rng(0)
-    X, upper = rng.normal(size=(80, 2)), rng.integers(3, 9, 80)
-    y = rng.binomial(upper, 1 / (1 + np.exp(-X[:, 0])))
-    options = {"likelihood": "double_binomial", "hidden": (8,), "epochs": 1, "random_state": 0}
-    model = CountRegressor(**options).fit(X, y, upper=upper)
     assert set(model.predictor_.members) == {"constant", "glm", "trees", "networks"}
     low, high = model.predict_interval(X, upper=upper).T
     assert ((low <= high) & (high <= upper)).all()
@@ -123,7 +115,7 @@ def portfolio(*candidates: Candidate, seconds: float | None = None) -> Portfolio
 
 def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
     PoissonGLM().fit(sample, None, seed=0)  # kernels are loaded before the clock starts
-    found = portfolio(candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=8.0)
+    found = portfolio(candidate("slow", Slow), candidate("refused", Refused), candidate("glm", PoissonGLM), seconds=6.0)
     found.fit(Folds.of(sample, None, 0), seed=0)
     assert list(found.members) == ["constant", "glm"]
     assert found.weights == {"constant": 0.0, "glm": 1.0}

@@ -10,7 +10,6 @@ from safetensors.numpy import load, save
 
 from ddpn.distributions import DoublePoisson, NegativeBinomial
 from ddpn.members.member import NotApplicableError
-from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.member import Trees
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
@@ -52,6 +51,15 @@ def test_the_family_follows_the_dispersion(alpha, kind):
     assert dist.batch_shape == (400, 1)
     ratio = float((dist.variance / dist.mean).mean())
     assert ratio > 2.0 if alpha else ratio < 0.5
+
+
+def test_the_number_of_leaves_is_chosen_out_of_fold():
+    """An interaction of three columns needs eight leaves."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(600, 3)).astype(float)
+    y = rng.poisson(np.where(X.sum(1) % 2 > 0, 12.0, 2.0)).astype(float)
+    member = Trees(leaves=(2, 8), rounds=20, rate=0.3).fit(Sample(X, y), None, seed=0)
+    assert member.facts()["leaves"] == 8
 
 
 def test_a_dispersion_that_varies_is_boosted():
@@ -139,13 +147,3 @@ def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
         facts = json.loads(files["trees.json"]) | {key: value}
         with pytest.raises(InputError):
             Trees.from_state(files | {"trees.json": json.dumps(facts).encode()})
-
-
-def test_arrays_and_text_are_the_same_trees(fitted, wide):
-    matrix = fitted.table.read(wide.X)
-    booster = fitted.means[0]
-    again = Booster.of_arrays(booster.arrays, None, matrix.shape[1])
-    assert (again.raw(matrix) == booster.raw(matrix)).all()
-    assert all(
-        (ours == theirs).all() for ours, theirs in zip(again.arrays.values(), booster.arrays.values(), strict=True)
-    )

@@ -13,12 +13,11 @@ from sklearn.preprocessing import StandardScaler
 from torch.distributions import Exponential, Normal
 
 from ddpn import CountGLM
-from ddpn.distributions import Discretized, DoublePoisson, Mixture, NegativeBinomial, Poisson
+from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.metrics import (
     absolute_error,
     crps,
     crps_scorer,
-    dawid_sebastiani,
     nll,
     point,
     squared_error,
@@ -43,11 +42,6 @@ def test_mixtures_of_normals_against_scoringrules_and_scipy():
     np.testing.assert_allclose(nll(NORMALS, Y).numpy(), -np.log(density), rtol=1e-12)
 
 
-def test_normals_take_any_real_observation():
-    assert torch.isfinite(crps(NORMAL, torch.tensor([-1.0, 0.5, 3.3]))).all()
-    assert torch.isfinite(nll(NORMALS, torch.tensor([-1.0, 0.5, 3.3]))).all()
-
-
 def test_nll_takes_any_torch_distribution():
     torch.testing.assert_close(nll(Exponential(2.0), torch.tensor(3.0)), torch.tensor(6.0 - math.log(2)))
 
@@ -62,32 +56,18 @@ def test_gradients_of_nll_flow_and_those_of_count_crps_are_refused():
 
 
 def test_scores_against_surveillance(reference_rows):
-    """log score, ranked probability and Dawid-Sebastiani of R's surveillance package."""
+    """log score, ranked probability and squared error of R's surveillance package."""
     for name, rows in reference_rows("surveillance_scores.csv").items():
         mu, y = (torch.tensor([float(row[key]) for row in rows], dtype=torch.float64) for key in ("mu", "y"))
         dist = Poisson(mu)
         if name == "negative_binomial":
             dist = NegativeBinomial(mu, 1 / torch.tensor([float(row["size"]) for row in rows], dtype=torch.float64))
-        pairs = {"logs": nll, "rps": crps, "dss": dawid_sebastiani, "ses": squared_error}
+        pairs = {"logs": nll, "rps": crps, "ses": squared_error}
         for key, score in pairs.items():
             expected = [float(row[key]) for row in rows]
             # Long windows are scored by quadrature, to 6e-8.
             rtol = 6e-8 if key == "rps" else 1e-11
             np.testing.assert_allclose(score(dist, y).numpy(), expected, rtol=rtol, err_msg=f"{name} {key}")
-
-
-def test_dawid_sebastiani_is_that_of_the_moments(dist):
-    mean, sd, got = dist.mean.numpy(), dist.variance.sqrt().numpy(), dawid_sebastiani(dist, Y).numpy()
-    np.testing.assert_allclose(got, ((Y.numpy() - mean) / sd) ** 2 + 2 * np.log(sd))
-    # Twice the Normal's log score, less a constant.
-    np.testing.assert_allclose(got, -2 * stats.norm.logpdf(Y.numpy(), mean, sd) - math.log(2 * math.pi))
-
-
-def test_dawid_sebastiani_of_a_point_mass_is_no_nan():
-    dist = Discretized(Normal(torch.tensor([5.0, 5.0], dtype=torch.float64), 1e-4))
-    score = dawid_sebastiani(dist, torch.tensor([5, 6]))
-    assert score[0] < -700
-    assert score[1] > 1e300
 
 
 # Points ----------------------------------------------------------------------------------------------------------
@@ -101,17 +81,6 @@ def test_points_of_a_skewed_distribution_against_scipy():
     np.testing.assert_array_equal(point(dist, "median").numpy(), peer.median())
     pmf = stats.nbinom.pmf(np.arange(2000)[:, None], r, r / (r + mu))
     np.testing.assert_array_equal(point(dist, "mode").numpy(), pmf.argmax(0))
-
-
-def test_points_of_a_normal_and_of_a_lopsided_mixture_of_normals():
-    assert [point(Normal(2.5, 3.0), s).item() for s in ("mean", "median", "mode")] == [2.5, 2.5, 2.5]
-    loc, scale = np.array([0.0, 0.0, 9.0]), np.array([1.0, 0.5, 2.0])
-    mixture = Mixture(Normal(torch.from_numpy(loc), torch.from_numpy(scale)))
-    assert point(mixture, "mean").item() == pytest.approx(3.0)
-    assert stats.norm.cdf(point(mixture, "median").item(), loc, scale).mean() == pytest.approx(0.5)
-    z = np.linspace(-3, 12, 150_001)
-    density = stats.norm.pdf(z[:, None], loc, scale).mean(1)
-    assert point(mixture, "mode").item() == pytest.approx(z[density.argmax()], abs=1e-4)
 
 
 def test_errors_are_those_of_the_point(dist, y):
@@ -140,23 +109,19 @@ def test_defaults_are_the_points_that_make_each_error_least():
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1.0, 1.0, (600, 2))
 MEAN = np.exp(1.5 + 0.8 * X[:, 0])
-#: Counts by the likelihood that is right for them: variances above the mean, and far below it.
-DRAWN = {
-    "negative_binomial": RNG.poisson(RNG.gamma(1.0, MEAN)),
-    "double_poisson": RNG.binomial(np.round(MEAN / 0.8).astype(int), 0.8),
-}
+#: Counts whose variance is far below the mean; the example of `crps_scorer` has some whose variance is above it.
+Y_BELOW = RNG.binomial(np.round(MEAN / 0.8).astype(int), 0.8)
 
 
-@pytest.mark.parametrize("truth", DRAWN)
-def test_a_search_by_crps_finds_the_likelihood(truth):
-    grid = {"likelihood": ["poisson", truth]}
-    search = GridSearchCV(CountGLM(dispersion="constant"), grid, scoring=crps_scorer, cv=3).fit(X, DRAWN[truth])
-    assert search.best_params_ == {"likelihood": truth}
+def test_a_search_by_crps_finds_the_likelihood():
+    grid = {"likelihood": ["poisson", "double_poisson"]}
+    search = GridSearchCV(CountGLM(dispersion="constant"), grid, scoring=crps_scorer, cv=3).fit(X, Y_BELOW)
+    assert search.best_params_ == {"likelihood": "double_poisson"}
     assert search.best_score_ < 0
 
 
 def test_a_pipeline_is_scored_by_its_last_step():
-    y = DRAWN["negative_binomial"]
+    y = Y_BELOW
     pipe = make_pipeline(StandardScaler(), CountGLM(likelihood="poisson")).fit(X[:400], y[:400])
     known = {"sample_weight": np.arange(200.0)}
     wanted = pipe[-1].crps(pipe[:-1].transform(X[400:]), y[400:], **known)

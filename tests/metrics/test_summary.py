@@ -12,18 +12,7 @@ from torch.distributions import Normal
 from ddpn.distributions import Mixture, NegativeBinomial, Poisson
 from ddpn.metrics import evaluate
 
-KEYS = {
-    "mae",
-    "rmse",
-    "crps",
-    "nll",
-    "dawid_sebastiani",
-    "coverage",
-    "expected_coverage",
-    "width",
-    "median_precision",
-    "pit_distance",
-}
+KEYS = {"mae", "rmse", "crps", "nll", "coverage", "expected_coverage", "width", "median_precision", "pit_distance"}
 
 
 def poisson_table(mu: np.ndarray, y: np.ndarray, w: np.ndarray) -> dict[str, float]:
@@ -36,7 +25,6 @@ def poisson_table(mu: np.ndarray, y: np.ndarray, w: np.ndarray) -> dict[str, flo
         "rmse": root_mean_squared_error(y, mu, sample_weight=w),
         "crps": average(((stats.poisson.cdf(k, mu) - (k >= y)) ** 2).sum(0)),
         "nll": average(-stats.poisson.logpmf(y, mu)),
-        "dawid_sebastiani": average((y - mu) ** 2 / mu + np.log(mu)),
         "coverage": average((low <= y) & (y <= high)),
         "expected_coverage": average(stats.poisson.cdf(high, mu) - stats.poisson.cdf(low - 1, mu)),
         "width": average(high - low),

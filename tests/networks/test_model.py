@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from ddpn.networks.backbones import MLP, CountNet3D, Members, Tuned
-from ddpn.networks.backbones.members import Frozen, Linear, generators
+from ddpn.networks.backbones.members import Frozen, generators
 from ddpn.networks.backbones.pretrained import Tail
-from ddpn.networks.heads import HEADS, make_head
+from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel, Projection
 from ddpn.runtime.errors import ConfigError
 
@@ -22,13 +22,6 @@ def projection(*sees: str) -> Projection:
     return layer
 
 
-def plain(layer: Linear) -> Linear:
-    """A layer that sees everything, with the same weights."""
-    copy = Linear(*layer.weight.shape[1:], members=len(layer.weight))
-    copy.load_state_dict(layer.state_dict())
-    return copy
-
-
 def test_detached_learns_from_the_features_but_sends_them_no_gradient():
     layer, x = projection("features", "detached"), features(5, 3, 4).requires_grad_()
     by_first, by_second = (torch.autograd.grad(layer(x)[..., p].sum(), [x, layer.weight]) for p in (0, 1))
@@ -36,32 +29,6 @@ def test_detached_learns_from_the_features_but_sends_them_no_gradient():
     assert torch.equal(by_second[0], torch.zeros_like(x))
     # d sum_b x_bf w_fp / d w_fp = sum_b x_bf.
     torch.testing.assert_close(by_second[1][..., 1], x.detach().sum(0))
-
-
-def test_nothing_is_the_bias_and_the_bias_alone():
-    layer, x = projection("features", "nothing"), features(5, 3, 4).requires_grad_()
-    raw = layer(x)
-    assert torch.equal(raw[..., 1], layer.bias[:, 0, 1].expand(5, -1))
-    by_x, by_weight, by_bias = torch.autograd.grad(raw[..., 1].sum(), [x, layer.weight, layer.bias])
-    assert not by_x.any()
-    assert not by_weight.any()
-    assert torch.equal(by_bias[:, 0, 1], torch.full((3,), 5.0))
-    torch.testing.assert_close(raw[..., 0], plain(layer)(x)[..., 0], rtol=1e-6, atol=1e-6)
-
-
-def model_of(head: str, members: int = 3, **options: object) -> CountModel:
-    model = CountModel(MLP(n_in=4, hidden=(6,), members=members), make_head(head, **options), members)
-    model.reset(range(members))
-    return model
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_shapes(head):
-    model = model_of(head, **({"total": 12} if HEADS[head].exposure_is_total else {}))
-    assert model.raw(features(5, 4)).shape == (5, 3, model.head.n_raw)
-    assert model.raw(features(5, 3, 4)).shape == (5, 3, model.head.n_raw)
-    assert model(features(5, 4)).batch_shape == (5, 3)
-    assert model.mixture(features(5, 4)).batch_shape == (5,)
 
 
 @pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), members=2), MLP(n_in=4, hidden=(), members=2)])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ddpn.paper import inputs
-from ddpn.paper.inputs import auto_augment, decode_images, join_texts, pack, read_image, read_points, tokenize
+from ddpn.paper.inputs import auto_augment, decode_images, join_texts, pack, read_image, tokenize
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 
 # Texts ----------------------------------------------------------------------------------------------------------------
@@ -181,14 +181,6 @@ def test_misuse(arguments, name):
     assert found.value.argument == name
 
 
-def test_without_the_extra(files, monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    monkeypatch.setitem(sys.modules, "kornia.augmentation.auto", None)
-    for call in (lambda: decode_images(files), lambda: auto_augment(IMAGES)):
-        with pytest.raises(ConfigError, match=r"ddpn\[images\] is not installed"):
-            call()
-
-
 @pytest.mark.parametrize(
     ("mode", "color", "name", "rgb"),
     [
@@ -292,17 +284,3 @@ def test_invalid_clouds(name):
     clouds, geometry, options, fault = INVALID[name]
     with pytest.raises(InputError, match=fault):
         pack(clouds, geometry, **options)
-
-
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [(None, "File not found"), (b"", "EOFError"), (b"x,y,z", "got ValueError"), (np.zeros((4, 2)), "float64 of shape")],
-)
-def test_files_without_points(tmp_path, content, fault):
-    path = tmp_path / "a.npy"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        np.save(path, content)
-    with pytest.raises(InputError, match=fault):
-        read_points(path)

@@ -4,7 +4,8 @@ import os
 import signal
 import time
 from pathlib import Path
-from uuid import uuid4
+
+import numpy as np
 
 from ddpn.runtime.errors import InputError
 
@@ -52,26 +53,10 @@ def wait_long(data, folder):
     return {}
 
 
-def fit_networks(data, seed, seconds=0.0, fails_in=None, begun_in=None):
-    """A small fit that takes this long at least.
-
-    With `fails_in`, its first attempt raises and leaves a file there. With `begun_in`, each attempt leaves one there.
-    """
-    from ddpn.members.network_options import NetworkOptions
-    from ddpn.members.networks import Networks
-    from ddpn.networks.training import Runtime
-    from ddpn.sample import Sample
-
-    if begun_in is not None:
-        (Path(begun_in) / f"{seed}-{uuid4().hex}").touch()
-    end, (X, y) = time.monotonic() + seconds, data
-    options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=5)
-    member = Networks(options=options, runtime=Runtime("cpu")).fit(Sample(X, y), None, seed)
-    time.sleep(max(0.0, end - time.monotonic()))
-    if fails_in is not None and not (file := Path(fails_in) / "failed").exists():
-        file.touch()
-        raise RuntimeError("a fault that comes once")
-    return {"weights": member.state()["networks.safetensors"]}
+def draw(data, seed, seconds=0.0):
+    """Numbers that depend on the data and the seed; it takes this long at least."""
+    time.sleep(seconds)
+    return {"numbers": np.random.default_rng(seed).normal(data, size=(9, len(data))).tobytes()}
 
 
 class Dying:
@@ -101,19 +86,16 @@ class Dying:
 
 
 if __name__ == "__main__":
-    # The program that a test kills: the address of its cluster, its store, seconds of each job, and seeds.
+    # The program that a test kills: the address of its cluster, its store, and seeds.
     import sys
 
-    import numpy as np
     import small_jobs  # workers import its functions by this name
 
     from ddpn.runtime.cluster import RayCluster
     from ddpn.runtime.jobs import Job, run
     from ddpn.storage.results import ResultStore
 
-    address, store, seconds, *seeds = sys.argv[1:]
-    with np.load(Path(store).with_suffix(".npz")) as known:
-        rows = known["X"], known["y"]
-    jobs = [Job(f"seed {s}", small_jobs.fit_networks, (int(s), float(seconds)), {"seed": s}) for s in seeds]
-    for result in run(jobs, rows, RayCluster(address), ResultStore(store)):
+    address, store, *seeds = sys.argv[1:]
+    jobs = [Job(seed, small_jobs.draw, (int(seed), 0.5), {"seed": seed}) for seed in seeds]
+    for result in run(jobs, [1.0, 2.0], RayCluster(address), ResultStore(store)):
         print(result.job.name, flush=True)

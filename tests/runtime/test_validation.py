@@ -13,30 +13,27 @@ from ddpn.runtime.validation import (
     check_integer,
     check_keys,
     check_number,
-    is_count,
     is_integer,
     is_number,
 )
 
 
 @pytest.mark.parametrize(
-    ("value", "integer", "number", "count"),
+    ("value", "integer", "number"),
     [
-        (3, True, True, True),
-        (np.int64(3), True, True, True),
-        (3.0, False, True, True),
-        (np.float32(2.5), False, True, False),
-        (-1, True, True, False),
-        (True, False, False, False),
-        ("3", False, False, False),
-        (None, False, False, False),
-        (float("nan"), False, True, False),
-        (float("inf"), False, True, False),
-        (2**53 + 2, True, True, False),
+        (3, True, True),
+        (np.int64(3), True, True),
+        (3.0, False, True),
+        (np.float32(2.5), False, True),
+        (True, False, False),
+        ("3", False, False),
+        (None, False, False),
+        (float("nan"), False, True),
+        (float("inf"), False, True),
     ],
 )
-def test_kinds_of_values(value, integer, number, count):
-    assert (is_integer(value), is_number(value), is_count(value)) == (integer, number, count)
+def test_kinds_of_values(value, integer, number):
+    assert (is_integer(value), is_number(value)) == (integer, number)
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,6 @@ def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, given, wor
         CountRange(**arguments).of(sample(), **given)
 
 
-def test_messages_about_validation_rows_say_so():
-    with pytest.raises(InputError, match="y_val must be at least `lower=2`"):
-        CountRange(lower=2).of(sample(), suffix="_val")
-    with pytest.raises(InputError, match="censored_val must hold True or False"):
-        CountRange().of(sample(), censored=[0.5, 0, 0], suffix="_val")
-
-
 @pytest.mark.parametrize(
     ("arguments", "weight", "flags"),
     [({}, [1.0, 1, 1], [True] * 3), ({"censored_above": 1}, [1.0, 1, 1], None), ({}, [0.0, 1, 1], [False, True, True])],

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ddpn.tables.splits import FOLDS, fold_numbers, fold_pairs, held_out_rows, random_parts
+from ddpn.tables.splits import FOLDS, fold_numbers, held_out_rows, random_parts
 
 
 @pytest.mark.parametrize("rows", [2, 7, 100, 101])
@@ -22,11 +22,6 @@ def test_groups_stay_together_in_folds_of_similar_size(seed):
     found = fold_numbers(len(group), FOLDS, seed, group)
     assert all(len(set(found[group == name])) == 1 for name in np.unique(group))
     assert np.ptp(np.bincount(found)) <= 11  # the largest group at most
-
-
-def test_fewer_groups_than_folds_make_fewer_folds():
-    group = np.array(["a", "b", "a", "b", "b"])
-    assert sorted(np.bincount(fold_numbers(5, FOLDS, 0, group)).tolist()) == [2, 3]
 
 
 @pytest.mark.parametrize(("rows", "share"), [(10, 0.2), (1000, 0.1), (2, 0.9)])
@@ -66,12 +61,3 @@ def test_a_group_with_most_rows_is_in_the_first_part(seed):
     assert set(range(500)) <= set(first.tolist())
     assert len(second)
     assert len(third)
-
-
-def test_fold_pairs_are_the_rows_outside_and_inside_each_fold():
-    group = np.repeat(np.arange(20), 5)
-    pairs = fold_pairs(100, 5, 0, group)
-    assert sorted(np.concatenate([outer for _, outer in pairs]).tolist()) == list(range(100))
-    for inner, outer in pairs:
-        assert sorted([*inner.tolist(), *outer.tolist()]) == list(range(100))
-        assert not set(group[inner]) & set(group[outer])

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from ddpn.runtime.errors import InputError
 from ddpn.tables import table as streaming
 from ddpn.tables.files import find_files
-from ddpn.tables.table import Table, sampled_rows, shuffled_chunks
+from ddpn.tables.table import Table, shuffled_chunks
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import open_table
 
@@ -115,18 +115,6 @@ def test_a_table_fits_half_of_the_free_memory(folder, monkeypatch):
 
 
 # Sample and stream ----------------------------------------------------------------------------------------------------
-
-
-def test_every_row_is_equally_likely(folder, monkeypatch):
-    monkeypatch.setattr(streaming, "SAMPLE_ROWS", 1000)
-    table, hits = Table([str(folder)]), np.zeros(9000)
-    for seed in range(400):
-        numbers = sampled_rows(table, seed)
-        assert len(np.unique(numbers)) == 1000
-        hits[numbers] += 1
-    # A binomial of 400 draws with probability 1/9 has a standard deviation of 6.3.
-    assert abs(hits.std() - 6.3) < 0.3
-    assert abs(hits[:4500].mean() - 400 / 9) < 4 * 6.3 / np.sqrt(4500)
 
 
 def all_rows(frame, numbers):

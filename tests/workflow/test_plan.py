@@ -113,7 +113,6 @@ def test_every_option_is_a_part_of_the_plan_and_none_is_forgotten():
         ("weight = 'y'", ["'y' has more than one role"]),
         ("drop = ['y']", ["'y' has a role", "`drop` or `use`"]),
         ("group = ['y']", ["'y' has more than one role"]),
-        ("recalibrate = 'on'", ["recalibrate must be 'auto' or 'off'"]),
         ("interval_groups = 'y'", ["must not be the target"]),
         ("interval_groups = 5", ["interval_groups must be", "got 5"]),
         ("not toml", ["settings.toml is not valid TOML"]),

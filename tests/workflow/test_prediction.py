@@ -34,23 +34,12 @@ def new(table) -> pl.DataFrame:
     return table.head(50).with_columns(severity=pl.col("severity") + 0.01)
 
 
-def test_columns_are_those_of_the_estimator(folder, prepared, table):
+def test_columns_and_flags_are_those_of_the_estimator(folder, prepared, table):
+    """tests/cli/test_python_models.py compares the numbers."""
     found = predict(folder, table, Request(coverage=0.8, quantiles=(0.1, 0.75), pmf=2, ood=0.05))
     assert found.columns == [*COLUMNS[:-1], "q0.1", "q0.75", "p0", "p1", "p2", "ood_pvalue", "ood", "ood_reason"]
     model, X, exposure = folder.model, prepared.sample.X, prepared.sample.exposure
     assert found["mean"].to_numpy() == pytest.approx(model.predict(X, exposure))
-    assert found["median"].to_list() == model.predict(X, exposure, "median").tolist()
-    assert found["mode"].to_list() == model.predict(X, exposure, "mode").tolist()
-    ends = model.predict_interval(X, 0.8, exposure)
-    assert found.select("lower", "upper").to_numpy().tolist() == ends.tolist()
-    quantiles = model.predict_quantiles(X, [0.1, 0.75], exposure)
-    assert found.select("q0.1", "q0.75").to_numpy().tolist() == quantiles.tolist()
-    assert found.select("p0", "p1", "p2").to_numpy() == pytest.approx(model.predict_proba_of(X, [0, 1, 2], exposure))
-    parts = model.predict_uncertainty(X, exposure)
-    assert found["aleatoric"].to_numpy() == pytest.approx(parts["aleatoric"])
-    assert found["epistemic"].to_numpy() == pytest.approx(parts["epistemic"])
-    assert found["stddev"].to_numpy() == pytest.approx(np.sqrt(parts["total"]))
-    assert found["ood_pvalue"].to_list() == model.ood_pvalue(X).tolist()
     assert found["ood"].to_list() == model.is_ood(X, 0.05).tolist()
     both = zip(found["ood"], model.ood_reasons(X), strict=True)
     assert found["ood_reason"].to_list() == ["; ".join(each) if flag else None for flag, each in both]
@@ -80,10 +69,7 @@ def test_blocks_change_nothing(folder, table, monkeypatch):
     some = table.head(100)
     whole = predict(folder, some, Request())
     monkeypatch.setattr(prediction, "BLOCK", 40)
-    done = []
-    parts = predict(folder, some, Request(), done.append)
-    assert_frame_equal(parts, whole, rel_tol=1e-9)
-    assert done == [40, 40, 20]
+    assert_frame_equal(predict(folder, some, Request()), whole, rel_tol=1e-9)
     findings = {size: [] for size in (40, 100)}
     for size, found in findings.items():
         monkeypatch.setattr(prediction, "BLOCK", size)
@@ -137,7 +123,7 @@ def test_of_another_table_all_rows_are_scored(folder, new):
     sample, note, _ = rows_to_score(folder, new)
     assert (len(sample), note) == (50, "")
     assert sample.labels.tolist() == list(range(1, 51))
-    assert rows_to_score(folder, new.drop("weight")).sample.weight is None
+    assert rows_to_score(folder, new.drop("weight"))[0].weight is None
 
 
 @pytest.mark.parametrize("role", ["split_column", "time"])
@@ -147,14 +133,14 @@ def test_the_table_of_fit_without_the_column_that_splits_it(folder, table, new, 
     split = ModelFolder(folder.model, folder.task | {"plan": plan})
     with pytest.raises(InputError, match="No column named 'part', which says which rows are test rows"):
         evaluate(split, table)
-    assert rows_to_score(split, new).note == ""
+    assert rows_to_score(split, new)[1] == ""
     if role == "split_column":
-        assert len(rows_to_score(split, marked).sample) == 150
+        assert len(rows_to_score(split, marked)[0]) == 150
 
 
 def test_rows_of_weight_zero_are_not_scored(folder, new):
     some = new.with_columns(weight=pl.Series([0, 1] * 25))
-    assert rows_to_score(folder, some).sample.labels.tolist() == list(range(2, 51, 2))
+    assert rows_to_score(folder, some)[0].labels.tolist() == list(range(2, 51, 2))
 
 
 def test_rows_without_a_target_are_not_scored_and_counted(folder, new, table):
@@ -164,7 +150,7 @@ def test_rows_without_a_target_are_not_scored_and_counted(folder, new, table):
     assert (len(sample), 4 in sample.labels) == (45, False)
     assert evaluate(folder, some)["note"] == note
     mixed = pl.concat([table.head(1), some])
-    assert rows_to_score(folder, mixed).note.startswith(note)
+    assert rows_to_score(folder, mixed)[1].startswith(note)
 
 
 def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, tmp_path):
@@ -179,7 +165,7 @@ def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, t
     assert scores["verdict"] == usual["verdict"]
     mixed = pl.concat([table.head(80).select(pl.exclude("patient")), new.select(pl.exclude("patient"))])
     seen = int((prepared.split.rows.test < 80).sum())
-    assert len(rows_to_score(again, mixed).sample) == 50 + seen
+    assert len(rows_to_score(again, mixed)[0]) == 50 + seen
     used = table[np.sort(prepared.split.rows.train)]
     with pytest.raises(InputError, match=r"^All 210 rows were used to fit the model"):
         evaluate(again, used)

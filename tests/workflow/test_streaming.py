@@ -3,25 +3,19 @@
 import json
 import os
 import pickle
-import re
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from typer.testing import CliRunner
 
-from ddpn import DDPNRegressor
-from ddpn.cli import app
 from ddpn.runtime.errors import InputError
 from ddpn.tables import table as table_module
 from ddpn.tables.table import Place, Table
 from ddpn.workflow import prediction
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.prediction_request import Request
-from ddpn.workflow.streaming import PredictedParts, predict_to
+from ddpn.workflow.streaming import PredictedParts, predict_files
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +41,9 @@ def text(table, tmp_path) -> Path:
     return path
 
 
-def run(folder, saved, sources, out, request=None, **more) -> list[str]:
+def run(saved, sources, out, request=None) -> list[str]:
     findings: list[str] = []
-    tables = Table([str(source) for source in sources], folder.roles.as_text)
-    predict_to(folder, saved, tables, request or Request(), str(out), on_finding=findings.append, **more)
+    predict_files(saved, sources, out, request=request, overwrite=True, on_finding=findings.append)
     return findings
 
 
@@ -60,7 +53,7 @@ def test_parts_change_nothing(fitted, saved, text, tmp_path):
     whole = predict(folder, table_module.read(str(text), folder.roles.as_text), request, on_finding=findings.append)
     names = ["out.csv.gz", "out.feather", "out.tsv"]
     for name in names:
-        assert run(folder, saved, [text], tmp_path / name, request) == findings
+        assert run(saved, [text], tmp_path / name, request) == findings
         found = table_module.read(str(tmp_path / name), ["ward"])
         assert_frame_equal(found, whole, check_dtypes=False, rel_tol=1e-9)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", *names]
@@ -75,7 +68,7 @@ def test_files_folders_and_patterns_come_in_order(fitted, saved, table, tmp_path
     expected = predict(folder, table.head(150), Request())
     for sources in ([inside], [inside / "*.parquet"], sorted(inside.iterdir())):
         out = tmp_path / "out.parquet"
-        run(folder, saved, sources, out)
+        run(saved, sources, out)
         assert_frame_equal(pl.read_parquet(out), expected, rel_tol=1e-9)
 
 
@@ -106,9 +99,9 @@ def test_quoted_cells_with_line_ends_stay_whole(tmp_path):
     assert pl.concat(frames)["b"].to_list() == [f'one\n"two", {i}' for i in range(300)]
 
 
-def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp_path, monkeypatch):
-    folder, out = fitted.folder, tmp_path / "out.csv"
-    usual = run(folder, saved, [text], tmp_path / "expected.csv")
+def test_a_killed_run_continues_and_gives_the_same_file(saved, text, tmp_path, monkeypatch):
+    out = tmp_path / "out.csv"
+    usual = run(saved, [text], tmp_path / "expected.csv")
     expected = (tmp_path / "expected.csv").read_bytes()
     real, calls = prediction.prediction_table, []
 
@@ -120,14 +113,14 @@ def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp
 
     monkeypatch.setattr(prediction, "prediction_table", killed)
     with pytest.raises(SystemExit):
-        run(folder, saved, [text], out)
+        run(saved, [text], out)
     assert not out.exists()
     assert len(list((tmp_path / "out.csv.parts").glob("*.json"))) == 3
-    monkeypatch.setattr(prediction, "prediction_table", real)
-    done: list[int] = []
-    assert run(folder, saved, [text], out, done=done.append) == usual
+    calls.clear()
+    monkeypatch.setattr(prediction, "prediction_table", lambda *own, **more: (calls.append(1), real(*own, **more))[1])
+    assert run(saved, [text], out) == usual
     assert out.read_bytes() == expected
-    assert sum(done) == 200
+    assert len(calls) == 2, "three of five blocks were predicted before"
     assert not (tmp_path / "out.csv.parts").exists()
 
 
@@ -152,81 +145,45 @@ def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
         (lambda lines: [*lines[:150], lines[150].replace(",", ',"', 1), *lines[151:]], "quoted cell does not end|from"),
     ],
 )
-def test_damaged_text_is_one_error_and_leaves_nothing(fitted, saved, text, tmp_path, monkeypatch, damage, words):
+def test_damaged_text_is_one_error_and_leaves_nothing(saved, text, tmp_path, monkeypatch, damage, words):
     monkeypatch.setattr(table_module, "_LONGEST_CELL", 2000)
     text.write_text("\n".join(damage(text.read_text().splitlines())) + "\n")
     with pytest.raises(InputError, match=rf"new.csv.*({words})"):
-        run(fitted.folder, saved, [text], tmp_path / "out.csv")
+        run(saved, [text], tmp_path / "out.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
 # Bad parts: one sentence with the file and the row, nothing left behind -----------------------------------------------
 
-PART, PARTS = 60_000, 4
 
-
-def ddpn(*arguments):
-    return CliRunner().invoke(app, [str(word) for word in arguments])
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    """A model of one column with exposures."""
-    rng = np.random.default_rng(0)
-    X, days = pd.DataFrame({"x": rng.normal(size=90)}), rng.uniform(1, 2, 90)
-    folder = tmp_path_factory.mktemp("model") / "model"
-    networks = DDPNRegressor(members=1, hidden=(4,), numeric="standard", epochs=1, random_state=0, device="cpu")
-    networks.fit(X, rng.poisson(days), exposure=days).save(folder)
-    return folder
-
-
-def write(path: Path, rows: int, bad: int | None = None, name: str = "y") -> None:
-    """Equal rows, but a value of -3 in the last row or where `bad` says."""
-    values = np.ones(rows, dtype=np.float64 if name == "days" else np.int64)
-    if bad is not None:
-        values[bad] = -3
-    x = np.arange(rows, dtype=np.float32) % 100
-    pl.DataFrame({"x": x, name: values}).write_parquet(path, row_group_size=50_000)
-
-
-def damage(path: Path) -> None:
+def damage(part: pl.DataFrame, path: Path) -> None:
+    part.write_parquet(path)
     content = bytearray(path.read_bytes())
     content[4 : len(content) // 2] = b"\xff" * (len(content) // 2 - 4)
     path.write_bytes(content)
 
 
-BAD = {
-    "corrupt": (damage, r"b\.parquet cannot be read as a parquet file, rows 1 to 40"),
-    "bad value": (
-        lambda path: write(path, 90, bad=50, name="days"),
-        r"b\.parquet: exposure 'days' .* got -3 at row 51",
-    ),
-}
+def with_bad_days(part: pl.DataFrame, path: Path) -> None:
+    part.with_columns(days=pl.when(pl.int_range(pl.len()) == 50).then(-3.0).otherwise("days")).write_parquet(path)
 
 
-@pytest.mark.parametrize(("harm", "words"), BAD.values(), ids=BAD.keys())
-def test_a_bad_part_is_named_and_a_repaired_one_is_predicted(tmp_path, model, monkeypatch, harm, words):
-    monkeypatch.setattr(table_module, "ROWS", 40)
-    (tmp_path / "data").mkdir()
-    for name in "abc":
-        write(tmp_path / "data" / f"{name}.parquet", 90, name="days")
-    command = ["predict", model, tmp_path / "data", "--exposure", "days", "-o", tmp_path / "out.csv"]
-    harm(tmp_path / "data" / "b.parquet")
-    found = ddpn(*command)
-    assert found.exit_code == 1, found.output
-    assert re.search(words, " ".join(found.output.split())), found.output
-    assert os.listdir(tmp_path) == ["data"]
-    write(tmp_path / "data" / "b.parquet", 90, name="days")
-    again = ddpn(*command)
-    assert again.exit_code == 0, again.output
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (damage, r"b\.parquet cannot be read as a parquet file, rows 1 to 40"),
+        (with_bad_days, r"b\.parquet: exposure 'days' .* got -3 at row 51"),
+    ],
+)
+def test_a_bad_part_is_named_and_a_repaired_one_is_predicted(saved, table, tmp_path, capsys, harm, words):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number, name in enumerate("abc"):
+        (harm if name == "b" else pl.DataFrame.write_parquet)(table[90 * number :][:90], folder / f"{name}.parquet")
+    for out in (tmp_path / "out.csv", "-"):
+        with pytest.raises(InputError, match=words):
+            run(saved, [folder], out)
+    assert (os.listdir(tmp_path), capsys.readouterr().out) == (["data"], ""), "all rows are checked before any output"
+    table[90:180].write_parquet(folder / "b.parquet")
+    run(saved, [folder], tmp_path / "out.csv")
     assert pl.read_csv(tmp_path / "out.csv").height == 270
     assert sorted(os.listdir(tmp_path)) == ["data", "out.csv"]
-
-
-def test_nothing_is_printed_before_all_rows_are_checked(tmp_path, model, monkeypatch):
-    monkeypatch.setattr(table_module, "ROWS", 40)
-    write(tmp_path / "a.parquet", 90, bad=-1, name="days")
-    found = ddpn("predict", model, tmp_path / "a.parquet", "--exposure", "days", "-o", "-")
-    assert found.exit_code == 1, found.output
-    assert "got -3 at row 90" in found.stderr
-    assert found.stdout == ""

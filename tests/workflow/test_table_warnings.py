@@ -189,24 +189,18 @@ def calendar() -> pl.DataFrame:
     )
 
 
-def test_calendar_and_trend_are_found(calendar):
-    assert time_columns(calendar, DAYS) == ["year", "season", "month", "index"]
-
-
-def test_the_order_of_rows_does_not_matter(calendar):
+def test_calendar_and_trend_are_found_in_any_order_of_rows(calendar):
     order = RNG.permutation(500)
-    assert time_columns(calendar[order], DAYS[order]) == time_columns(calendar, DAYS)
+    assert (
+        time_columns(calendar, DAYS)
+        == time_columns(calendar[order], DAYS[order])
+        == ["year", "season", "month", "index"]
+    )
 
 
-def test_months_that_come_again_many_times_are_not_found():
+def test_columns_that_do_not_follow_time(calendar):
     days = pl.Series([date(2001, 1, 1) + timedelta(days=day) for day in range(7000)])
     months = pl.DataFrame({"month": days.dt.month(), "weekday": days.dt.weekday()})
-    assert time_columns(months, days) == []
-
-
-def test_where_all_columns_follow_time_none_is_left_out(calendar):
-    assert time_columns(calendar.select("year", "month"), DAYS) == []
-
-
-def test_one_time_for_all_rows(calendar):
-    assert time_columns(calendar.select("index", "temperature"), pl.Series([1] * 500)) == []
+    assert time_columns(months, days) == [], "months that come again many times"
+    assert time_columns(calendar.select("year", "month"), DAYS) == [], "where all follow time, none is left out"
+    assert time_columns(calendar.select("index", "temperature"), pl.Series([1] * 500)) == [], "one time for all rows"

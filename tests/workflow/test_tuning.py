@@ -1,27 +1,29 @@
 import json
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.runtime.errors import ConfigError, InputError, TrainingError
+from ddpn.members.member import arrays_to_bytes
+from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.errors import InputError, TrainingError
 from ddpn.runtime.jobs import run as run_jobs
-from ddpn.workflow import search_space, tuning
+from ddpn.workflow import tuning
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.search_space import Choices, Range
-from ddpn.workflow.tuning import Search, Trial, by_chance, chosen, folds_of, storage_of, tune
+from ddpn.workflow.tuning import Search, Trial, by_chance, chosen, folds_of, tune
 
 #: One small network.
 QUICK = {
     "members": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "device": "cpu",
     "mix_with": (),
 }  # fmt: skip
-SPACE = {"lr": Range(0.001, 0.1), "hidden": Choices(("8", "16", "32"))}
-DEFAULTS = {"lr": 0.01, "hidden": "16"}
+SEARCHED = ["lr", "numeric"]
+DEFAULTS = {"lr": 0.004, "numeric": "auto"}
 
 
 @pytest.fixture(scope="module")
@@ -110,18 +112,27 @@ def test_groups_are_not_divided(larger, how, monkeypatch):
 # The search, with trials that are not fitted
 
 
+def scored_by(monkeypatch, score):
+    """Trials are not fitted, but `score` a fold and settings."""
+
+    def job(folds, number, settings, clock):
+        return {"scores": arrays_to_bytes(crps=score(folds[number], settings), seconds=np.array(0.05))}
+
+    monkeypatch.setattr(tuning, "fold_job", job)
+
+
+def best_near(fold, settings):
+    """The CRPS is smallest near lr = 0.008."""
+    rng = np.random.default_rng(len(fold.test.y))
+    worse = abs(np.log(settings["lr"] / 0.008)) + 0.1 * (settings["numeric"] == "steps")
+    return 1 + worse + 0.1 * rng.random(len(fold.test))
+
+
 @pytest.fixture
 def calls(monkeypatch):
-    """Trials are not fitted: their CRPS is smallest near lr = 0.02; every call's settings are kept."""
+    """The settings of every call."""
     found = []
-
-    def score_fold(fold, settings, clock):
-        found.append(dict(settings))
-        rng = np.random.default_rng(len(fold.test.y))
-        worse = abs(np.log(settings["lr"] / 0.02)) + 0.1 * (settings["hidden"] == "8")
-        return 1 + worse + 0.1 * rng.random(len(fold.test))
-
-    monkeypatch.setattr(tuning, "score_fold", score_fold)
+    scored_by(monkeypatch, lambda fold, settings: (found.append(dict(settings)), best_near(fold, settings))[1])
     return found
 
 
@@ -132,7 +143,7 @@ def search(tmp_path, prepared, monkeypatch):
 
     def go(folder="study", trials=None, seconds=None, seed=0, **options):
         table = replace(prepared, plan=replace(prepared.plan, seed=seed))
-        found = Search(table, SPACE, DEFAULTS, tmp_path / folder, seconds, trials, **options)
+        found = Search(table, SEARCHED, tmp_path / folder, Clock(seconds), trials, **options)
         found.run()
         return found
 
@@ -154,20 +165,21 @@ def test_defaults_come_first_and_the_same_seed_makes_the_same_trials(search, cal
 
 @pytest.mark.parametrize("n_jobs", [None, 3])
 def test_a_search_that_is_continued_makes_the_trials_of_an_uninterrupted_one(search, calls, monkeypatch, n_jobs):
-    whole, fitted, lines = search("a", trials=9, n_jobs=n_jobs), tuning.score_fold, []
+    whole, lines = search("a", trials=9, n_jobs=n_jobs), []
 
-    def interrupt(*arguments):
-        if len(calls) == 8:
+    def interrupt(fold, settings):
+        calls.append(settings)
+        if len(calls) == 9:
             raise KeyboardInterrupt
-        return fitted(*arguments)
+        return best_near(fold, settings)
 
     calls.clear()
-    monkeypatch.setattr(tuning, "score_fold", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        search("b", trials=9, n_jobs=n_jobs)
-    monkeypatch.setattr(tuning, "score_fold", fitted)
+    with monkeypatch.context() as patch:
+        scored_by(patch, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            search("b", trials=9, n_jobs=n_jobs)
     calls.clear()
-    again = search("b", trials=9, on_step=lines.append)  # on one machine
+    again = search("b", trials=9, n_jobs=n_jobs, on_step=lines.append)
     assert outcome(again) == outcome(whole)
     assert len(calls) == sum(len(trial.seconds) for trial in whole.trials) - 8, "no fold is scored twice"
     assert lines[0].startswith("Continuing")
@@ -179,11 +191,11 @@ def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
     """With all scored rows in one group, the mean of that group has no spread: rows decide, and the result says so."""
     monkeypatch.setattr(tuning, "CROSSED_ROWS", 400)
     noise = np.random.default_rng(0)
-    monkeypatch.setattr(tuning, "score_fold", lambda fold, settings, clock: noise.random(len(fold.test)))
+    scored_by(monkeypatch, lambda fold, settings: noise.random(len(fold.test)))
     prepared = prepare(
         larger.drop("part").with_columns(shop=np.arange(600) // 100), Plan(target="visits", group=("shop",))
     )
-    found = Search(prepared, SPACE, DEFAULTS, tmp_path / "study", None, 6)
+    found = Search(prepared, SEARCHED, tmp_path / "study", Clock(), 6)
     found.run()
     result = found.result()
     assert "group only: the gain in others may differ" in result.scored_on or "groups only" in result.scored_on
@@ -201,60 +213,44 @@ def test_bad_trials_are_dropped_after_a_fold(search, calls):
 
 def test_equal_trials_are_rarely_dropped(search, monkeypatch):
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(tuning, "score_fold", lambda fold, settings, clock: rng.exponential(size=len(fold.test)))
+    scored_by(monkeypatch, lambda fold, settings: rng.exponential(size=len(fold.test)))
     found = search(trials=40)
     # Each of the first two folds drops a trial with probability 0.3 if it is as good as the best; the best is better.
     assert np.mean([bool(trial.dropped) for trial in found.trials]) < 0.8
 
 
-def test_failed_trials_are_kept_and_those_of_the_defaults_raise(search, calls, monkeypatch):
-    fitted = tuning.score_fold
-
-    def fail(fold, settings, clock):
-        if settings["lr"] != 0.01:
+def test_failed_trials_are_kept_and_those_of_the_defaults_raise(search, monkeypatch):
+    def fail(fold, settings):
+        if settings["lr"] != DEFAULTS["lr"]:
             raise TrainingError("loss must stay finite")
-        return fitted(fold, settings, clock)
+        return best_near(fold, settings)
 
-    monkeypatch.setattr(tuning, "score_fold", fail)
+    scored_by(monkeypatch, fail)
     found = search("a", trials=5, n_jobs=3)
     assert any(trial.dropped == "failed: loss must stay finite" for trial in found.trials)
     json.dumps(found.result().as_dict(), allow_nan=False)
-    monkeypatch.setattr(tuning, "score_fold", lambda *_: fail(None, {"lr": 1.0}, None))
+    scored_by(monkeypatch, lambda fold, settings: fail(fold, {"lr": 1.0}))
     with pytest.raises(TrainingError):
         search("b", trials=4)
 
 
-def test_the_budget_is_kept(search, calls, monkeypatch):
-    def slow(fold, settings, clock):
-        time.sleep(0.05)
-        return np.ones(len(fold.test))
-
-    monkeypatch.setattr(tuning, "score_fold", slow)
+def test_the_budget_is_kept(search, monkeypatch):
+    scored_by(monkeypatch, lambda fold, settings: (time.sleep(0.05), np.ones(len(fold.test)))[1])
     monkeypatch.setattr(tuning, "_REFIT_SECONDS", 0.2)
-    found = search("a", seconds=2.0)
+    found = search(seconds=2.0)
     assert found.trials[-1].elapsed < 2.0
     assert len(found.trials) >= 2
     assert found.reserved == pytest.approx(0.2 + 2.0 * 96 / 64 * np.mean(found.best.seconds))
-    again = search("a", seconds=2.0)
-    elapsed = [trial.elapsed for trial in again.trials]
-    assert 0.15 * len(elapsed) <= elapsed[-1] < 2.0, "the time of earlier trials counts"
 
 
 def test_no_time_for_the_defaults(search, monkeypatch):
-    monkeypatch.setattr(tuning, "score_fold", lambda *_: time.sleep(9))
+    scored_by(monkeypatch, lambda *_: time.sleep(9))
     found = search(seconds=0.5)
     assert found.stopped
     assert not found.trials
     result = found.result()
-    assert (result.is_tuned, result.best, result.details) == (False, DEFAULTS, [])
+    assert (result.best_number, result.best, result.details) == (0, DEFAULTS, [])
     assert "time for the default settings only" in result.headline
-
-
-def test_a_damaged_score_is_scored_again(search, calls, tmp_path):
-    whole = outcome(search(trials=3))
-    for file in (tmp_path / "study").glob("*.result"):
-        file.write_bytes(file.read_bytes()[:-1])
-    assert outcome(search(trials=3)) == whole
 
 
 # When the best trial replaces the defaults
@@ -317,24 +313,23 @@ def test_rows_of_a_group_are_one_observation():
 def tuned(prepared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
     lines: list[str] = []
-    found = tune(
-        folder / "m", prepared, trials=3, search={"lr": [0.03, 0.1]}, about={"data": "d"}, on_step=lines.append
-    )
-    return found, folder, lines
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tuning.SETTINGS, "lr", (0.003, 0.1))
+        _, result = tune(folder / "m", prepared, trials=4, search=["lr"], about={"data": "d"}, on_step=lines.append)
+    return result, folder, lines
 
 
 def test_the_best_trial_is_refitted_and_saved(tuned):
-    found, folder, lines = tuned
-    result = found.result
+    result, folder, lines = tuned
     assert [each.name for each in folder.iterdir()] == ["m"], "the trials are removed"
-    assert result.is_tuned, "the usual learning rate is too small for three epochs"
+    assert result.best_number, "the usual learning rate is too small for three epochs"
     model = load(folder / "m").model
     assert model.training_options["lr"] == result.best["lr"] == result.trials[result.best_number].settings["lr"]
     assert result.defaults == {"lr": 0.004}
     task = read_task(folder / "m")
     assert task["data"] == "d"
     assert task["tuning"]["best"] == result.best
-    assert len(task["tuning"]["trials"]) == 3
+    assert len(task["tuning"]["trials"]) == 4
     assert task["test"]["entries"]
     assert json.loads(json.dumps(result.as_dict(), allow_nan=False)) == task["tuning"]
     assert lines[0].startswith("Trial 0: CRPS ")
@@ -342,47 +337,42 @@ def test_the_best_trial_is_refitted_and_saved(tuned):
 
 
 def test_the_gain_is_that_of_the_same_rows(tuned):
-    result = tuned[0].result
+    result = tuned[0]
     best = result.trials[result.best_number]
     assert result.gain.mean == pytest.approx(best.gain) == pytest.approx(result.trials[0].crps - best.crps)
     assert result.gain.low < result.gain.mean < result.gain.high
     assert result.rows == 96
-    assert result.changes == [("lr", "0.004", f"{result.best['lr']:.3g}")]
+    assert result.space == {"lr": "0.003 to 0.1"}
     assert "96 rows, 3 folds of the training and validation rows" in result.details[0]
 
 
-def test_defaults_are_kept_where_nothing_is_better(prepared, tmp_path):
-    found = tune(tmp_path / "m", prepared, trials=2, search={"lr": [1e-7, 2e-7]})
-    assert not found.result.is_tuned
-    assert "the defaults are used" in found.result.headline
+def test_defaults_are_kept_where_nothing_is_better(prepared, tmp_path, monkeypatch):
+    scored_by(monkeypatch, lambda fold, settings: np.full(len(fold.test), 1.0 + (settings != {"lr": 0.004})))
+    _, result = tune(tmp_path / "m", prepared, trials=2, search=["lr"])
+    assert not result.best_number
+    assert "the defaults are used" in result.headline
     assert read_task(tmp_path / "m")["plan"]["model"] == json.loads(json.dumps(dict(prepared.plan.model)))
 
 
-def test_other_tables_plans_and_spaces_have_other_trials(prepared, tmp_path):
-    place, usual = tmp_path / "m", {"lr": Range(1, 2)}
-    found = {
-        storage_of(place, prepared, usual),
-        storage_of(place, prepared, dict(usual)),
-        storage_of(place, prepared, {"lr": Range(1, 3)}),
-        storage_of(place, replace(prepared, plan=replace(prepared.plan, seed=1)), usual),
-        storage_of(place, replace(prepared, sample=prepared.sample.rows(slice(0, 90))), usual),
-    }
+def test_other_tables_plans_and_searches_have_other_trials(prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr(Search, "run", lambda search: found.add(search._store.folder))
+    monkeypatch.setattr(tuning, "fit_into", lambda *_, **__: SimpleNamespace(interrupted=True))
+    seeded = replace(prepared, plan=replace(prepared.plan, seed=1))
+    fewer = replace(prepared, sample=prepared.sample.rows(slice(0, 120)).replace(weight=np.full(120, 2.0)))
+    found = set()
+    for table, names in (
+        (prepared, ["lr"]),
+        (prepared, "lr"),
+        (prepared, ["batch_size"]),
+        (seeded, ["lr"]),
+        (fewer, "lr"),
+    ):
+        tune(tmp_path / "m", table, trials=1, search=names)
     assert len(found) == 4
 
 
-def test_bad_input(prepared, tmp_path, monkeypatch):
-    for options, argument in (
-        ({"budget": "soon"}, "budget"),
-        ({"trials": 0}, "trials"),
-        ({"search": ["epochs"]}, "epochs"),
-    ):
-        with pytest.raises(ConfigError) as error:
-            tune(tmp_path / "m", prepared, **options)
-        assert error.value.argument == argument
+def test_a_folder_that_is_taken_is_refused_before_the_search(prepared, tmp_path):
     (tmp_path / "taken").mkdir()
     with pytest.raises(InputError, match="already exists"):
         tune(tmp_path / "taken", prepared, trials=1)
-    monkeypatch.setattr(search_space, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"ddpn\[tune\]"):
-        tune(tmp_path / "m", prepared, trials=1)
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]

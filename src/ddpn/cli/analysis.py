@@ -1,12 +1,14 @@
 """Commands that analyse: diagnose, likelihoods, explain, monitor. Arguments and printing only."""
 
 import math
+import sys
+from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
+from ddpn.cli.console import print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import table_of
@@ -47,8 +49,8 @@ def diagnose(
     check_integer("max_rows", max_rows, 50)
     plan = plan_of(given)
     table = read(data, plan.category)
-    with output_to_stderr(), steps() as step:
-        found = diagnose_table(table, plan, mean_model, max_rows, step)
+    with redirect_stdout(sys.stderr):
+        found = diagnose_table(table, plan, mean_model, max_rows, print_step)
     if as_json:
         print_json({"data": data, **found.to_dict()})
     else:
@@ -83,13 +85,14 @@ def likelihoods(as_json: o.Json = False) -> None:
 
     `ddpn diagnose` recommends one for a table.
     """
-    from ddpn.networks.heads import DEFAULT_LIKELIHOOD, DESCRIPTIONS
+    from ddpn.networks.heads import DEFAULT_LIKELIHOOD, HEADS
 
+    known = {name: str(HEADS[name].__doc__).splitlines()[0] for name in dict.fromkeys([DEFAULT_LIKELIHOOD, *HEADS])}
     if as_json:
-        print_json(DESCRIPTIONS)
+        print_json(known)
         return
-    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in DESCRIPTIONS}
-    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in DESCRIPTIONS.items()]))
+    names = {name: f"{name} (default)" if name == DEFAULT_LIKELIHOOD else name for name in known}
+    show(table_of(("name", "suits"), [((names[name], suits), False) for name, suits in known.items()]))
 
 
 Rows = Annotated[
@@ -104,8 +107,8 @@ Out = Annotated[
     str | None,
     option(
         "OUT",
-        "Write effects, or contributions, as CSV, TSV, Parquet, Feather or JSON, or as an image (PNG, SVG, PDF), "
-        "depending on the ending.",
+        "Write effects, or contributions, as CSV, TSV, Parquet or Feather, or as an image (PNG, SVG, PDF), depending "
+        "on the ending.",
         "-o",
         "--out",
     ),
@@ -149,9 +152,9 @@ def explain(
         examining.check_explanation_file(out, overwrite, data)
     folder, note = load(model, mixed_only=False, **columns), ""
     found: Any
-    with output_to_stderr(), steps() as step:
+    with redirect_stdout(sys.stderr):
         if numbers is None:
-            found, note = examining.explain_table(folder, frame, 0, step)
+            found, note = examining.explain_table(folder, frame, 0, print_step)
         else:
             found = examining.explain_rows(folder, frame, numbers, of)
     if as_json:
@@ -219,10 +222,6 @@ def _show_rows(found: Any, numbers: list[int]) -> None:
 
 #: The exit code if rows differ.
 DRIFT = 3
-_CODES = (
-    "Exit codes: 0 no drift; 3 drift; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
-    "130 stopped by Ctrl-C."
-)
 #: Checks that are printed.
 _MOST = 20
 Alpha = Annotated[float, option("SHARE", "Probability of one or more false alarms.")]
@@ -232,7 +231,7 @@ Effect = Annotated[
 Ignore = Annotated[str, option("COLUMNS", "Columns that never count as drift, such as dates, separated by commas.")]
 
 
-@command("monitor", codes=_CODES)
+@command("monitor")
 def monitor(
     model: o.Model,
     data: o.Data,
@@ -259,7 +258,7 @@ def monitor(
     from ddpn.workflow.examining import monitor as compared
 
     names = [name.strip() for name in ignore.split(",") if name.strip()]
-    with output_to_stderr():
+    with redirect_stdout(sys.stderr):
         found = compared(folder, frame, alpha, effect, names)
     if as_json:
         print_json({"model": str(model), "data": data, **found.as_dict()})

@@ -12,9 +12,9 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from typing import Any, get_args
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -28,7 +28,6 @@ _PATIENCE = 0.5
 _WIDE = 140
 #: How texts of errors refer to arguments: `name`, or `name=value`, maybe with quotation marks.
 _REFERENCE = re.compile(r'`(\w+)(?:="?(\w+)"?)?`')
-_NUMBERS = {int: "an integer", float: "a number"}
 
 
 # Errors, warnings and Ctrl-C ------------------------------------------------------------------------------------------
@@ -61,24 +60,6 @@ def in_options(error: DDPNError, options: Mapping[str, str], given: Collection[s
         return options[name] if value in (None, "True") else f"{options[name]} {value}"
 
     return _REFERENCE.sub(reference, error.sentence(subject))
-
-
-def number_sentence(error: typer.BadParameter, arguments: Sequence[str], types: Mapping[str, Any]) -> str | None:
-    """The sentence about an option whose value is not a number; None for any other misuse.
-
-    `types` are those of the parameters of the command.
-    """
-    param = error.param
-    found = None if param is None else types.get(str(param.name))
-    kind = next((words for kind, words in _NUMBERS.items() if kind in (found, *get_args(found))), None)
-    if param is None or kind is None:
-        return None
-    given = ""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        name, equals, value = word.partition("=")
-        if name in param.opts:
-            given = value if equals else following
-    return f"{max(param.opts, key=len)} must be {kind}, got {given!r}."
 
 
 def typed_options(context: Any) -> tuple[dict[str, str], set[str]]:
@@ -173,13 +154,6 @@ def _warnings_as_sentences() -> Iterator[None]:
 # Output ---------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def output_to_stderr() -> Iterator[None]:
-    """Progress bars and whatever libraries print go to standard error."""
-    with redirect_stdout(sys.stderr):
-        yield
-
-
 def show(table: Any, to_stderr: bool = False) -> None:
     """Print a table, as wide as the terminal, or wide enough where there is none.
 
@@ -202,20 +176,6 @@ def show_warnings(sentences: Sequence[str]) -> None:
 def print_step(step: str) -> None:
     """Print a step of a long work to standard error, above a progress bar: `typer.echo` would write into it."""
     print(f"{step} ...", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def steps() -> Iterator[Callable[[str], None]]:
-    """Print one step after the other: on one line of a terminal that disappears in the end, else a line each."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield print_step
-        return
-    with console.status("Reading") as line:
-        yield lambda step: line.update(Text(f"{step} ..."))
 
 
 def print_json(document: Any) -> None:

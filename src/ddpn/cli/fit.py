@@ -2,22 +2,14 @@
 
 import shlex
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import (
-    INTERRUPTED,
-    output_to_stderr,
-    print_json,
-    print_step,
-    prompt_ctrl_c,
-    show,
-    show_warnings,
-    steps,
-)
+from ddpn.cli.console import INTERRUPTED, print_json, print_step, prompt_ctrl_c, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import column_table, missing_words, show_scores, table_of
@@ -46,15 +38,15 @@ SearchOf = Annotated[
     str | None,
     option(
         "NAMES",
-        "Settings to search, separated by commas: lr, weight_decay, hidden, batch_size, epochs, numeric, likelihood, "
-        "mix_with; or a TOML file with ranges and choices. Default: all that are not fixed by an option.",
+        "Settings to search, separated by commas: lr, weight_decay, hidden, batch_size, epochs, numeric, likelihood. "
+        "Default: all that are not fixed by an option.",
     ),
 ]
 
 
 @command("fit", "Nothing was saved.", ends_at_once=False)
 def fit(
-    data: o.OneTable,
+    data: o.Tables,
     out: o.NewModel,
     *,
     given: o.Given,
@@ -105,7 +97,7 @@ def fit(
 
     # A time budget includes the imports of this function.
     options = {"verbose": True, "on_step": print_step, "started": started}
-    with output_to_stderr():
+    with redirect_stdout(sys.stderr):
         fitted = fit_into(out, prepared, about, overwrite, n_jobs=o.cluster_of(cluster, gpus_per_job), **options)
     _show_fitted(out, fitted, as_json)
 
@@ -137,10 +129,10 @@ def tune(
     from ddpn.tables.files import read
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
-    from ddpn.workflow.search_space import check_limits
+    from ddpn.workflow.search_space import check_search
 
     plan = plan_of(given, config)
-    check_limits(plan, budget, trials, search)
+    check_search(plan, budget, trials, search)
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
@@ -152,11 +144,13 @@ def tune(
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
     limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
-    with output_to_stderr(), steps() as step:
-        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, n_jobs=n_jobs)
+    with redirect_stdout(sys.stderr):
+        fitted, result = run(
+            out, prepared, **limits, about=about, overwrite=overwrite, on_step=print_step, n_jobs=n_jobs
+        )
     if not as_json:
-        _show_search(found.result)
-    _show_fitted(out, found.fitted, as_json)
+        _show_search(result)
+    _show_fitted(out, fitted, as_json)
 
 
 def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
@@ -189,8 +183,10 @@ def _show_fitted(out: Path, fitted: Any, as_json: bool) -> None:
 
 
 def _show_search(found: "TuningResult") -> None:
-    rows = [((name, was, value), value != was) for name, was, value in found.changes]
-    show(table_of(("setting", "default", "used"), rows, title="Settings"))
+    from ddpn.runtime.display import value_text
+
+    pairs = [(name, value_text(was), value_text(found.best[name])) for name, was in found.defaults.items()]
+    show(table_of(("setting", "default", "used"), [(each, each[1] != each[2]) for each in pairs], title="Settings"))
     typer.echo(found.headline)
     for sentence in found.details:
         typer.echo(sentence)

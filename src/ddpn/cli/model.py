@@ -1,7 +1,9 @@
 """Commands that use a fitted model: predict, evaluate, show, report, export, serve. Arguments and printing only."""
 
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import output_to_stderr, print_json, show, show_warnings, steps
+from ddpn.cli.console import print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import fact_table, member_words, model_facts, show_scores
@@ -171,8 +173,8 @@ def report(
     from ddpn.analysis.report import write_report
     from ddpn.workflow.examining import report_parts
 
-    with output_to_stderr(), steps() as step:
-        write_report(out, progress=step, **report_parts(folder, frame))
+    with redirect_stdout(sys.stderr):
+        write_report(out, progress=print_step, **report_parts(folder, frame))
     typer.echo(f"Report written to {out}", err=True)
 
 

@@ -31,14 +31,6 @@ Tables = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA...",
-        help=f"The tables, predicted one after the other: {_FILES} A folder or a pattern such as 'data/*.parquet' "
-        "stands for the files in it.",
-    ),
-]
-OneTable = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="DATA...",
         help=f"The table: {_FILES} Several files, a folder of them or a pattern such as 'data/*.parquet' are one "
         "table.",
     ),

@@ -51,9 +51,6 @@ Seed = Annotated[int | None, option("NUMBER", "Seed of the first member; the oth
 Jobs = Annotated[
     int | None, option("NUMBER", "Number of runs at the same time. Default: one per core, or one on a GPU.")
 ]
-MaxSteps = Annotated[
-    int | None, option("NUMBER", "A dry run: this many steps, few rows, random weights, in a separate folder.")
-]
 
 
 @command("reproduce", "Finished runs are kept: the same command resumes from here.", ends_at_once=False)
@@ -67,7 +64,6 @@ def reproduce(
     device: Device = "auto",
     seed: Seed = None,
     jobs: Jobs = None,
-    max_steps: MaxSteps = None,
 ) -> None:
     """Run experiments of the paper and write their tables and figures.
 
@@ -85,7 +81,7 @@ def reproduce(
         check_integer("jobs", jobs, minimum=1)
     methods = [name.strip() for name in only.split(",") if name.strip()]
     training = {name: value for name, value in (("members", members), ("seed", seed)) if value is not None}
-    experiments = catalogue.select(names or [], only=methods, quick=quick, max_steps=max_steps, **training)
+    experiments = catalogue.select(names or [], only=methods, quick=quick, **training)
 
     # Imports torch: not for --list, and not for an option that is invalid.
     from rich.console import Console

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
 from importlib.metadata import version
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ddpn.cli.console import friendly_errors, number_sentence, prompt_ctrl_c
+from ddpn.cli.console import friendly_errors, prompt_ctrl_c
 from ddpn.cli.options import COLUMN_OPTIONS, option
 from ddpn.workflow.plan import PLAN_OPTIONS
 
@@ -27,40 +27,24 @@ EXIT_CODES = (
 _GROUPS = ("given", "columns")
 
 
-def _bare_flags(params: list[Any]) -> list[Any]:
-    """The parameters. Typer 0.29 puts <bool> behind flags such as --json, as if they took a value."""
-    for param in params:
-        if getattr(param, "is_flag", False) and param.metavar is None:
-            param.metavar = ""
-    return params
-
-
-class Group(TyperGroup):
-    """The program, or a group of its commands."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The options."""
-        return _bare_flags(super().get_params(ctx))
-
-
-class Command(TyperCommand):
-    """A command of the program."""
+class _BareFlags:
+    """Typer 0.29 puts <bool> behind flags such as --json, as if they took a value."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The arguments and options."""
-        return _bare_flags(super().get_params(ctx))
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options; a value that is not a number is reported in one sentence."""
-        given = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            sentence = number_sentence(error, given, get_type_hints(self.callback))
-            if sentence is None:
-                raise
-            typer.echo(f"Error: {sentence}", err=True)
-            raise typer.Exit(2) from None
+
+class Group(_BareFlags, TyperGroup):
+    """The program, or a group of its commands."""
+
+
+class Command(_BareFlags, TyperCommand):
+    """A command of the program."""
 
 
 app = typer.Typer(
@@ -73,7 +57,6 @@ def command(
     kept: str = "Nothing was written.",
     *,
     to: typer.Typer = app,
-    codes: str = EXIT_CODES,
     ends_at_once: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command that reports errors and Ctrl-C in one sentence.
@@ -104,7 +87,7 @@ def command(
                 parameters += groups[each.name].values() if each.name in groups else [each.replace(kind=kind)]
         run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        to.command(name, epilog=codes, cls=Command)(run)
+        to.command(name, epilog=EXIT_CODES, cls=Command)(run)
         return function
 
     return add

@@ -1,5 +1,6 @@
 """Tables that commands print: columns, the leaderboard, a saved model. Imports no torch."""
 
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ddpn.cli.console import show
+from ddpn.runtime.display import as_text
 from ddpn.tables.count_range import CountRange
 from ddpn.tables.splits import rows_words
 
@@ -65,9 +67,10 @@ def leaderboard_table(found: Mapping[str, Any]) -> "Table":
     rows = []
     for entry in found["entries"]:
         weight = "" if entry["weight"] is None else f"{entry['weight']:.0%}" if entry["weight"] else "-"
-        scores = [number(entry[name]) for name in ("crps", "nll", "mae")]
+        # None is an infinite score.
+        scores = [as_text(math.inf if entry[name] is None else entry[name]) for name in ("crps", "nll", "mae", "width")]
         seconds = "" if entry["seconds"] is None else f"{entry['seconds']:.1f}"
-        cells = (entry["label"], weight, *scores, f"{entry['coverage']:.1%}", number(entry["width"]), seconds)
+        cells = (entry["label"], weight, *scores[:3], f"{entry['coverage']:.1%}", scores[3], seconds)
         rows.append((cells, entry["weight"] is None))
     return table_of(headings, rows, range(1, len(headings)), title)
 
@@ -83,13 +86,6 @@ def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> Non
     typer.echo(f"To predict with {name} alone: {predict}")
     if task.get("command", "").startswith("ddpn fit "):
         typer.echo(f"To fit {name} alone, add these options to ddpn fit: --overwrite --only {shlex.quote(name)}")
-
-
-def number(value: float | None) -> str:
-    """Four digits, and no power of ten below a billion; None is an infinite score."""
-    if value is None:
-        return "inf"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def fact_table(facts: Sequence[tuple[str, str]]) -> "Table":

@@ -9,15 +9,14 @@ from scipy.special import ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ddpn.estimators.count_estimator import CountEstimator
-from ddpn.estimators.estimator import merge_equal_rows, needs_exposure
-from ddpn.members.glm import GLM, Design, check_complete, design_of
-from ddpn.members.linear import LinearFit, fit_linear
+from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, needs_exposure
+from ddpn.members.glm import GLM, Design, check_complete
+from ddpn.members.linear import Coordinates, fit_linear
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
 from ddpn.runtime.display import html_table, text_table
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number, listed
 
 INTERCEPT = "(intercept)"
@@ -32,12 +31,7 @@ _FILE = "coefficients.safetensors"
 
 
 class CoefficientTable(NamedTuple):
-    """One row per coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`).
-
-    >>> print(coefficient_table(["log mu"], ["age"], np.array([0.5]), np.array([0.1])))
-    parameter  feature  estimate  std. error     z         p   95% low  95% high
-    log mu     age           0.5         0.1  5.00  5.73e-07     0.304     0.696
-    """
+    """One row per coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`)."""
 
     parameter: tuple[str, ...]
     feature: tuple[str, ...]
@@ -67,18 +61,6 @@ class CoefficientTable(NamedTuple):
 
     def _repr_html_(self) -> str:
         return html_table(self.columns, self._rows())
-
-
-def coefficient_table(
-    parameter: list[str], feature: list[str], estimate: np.ndarray, std_error: np.ndarray, coverage: float = 0.95
-) -> CoefficientTable:
-    """z = estimate / std. error against the standard normal; an unknown standard error leaves all of these unknown."""
-    if not 0.0 < coverage < 1.0:
-        raise ConfigError(f"coverage must lie between 0 and 1, got {coverage}. Use 0.95.")
-    z = np.divide(estimate, std_error, out=np.full_like(estimate, np.nan), where=std_error > 0)
-    reach = ndtri(0.5 + 0.5 * coverage) * std_error
-    rest = (estimate, std_error, z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
-    return CoefficientTable(tuple(parameter), tuple(feature), *rest, coverage)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -178,7 +160,7 @@ class CountGLM(CountEstimator):
         table = check_complete(table, sample.labels)
         used = sample.is_used
         table = [column._replace(values=column.values[used]) for column in table]
-        design = design_of(table)
+        design = Design.of(reader, table)
         rows = sample.replace(X=None).rows(used).replace(X=design.matrix(table))
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
@@ -186,18 +168,20 @@ class CountGLM(CountEstimator):
         unit = exposure_unit(merged, head) if head.is_count else 1.0
         scaled = in_units(merged, unit)
         found = fit_linear(head, scaled.X, scaled, self.dispersion, self.alpha, self.tol, self.max_iter)
-        found.intercept[0] -= np.log(unit)  # of a rate per exposure of 1
-        member = GLM.of_design(head, reader, design, found.linear, unit)
+        member = GLM.of_design(head, design, found.linear, unit)
         predictor = Predictor({"glm": member}, None, needs_exposure(sample, counts), counts=counts)
         self._set_fitted(reader, predictor, sample)
-        best, total = found.optimum, merged.weight_or_ones.sum()
+        best, weight = found.optimum, merged.weight_or_ones
         self.n_rows_ = len(rows)
-        self.coef_, self.intercept_, self.covariance_ = found.coef, found.intercept, found.covariance
-        self.standard_errors_ = np.sqrt(np.diag(found.covariance))
+        self.coef_ = found.linear.slopes / found.linear.scale
+        self.intercept_ = found.linear.base - self.coef_ @ found.linear.center
+        self.intercept_[0] -= np.log(unit)  # of a rate per exposure of 1
+        self.covariance_, deviations = found.covariances()
+        self.standard_errors_ = np.sqrt(np.diag(self.covariance_))
         self.converged_, self.gradient_norm_, self.n_iter_ = best.converged, best.gradient_norm, max(1, best.n_iter)
-        self.loglik_ = found.loglik
-        self.aic_ = 2.0 * found.n_parameters - 2.0 * found.loglik
-        self.bic_ = float(np.log(total)) * found.n_parameters - 2.0 * found.loglik
+        self.loglik_ = -float(weight @ found.objective.losses(best.theta))
+        self.aic_ = 2.0 * len(best.theta) - 2.0 * self.loglik_
+        self.bic_ = float(np.log(weight.sum())) * len(best.theta) - 2.0 * self.loglik_
         if not self.converged_:
             warnings.warn(
                 f"The search did not reach a maximum: the gradient norm is {self.gradient_norm_:.2g} after "
@@ -205,7 +189,7 @@ class CountGLM(CountEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        for sentence in (*_column_warnings(found, design), *_runaway_warnings(found, head, self.n_rows_)):
+        for sentence in _coefficient_warnings(head, design.names, found.coordinates, deviations):
             warnings.warn(sentence, UserWarning, stacklevel=2)
         return self
 
@@ -245,16 +229,23 @@ class CountGLM(CountEstimator):
             `print` it, or use its `columns`.
         """
         check_is_fitted(self)
+        is_share = is_number(coverage) and 0.0 < coverage < 1.0
+        check_number("coverage", coverage, "a number between 0 and 1", is_share)
         design = self._glm.design
         assert design is not None
-        parameter, feature, estimate = [], [], []
+        parameter, feature, parts = [], [], []
         for p, name in enumerate(self.head_.parameter_names):
             follows = p == 0 or self.dispersion == "linear"
             features = [INTERCEPT, *(design.names if follows else [])]
             parameter += [name] * len(features)
             feature += features
-            estimate.append(np.r_[self.intercept_[p], self.coef_[p] if follows else []])
-        return coefficient_table(parameter, feature, np.concatenate(estimate), self.standard_errors_, coverage)
+            parts.append(np.r_[self.intercept_[p], self.coef_[p] if follows else []])
+        estimate, error = np.concatenate(parts), self.standard_errors_
+        # An unknown standard error leaves all of these unknown.
+        z = np.divide(estimate, error, out=np.full_like(estimate, np.nan), where=error > 0)
+        reach = ndtri(0.5 + 0.5 * coverage) * error
+        tests = (z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
+        return CoefficientTable(tuple(parameter), tuple(feature), estimate, error, *tests, coverage)
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -267,43 +258,32 @@ class CountGLM(CountEstimator):
         self.__dict__.update({name: arrays[name] for name in _ARRAYS} | {name: extra[name] for name in _NUMBERS})
 
 
-def _column_warnings(found: LinearFit, design: Design) -> list[str]:
-    """About columns whose coefficients the rows do not determine, and those that they hardly determine."""
-    kept, constant, inflation = found.coordinates.kept, found.coordinates.is_constant, found.coordinates.inflation
-    names, sentences = np.array(design.names, dtype=object), []
+def _coefficient_warnings(
+    head: Head, columns: list[str], coordinates: Coordinates, deviations: list[np.ndarray]
+) -> list[str]:
+    """About columns whose coefficients the rows do not determine, and coefficients that they hardly determine.
+
+    `deviations` are standard deviations per parameter, of the intercept and of the coefficients of columns that are
+    kept, where it follows them.
+    """
+    kept, constant = coordinates.kept, coordinates.is_constant
+    names, sentences = np.array(columns, dtype=object), []
     groups = {"Constant columns": constant, "Combinations of the columns before them": ~kept & ~constant}
     lost = [f"{what}: {listed([repr(name) for name in names[each]])}." for what, each in groups.items() if each.any()]
     if lost:
         remedy = "Drop these columns." if kept[~constant].all() else "Drop these columns, or pass alpha."
         fate = "The rows do not determine some coefficients, which are 0 with standard error NaN."
         sentences.append(" ".join([fate, *lost, remedy]))
-    slopes = [spread[1:] for spread, follows in zip(found.standard_deviations, found.follows, strict=True) if follows]
-    # The inflation alone explains these standard errors.
-    wide = [(spread > _RUNAWAY) & (spread <= _RUNAWAY * inflation) for spread in slopes]
-    those = names[kept][np.any(wide, axis=0)]
-    if len(those):
-        shown = listed([repr(name) for name in those])
+    # On a log scale: the mean of a Gaussian has the units of the counts.
+    pairs = zip(head.parameter_names, deviations, strict=True)
+    wide = {name: spread > _RUNAWAY for name, spread in pairs if name.startswith("log")}
+    features = np.r_[[INTERCEPT], names[kept]]
+    those = {name: features[: len(mask)][mask] for name, mask in wide.items() if mask.any()}
+    if those:
+        shown = "; ".join(f"{name}: {listed([repr(each) for each in some])}" for name, some in those.items())
         sentences.append(
-            f"Columns that are nearly combinations of others: {shown}. The rows hardly determine their coefficients, "
-            "whose standard errors are large. Drop some of them, or pass alpha."
+            f"The rows hardly determine some coefficients ({shown}), whose standard errors are very large. Columns are "
+            "nearly combinations of others, or the likelihood has no maximum, so that coefficients grow without bound. "
+            "Drop columns, pass alpha, or choose a simpler likelihood."
         )
     return sentences
-
-
-def _runaway_warnings(found: LinearFit, head: Head, rows: int) -> list[str]:
-    """About coefficients that grow without bound, for other reasons than their columns."""
-    inflation = np.r_[1.0, found.coordinates.inflation]
-    runaway = [
-        name
-        for name, spread in zip(head.parameter_names, found.standard_deviations, strict=True)
-        if name.startswith("log") and (spread > _RUNAWAY * inflation[: len(spread)]).any()
-    ]
-    if not runaway:
-        return []
-    why = "The likelihood has no maximum in"
-    if found.coordinates.kept.sum() + 1 >= rows:
-        why = "With as many coefficients as rows every count is fitted exactly, and there is no maximum in"
-    return [
-        f"{why} {' and '.join(runaway)}: some coefficients grow without bound, and their standard errors are "
-        "meaningless. Pass alpha, or choose a simpler likelihood."
-    ]

@@ -1,6 +1,6 @@
 """`Prediction`: the predicted distributions of some rows, as notebooks show them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from ddpn.distributions import discretized
 from ddpn.distributions.arguments import check_coverage
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.runtime.display import Html, html_table, text_table
+from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 from ddpn.sample import check_counts, row_count
@@ -23,9 +23,9 @@ _SHOWN, _COVERAGE = 5, 0.9
 class Prediction:
     """The predicted distribution of every row: what `predict_distribution` returns.
 
-    Notebooks show the first rows with a drawing of each distribution. In all else a prediction is the distribution of
-    torch that it holds, for `isinstance` too: it has `mean`, `variance`, `aleatoric`, `epistemic`, `mode`, `cdf`,
-    `icdf`, `log_prob`, `crps`, `sample`, `batch_shape`, ..., and all scores of `ddpn.metrics` take it.
+    Notebooks show the first rows as a table. In all else a prediction is the distribution of torch that it holds, for
+    `isinstance` too: it has `mean`, `variance`, `aleatoric`, `epistemic`, `mode`, `cdf`, `icdf`, `log_prob`, `crps`,
+    `sample`, `batch_shape`, ..., and all scores of `ddpn.metrics` take it.
 
     Parameters
     ----------
@@ -150,6 +150,7 @@ class Prediction:
             return self._rounded.interval(check_coverage(coverage), kind)
         return self._predictor.interval(self.distribution, coverage, labels=self._groups)
 
+    @torch.no_grad()
     def plot(self, rows: Sequence[int] | None = None) -> Any:
         """Draw the distributions of some rows with their 90% intervals.
 
@@ -162,10 +163,15 @@ class Prediction:
         -------
         matplotlib Figure
         """
-        from ddpn.analysis.plots import distributions_figure
+        from ddpn.analysis.plots import binned, distributions_figure
 
-        some = self._first()[0] if rows is None else self._some(rows)
-        return distributions_figure([f"row {label}" for label in some._labels], *some._bars())
+        some = self._first() if rows is None else self._some(rows)
+        low, high = (end.numpy() for end in some.interval())
+        tails = some.quantile([0.005, 0.995]).numpy()
+        first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
+        # From 0, unless much of the axis would be empty.
+        edges, shares = binned(some._rounded, float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48)
+        return distributions_figure([f"row {label}" for label in some._labels], edges, shares, low, high)
 
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
@@ -176,60 +182,24 @@ class Prediction:
         found = self.distribution.rows(torch.from_numpy(index))
         return Prediction(found, self._predictor, groups, [self._labels[row] for row in index])
 
-    @torch.no_grad()
-    def _bars(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Edges of bins that all rows share, the probability of each bin (bins, rows), and the ends of intervals."""
-        from ddpn.analysis.plots import binned
+    def _first(self) -> "Prediction":
+        """The prediction of the rows that are shown."""
+        return self._some(range(min(_SHOWN, len(self))))
 
-        low, high = (end.numpy() for end in self.interval())
-        tails = self.quantile([0.005, 0.995]).numpy()
-        first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
-        # From 0, unless much of the axis would be empty.
-        edges, shares = binned(self._rounded, float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48)
-        return edges, shares, low, high
-
-    def _first(self) -> tuple["Prediction", str]:
-        """The prediction of the rows that are shown, and how many more there are."""
-        rest = len(self) - _SHOWN
+    def _table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]], str]:
+        """Headings, cells of the first rows, and how many more there are."""
+        some, rest = self._first(), len(self) - _SHOWN
+        low, high = some.interval()
+        shown = zip(some._labels, some.mean.tolist(), low.tolist(), high.tolist(), strict=True)
+        rows = [(label, f"{mean:.3g}", f"{first:,.0f} to {last:,.0f}") for label, mean, first, last in shown]
         more = f"and {rest:,} more row{'s' if rest > 1 else ''}" if rest > 0 else ""
-        return self._some(range(min(_SHOWN, len(self)))), more
-
-    def _summary(self) -> list[tuple[Any, str, str]]:
-        """The label, mean and interval of every row."""
-        low, high = self.interval()
-        shown = zip(self._labels, self.mean.tolist(), low.tolist(), high.tolist(), strict=True)
-        return [(label, f"{mean:.3g}", f"{first:,.0f} to {last:,.0f}") for label, mean, first, last in shown]
+        return ("row", "mean", f"{_COVERAGE:.0%} interval"), rows, more
 
     def __repr__(self) -> str:
-        rows, (some, more) = f"{len(self):,} row{'s' if len(self) != 1 else ''}", self._first()
-        table = text_table(("row", "mean", f"{_COVERAGE:.0%} interval"), some._summary())
-        return "\n".join(filter(None, [f"Prediction of {rows}", table, more]))
+        headings, rows, more = self._table()
+        first = f"Prediction of {len(self):,} row{'s' if len(self) != 1 else ''}"
+        return "\n".join(filter(None, [first, text_table(headings, rows), more]))
 
     def _repr_html_(self) -> str:
-        if not len(self):
-            return "<p>Prediction of 0 rows</p>"
-        some, more = self._first()
-        rows = [(*cells, Html(svg)) for cells, svg in zip(some._summary(), _drawings(*some._bars()), strict=True)]
-        table = html_table(("row", "mean", f"{_COVERAGE:.0%} interval", "distribution"), rows)
-        return f"{table}<p>{more}</p>" if more else table
-
-
-def _drawings(edges: np.ndarray, shares: np.ndarray, low: np.ndarray, high: np.ndarray) -> Iterator[str]:
-    """A small drawing per row, all with the same axis; counts inside the interval are darker."""
-    width, height, top = 240, 42, float(shares.max())
-    step = width / (len(edges) - 1)
-    label = '<text x="{}" y="{}" font-size="9" fill="currentColor" text-anchor="{}">{:,.0f}</text>'
-    axis = f'<path d="M0 {height}H{width}" stroke="currentColor" stroke-width="0.6"/>'
-    axis += label.format(0, height + 11, "start", edges[0]) + label.format(width, height + 11, "end", edges[-1] - 1)
-    bar = '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" opacity="{}"/>'
-    for share, first, last in zip(shares.T, low, high, strict=True):
-        inside = (edges[:-1] <= last) & (edges[1:] > first)
-        bars = "".join(
-            bar.format(i * step, height * (1 - p), max(step - 0.6, 0.6), height * p, 1 if inside[i] else 0.35)
-            for i, p in enumerate(share / top)
-            if p > 1e-3
-        )
-        yield (
-            f'<svg width="{width}" height="{height + 14}" viewBox="0 0 {width} {height + 14}" role="img">'
-            f'<title>90% between {first:,.0f} and {last:,.0f}</title><g fill="#1d5c9e">{bars}</g>{axis}</svg>'
-        )
+        headings, rows, more = self._table()
+        return html_table(headings, rows) + (f"<p>{more}</p>" if more else "")

@@ -11,10 +11,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.calibration.calibrate import calibrate
 from ddpn.calibration.ood import FeatureProfile
-from ddpn.estimators.count_estimator import CountEstimator
-from ddpn.estimators.estimator import merge_equal_rows, named_head, needs_exposure, plain_options
+from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, mixable
 from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import NotApplicableError, Task
@@ -288,7 +287,7 @@ class CountRegressor(NetworkRegressor):
         names make a mixture of these families.
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three of one family; those of
-        "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
+        "double_poisson" are `beta` and `objective`.
     members : "auto" or sequence of str
         What is fitted: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" is all of the above.
     hidden : sequence of int or "auto"
@@ -302,12 +301,9 @@ class CountRegressor(NetworkRegressor):
         Further kinds of members to fit, names in `ddpn.members.MEMBERS`.
     time_budget : float or str, optional
         The time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
-    monotone : dict, optional
-        Columns of numbers in which the mean must not fall (1) or must not rise (-1), such as {"age": 1}; only with
-        `members=["trees"]` and without bounds. Columns without names are called x0, x1, ...
     training_options : dict, optional
         How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
-        `score`, `patience`, `precision`, `activation`, `bins`, `categorical`, `start` (see `NetworkOptions`).
+        `score`, `patience`, `precision`, `activation`, `bins`, `categorical` (see `NetworkOptions`).
     lower, upper : int, optional
         The smallest and the largest possible count, such as 1 and 5 for stars: no probability outside. An upper bound
         per row is an argument of `fit` and of the predictions.
@@ -353,7 +349,6 @@ class CountRegressor(NetworkRegressor):
 
     members: str | Sequence[str] = "auto"
     time_budget: float | str | None = None
-    monotone: Mapping[str, int] | None = None
 
     def _networks_per_kind(self) -> int:
         if isinstance(self.members, str):
@@ -364,28 +359,19 @@ class CountRegressor(NetworkRegressor):
             raise ConfigError(f"{what}, got {self.members!r}. For an ensemble of so many networks use DDPNRegressor.")
         else:
             check_keys(self.members, MEMBERS, "members")
-        if self.monotone is not None and (list(self.members) != ["trees"] or self.mix_with):
-            must = 'be None unless members is ["trees"]: other members do not follow it'
-            raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         return _NETWORKS
 
     def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
         seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
-        if self.monotone is not None and counts.is_bounded:
-            # The mean between bounds depends on the spread as well.
-            must = "be None where counts have bounds: their mean might fall"
-            raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         clock = Clock(seconds)
         fitted = self.fit_members(train, validation, counts, clock.part(_FITS * clock.left))
-        # After a recalibration the mean would depend on the spread as well, and might fall.
-        wanted = CalibrationOptions(recalibrate=self.monotone is None)
-        calibrate(self.predictor_, fitted.folds, fitted.seed, wanted, clock)
+        calibrate(self.predictor_, fitted.folds, fitted.seed, clock=clock)
 
     def _planned(
         self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
     ) -> tuple[Folds, list[Candidate], int]:
         seed = int(random.randint(2**31 - 1))
-        folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True, monotone=self.monotone)
+        folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True)
         if folds.are_crossed:
             # Two networks leave out each row, so that what all of them gain by being mixed is known.
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)

@@ -14,7 +14,7 @@ from ddpn.members.glm import Design
 from ddpn.members.trees.member import LEVELS, TreeTable
 from ddpn.tables.cells import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.encoding.columns import LARGEST, CategoricalColumn, NumericColumn
+from ddpn.tables.encoding.columns import LARGEST, LIMIT, CategoricalColumn, NumericColumn
 from ddpn.tables.kinds import NUMBER, number_of
 
 _DAY_MICROSECONDS = 86_400e6
@@ -139,7 +139,7 @@ def encoded(graph: Graph, table: TableNodes, encoder: FeatureEncoder, chosen: np
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
     own: dict[str, Any] = dict(zip(table.names, encoder.columns_, strict=True))
-    parts = _numeric_parts(graph, table, own, starts, encoder.limit) if table.numbers is not None else []
+    parts = _numeric_parts(graph, table, own, starts) if table.numbers is not None else []
     if table.codes is not None:
         parts += _category_parts(table.codes, table, own, starts)
     order = np.argsort(np.concatenate([part.places for part in parts]))
@@ -148,7 +148,7 @@ def encoded(graph: Graph, table: TableNodes, encoder: FeatureEncoder, chosen: np
 
 
 def _numeric_parts(
-    graph: Graph, table: TableNodes, own: dict[str, NumericColumn], starts: dict[str, int], limit: float
+    graph: Graph, table: TableNodes, own: dict[str, NumericColumn], starts: dict[str, int]
 ) -> list[_Placed]:
     """Values, indicators of missing values, bins, steps and codes of all columns of numbers."""
     assert table.numbers is not None
@@ -157,10 +157,10 @@ def _numeric_parts(
     missing = table.numbers.is_nan()
     x = graph.where(missing, fields["fill"][None], table.numbers)
     z = ((x * 0.5 - 0.5 * fields["center"]) / (0.5 * fields["scale"])).clip(-LARGEST, LARGEST)
-    if np.isfinite(limit):  # as `ddpn.tables.encoding.columns.bounded`
-        size = z.op("Abs")
-        far = z.op("Sign") * ((size.clip(limit, LARGEST) - (limit - 1.0)).log() + limit)
-        z = graph.where(size > limit, far, z)
+    # As `ddpn.tables.encoding.columns.bounded`.
+    size = z.op("Abs")
+    far = z.op("Sign") * ((size.clip(LIMIT, LARGEST) - (LIMIT - 1.0)).log() + LIMIT)
+    z = graph.where(size > LIMIT, far, z)
     parts = [_Placed(z, [starts[name] for name in names])]
     flags = [j for j, name in enumerate(names) if own[name].has_missing]
     if flags:

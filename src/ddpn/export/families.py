@@ -130,7 +130,7 @@ def _with_zeros(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None,
 def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None, size: int) -> HeadNodes:
     """The components of each network with their weights."""
     graph, start, found = raw[0].graph, 0, []
-    logits = [((each / mixed.LOGIT).op("Tanh") * mixed.LOGIT).unsqueezed(2) for each in raw[-head.size :]]
+    logits = [((each / mixed.LOGIT).op("Tanh") * mixed.LOGIT).unsqueezed(2) for each in raw[-len(head.families) :]]
     weights = graph.concat(logits, axis=2).op("Softmax", axis=2)
     for j, own in enumerate(HEADS[family]() for family in head.families):
         found.append(_nodes(own, raw[start : start + own.n_raw], log_scale, size).scaled(weights.take(j, axis=2)))

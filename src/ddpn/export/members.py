@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from ddpn.export.encoding import TableNodes, design_matrix, encoded, tree_matrix
 from ddpn.export.families import HeadNodes, nodes_of
@@ -50,8 +49,7 @@ def _networks(graph: Graph, member: Networks, rows: RowNodes) -> HeadNodes:
     layers: Any = getattr(model.backbone, "layers", [])
     for layer in layers:
         x = _ACTIVATIONS[activation](_linear(graph, x, layer.weight, layer.bias))
-    weight = projection.weight * torch.tensor([float(what != "nothing") for what in member.head.sees])
-    raw = _linear(graph, x, weight, projection.bias).op("Transpose", perm=[1, 0, 2])
+    raw = _linear(graph, x, projection.weight, projection.bias).op("Transpose", perm=[1, 0, 2])
     return nodes_of(member.head, raw, rows.log_scale(member.unit), model.members)
 
 

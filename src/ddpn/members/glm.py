@@ -3,15 +3,16 @@
 import json
 import warnings
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.members.linear import LinearPredictor, fit_line
+from ddpn.members.linear import LinearPredictor, fit_linear
 from ddpn.members.member import (
+    LevelTable,
     Member,
     NotApplicableError,
     TableReader,
@@ -25,7 +26,7 @@ from ddpn.members.member import (
     row_scale,
 )
 from ddpn.networks.heads import HEADS, Head, make_head
-from ddpn.networks.heads.head import mean_loss
+from ddpn.networks.heads.head import WeightedCounts
 from ddpn.sample import RowError, Sample, row_count, row_labels
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.table import Column
@@ -33,37 +34,41 @@ from ddpn.tables.encoding.table import Column
 _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "encoder.json"
 
 
-class Design(NamedTuple):
-    """Each column's name, and its levels where it is a category; the first, in alphabetical order, is the reference.
+class Design(LevelTable):
+    """The columns of a `CountGLM`: a category has one per level but the first in alphabetical order, the reference.
 
-    >>> ward = Column("ward", "category", np.array([1, 0]), ("B", "A"))
-    >>> table = [Column("age", "number", np.array([31.0, 67.0])), ward]
-    >>> design = design_of(table)
+    >>> reader = TableReader()
+    >>> table = reader.fit([[31.0, "B"], [67.0, "A"]])
+    >>> design = Design.of(reader, table)
     >>> design.names, design.matrix(table).tolist()
-    (['age', 'ward = B'], [[31.0, 0.0], [67.0, 1.0]])
+    (['x0', 'x1 = B'], [[31.0, 1.0], [67.0, 0.0]])
     """
 
-    columns: tuple[str, ...]
-    levels: tuple[tuple[str, ...] | None, ...]
+    @classmethod
+    def of(cls, reader: TableReader, table: list[Column]) -> Self:
+        """The design of these columns, with the levels that occur in them."""
+        codes = [np.unique(column.values).tolist() if column.kind == "category" else None for column in table]
+        return cls(
+            reader,
+            [
+                None if known is None else tuple(sorted(column.levels[code] for code in known))
+                for column, known in zip(table, codes, strict=True)
+            ],
+        )
 
     @property
     def names(self) -> list[str]:
         """One per coefficient."""
         return [
             name if levels is None else f"{name} = {level}"
-            for name, levels in zip(self.columns, self.levels, strict=True)
+            for name, levels in zip(self.reader.names, self.levels, strict=True)
             for level in ((name,) if levels is None else levels[1:])
         ]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"columns": list(map(str, self.columns)), "levels": self.levels}
-
-    @classmethod
-    def from_dict(cls, known: dict[str, Any]) -> "Design":
-        """The inverse of `as_dict`."""
-        levels = (None if each is None else tuple(each) for each in known["levels"])
-        return cls(tuple(known["columns"]), tuple(levels))
+    def read(self, X: Any) -> np.ndarray:
+        """The matrix of another table; an `InputError` for missing values and for levels that were not in fit."""
+        labels = row_labels(X)
+        return self.matrix(check_complete(self.reader.read(X), labels), labels)
 
     def matrix(self, table: list[Column], labels: Any = None) -> np.ndarray:
         """Columns of numbers; `labels` are what messages call the rows. Shape: (rows, coefficients), float64."""
@@ -72,17 +77,6 @@ class Design(NamedTuple):
             for column, levels in zip(table, self.levels, strict=True)
         ]
         return np.concatenate(parts, axis=1)
-
-
-def design_of(table: list[Column]) -> Design:
-    """The design of these columns, with the levels that occur in them."""
-    levels: list[tuple[str, ...] | None] = []
-    for column in table:
-        known = (
-            {column.levels[code] for code in np.unique(column.values).tolist()} if column.kind == "category" else None
-        )
-        levels.append(None if known is None else tuple(sorted(known)))
-    return Design(tuple(column.name for column in table), tuple(levels))
 
 
 def check_complete(table: list[Column], labels: Any = None) -> list[Column]:
@@ -129,12 +123,10 @@ class GLM(Member):
 
     encoder: FeatureEncoder | None = None
     design: Design | None = None
-    reader: TableReader
     linear: LinearPredictor
     low: np.ndarray
     high: np.ndarray
     unit: float
-    _dispersion: str = "linear"
     #: Whether an optimum to some digits is enough.
     _is_rough: bool = False
     #: Heads of the other families of a mixture, which censored counts may be fitted better by.
@@ -151,8 +143,6 @@ class GLM(Member):
         # The total of all rows is an option: such a head has a GLM of its own.
         member = cls(head if head.exposure_is_total else make_head(head.glm_likelihood))
         member._is_rough = task.is_rough
-        # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
-        member._dispersion = "constant" if "nothing" in head.sees else "linear"
         families = getattr(head, "families", ())
         member._others = tuple(make_head(name) for name in dict.fromkeys(families) if name != member.head.name)
         return member
@@ -190,7 +180,7 @@ class GLM(Member):
         """
         is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
-        lines = [fit_line(head, inputs, sample, self._dispersion, self.alpha, self._is_rough) for head in heads]
+        lines = [fit_linear(head, inputs, sample, "linear", self.alpha, rough=self._is_rough).linear for head in heads]
         best = 0
         if len(heads) > 1:
             rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
@@ -201,10 +191,10 @@ class GLM(Member):
         self.head, self.linear = heads[best], lines[best]
 
     @classmethod
-    def of_design(cls, head: Head, reader: TableReader, design: Design, linear: LinearPredictor, unit: float) -> Self:
+    def of_design(cls, head: Head, design: Design, linear: LinearPredictor, unit: float) -> Self:
         """The member of a `CountGLM`, whose categories are differences from a reference level."""
         member = cls(head)
-        member.reader, member.design, member.linear, member.unit = reader, design, linear, unit
+        member.design, member.linear, member.unit = design, linear, unit
         unbounded = np.full(head.n_raw, np.inf)
         member.low, member.high = -unbounded, unbounded
         return member
@@ -212,8 +202,7 @@ class GLM(Member):
     def raw(self, X: Any) -> Tensor:
         """Raw outputs. Shape: (rows, 1, P)."""
         if self.design is not None:
-            labels = row_labels(X)
-            inputs = self.design.matrix(check_complete(self.reader.read(X), labels), labels)
+            inputs = self.design.read(X)
         else:
             assert self.encoder is not None
             inputs = self.encoder.transform(X).astype(np.float64)
@@ -229,7 +218,7 @@ class GLM(Member):
         facts: dict[str, Any] = {"head": self.head.name, "options": self.head.options, "unit": self.unit}
         files = {_ARRAYS: arrays_to_bytes(**self.linear._asdict(), low=self.low, high=self.high)}
         if self.design is not None:
-            facts |= {"design": self.design.as_dict(), "reader": self.reader.as_dict()}
+            facts["design"] = self.design.as_dict()
         else:
             assert self.encoder is not None
             files[_ENCODER] = encoder_bytes(self.encoder)
@@ -242,7 +231,7 @@ class GLM(Member):
         member.unit, member.low, member.high = known["unit"], arrays["low"], arrays["high"]
         member.linear = LinearPredictor(*(arrays[name] for name in LinearPredictor._fields))
         if "design" in known:
-            member.design, member.reader = Design.from_dict(known["design"]), TableReader.from_dict(known["reader"])
+            member.design = Design.from_dict(known["design"])
         else:
             member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
         return member
@@ -317,7 +306,7 @@ class Constant(Member):
         for head in candidates:
             raw = head.sample_start(rows)
             with torch.no_grad():
-                loss = float(mean_loss(head, rows)(raw))
+                loss = float(WeightedCounts(rows).mean_loss(head)(raw))
             if loss < best:
                 best, self.likelihood, self.raw = loss, head.name, raw
         return self

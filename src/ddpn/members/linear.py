@@ -79,8 +79,8 @@ class LinearObjective:
     def __init__(self, head: Head, sample: Sample, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
         self.head, self.sample, self.linear = head, sample, linear
         self._last: tuple[np.ndarray, np.ndarray] | None = None
-        weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
-        self.share = weight / weight.sum()
+        self.weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
+        self.share = self.weight / self.weight.sum()
         self.design = torch.cat([sample.X.new_ones(len(sample), 1), sample.X], dim=1)
         widths = [self.design.shape[1] if sees else 1 for sees in linear]
         ends = np.cumsum(widths).tolist()
@@ -252,9 +252,6 @@ class LinearPredictor(NamedTuple):
 class Coordinates(NamedTuple):
     """Column j becomes (x - center) / scale; those that are constant or combinations of columns before are not `kept`.
 
-    `inflation` says how many times larger each kept column's standard error is than it were without the others: the
-    square root of its variance inflation factor.
-
     >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
     >>> coordinates.kept.tolist()
     [True, False]
@@ -264,7 +261,6 @@ class Coordinates(NamedTuple):
     scale: np.ndarray
     kept: np.ndarray
     is_constant: np.ndarray
-    inflation: np.ndarray
 
     def reduced(self, X: np.ndarray) -> np.ndarray:
         """The inputs of the fit. Shape: (N, K) -> (N, number of columns kept)."""
@@ -279,91 +275,64 @@ class Coordinates(NamedTuple):
 
 
 class LinearFit(NamedTuple):
-    """The coefficients of the columns as they were given, their covariance, and how the search ended.
-
-    `follows` says which raw outputs depend on the columns; the others are intercepts. `standard_deviations` are those
-    of the intercept and of the coefficients of standardised columns that `coordinates` keep, one array per raw output.
-    The other coefficients are not identified: they are 0, and their covariances are NaN.
-    """
+    """What was fitted, to which columns, and how the search ended."""
 
     linear: LinearPredictor
-    coef: np.ndarray
-    intercept: np.ndarray
-    covariance: np.ndarray
-    loglik: float
-    n_parameters: int
-    optimum: Optimum
-    follows: tuple[bool, ...]
-    standard_deviations: list[np.ndarray]
     coordinates: Coordinates
+    objective: LinearObjective
+    optimum: Optimum
 
+    @torch.inference_mode(False)
+    def covariances(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The covariance of the coefficients of the columns as they were given, NaN for those that are not identified.
 
-@torch.inference_mode(False)
-def fit_line(
-    head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, rough: bool = False
-) -> LinearPredictor:
-    """What `fit_linear` finds, without inference.
-
-    If `rough`, the mean loss is within some 1e-5 of its minimum: enough to predict with, several times faster.
-    """
-    coordinates, objective = _objective(head, X, sample, dispersion, alpha)
-    theta = objective.start()
-    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        theta = _approach(objective, theta, sum(_ROUGH_STEPS))[0] if rough else maximize(objective, theta).theta
-    return _line(coordinates, objective, theta)
+        And the standard deviations of the intercept and of the coefficients of standardised columns that `coordinates`
+        keep, one array per raw output.
+        """
+        objective, kept = self.objective, self.coordinates.kept
+        covariance = inverse_information(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
+        deviations = np.sqrt(np.diag(covariance))
+        back = block_diag(*(self.coordinates.to_columns(linear) for linear in objective.linear))
+        covariance = back @ covariance @ back.T
+        unknown = ~np.concatenate([np.r_[True, kept] if linear else [True] for linear in objective.linear])
+        covariance[unknown], covariance[:, unknown] = np.nan, np.nan
+        return covariance, [deviations[block] for block in objective.blocks]
 
 
 @torch.inference_mode(False)
 def fit_linear(
-    head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, tol: float = 1e-6, max_iter: int = 200
+    head: Head,
+    X: np.ndarray,
+    sample: Sample,
+    dispersion: str,
+    alpha: float,
+    tol: float = 1e-6,
+    max_iter: int = 200,
+    rough: bool = False,
 ) -> LinearFit:
     """Maximise the weighted likelihood of `sample.y`, with alpha / 2 times the sum of squared slopes as penalty.
 
-    `dispersion="linear"` lets all raw outputs follow the columns, "constant" only the first. Shape: X (rows, columns).
+    `dispersion="linear"` lets all raw outputs follow the columns, "constant" only the first. If `rough`, the mean loss
+    is within some 1e-5 of its minimum: enough to predict with, several times faster. Shape: X (rows, columns).
     """
-    weight = sample.weight_or_ones
-    coordinates, objective = _objective(head, X, sample, dispersion, alpha)
-    best = maximize(objective, objective.start(), tol, max_iter)
-    covariance = inverse_information(objective.hessian(best.theta), weight.sum())
-    deviations = np.sqrt(np.diag(covariance))
-    # From coefficients of standardised columns to those of the columns as they were given.
-    back = block_diag(*(coordinates.to_columns(linear) for linear in objective.linear))
-    covariance = back @ covariance @ back.T
-    unknown = ~np.concatenate([np.r_[True, coordinates.kept] if linear else [True] for linear in objective.linear])
-    covariance[unknown], covariance[:, unknown] = np.nan, np.nan
-    line = _line(coordinates, objective, best.theta)
-    coef = line.slopes / line.scale
-    return LinearFit(
-        line,
-        coef,
-        intercept=line.base - coef @ line.center,
-        covariance=covariance,
-        loglik=-float(weight @ objective.losses(best.theta)),
-        n_parameters=len(best.theta),
-        optimum=best,
-        follows=objective.linear,
-        standard_deviations=[deviations[block] for block in objective.blocks],
-        coordinates=coordinates,
-    )
-
-
-def _objective(
-    head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float
-) -> tuple[Coordinates, LinearObjective]:
-    follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
     coordinates = standardize(X, sample.weight_or_ones, reduce=alpha == 0.0)
     rows = sample.replace(X=coordinates.reduced(X), weight=sample.weight_or_ones).map(torch.from_numpy)
-    return coordinates, LinearObjective(head, rows, follows, float(alpha))
-
-
-def _line(coordinates: Coordinates, objective: LinearObjective, theta: np.ndarray) -> LinearPredictor:
+    follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
+    objective = LinearObjective(head, rows, follows, float(alpha))
+    theta = objective.start()
+    if rough:
+        with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+            theta, n_iter = _approach(objective, theta, sum(_ROUGH_STEPS))
+        best = Optimum(theta, np.nan, n_iter, converged=False)
+    else:
+        best = maximize(objective, theta, tol, max_iter)
     slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
     for p, block in enumerate(objective.blocks):
-        if objective.linear[p]:
-            slopes[p, coordinates.kept] = theta[block][1:]
-    return LinearPredictor(
-        coordinates.center, coordinates.scale, slopes, theta[[block.start for block in objective.blocks]]
-    )
+        if follows[p]:
+            slopes[p, coordinates.kept] = best.theta[block][1:]
+    base = best.theta[[block.start for block in objective.blocks]]
+    line = LinearPredictor(coordinates.center, coordinates.scale, slopes, base)
+    return LinearFit(line, coordinates, objective, best)
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
@@ -378,14 +347,10 @@ def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coord
     scale = np.where(constant, 1.0, safe * np.sqrt(share @ np.square((X - center) / safe)))
     center = np.where(constant, 0.0, center)
     if not reduce:
-        return Coordinates(center, scale, ~constant, constant, np.ones((~constant).sum()))
+        return Coordinates(center, scale, ~constant, constant)
     rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
     triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
-    kept = _kept(triangle)
-    # Square roots of variance inflation factors of independent columns of length 1.
-    inner: np.ndarray = np.linalg.qr(triangle[:, kept], mode="r")  # type: ignore[assignment]
-    inverse = solve_triangular(inner, np.eye(len(inner))) if inner.size else np.ones((0, 0))
-    return Coordinates(center, scale, kept, constant, np.linalg.norm(inverse, axis=1))
+    return Coordinates(center, scale, _kept(triangle), constant)
 
 
 def _kept(triangle: np.ndarray) -> np.ndarray:

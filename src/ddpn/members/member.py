@@ -19,7 +19,7 @@ from torch.distributions import Distribution
 from ddpn.members.network_options import NetworkOptions
 from ddpn.networks.heads import Head
 from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.errors import DDPNError
+from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.progress import inner_bar
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column, kind_of, read_as_fitted, read_table
@@ -60,8 +60,6 @@ class Task:
         Show progress.
     is_rough : bool
         Whether an optimum to some digits is enough, as for weights that are chosen by scores.
-    monotone : mapping of str to int, optional
-        Columns of numbers in which the mean of trees must not fall (1) or must not rise (-1).
     """
 
     head: Head
@@ -73,7 +71,6 @@ class Task:
     checkpoint: Path | None = None
     verbose: bool = False
     is_rough: bool = False
-    monotone: Mapping[str, int] | None = None
 
 
 class Member(ABC):
@@ -211,10 +208,14 @@ class TableReader(BaseEstimator):
         """The columns of X in the order of fit."""
         return read_as_fitted(self, X)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns; x0, x1, ... where they have none."""
+        return list(map(str, getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])))
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        names = getattr(self, "feature_names_in_", None)
-        return {"names": None if names is None else list(map(str, names)), "kinds": self.kinds_}
+        return {"names": self.names if hasattr(self, "feature_names_in_") else None, "kinds": self.kinds_}
 
     @classmethod
     def from_dict(cls, known: dict[str, Any]) -> Self:
@@ -226,6 +227,27 @@ class TableReader(BaseEstimator):
                 raise TypeError("names of columns must be text")
             reader.feature_names_in_ = np.array(known["names"], dtype=object)
         return reader
+
+
+@dataclass
+class LevelTable:
+    """How tables become matrices of numbers: the reader, and the known levels per category; None for numbers."""
+
+    reader: TableReader
+    levels: list[tuple[str, ...] | None]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"reader": self.reader.as_dict(), "levels": self.levels}
+
+    @classmethod
+    def from_dict(cls, known: Mapping[str, Any]) -> Self:
+        """The inverse of `as_dict`, which may be among other entries."""
+        reader = TableReader.from_dict(known["reader"])
+        levels = [None if each is None else tuple(each) for each in known["levels"]]
+        if len(levels) != len(reader.kinds_):
+            raise InputError("The levels of a saved model must be those of its columns.")
+        return cls(reader, levels)
 
 
 def arrays_to_bytes(**arrays: Any) -> bytes:

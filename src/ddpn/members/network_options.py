@@ -53,8 +53,6 @@ class NetworkOptions:
         Ranges of a number's values in that encoding. Default: that of `FeatureEncoder`.
     categorical : {"auto", "one-hot", "effects"}
         Encoding of text, see `FeatureEncoder`; "auto" has level effects for columns with more than 50 levels.
-    start : bool
-        Whether networks start at the fit without features.
     score : {"auto", "crps", "nll"}
         Chooses each network's best epoch on validation rows; "auto" is CRPS, except for mixtures, whose NLL is several
         times cheaper.
@@ -70,7 +68,6 @@ class NetworkOptions:
     numeric: str = "auto"
     bins: int | None = None
     categorical: str = "auto"
-    start: bool = True
     epochs: int | str = "auto"
     batch_size: int | str = "auto"
     lr: float = 4e-3

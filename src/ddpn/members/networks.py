@@ -250,10 +250,8 @@ class Networks(Member):
             exposure=None if exposure is None else exposure.float(),
         )
 
-    def _start(self, sample: Sample) -> Tensor | None:
+    def _start(self, sample: Sample) -> Tensor:
         """The head's fit without features."""
-        if not self.options.start:
-            return None
         wide = self._tensors(sample.replace(X=None), np.zeros((len(sample), 0))).map(torch.Tensor.double)
         return self.head.sample_start(wide)
 

@@ -62,19 +62,11 @@ class Candidate:
     @property
     def applies(self) -> bool:
         """Whether there is such a member for the task."""
-        return self._made() is not None
-
-    @property
-    def takes_prepared_tables(self) -> bool:
-        """As `Member` says; also where there is no such member."""
-        member = self._made()
-        return member is None or member.takes_prepared_tables
-
-    def _made(self) -> Member | None:
         try:
-            return self.make(Clock())
+            self.make(Clock())
         except NotApplicableError:
-            return None
+            return False
+        return True
 
 
 def default_candidates(task: Task, others: Sequence[str] = ()) -> list[Candidate]:
@@ -137,7 +129,7 @@ class Portfolio:
         Held-out rows choose weights; without any, one candidate is all there is.
         """
         self.folds, self.seed = self._affordable(folds, seed), seed
-        if all(candidate.takes_prepared_tables for candidate in self.candidates):
+        if all(candidate.make(self.clock).takes_prepared_tables for candidate in self.candidates):
             # Columns are read and checked here, which every member and fold would do again.
             known = [part for part in (self.folds.train, self.folds.validation) if part is not None]
             tables = PreparedTable.of_all(*(part.X for part in known))

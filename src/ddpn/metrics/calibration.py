@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ddpn.distributions import CountDistribution
 from ddpn.metrics.predictive import (
-    as_tensor,
     cdf_sides,
     checked,
     checked_weight,
@@ -28,8 +27,8 @@ from ddpn.runtime.validation import check_integer
 _JUMP = 1e-7
 
 
-def covered(dist: Any, y: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """Whether y lies in the prediction interval.
+def covered(dist: Any, y: Any, coverage: float = 0.9) -> Tensor:
+    """Whether y lies in the central prediction interval.
 
     Intervals of counts have `coverage` or more: compare with `expected_coverage`.
 
@@ -39,8 +38,6 @@ def covered(dist: Any, y: Any, coverage: float = 0.9, kind: str = "central") -> 
         As for `crps`.
     coverage : float
         Nominal coverage of the intervals, in (0, 1).
-    kind : {"central", "highest"}
-        Which intervals, see `CountDistribution.interval`.
 
     Returns
     -------
@@ -54,37 +51,12 @@ def covered(dist: Any, y: Any, coverage: float = 0.9, kind: str = "central") -> 
     tensor([ True, False])
     """
     dist, y = checked(dist, y)
-    low, high = interval(dist, coverage, kind)
+    low, high = interval(dist, coverage)
     return (low <= y) & (y <= high)
 
 
-def width(dist: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """Width of the prediction interval, high - low: for counts, one less than the number of counts in it.
-
-    Parameters
-    ----------
-    dist
-        As for `crps`.
-    coverage, kind
-        As for `covered`.
-
-    Returns
-    -------
-    Tensor
-        Of shape `dist.batch_shape`.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> width(Poisson(torch.tensor([0.01, 2.0, 50.0])))
-    tensor([ 0.,  5., 23.])
-    """
-    low, high = interval(known(dist), coverage, kind)
-    return high - low
-
-
-def expected_coverage(dist: Any, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """Probability of the prediction interval under the distribution itself, P(low <= Z <= high).
+def expected_coverage(dist: Any, coverage: float = 0.9) -> Tensor:
+    """Probability of the central prediction interval under the distribution itself, P(low <= Z <= high).
 
     It is `coverage` for continuous distributions and at least that for counts: the level to compare the observed
     coverage of counts with.
@@ -93,7 +65,7 @@ def expected_coverage(dist: Any, coverage: float = 0.9, kind: str = "central") -
     ----------
     dist
         As for `crps`.
-    coverage, kind
+    coverage
         As for `covered`.
 
     Returns
@@ -108,7 +80,7 @@ def expected_coverage(dist: Any, coverage: float = 0.9, kind: str = "central") -
     tensor([0.9900, 0.9834, 0.9102])
     """
     dist = known(dist)
-    return mass_between(dist, *interval(dist, coverage, kind))
+    return mass_between(dist, *interval(dist, coverage))
 
 
 def pit_bounds(dist: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -134,67 +106,6 @@ def pit_bounds(dist: Any, y: Any) -> tuple[Tensor, Tensor]:
     """
     dist, y = checked(dist, y)
     return cdf_sides(dist, dist._counts(y) if isinstance(dist, CountDistribution) else y)
-
-
-def pit(dist: Any, y: Any, generator: torch.Generator | None = None) -> Tensor:
-    """Randomised probability integral transform (PIT): uniform between F(y - 1) and F(y).
-
-    It is uniform on [0, 1] if y comes from `dist`.
-
-    Parameters
-    ----------
-    dist, y
-        As for `crps`.
-    generator : torch.Generator, optional
-        The source of randomness. Default: torch's own.
-
-    Returns
-    -------
-    Tensor
-        One value per row, from 0 to 1.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> pit(Poisson(2.0), torch.tensor([0, 2]), generator=torch.Generator().manual_seed(0))
-    tensor([0.1313, 0.5976])
-    """
-    lower, upper = pit_bounds(dist, y)
-    # A generator draws on its own device only.
-    device = lower.device if generator is None else generator.device
-    u = torch.rand(lower.shape, dtype=torch.float64, device=device, generator=generator).to(lower.device)
-    return torch.lerp(lower.double(), upper.double(), u).to(lower.dtype)
-
-
-def pit_cdf(dist: Any, y: Any, u: Tensor) -> Tensor:
-    """Non-randomised PIT of Czado, Gneiting and Held (2009, Eq. 2): P(PIT <= u | y), 0 up to F(y - 1), 1 from F(y).
-
-    Its mean over the rows is u if the predictions are calibrated.
-
-    Parameters
-    ----------
-    dist, y
-        As for `crps`.
-    u : Tensor, shape (n,)
-        Numbers from 0 to 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of the rows, and n.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> pit_cdf(Poisson(2.0), torch.tensor([0, 2]), torch.tensor([0.1, 0.5]))
-    tensor([[0.7389, 1.0000],
-            [0.0000, 0.3473]])
-    """
-    lower, upper = (x.unsqueeze(-1) for x in pit_bounds(dist, y))
-    u = as_tensor(u).to(lower)
-    share = ((u - lower) / (upper - lower)).clamp(0.0, 1.0)
-    # A continuous distribution, or a count whose probability underflows, has a jump instead of a slope.
-    return torch.where(u >= upper, 1.0, torch.where(u < lower, 0.0, share))
 
 
 # Whole sets of predictions -----------------------------------------------------------------------------------------
@@ -243,8 +154,12 @@ def pit_histogram(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Tens
     tensor([1.0609, 1.2796, 0.6595, 1.0000], dtype=torch.float64)
     """
     bins = check_integer("bins", bins, minimum=1)
-    edges = torch.linspace(0.0, 1.0, bins + 1, dtype=torch.float64)
-    upto = pit_cdf(dist, y, edges)
+    lower, upper = (x.unsqueeze(-1) for x in pit_bounds(dist, y))
+    edges = torch.linspace(0.0, 1.0, bins + 1, dtype=torch.float64).to(lower)
+    # P(PIT <= edge | y) rises evenly from F(y - 1) to F(y). A continuous distribution, or a count whose probability
+    # underflows, has a jump instead of a slope.
+    upto = ((edges - lower) / (upper - lower)).clamp(0.0, 1.0)
+    upto = torch.where(edges >= upper, 1.0, torch.where(edges < lower, 0.0, upto))
     upto[..., 0] = 0.0
     shares = upto.double().diff(dim=-1)
     return bins * mean(shares.flatten(0, -2), checked_weight(weight, shares[..., 0]))
@@ -306,10 +221,8 @@ def median_precision(dist: Any, weight: Any = None) -> float:
     return median(values.reshape(-1), checked_weight(weight, values)).item()
 
 
-def coverage_curve(
-    dist: Any, y: Any, levels: Sequence[float] | Tensor, kind: str = "central", weight: Any = None
-) -> CoverageCurve:
-    """Observed and expected coverage at nominal levels.
+def coverage_curve(dist: Any, y: Any, levels: Sequence[float] | Tensor, weight: Any = None) -> CoverageCurve:
+    """Observed and expected coverage of central intervals at nominal levels.
 
     Intervals of counts over-cover: compare `observed` with `expected`.
 
@@ -319,8 +232,6 @@ def coverage_curve(
         As for `crps`.
     levels : sequence of float
         Nominal coverages, in (0, 1).
-    kind : {"central", "highest"}
-        Which intervals, see `CountDistribution.interval`.
     weight : array-like, optional
         How many times each row counts. Default: once.
 
@@ -338,7 +249,7 @@ def coverage_curve(
     inside, expected = [], []
     level = torch.as_tensor(levels, dtype=torch.float64).reshape(-1)
     for nominal in level.tolist():
-        low, high = interval(dist, nominal, kind)
+        low, high = interval(dist, nominal)
         hit = (low <= y) & (y <= high)
         w = checked_weight(weight, hit)
         inside.append(mean(hit.reshape(-1), w))

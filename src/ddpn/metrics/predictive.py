@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, Mixture
-from ddpn.distributions.arguments import check_coverage, check_interval_kind
+from ddpn.distributions.arguments import check_coverage
 from ddpn.runtime.errors import InputError
 
 
@@ -63,12 +63,11 @@ def quantile(dist: Distribution, q: float) -> Tensor:
     return dist.icdf(torch.full(dist.batch_shape, q, **placed(dist)))
 
 
-def interval(dist: Any, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
-    """(low, high), both included; for a Normal both kinds are the same."""
+def interval(dist: Any, coverage: float) -> tuple[Tensor, Tensor]:
+    """(low, high) of the central interval, both included."""
     if not isinstance(dist, Normal):
-        return dist.interval(coverage, kind)
+        return dist.interval(coverage)
     coverage = check_coverage(coverage)
-    check_interval_kind(kind)
     return quantile(dist, 0.5 * (1.0 - coverage)), quantile(dist, 0.5 * (1.0 + coverage))
 
 

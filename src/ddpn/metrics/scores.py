@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Normal
+from torch.distributions import Normal
 
 from ddpn.distributions.continuous import normal_crps
 from ddpn.metrics.predictive import checked, known, observed, quantile
@@ -95,35 +95,9 @@ def nll(dist: Any, y: Any) -> Tensor:
     >>> nll(Poisson(2.0), torch.tensor(0))
     tensor(2.)
     """
-    if not isinstance(dist, Distribution):
+    if not isinstance(dist, torch.distributions.Distribution):
         raise InputError(argument="dist", must="be a torch distribution", got=type(dist).__name__)
     return -dist.log_prob(observed(y, dist))
-
-
-def dawid_sebastiani(dist: Any, y: Any) -> Tensor:
-    """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance, which uses the first two moments only.
-
-    Parameters
-    ----------
-    dist, y
-        As for `crps`.
-
-    Returns
-    -------
-    Tensor
-        One score per row; smaller is better.
-
-    Examples
-    --------
-    >>> from ddpn.distributions import Poisson
-    >>> dawid_sebastiani(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
-    tensor([0.6931, 2.4319])
-    """
-    dist, y = checked(dist, y)
-    mean, variance = dist.mean, dist.variance
-    # If all mass is on one count, the score is very low there and very high elsewhere, but never NaN.
-    variance = variance.clamp(min=torch.finfo(variance.dtype).tiny)
-    return (y - mean).square() / variance + variance.log()
 
 
 def point(dist: Any, statistic: str) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 
 from ddpn.metrics.calibration import median_precision, pit_distance
 from ddpn.metrics.predictive import checked, checked_weight, interval, mass_between, mean
-from ddpn.metrics.scores import absolute_error, crps, dawid_sebastiani, nll, squared_error
+from ddpn.metrics.scores import absolute_error, crps, nll, squared_error
 
 
 @torch.no_grad()
@@ -30,8 +30,8 @@ def evaluate(
     Returns
     -------
     dict of float
-        "mae", "rmse", "crps", "nll", "dawid_sebastiani", "coverage" and "width" of the intervals, "expected_coverage",
-        their probability under the distributions themselves, "median_precision" and "pit_distance".
+        "mae", "rmse", "crps", "nll", "coverage" and "width" of the intervals, "expected_coverage", their probability
+        under the distributions themselves, "median_precision" and "pit_distance".
 
     Notes
     -----
@@ -52,7 +52,6 @@ def evaluate(
         "rmse": errors[1],
         "crps": crps(dist, y),
         "nll": nll(dist, y),
-        "dawid_sebastiani": dawid_sebastiani(dist, y),
         "coverage": (low <= y) & (y <= high),
         "expected_coverage": mass_between(dist, low, high),
         "width": high - low,

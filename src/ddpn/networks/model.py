@@ -35,8 +35,7 @@ class Backbone(Protocol):
 class Projection(Linear):
     """Features -> raw outputs. `sees`, from the head, says what each raw output depends on.
 
-    That is the features, the features with their gradient stopped (the variance of a faithful Gaussian), or nothing
-    but a bias (a gamma shared by all rows).
+    That is the features, or the features with their gradient stopped (the variance of a faithful Gaussian).
 
     Shape: (B, M, F) -> (B, M, P).
     """
@@ -44,17 +43,14 @@ class Projection(Linear):
     @torch.inference_mode(False)
     def __init__(self, n_in: int, sees: Sequence[str], members: int) -> None:
         super().__init__(n_in, len(sees), members)
-        self._any_detached, self._any_blind = "detached" in sees, "nothing" in sees
+        self._any_detached = "detached" in sees
         self.register_buffer("_detached", torch.tensor([what == "detached" for what in sees]), persistent=False)
-        sighted = torch.tensor([what != "nothing" for what in sees], dtype=torch.float32)
-        self.register_buffer("_sighted", sighted, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight * cast(Tensor, self._sighted) if self._any_blind else self.weight
         rows = x.transpose(0, 1)
-        raw = torch.baddbmm(self.bias, rows, weight)
+        raw = torch.baddbmm(self.bias, rows, self.weight)
         if self._any_detached:
-            raw = torch.where(cast(Tensor, self._detached), torch.baddbmm(self.bias, rows.detach(), weight), raw)
+            raw = torch.where(cast(Tensor, self._detached), torch.baddbmm(self.bias, rows.detach(), self.weight), raw)
         return raw.transpose(0, 1)
 
 

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import isnan
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -207,11 +205,8 @@ def auto_augment(images: Tensor) -> Tensor:
 # Point clouds ---------------------------------------------------------------------------------------------------------
 
 
-Points = NDArray[np.float32]
 #: Points that are kept per beam.
 MAX_POINTS = 256
-#: What numpy raises where an array's header or body is damaged, or where the file begins like an archive.
-_DAMAGED = (ValueError, TypeError, EOFError, OSError, SyntaxError, TokenError, BadZipFile, MemoryError, OverflowError)
 
 
 def pack(
@@ -285,14 +280,3 @@ def _array(values: Any) -> NDArray[Any]:
         return np.asarray(values)
     except ValueError:
         return np.asarray(None)
-
-
-def read_points(path: Path) -> Points:
-    """Read the points of one .npy file, which may have none. Shape: (n, 3)."""
-    if not path.is_file():
-        raise InputError(f"File not found: {path}")
-    try:
-        points = np.load(path, allow_pickle=False)
-    except _DAMAGED as error:
-        raise InputError(f"{path} must hold points (n, 3), got {type(error).__name__}.") from error
-    return as_points(points, str(path)).astype(np.float32)

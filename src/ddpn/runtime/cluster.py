@@ -10,6 +10,7 @@ from typing import Any
 
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.extras import import_extra
+from ddpn.runtime.validation import check_integer, is_number
 
 #: Seconds that the head of a cluster has to answer.
 _PATIENCE = 10.0
@@ -60,12 +61,9 @@ class RayCluster:
     retries: int = 3
 
     def __post_init__(self) -> None:
-        for name, least in (("cpus", 1), ("retries", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise ConfigError(argument=name, must=f"be an integer of at least {least}", got=repr(value))
-        is_number = isinstance(self.gpus, int | float)
-        if not is_number or self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
+        check_integer("cpus", self.cpus, 1)
+        check_integer("retries", self.retries)
+        if not is_number(self.gpus) or self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
             raise ConfigError(argument="gpus", must="be a share of a GPU or an integer", got=repr(self.gpus))
 
     def connect(self) -> Any:

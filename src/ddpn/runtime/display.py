@@ -9,12 +9,6 @@ from typing import Any
 _ROWS = 12
 
 
-class Html(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
 def as_text(value: Any) -> str:
     """A value as a cell: numbers with about four digits, a dash for what is missing.
 
@@ -23,16 +17,15 @@ def as_text(value: Any) -> str:
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int) or (isinstance(value, float) and 1e3 <= abs(value) < 1e9):
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole or (isinstance(value, float) and 1e3 <= abs(value) < 1e9):
         return f"{value:,.0f}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return value_text(value)
 
 
 def escaped(value: Any) -> str:
     """A value as HTML."""
-    return value if isinstance(value, Html) else escape(as_text(value))
+    return escape(as_text(value))
 
 
 def html_table(

@@ -23,6 +23,7 @@ import numpy as np
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 from ddpn.runtime.threads import cores, limit_threads
+from ddpn.runtime.validation import is_integer
 
 #: Where jobs run, as in scikit-learn: None or 1 is this process, 4 are four processes, -1 is one per core.
 Where: TypeAlias = int | RayCluster | None
@@ -76,7 +77,7 @@ def slots(n_jobs: Where) -> int:
         return 1
     if isinstance(n_jobs, RayCluster):
         return n_jobs.slots
-    if not isinstance(n_jobs, int | np.integer) or isinstance(n_jobs, bool) or n_jobs == 0:
+    if not is_integer(n_jobs) or n_jobs == 0:
         must = "be a number of processes, -1 for all cores, or a RayCluster"
         raise ConfigError(argument="n_jobs", must=must, got=repr(n_jobs))
     return int(n_jobs) if n_jobs > 0 else max(1, cores() + 1 + int(n_jobs))

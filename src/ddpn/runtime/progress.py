@@ -3,12 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
-
-from ddpn.runtime.deadlines import format_duration
-
-if TYPE_CHECKING:
-    from ddpn.runtime.deadlines import Clock
+from typing import Any
 
 #: Whether the work that runs is part of one that shows a bar.
 _IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
@@ -26,23 +21,13 @@ class ProgressBar:
 
 
 @contextmanager
-def progress_bar(
-    title: str,
-    total: int | None,
-    shown: bool = True,
-    done: int = 0,
-    clock: "Clock | None" = None,
-) -> Iterator[ProgressBar]:
+def progress_bar(title: str, total: int | None, shown: bool = True, done: int = 0) -> Iterator[ProgressBar]:
     """A bar with the time left on standard error, where that is a terminal or a notebook; elsewhere nothing.
 
-    Without `total` there is the time since the start and, where `clock` has a limit, what is left of that.
+    Without `total` there is the time since the start.
     """
     from rich import progress as rich
     from rich.console import Console
-
-    class Left(rich.ProgressColumn):
-        def render(self, task: Any) -> str:
-            return f"{format_duration(round(clock.left))} left of the budget" if clock else ""
 
     console = Console(stderr=True)
     fields = ("description", "fields[text]")
@@ -50,8 +35,6 @@ def progress_bar(
     columns: list[rich.ProgressColumn] = [rich.TimeElapsedColumn()]
     if total is not None:
         columns = [rich.MofNCompleteColumn(), *columns, rich.TextColumn("left"), rich.TimeRemainingColumn()]
-    elif clock is not None and clock.has_limit:
-        columns.append(Left())
     columns = [title_column, rich.BarColumn(), *columns, text_column]
     disabled = not shown or not (console.is_terminal or console.is_jupyter)
     token = _IS_SHOWN.set(shown or _IS_SHOWN.get())

@@ -11,9 +11,6 @@ from ddpn.runtime.errors import Argument, ConfigError, DDPNError
 from ddpn.runtime.errors import at_rows as at_rows
 from ddpn.runtime.errors import listed as listed
 
-#: The largest count: beyond it float64 skips integers.
-LARGEST_COUNT = 2**53
-
 
 def is_integer(value: Any) -> TypeGuard[int]:
     """Whether `value` is an integer of Python or numpy; booleans are not."""
@@ -23,11 +20,6 @@ def is_integer(value: Any) -> TypeGuard[int]:
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether `value` is a real number; booleans and text are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def is_count(value: Any) -> bool:
-    """Whether `value` is a non-negative integer, in any numeric type."""
-    return is_number(value) and bool(0 <= value <= LARGEST_COUNT) and float(value).is_integer()
 
 
 def check_integer(name: str | Argument, value: Any, minimum: int = 0, error: type[DDPNError] = ConfigError) -> int:

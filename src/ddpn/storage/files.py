@@ -36,15 +36,6 @@ def check_writable(path: Path) -> None:
         raise InputError(f"{above} does not permit writing. Choose another folder.")
 
 
-def check_space(path: Path, needed: int) -> None:
-    """Raise an `InputError` if the disk of `path` has fewer free bytes than `needed`."""
-    above = next(folder for folder in followed(path).parents if folder.exists())
-    free = shutil.disk_usage(above).free
-    if free < needed:
-        got = f"{free / 1e6:,.0f} MB free in {above}, about {needed / 1e6:,.0f} MB needed"
-        raise InputError(f"The disk is nearly full: {got}. Free some space, or choose another folder.")
-
-
 @contextmanager
 def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path` to write to; it replaces `path` only if the block succeeds.

@@ -1,6 +1,5 @@
 """A saved model: a folder with files and a manifest (model.json) that has the hash of each. Imports no torch."""
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
@@ -146,19 +145,13 @@ def read_files(path: Path, manifest: Mapping[str, Any], folders: Collection[str]
         if not (path / name).is_file():  # nor a device or a pipe, which could be read for ever
             raise InputError(f"File not found: {path / name}, which is part of the saved model.")
     _check_size(path, sum((path / name).stat().st_size for name in wanted), MOST_BYTES)
-    return {name: _verified(path / name, digest) for name, digest in wanted.items()}
-
-
-def _verified(path: Path, digest: str) -> bytes:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"File not found: {path}, which is part of the saved model.") from None
-    if sha256(content) != digest:
-        raise InputError(f"{path} was truncated or changed after it was saved.")
-    return content
+    found = {name: (path / name).read_bytes() for name in wanted}
+    for name, digest in wanted.items():
+        if sha256(found[name]) != digest:
+            raise InputError(f"{path / name} was truncated or changed after it was saved.")
+    return found
 
 
 def _checksum(manifest: Mapping[str, Any]) -> str:
     rest = {name: value for name, value in manifest.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(rest, sort_keys=True).encode())

@@ -1,6 +1,5 @@
 """`ResultStore`: a folder with a file per finished job, from which a program that was killed continues. No pickles."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -13,7 +12,7 @@ import torch
 
 from ddpn.runtime.errors import InputError
 from ddpn.storage import tensor_files
-from ddpn.storage.files import check_writable
+from ddpn.storage.files import check_writable, sha256
 
 _ENDING = ".result"
 
@@ -41,14 +40,13 @@ class ResultStore:
     def path(self, identity: Any) -> Path:
         """The file of a job. Another version of ddpn has other files."""
         known = json.dumps([version("ddpn"), identity], sort_keys=True)
-        return self.folder / f"{hashlib.sha256(known.encode()).hexdigest()}{_ENDING}"
+        return self.folder / f"{sha256(known.encode())}{_ENDING}"
 
     def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
         """Keep the files of a job, and its name for people who look into the file."""
         if identity is None:
             return
-        arrays = {name: np.frombuffer(content, dtype=np.uint8).copy() for name, content in files.items()}
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors = {name: torch.tensor(np.frombuffer(content, np.uint8)) for name, content in files.items()}
         tensor_files.write(self.path(identity), tensors, {"job": name})
 
     def read(self, identity: Any) -> dict[str, bytes] | None:

@@ -1,11 +1,10 @@
 """Examine a saved model on another table: its scores, a report, explanations, and drift of new rows."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
 from ddpn.storage.files import write_bytes
-from ddpn.tables.cells import cleaned, is_text
 from ddpn.tables.files import check_free, check_output, polars, write
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
@@ -28,18 +26,11 @@ _NUMBERING = "Rows are numbered as in the file: the first below the header is 1.
 _IMAGES = (".png", ".svg", ".pdf")
 
 
-class Scored(NamedTuple):
-    """Rows to score a model on; `note` says which where these are not all rows, `meaning` what their scores mean."""
-
-    sample: Sample
-    note: str
-    meaning: str = ""
-
-
-def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
+def rows_to_score(folder: ModelFolder, frame: Any) -> tuple[Sample, str, str]:
     """The rows of a table that has the target, without those that the model was fitted to.
 
-    For the training table, these are the test rows.
+    For the training table, these are the test rows. Returns them, which they are if these are not all rows, and what
+    their scores mean.
     """
     sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
     missing = " ".join(folder.roles.without_target(frame.height - len(sample)))
@@ -47,7 +38,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     frame = frame[sample.labels - 1]
     if fingerprint(sample) != folder.task.get("fingerprint"):
         sample, note = (sample, "") if folder.seen is None else folder.seen.unseen(sample)
-        return Scored(sample, f"{missing} {note}".strip())
+        return sample, f"{missing} {note}".strip(), ""
     plan = plan_from(folder.task["plan"])
     for name in (plan.split_column, plan.time):
         if name is not None and name not in frame.columns:
@@ -58,7 +49,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
     test = sample.rows(split.rows.test)
     note = f"{missing} The model was fitted to this table: only its {len(test):,} test rows are scored.".strip()
-    return Scored(test, note, split.meaning)
+    return test, note, split.meaning
 
 
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
@@ -142,22 +133,19 @@ def parse_rows(text: str) -> list[int]:
 
 def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
     """Raise an error if an explanation cannot be written to `path`; called before the work."""
-    if Path(path).suffix.lower() in (*_IMAGES, ".json"):
+    if Path(path).suffix.lower() in _IMAGES:
         check_free(Path(path), overwrite, source)
     else:
         check_output(path, overwrite, source)
 
 
 def write_explanation(found: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
-    """Write a table, JSON or an image, by the ending; `rows` are the numbers of explained rows."""
+    """Write a table or an image, by the ending; `rows` are the numbers of explained rows."""
     ending = Path(path).suffix.lower()
     if ending in _IMAGES:
         content = BytesIO()
         found.plot().savefig(content, format=ending[1:], dpi=150)
         write_bytes(Path(path), content.getvalue())
-        return
-    if ending == ".json":
-        write_bytes(Path(path), json.dumps(plain(found, rows), indent=1, ensure_ascii=False).encode())
         return
     table = found.table()
     if rows is not None:
@@ -227,11 +215,7 @@ def _with_counts(folder: ModelFolder, frame: Any) -> tuple[Sample | None, list[s
     if target is None or target not in frame.columns:
         what = "the model does not know its target" if target is None else f"the table has no column {target!r}"
         return None, [f"Coverage and PIT: {what}."]
-    series = frame[target]
-    missing = cleaned(series, folder.roles.missing).is_null() if is_text(series) else series.is_null()
-    if series.dtype.is_float():
-        missing = missing | series.is_nan().fill_null(True)
-    frame = frame.filter(~missing)
+    frame = frame.filter(folder.roles.has_target(frame))
     if frame.height < LEAST_ROWS:
         return None, [f"Coverage and PIT: {frame.height:,} rows have a count so far, {LEAST_ROWS} are needed."]
     sample, note, _ = rows_to_score(folder, frame)

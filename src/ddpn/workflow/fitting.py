@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -35,21 +34,18 @@ from ddpn.estimators.regressor import NetworkRegressor
 from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
-from ddpn.members.network_options import NetworkOptions
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration, with_rows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread
-from ddpn.storage.files import check_space, folder_lock
+from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_hashes import SeenRows
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 
-#: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
-_FIXED_BYTES = 10_000_000
 #: Rows that the level of all rows counts as in each group of calibrated intervals.
 _GROUP_ROWS = 50.0
 #: The share of the time budget that fits may take, the seconds that are kept in any case for what follows them, and the
@@ -76,7 +72,7 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self.stopped, self._holds, self._raises = False, False, True
+        self.stopped, self._holds, self._is_inside = False, False, False
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -91,23 +87,23 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._raises:
-            self._raises = not self._holds  # raised once per step: a second Ctrl-C must not hit what follows
+        if self._is_inside or not self._holds:
+            self._is_inside = False  # raised once per step: a second Ctrl-C must not hit what follows
             raise KeyboardInterrupt
         self.stopped = True
 
     def hold(self) -> None:
         """From now on, Ctrl-C ends steps only."""
-        self._holds, self._raises = True, False
+        self._holds = True
 
     def step(self, work: Callable[[], object]) -> bool:
         """Run a step, unless Ctrl-C was pressed before; returns whether the step was completed."""
         if self.stopped:
             return False
         try:
-            self._raises = True
+            self._is_inside = True
             work()
-            self._raises = not self._holds
+            self._is_inside = False
         except KeyboardInterrupt:
             self.stopped = True
             return False
@@ -121,11 +117,15 @@ def _share(clock: Clock, share: float) -> Clock:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit; `interrupted` if it ended early, `can_continue` if its state was kept."""
+    """The result of a fit; `can_continue` if it was interrupted and its state was kept."""
 
     folder: ModelFolder
-    interrupted: bool
     can_continue: bool = False
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it ended early."""
+        return bool(self.missing)
 
     @property
     def missing(self) -> list[str]:
@@ -165,7 +165,7 @@ def fit(
     with _kept_warnings() as kept:
         if unfinished is None:
             model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
-            with progress_bar("Fitting", None, verbose, clock=clock):
+            with progress_bar("Fitting", None, verbose):
                 seconds = max(_SHORTEST, min(_FITS * clock.left, clock.left - _KEPT)) if clock.has_limit else None
                 fitted = train_model(model, prepared, checkpoint, step, Clock(seconds))
                 missing = ["training"] if model.interrupted_ else []
@@ -195,7 +195,7 @@ def fit(
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), bool(missing))
+    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen))
 
 
 @contextmanager
@@ -242,7 +242,6 @@ def fit_into(
         The model folder, and whether the fit was interrupted.
     """
     check_destination(path, overwrite)
-    check_space(path, _estimated_bytes(prepared))
     with folder_lock(path):
         checkpoint = checkpoint_of(path, prepared)
         on_step = options.get("on_step", lambda text: None)
@@ -303,7 +302,7 @@ def _finish(
     missing, found = list[str](), list[dict[str, Any]]()
 
     def calibrate_by(folds: Folds, clock: Clock) -> None:
-        wanted = CalibrationOptions(plan.recalibrate != "off", plan.interval_groups, _GROUP_ROWS, prepared.time_columns)
+        wanted = CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, prepared.time_columns)
         used = calibrate(predictor, folds, plan.seed, wanted, clock)
         if used:
             _warn_of_few("calibrated with", used, sum(map(len, folds.held_out)), "rows")
@@ -337,16 +336,6 @@ def _warn_of_few(what: str, used: int, known: int, rows: str) -> None:
     if used < known:
         sentence = f"The model is {what} {used:,} of {known:,} {rows}, because the time budget is too short for more."
         warnings.warn(sentence, UserWarning, stacklevel=4)
-
-
-def _estimated_bytes(prepared: Prepared) -> int:
-    """About what the model and its checkpoint take on the disk: few bytes more than they need at least."""
-    known = {name: v for name, v in prepared.plan.model.items() if name in ("members", "hidden") and v != "auto"}
-    options = NetworkOptions(**known)
-    widths = [len(prepared.roles.used), *options.with_widths(len(prepared.train)).widths, 2]
-    weights = options.members * sum((a + 1) * b for a, b in pairwise(widths))
-    # Float32: the model itself, and in the checkpoint current, averaged and best weights and two moments.
-    return _FIXED_BYTES + 4 * 6 * weights
 
 
 def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None:
@@ -384,9 +373,9 @@ def train_model(
     if prepared.is_cross_fitted:
         train, validation = prepared.known, validation.rows(slice(0, 0))
     on_step("Training")
-    counts, known = prepared.plan.count_range, validation if len(validation) else None
+    counts, held_out = prepared.plan.count_range, validation if len(validation) else None
     try:
-        folds = model.fit_members(train, known, counts, clock, on_step, prepared.stream).folds
+        folds = model.fit_members(train, held_out, counts, clock, on_step, prepared.stream).folds
     except KeyboardInterrupt:
         if checkpoint is not None:
             checkpoint.unlink(missing_ok=True)

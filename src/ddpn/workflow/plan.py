@@ -29,8 +29,6 @@ BASELINES = ("constant", "poisson_glm", "trees")
 NETWORKS = "networks"
 #: The shortest time budget.
 MIN_SECONDS = 10
-#: Whether distributions are recalibrated on validation rows.
-RECALIBRATE = ("auto", "off")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +64,6 @@ class Plan:
         Seed of the split and of the training.
     compare_with : tuple of str
         Members that the model is compared with, names in `ddpn.members.MEMBERS`.
-    recalibrate : {"auto", "off"}
-        "auto" uses a recalibration of the distributions where that improves the CRPS of validation rows, "off" never.
     interval_groups : str, optional
         A column within whose values intervals are calibrated.
     only : str, optional
@@ -97,7 +93,6 @@ class Plan:
     shares: tuple[float, ...] = SHARES
     seed: int = 0
     compare_with: tuple[str, ...] = BASELINES
-    recalibrate: str = "auto"
     interval_groups: str | None = None
     only: str | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
@@ -125,7 +120,6 @@ class Plan:
         for name in roles:
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
-        check_choice("recalibrate", self.recalibrate, RECALIBRATE)
         if self.interval_groups == self.target:
             raise ConfigError(argument="interval_groups", must="not be the target, which is unknown in prediction")
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
@@ -330,9 +324,6 @@ _EVERY = (
     PlanOption("compare_with", "names", "NAMES",
         "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,trees.",
         _EVALUATION),
-    PlanOption("recalibrate", "text", "MODE",
-        "auto recalibrates the predicted distributions if that improves the CRPS (the error of a distribution) of "
-        "held-out rows; off never does. Default: auto.", _EVALUATION),
     PlanOption("interval_groups", "column", "COLUMN", "Calibrate intervals within each value of this column.",
         _EVALUATION),
     PlanOption("seed", "integer", "NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION,
@@ -358,21 +349,18 @@ _EVERY = (
 PLAN_OPTIONS = {option.name: option for option in _EVERY}
 
 
-def read_toml(file: Path) -> dict[str, Any]:
-    """The content of a settings file."""
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"File not found: {file}") from None
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{file} cannot be read as text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}") from None
-
-
 def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
     """The plan of a settings file (TOML); what else is `given` takes precedence, and None counts as not given."""
-    settings = {} if file is None else read_toml(file)
+    settings: dict[str, Any] = {}
+    if file is not None:
+        try:
+            settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"File not found: {file}") from None
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"{file} cannot be read as text.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file} is not valid TOML: {error}") from None
     for key in settings:
         if key in TRAINING_OPTIONS:
             raise ConfigError(f"Unknown key {key!r} in {file}. Put it into the table [training_options].")

@@ -245,7 +245,6 @@ def predict(
     folder: ModelFolder,
     frame: Any,
     request: Request,
-    done: Callable[[int], None] = lambda rows: None,
     on_finding: Callable[[str], None] = lambda sentence: None,
 ) -> Any:
     """Predict every row of a table.
@@ -258,8 +257,6 @@ def predict(
         The table.
     request : Request
         Which columns to predict.
-    done : callable
-        Called with the number of rows of each block.
     on_finding : callable
         Called with every sentence about unusual rows.
 
@@ -269,7 +266,7 @@ def predict(
     """
     request = checked_request(folder.model.predictor_, request)
     findings = Findings(folder.model.predictor_, request)
-    found = predict_block(folder, frame, request, findings, done, note=None)
+    found = predict_block(folder, frame, request, findings)
     for sentence in findings.sentences():
         on_finding(sentence)
     return found
@@ -288,7 +285,6 @@ def predict_block(
     frame: Any,
     request: Request,
     findings: Findings,
-    done: Callable[[int], None] = lambda rows: None,
     first: int = 0,
     note: Callable[[str], None] | None = None,
 ) -> Any:
@@ -311,7 +307,6 @@ def predict_block(
             words = ["; ".join(own) or None for own in columns["ood_reason"]]
             columns["ood_reason"] = polars().Series(words, dtype=polars().String)
         parts.append(polars().DataFrame(columns))
-        done(parts[-1].height)
     predictions = polars().concat(parts)
     findings.add(predictions, groups)
     return _beside(frame, predictions) if request.keep else predictions

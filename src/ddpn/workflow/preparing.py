@@ -3,7 +3,6 @@
 Tables that fit into memory are read whole. Of others, some rows are sampled, and the training rows are streamed.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -62,7 +61,7 @@ class Prepared:
     @property
     def known(self) -> Sample:
         """Training and validation rows."""
-        return self.sample.rows(np.sort(np.concatenate([self.split.rows.train, self.split.rows.validation])))
+        return self.sample.rows(np.sort(np.concatenate(self.split.rows[:2])))
 
     @property
     def test(self) -> Sample:
@@ -205,14 +204,14 @@ def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, t
 def fingerprint(sample: Sample) -> str:
     """A digest of names and values: the same table has the same again."""
     group = b"" if sample.group is None else sample.group.tobytes()
-    return hashlib.sha256(sample.digest().encode() + group).hexdigest()
+    return sha256(sample.digest().encode() + group)
 
 
 def identity(prepared: Prepared) -> str:
     """A digest of all that a fit depends on: the same fit continues from its checkpoint, another does not."""
     plan = json.dumps(prepared.plan.as_dict(), sort_keys=True, default=str)
     stream = "" if prepared.stream is None else prepared.stream.identity
-    return hashlib.sha256((plan + fingerprint(prepared.sample) + stream).encode()).hexdigest()[:16]
+    return sha256((plan + fingerprint(prepared.sample) + stream).encode())[:16]
 
 
 def checkpoint_of(path: Path, prepared: Prepared) -> Path:

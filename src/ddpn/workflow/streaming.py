@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.jobs import Job, Where, is_here, run
+from ddpn.runtime.jobs import Job, Where, run
 from ddpn.runtime.progress import progress_bar
 from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
 from ddpn.storage.model_files import MANIFEST
@@ -81,60 +81,45 @@ def predict_files(
     int
         The number of rows.
     """
-    folder, target = Path(model), os.fspath(out)
+    path, target = Path(model), os.fspath(out)
     sources = [os.fspath(each) for each in ([data] if isinstance(data, str | PathLike) else data)]
     for source in sources:
         check_output(target, overwrite, source)
-    about = describe(folder)
+    about = describe(path)
     request = (request or Request()).for_model(about["members"], about["ood"])
     columns = {"exposure": exposure, "upper": upper}
-    roles = roles_of_model(folder, **columns)
+    roles = roles_of_model(path, **columns)
     table = Table(sources, roles.as_text)
     table.check(roles)
     if isinstance(n_jobs, RayCluster):
         if STDIN in (target, *table.sources):
             raise ConfigError("A cluster reads and writes files, got standard input or output. Name files.")
         n_jobs.connect()
-    loaded = load(folder, mixed_only=request.member is None, **columns)
-    with progress_bar("Predicting", table.rows, verbose) as bar:
-        rows = predict_to(loaded, folder, table, request, target, bar.advance, on_finding, n_jobs)
-    if "calibration" in about["task"].get("missing", ()):
-        on_finding("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
-    return rows
+    from ddpn.workflow.prediction import BLOCK, Findings, checked_request  # imports torch: wrong tables end before
 
-
-def predict_to(
-    folder: ModelFolder,
-    model: Path,
-    table: Table,
-    request: Request,
-    target: str,
-    done: Callable[[int], None] = lambda rows: None,
-    on_finding: Callable[[str], None] = lambda sentence: None,
-    n_jobs: Where = None,
-) -> int:
-    """As `predict_files`, with a model that was loaded from the folder `model`; `done` gets numbers of rows."""
-    from ddpn.workflow.prediction import BLOCK, Findings, checked_request
-
+    folder = load(path, mixed_only=request.member is None, **columns)
     request = checked_request(folder.model.predictor_, request)
     findings = Findings(folder.model.predictor_, request)
-    if target == STDIN or not table.is_long:
-        rows = _at_once(folder, table, request, target, done, findings)
-    else:
-        identity = {
-            "model": sha256_of_file(model / MANIFEST),
-            "tables": table.identity(),
-            "request": asdict(request),
-            "roles": folder.roles.as_dict(),
-            "rows": [table_module.ROWS, BLOCK],
-        }
-        parts = PredictedParts(Path(target), identity)
-        sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
-        with folder_lock(parts.folder):
-            _fill(parts, _Work(folder, table, sizes, request, target), n_jobs, done)
-            rows = parts.join(table.places(), findings)
+    with progress_bar("Predicting", table.rows, verbose) as bar:
+        if target == STDIN or not table.is_long:
+            rows = _at_once(folder, table, request, target, bar.advance, findings)
+        else:
+            identity = {
+                "model": sha256_of_file(path / MANIFEST),
+                "tables": table.identity(),
+                "request": asdict(request),
+                "roles": roles.as_dict(),
+                "rows": [table_module.ROWS, BLOCK],
+            }
+            parts = PredictedParts(Path(target), identity)
+            sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
+            with folder_lock(parts.folder):
+                _fill(parts, _Work(folder, table, sizes, request, target), n_jobs, bar.advance)
+                rows = parts.join(table.places(), findings)
     for sentence in findings.sentences():
         on_finding(sentence)
+    if "calibration" in about["task"].get("missing", ()):
+        on_finding("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
     return rows
 
 
@@ -151,17 +136,14 @@ def _at_once(
     for place in places:
         frame = table.block(place)
         with table.named(place):
-            found = predict_block(folder, frame, request, findings, done, place.start)
+            found = predict_block(folder, frame, request, findings, place.start)
         if target == STDIN:
             sys.stdout.write(found.write_csv(include_header=rows == 0))
         else:
             write(found, target)
         rows += found.height
+        done(found.height)
     return rows
-
-
-def _ignored(rows: int) -> None:
-    """For jobs in other processes, whose rows are counted when they are done."""
 
 
 class _Work(NamedTuple):
@@ -172,7 +154,6 @@ class _Work(NamedTuple):
     sizes: list[int]
     request: Request
     target: str
-    done: Callable[[int], None] = _ignored
 
     def check(self, place: Place) -> None:
         """Raise an error if this machine sees another file."""
@@ -197,7 +178,7 @@ def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
     work.check(place)
     findings, frame = Findings(work.folder.model.predictor_, work.request), work.table.block(place)
     with work.table.named(place):
-        found = predict_block(work.folder, frame, work.request, findings, work.done, place.start, findings.note)
+        found = predict_block(work.folder, frame, work.request, findings, place.start, findings.note)
     content, kind = io.BytesIO(), ending(work.target, to_write=True)
     if kind in TEXT:
         found.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
@@ -208,22 +189,19 @@ def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
 
 
 def _fill(parts: "PredictedParts", work: _Work, n_jobs: Where, done: Callable[[int], None]) -> None:
-    """Check all blocks whose parts are missing, then predict them."""
-    missing, is_local = list[Place](), is_here(n_jobs)
-    work = work._replace(done=done if is_local else _ignored)
+    """Check all blocks whose parts are missing, then predict them; `done` gets numbers of rows."""
+    missing = list[Place]()
     for place in work.table.places():
         if (known := parts.read(place)) is None:
             missing.append(place)
         else:
             done(json.loads(known["facts"])["rows"])
-    steps = (("checking", _check_job, None), ("predicting", _predict_job, parts))
-    for name, job, store in steps:
+    for name, job, store in (("checking", _check_job, None), ("predicting", _predict_job, parts)):
         for start in range(0, len(missing), _TOGETHER):
             some = missing[start : start + _TOGETHER]
             jobs = [Job(f"{name} rows from {place.first + 1:,} on", job, (place,), place) for place in some]
             for result in run(jobs, work, n_jobs, store):
-                facts = result.get().get("facts")
-                if facts is not None and not is_local:
+                if facts := result.get().get("facts"):
                     done(json.loads(facts)["rows"])
 
 

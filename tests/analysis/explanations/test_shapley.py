@@ -1,7 +1,6 @@
 """Contributions: they add up, and are the terms of an additive model."""
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 
@@ -88,6 +87,6 @@ def test_the_prediction_is_that_of_a_recalibrated_model():
     rng = np.random.default_rng(0)
     y = rng.negative_binomial(2, 2 / (2 + np.exp(1 + X[:, 0])))
     model = CountGLM(likelihood="poisson").fit(X, y).fit_recalibration(X, y, always=True)
-    found = model.contributions(X[:3], background=pd.DataFrame(X).to_numpy(), max_predictions=200)
+    found = contributions(Inputs(model, X[:3]), Inputs(model, X), max_predictions=200)
     np.testing.assert_allclose(np.exp(found.prediction), model.predict(X[:3]), rtol=1e-9)
     np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)

@@ -26,17 +26,6 @@ def alone(layer: Linear, member: int) -> nn.Linear:
     return one
 
 
-@pytest.mark.parametrize("own_rows", [False, True], ids=["the same rows", "each its own rows"])
-def test_each_member_is_a_torch_linear_layer(own_rows):
-    layer, generator = drawn(), torch.Generator().manual_seed(1)
-    x = torch.randn(*((5, 3, 4) if own_rows else (5, 4)), generator=generator)
-    out = layer(x)
-    assert out.shape == (5, 3, 2)
-    for member in range(3):
-        expected = alone(layer, member)(x[:, member] if own_rows else x)
-        torch.testing.assert_close(out[:, member], expected, rtol=1e-6, atol=1e-6)
-
-
 def test_a_member_is_drawn_from_its_own_seed_alone():
     stacked, single = drawn(), Linear(4, 2, members=1)
     single.reset(generators([2]))

@@ -79,7 +79,9 @@ def test_clamps_leave_laws_alone(mu, gamma):
     assert dist.gamma.item() == pytest.approx(gamma, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name, head in HEADS.items() if head.is_count and name != "mixed"])
+@pytest.mark.parametrize(
+    "name", ["poisson", "double_poisson", "negative_binomial", "double_binomial", "hurdle_poisson"]
+)
 def test_a_mean_that_drifted_away_returns(name):
     """Under clipped gradients, from 24 beyond both bounds, where a hard clamp would have no gradient at all."""
     head = make_head(name, **({"total": 12} if HEADS[name].exposure_is_total else {}))
@@ -93,9 +95,4 @@ def test_a_mean_that_drifted_away_returns(name):
         (slope,) = torch.autograd.grad(head.loss(raw, y).sum(), raw)
         raw = raw.detach().clone()
         raw[..., 0] -= 2.0 * (1.0 - step / 50) * slope[..., 0].sign()
-    # The mean of y, but for a Generalised Poisson, whose most likely mean at a given alpha is another.
-    near = raw[:1].repeat(801, 1, 1)
-    near[:, 0, 0] = torch.linspace(-4.0, 4.0, 801)
-    best = head(near[head.loss(near, y).sum(1).argmin()]).mean.item()
-    assert name == "generalized_poisson" or best == pytest.approx(5.0, rel=0.1)
-    assert head(raw).mean.flatten().tolist() == pytest.approx([best, best], rel=0.1)
+    assert head(raw).mean.flatten().tolist() == pytest.approx([5.0, 5.0], rel=0.1)

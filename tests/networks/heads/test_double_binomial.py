@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 import torch
-from scipy import stats
 
 from ddpn import ConfigError, DoubleBinomial, InputError
 from ddpn.networks.heads import DoubleBinomialHead, make_head
@@ -26,13 +25,6 @@ def test_loss_and_gradient_are_finite_everywhere(slopes, dtype):
     assert isinstance(dist, DoubleBinomial)
     assert ((dist.mean >= 0) & (dist.mean <= TOTALS)).all()
     assert (dist.mu < TOTALS).all()
-
-
-def test_gamma_one_is_the_binomial():
-    raw = torch.tensor([[0.3, 0.0], [-2.0, 0.0]], dtype=torch.float64)
-    y, n = torch.tensor([7, 2]), torch.tensor([12, 40])
-    expected = -stats.binom.logpmf(y.numpy(), n.numpy(), torch.sigmoid(raw[:, 0]).numpy())
-    np.testing.assert_allclose(DoubleBinomialHead().loss(raw, y, n), expected, rtol=1e-12)
 
 
 def test_the_total_of_all_rows_is_an_option():

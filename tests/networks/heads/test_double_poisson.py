@@ -2,7 +2,6 @@
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 import torch
@@ -55,36 +54,6 @@ def test_partial_derivatives_with_beta(columns, beta):
     torch.testing.assert_close(by_gamma, printed, rtol=1e-10, atol=1e-9)
 
 
-def direct_nll(mu: float, gamma: float, y: int) -> float:
-    """By the definition (Eq. 1), its normaliser summed over 1,000 integers."""
-    with mpmath.workdps(30):
-        mu, gamma = mpmath.mpf(mu), mpmath.mpf(gamma)
-
-        def log_weight(z):
-            own = z * mpmath.log(z) if z else mpmath.mpf(0)
-            return -z + own - mpmath.loggamma(z + 1) - gamma * mu + gamma * (z + z * mpmath.log(mu) - own)
-
-        return float(mpmath.log(mpmath.fsum(mpmath.exp(log_weight(z)) for z in range(1000))) - log_weight(y))
-
-
-@pytest.mark.parametrize(
-    ("mu", "gamma", "y"), [(0.05, 1.0, 0), (0.7, 2.5, 2), (3.0, 0.4, 0), (3.0, 4.9, 13), (12.5, 0.1, 40)]
-)
-def test_exact_objective_is_the_normalised_likelihood(mu, gamma, y):
-    raw = torch.tensor([math.log(mu), math.log(gamma)], dtype=torch.float64)
-    assert DoublePoissonHead().loss(raw, torch.tensor(y)).item() == pytest.approx(direct_nll(mu, gamma, y), rel=1e-9)
-
-
-def test_exact_gradients_are_scores():
-    """Their mean over the dist is 0, and the dist sums to 1."""
-    head, z = DoublePoissonHead(), torch.arange(200.0, dtype=torch.float64)
-    raw = torch.tensor([[1.2, 0.5]], dtype=torch.float64, requires_grad=True).expand(200, 2)
-    p = (-head.loss(raw, z)).exp().detach()
-    assert p.sum().item() == pytest.approx(1.0, abs=1e-9)
-    (score,) = torch.autograd.grad((p * head.loss(raw, z)).sum(), raw)
-    torch.testing.assert_close(score.sum(0), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-8)
-
-
 @pytest.mark.parametrize(
     "draw", [lambda rng: rng.binomial(20, 0.9, 500), lambda rng: rng.negative_binomial(2, 0.3, 500)]
 )
@@ -116,17 +85,6 @@ def test_exact_start_matches_the_sufficient_statistics(draw):
     p /= p.sum()
     assert p @ z == pytest.approx(y.mean(), rel=1e-5)
     assert p @ z_log_z == pytest.approx((y * np.log(np.maximum(y, 1))).mean(), rel=1e-5)
-
-
-@pytest.mark.parametrize("objective", ["exact", "paper"])
-@pytest.mark.parametrize("gamma", [0.5, 2.0, 9.0, math.exp(5.0)])
-def test_initial_gamma_is_where_gamma_starts(objective, gamma, slopes):
-    y = torch.tensor(np.random.default_rng(2).poisson(6.0, 200))
-    head = DoublePoissonHead(objective=objective, initial_gamma=gamma)
-    raw = head.start(y)
-    assert head(raw).gamma.item() == pytest.approx(gamma, rel=1e-9)
-    assert slopes(head, raw.expand(200, 2), y).mean(0)[0].abs() < 1e-5
-    assert DoublePoissonHead(objective=objective).start(y)[1].item() != pytest.approx(math.log(gamma), abs=0.05)
 
 
 def test_start_of_0_1_data_is_a_bernoulli():

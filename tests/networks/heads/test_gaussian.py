@@ -15,11 +15,6 @@ COUNTS = torch.tensor([2, 4, 1])
 ETA1, LOG_PRECISION, NATURAL, PRECISION = MEAN, LOG_VARIANCE, RAW, LOG_VARIANCE.exp()
 
 
-def test_loss_is_scipys():
-    expected = -stats.norm.logpdf(Y, MEAN, np.exp(LOG_VARIANCE.numpy() / 2))
-    np.testing.assert_allclose(GaussianHead().loss(RAW, Y), expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 def test_gradients_of_beta_nll(slopes, beta):
     """By mean: (mean - y) / variance^(1 - beta); by variance: (variance - (y - mean)^2) / (2 variance^(2 - beta))."""

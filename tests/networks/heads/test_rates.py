@@ -4,27 +4,9 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 import torch
-from scipy import stats
 
 from ddpn import CountGLM
-from ddpn.networks.heads import ConwayMaxwellPoissonHead, make_head
-
-
-def test_losses_are_those_of_scipy():
-    log_mu, log_alpha, y = np.meshgrid(np.linspace(-10.0, 7.0, 12), np.linspace(-7.0, 5.0, 9), [0, 1, 7, 100, 3000])
-    raw, counts, size = torch.tensor(np.stack([log_mu, log_alpha], -1)), torch.tensor(y), np.exp(-log_alpha)
-    poisson, negative_binomial = make_head("poisson"), make_head("negative_binomial")
-    expected = -stats.poisson.logpmf(y, np.exp(log_mu))
-    np.testing.assert_allclose(poisson.loss(raw[..., :1], counts), expected, rtol=1e-11, atol=1e-11)
-    expected = -stats.nbinom.logpmf(y, size, size / (size + np.exp(log_mu)))
-    np.testing.assert_allclose(negative_binomial.loss(raw, counts), expected, rtol=1e-7, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", ["negative_binomial", "generalized_poisson"])
-def test_without_dispersion_they_tend_to_a_poisson(name):
-    raw, y = torch.tensor([2.0, -50.0], dtype=torch.float64), torch.tensor([0, 1, 3, 40])
-    expected = make_head("poisson").loss(raw[:1], y)
-    torch.testing.assert_close(make_head(name).loss(raw, y), expected, rtol=1e-6, atol=0)
+from ddpn.networks.heads import make_head
 
 
 def test_starts_are_fits_of_statsmodels():
@@ -44,11 +26,10 @@ def test_starts_are_fits_of_statsmodels():
         assert loss == pytest.approx(-fit.llf, rel=1e-9)
 
 
-@pytest.mark.parametrize("power", [1, 2])
-def test_the_start_of_a_generalised_poisson_is_that_of_statsmodels(power):
+def test_the_start_of_a_generalised_poisson_is_that_of_statsmodels():
     y = np.random.default_rng(6).negative_binomial(2.0, 2.0 / 7.0, 400)
-    fit = sm.GeneralizedPoisson(y, np.ones(400), p=power).fit(disp=False, method="bfgs", maxiter=500, gtol=1e-6)
-    head = make_head("generalized_poisson", power=power)
+    fit = sm.GeneralizedPoisson(y, np.ones(400), p=1).fit(disp=False, method="bfgs", maxiter=500, gtol=1e-6)
+    head = make_head("generalized_poisson")
     start = head.start(torch.tensor(y))
     assert start.tolist() == pytest.approx([fit.params[0], np.log(fit.params[1])], abs=1e-4)
     assert head.loss(start, torch.tensor(y)).sum().item() == pytest.approx(-fit.llf, rel=1e-9)
@@ -92,12 +73,3 @@ def test_glm_is_that_of_glmmtmb(likelihood):
     found = 1 / dispersion if likelihood.startswith("conway") else (1 + dispersion) ** 2
     assert found == pytest.approx(sigma, rel=1e-3)
     assert glm.loglik_ == pytest.approx(loglik, abs=1e-5)
-
-
-def test_a_conway_maxwell_poisson_goes_both_ways():
-    rng = np.random.default_rng(0)
-    narrow, wide = rng.binomial(20, 0.8, 400), rng.negative_binomial(3, 0.3, 400)
-    for y in (narrow, wide):
-        dist = ConwayMaxwellPoissonHead()(ConwayMaxwellPoissonHead().start(torch.tensor(y)))
-        assert dist.mean.item() == pytest.approx(y.mean(), rel=1e-4)
-        assert dist.variance.item() == pytest.approx(y.var(), rel=0.15)

@@ -2,27 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
 
 from ddpn import CountGLM
-from ddpn.networks.heads import HEADS, make_head
-
-ZEROS = [name for name in HEADS if name.startswith(("zero_inflated", "hurdle"))]
-
-
-@pytest.mark.parametrize("name", ZEROS)
-def test_the_loss_is_that_of_two_parts(name):
-    head = make_head(name)
-    base = make_head(head.base_likelihood)
-    raw = torch.tensor([0.7, -0.4, 0.3], dtype=torch.float64)[-head.n_raw :]
-    pi, y = torch.sigmoid(raw[-1]), torch.arange(4.0, dtype=torch.float64)
-    p = base(raw[:-1]).log_prob(y).exp()
-    if name.startswith("hurdle"):
-        expected = torch.where(y == 0, pi, (1 - pi) * p / (1 - p[0]))
-    else:
-        expected = torch.where(y == 0, pi, 0.0) + (1 - pi) * p
-    # The logit is bounded smoothly, which moves it by less than 1e-5 here.
-    torch.testing.assert_close(head.loss(raw, y), -expected.log(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,25 @@ def weights_of(model: CountModel) -> torch.Tensor:
     return torch.cat([p.detach().reshape(model.members, -1) for p in model.parameters()], dim=1)
 
 
+class Uses:
+    """Counts how often a model is used, and interrupts at one of them."""
+
+    def __init__(self, model: CountModel, interrupt_at: int = 0) -> None:
+        self.count, self._at, self._compute = 0, interrupt_at, model.raw
+        model.raw = self
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        if self.count == self._at:
+            raise KeyboardInterrupt
+        return self._compute(x)
+
+
+@pytest.fixture(scope="session")
+def uses_of() -> type[Uses]:
+    return Uses
+
+
 @pytest.fixture(scope="session")
 def rows() -> Callable[..., Sample]:
     return counts

@@ -54,9 +54,8 @@ def test_an_epoch_has_whole_batches_and_no_row_twice(n):
         assert set(rows) <= set(range(n))
 
 
-@pytest.mark.parametrize("world", [2, 3, 8])
-def test_the_shares_of_all_processes_are_the_batch(world):
-    data = numbered(16, weight=True)
+def test_the_shares_of_all_processes_are_the_batch():
+    data, world = numbered(16, weight=True), 3
 
     def epoch(share: Share) -> list[Sample]:
         return list(MemoryBatches(data, 8, share=share).epoch(generators([1, 2])))
@@ -130,14 +129,6 @@ def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time(rows):
         assert set(seen[member].tolist()) == set(own.train[member].tolist())
 
 
-def test_members_with_fewer_rows_repeat_them_in_validation(rows):
-    own = folded(rows(43))
-    (part,) = MemoryBatches(own.sample, 8, positions=own.validation).in_order()
-    assert part.y.shape == (29, MEMBERS)
-    for member in range(MEMBERS):
-        assert set(part.y[:, member].tolist()) == set(own.sample.y[own.validation[member]].tolist())
-
-
 def test_a_member_never_sees_its_fold(train, rows):
     sample = rows(43)
     changed = sample.replace(y=torch.where(FOLD == 0, sample.y + 50.0, sample.y))
@@ -204,10 +195,6 @@ def test_rows_that_no_distribution_can_learn_from(train, rows, name):
     for given in trainings.values():
         with pytest.raises(InputError, match=f"^{argument} must {must}"):
             train(*given, batch_size=ROWS)
-
-
-def test_parts_may_be_of_half_precision(train):
-    train(sample_with(y=torch.ones(ROWS, dtype=torch.bfloat16), weight=torch.ones(ROWS, dtype=torch.bfloat16)))
 
 
 def test_trainings_that_cannot_begin(train, rows, fresh):

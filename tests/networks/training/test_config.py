@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ddpn.networks.training import Runtime, TrainingConfig, config, fit
-from ddpn.networks.training.config import Share, pick_device
+from ddpn.networks.training.config import ALL, Share, pick_device
 from ddpn.networks.training.loop import Training
 from ddpn.runtime.errors import ConfigError
 
@@ -91,16 +91,11 @@ def test_devices_and_precisions_that_are_refused(fresh, rows, monkeypatch):
     many.share = Share(rank=1, world=5)
     with pytest.raises(ConfigError, match=r"^batch_size must be at least the number of processes, 5"):
         Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), many)
-    monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setitem(sys.modules, "accelerate", None)
+    assert Runtime("cpu").share == ALL, "one process does without accelerate"
+    monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match=r"pip install 'ddpn\[distributed\]'"):
         Runtime("cpu")
-
-
-def test_one_process_does_without_accelerate(train, rows, monkeypatch):
-    monkeypatch.setitem(sys.modules, "accelerate", None)  # to import it is an error
-    _, history = train(rows(32), precision="bf16", accumulate=2, epochs=1)
-    assert len(history.epochs) == 1
 
 
 def free_port() -> int | None:

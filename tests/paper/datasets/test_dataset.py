@@ -2,8 +2,6 @@
 
 import errno
 import io
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from hashlib import sha256
@@ -200,12 +198,6 @@ def test_a_damaged_file_is_neither_used_nor_replaced(source, server, tmp_path):
     assert len((tmp_path / "set" / "file.csv").read_bytes()) == 100
 
 
-def test_the_folder_of_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("DDPN_DATA", "~/mine")
-    assert data_folder() == tmp_path / "mine"
-
-
 # Loading ------------------------------------------------------------------------------------------------------------
 
 
@@ -236,17 +228,6 @@ def test_an_unknown_name():
             ConfigError, match=r"one of rand_health, .*, got 'bike_share'\. Did you mean 'bike_sharing'"
         ):
             function("bike_share")
-
-
-def test_torch_is_not_imported():
-    code = """
-import sys
-import ddpn.cli.paper
-from ddpn.paper.datasets import DATASETS, dataset_status, split
-loaders = dict(DATASETS)
-assert "torch" not in sys.modules
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_an_empty_folder(folder):
@@ -303,13 +284,3 @@ def test_a_download(tmp_path, server, monkeypatch):
     assert download("bike_sharing") == f"bike_sharing: 1 rows, {data_folder() / small.files[0]}"
     assert status("bike_sharing").state == "available"
     assert server.requests == 1
-
-
-def test_errors_describe_what_to_put_where(folder):
-    with pytest.raises(InputError, match=r"^Cannot download https://archive.*: no connection\. Download it on"):
-        download("bike_sharing")
-    with pytest.raises(InputError, match=r"Download https://datarepo.* into that folder, or set DDPN_DATA"):
-        download("reviews")
-    with pytest.raises(InputError, match=r"Unpack http://images\.cocodataset\.org/annotations/.* there"):
-        download("coco_people")
-    assert download("rand_health") == "rand_health: 20,190 rows, inside statsmodels"

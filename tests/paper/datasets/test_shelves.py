@@ -1,107 +1,22 @@
-"""Folders of beams are read; rays meet solids; simulated products stand on their shelf, and the camera sees them."""
+"""Rays meet solids; simulated products stand on their shelf, and the camera sees them."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from ddpn.paper.datasets.dataset import split
 from ddpn.paper.datasets.shelves import (
     CLEARANCE,
-    COLUMNS,
     GEOMETRIES,
-    ROWS,
     SHELF,
     Scene,
     draw_scenes,
     entrance,
-    inventory,
     measure,
-    rays_of,
     render,
     simulate_shelves,
 )
 from ddpn.runtime.errors import InputError
-
-# Folders of beams -----------------------------------------------------------------------------------------------------
-
-
-def cloud(n, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
-
-
-@pytest.fixture
-def beams(tmp_path):
-    """Ten beams, of 0, 10, 20 .. points, cans and boxes."""
-    (tmp_path / "points").mkdir()
-    for i in range(10):
-        np.save(tmp_path / "points" / f"slot.{i}.npy", cloud(10 * i, i))
-    kinds = ["can" if i % 3 else "box" for i in range(10)]
-    table = pd.DataFrame({"shop": 12, "count": range(10), "class": kinds, "beam": [f"slot.{i}" for i in range(10)]})
-    table.to_csv(tmp_path / "beams.csv", index=False)
-    return tmp_path
-
-
-def test_a_folder_is_read(beams):
-    data = inventory(beams, max_points=40, seed=5)
-    assert data.X.shape == (10, 42, 4)
-    assert data.classes == ("box", "can")
-    assert data.y.tolist() == list(range(10))
-    for i, row in enumerate(data.X):
-        points = row[2:][row[2:, 0] == 1.0, 1:].numpy()
-        assert data.classes[int(row[0, 0])] == ("can" if i % 3 else "box")
-        assert len(points) == min(10 * i, 40)
-        if 0 < i <= 4:
-            np.testing.assert_array_equal(points, cloud(10 * i, i))
-    assert data.note == "1 of 10 beams have no point"
-    expected = split(10, 5, (0.7, 0.1, 0.2))
-    for part in ("train", "validation", "test"):
-        rows = getattr(expected, part)
-        x, y = data.part(part)
-        np.testing.assert_array_equal(y, rows)
-        assert torch.equal(x, data.X[torch.from_numpy(rows)])
-
-
-def test_a_class_keeps_its_number_in_another_folder(beams):
-    data = inventory(beams, classes=["can", "jar", "box"])
-    assert data.classes == ("can", "jar", "box")
-    assert data.X[:4, 0, 0].tolist() == [2, 0, 0, 2]
-    with pytest.raises(InputError, match=r"must be one of can, got 'box' at row 1\. Add a new class to `classes`"):
-        inventory(beams, classes=["can"])
-
-
-@pytest.mark.parametrize("classes", ["can", [], ["can", "can"], ["can", ""], [1, 2], 3])
-def test_invalid_classes(beams, classes):
-    with pytest.raises(InputError) as found:
-        inventory(beams, classes=classes)
-    assert found.value.argument == "classes"
-
-
-FAULTS: dict[str | None, str] = {
-    None: "^File not found: .*/beams.csv. Pass a folder of beams",
-    "beam,class\n0,can\n": "got no count",
-    "": "is an empty file",
-    "beam,class,count\n": "is an empty table",
-    "beam,class,count\nslot.1,can,-1\n": "got -1 at row 1",
-    "beam,class,count\nslot.1,can,many\n": "got 'many' at row 1",
-    "beam,class,count\nslot.1,,1\n": "got none at row 1",
-    "beam,class,count\nslot.1,can,1\nlost,can,1\n": "File not found: .*lost.npy",
-    "beam,class,count\nslot.1,can,1\nslot.2,can,1\nslot.1,can,1\n": "counted once, got slot.1 2 times",
-}
-
-
-@pytest.mark.parametrize("text", FAULTS)
-def test_an_invalid_table_of_beams(beams, text):
-    (beams / "beams.csv").unlink() if text is None else (beams / "beams.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=FAULTS[text]):
-        inventory(beams)
-
-
-def test_an_invalid_point_is_reported_with_its_file(beams):
-    np.save(beams / "points" / "slot.4.npy", np.array([[1, 2, 3], [1, np.nan, 3]]))
-    with pytest.raises(InputError, match=r"slot\.4\.npy must .*, got \[1.0, nan, 3.0\] at point 2"):
-        inventory(beams)
-
 
 # The camera -----------------------------------------------------------------------------------------------------------
 
@@ -152,13 +67,6 @@ def test_a_box_that_is_missed(eye, ray, z):
 @pytest.fixture(scope="module")
 def few():
     return draw_scenes(200, np.random.default_rng(1))
-
-
-def test_rays_go_through_the_middles_of_pixels(few):
-    scene, at = few[0], (few[0].eye + rays_of(few[0])).reshape(ROWS, COLUMNS, 3)
-    step = np.array([scene.slot / COLUMNS, scene.opening / ROWS, 0.0])
-    np.testing.assert_allclose(at[0, 0], step / 2 - [scene.slot / 2, 0.0, 0.0], atol=1e-6)
-    np.testing.assert_allclose(at[1:, 1:] - at[:-1, :-1], np.broadcast_to(step, (ROWS - 1, COLUMNS - 1, 3)), atol=1e-6)
 
 
 def test_products_stand_behind_one_another_on_their_shelf():
@@ -221,18 +129,6 @@ def test_a_seed_is_a_simulation():
     assert first.classes == tuple(GEOMETRIES)
     for rows, expected in zip(first.split, split(30, 1, (0.7, 0.1, 0.2)), strict=True):
         np.testing.assert_array_equal(rows, expected)
-
-
-def test_counts_given_class_and_depth_are_under_dispersed():
-    """Most of what a count is can be seen: what is left varies less than a Poisson distribution of the same mean."""
-    data = simulate_shelves(600, seed=1, max_points=8)
-    depth, geometry = data.X[:, 1, 3].numpy(), data.X[:, 0, 0].numpy()
-    ratios = []
-    for number in range(len(GEOMETRIES)):
-        order = np.argsort(np.where(geometry == number, depth, np.inf))[: int((geometry == number).sum())]
-        ratios += [data.y[part].var() / data.y[part].mean() for part in np.array_split(order, 5)]
-    assert np.mean(ratios) < 0.6
-    assert data.y.var() / data.y.mean() > 0.7
 
 
 @pytest.mark.parametrize(("options", "name"), [({"n": 0}, "n"), ({"n": 2.5}, "n"), ({"n": 2, "seed": -1}, "seed")])

@@ -17,7 +17,6 @@ TRAINING = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hid
 BACKBONES = {
     "reviews": {"name": "text", "pretrained": "nowhere"},
     "coco_people": {"name": "vit"},
-    "inventory": {"name": "countnet3d"},
     "shelves": {"name": "countnet3d"},
 }
 

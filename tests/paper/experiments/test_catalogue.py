@@ -83,16 +83,10 @@ def test_a_grid_reaches_head_and_training():
     content = changed(methods=["ddpn"], grid={"initial_gamma": [1.0, 10.0], "epochs": [2, 4]})
     runs = parse("test", content).runs()
     assert [run.name for run in runs] == [f"ddpn-initial_gamma={g}-epochs={e}" for g in ("1.0", "10.0") for e in (2, 4)]
-    assert [(run.head.initial_gamma, run.training.epochs) for run in runs] == [
-        (1.0, 2), (1.0, 4), (10.0, 2), (10.0, 4)
-    ]  # fmt: skip
-
-
-def test_a_glm_does_not_depend_on_how_networks_are_trained():
-    few, many = (parse("test", changed(methods=["ddpn", "poisson_glm"])).with_training(members=m) for m in (2, 3))
-    for_networks, for_glms = ([each.runs()[place].as_dict() for each in (few, many)] for place in (0, 1))
-    assert for_networks[0] != for_networks[1]
-    assert for_glms[0] == for_glms[1]
+    found = [(run.training.initial_gamma, run.training.epochs) for run in runs]
+    assert found == [(1.0, 2), (1.0, 4), (10.0, 2), (10.0, 4)]
+    (beta,) = parse("test", changed(methods=["ddpn"], grid={"beta": [0.25]})).runs()
+    assert beta.head.beta == 0.25
 
 
 def test_a_quick_run_has_its_own_folder_and_a_tenth_of_the_steps():
@@ -106,7 +100,7 @@ def test_a_quick_run_has_its_own_folder_and_a_tenth_of_the_steps():
 def test_all_is_every_experiment_once():
     # A view of another experiment is run with it.
     own = [name for name in names() if name.startswith("paper-")]
-    assert len(own) == 3
+    assert len(own) == 2
     every = [name for name in names() if name not in ("ood", *own)]
     assert sorted(each.name for each in select(["wave", "all"])) == every
     assert sorted(each.name for each in select(["all", own[0]])) == sorted([*every, own[0]])
@@ -117,13 +111,3 @@ def test_a_method_must_be_in_one_of_the_experiments():
     assert len(select(["wave", "length-of-stay"], only=["poisson_glm"])) == 2
     with pytest.raises(ConfigError, match=r"method in --only must be one of .*'poisson_glm'"):
         select(["wave"], only=["poisson_glm"])
-
-
-def test_options_change_the_training():
-    (found,) = select(["wave"], quick=True, members=3, seed=9)
-    assert (found.name, found.training.members, found.training.seed) == ("wave-quick", 3, 9)
-
-
-def test_dry_runs_of_different_lengths_are_different_runs():
-    (two,), (five,) = (select(["wave"], max_steps=steps) for steps in (2, 5))
-    assert two.runs()[0].as_dict() != five.runs()[0].as_dict()

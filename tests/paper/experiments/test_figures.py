@@ -1,14 +1,10 @@
 """Figures: what is drawn is what scipy computes from raw outputs; those that cannot be drawn leave the others."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 from scipy.special import gammaln, xlogy
 
-from ddpn.distributions import Poisson
 from ddpn.paper.datasets import simulate_shelves, split
 from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED
 from ddpn.paper.experiments import catalogue, figures
@@ -16,18 +12,16 @@ from ddpn.paper.experiments.figures import (
     FIGURES,
     beams,
     beta,
-    draw_pmf,
     epsilon,
     gamma,
     image_pmfs,
     ood_pmfs,
-    panels,
     pathologies,
     recovery,
     wave,
     write_figures,
 )
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 
 pytest.importorskip("matplotlib")
 image = pytest.importorskip("PIL.Image")
@@ -124,19 +118,6 @@ def test_the_grids_are_the_deviations_of_the_exact_moments(tmp_path):
         mean, variance = moments(nodes[column], nodes[row])
         assert grids[0][row, column] == pytest.approx(abs(mean - nodes[column]), abs=1e-6)
         assert grids[1][row, column] == pytest.approx(abs(variance - nodes[row]), abs=1e-5)
-
-
-def test_members_ensemble_and_what_was_observed():
-    ax = panels(1, 1, (3.0, 2.0))[1][0, 0]
-    draw_pmf(ax, Poisson(torch.tensor([2.0, 5.0])), 60.0)
-    y = np.array([bar.get_x() + bar.get_width() / 2 for bar in ax.patches]).round()
-    expected = stats.poisson.pmf(y[:, None], [2.0, 5.0])
-    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], expected.mean(1), atol=1e-6)
-    for member, line in enumerate(ax.get_lines()[:2]):
-        np.testing.assert_allclose(line.get_ydata(), expected[:, member], atol=1e-6)
-    assert expected.mean(1).sum() > 0.998
-    # What was observed is shown, however unlikely it was.
-    assert ax.get_xlim()[1] >= 60.0
 
 
 @pytest.fixture
@@ -354,12 +335,6 @@ def test_a_figure_is_written_in_the_folder_of_its_experiment_twice_the_same(tmp_
     assert [str(path.relative_to(tmp_path)) for path in first] == ["a/moments/epsilon.png"]
     assert first[0].read_bytes() == second[0].read_bytes()
     assert first[0].read_bytes().startswith(b"\x89PNG")
-
-
-def test_an_unknown_figure_is_reported_with_a_suggestion(tmp_path):
-    experiment = replace(catalogue.experiment("moments"), figures=("epsilom",))
-    with pytest.raises(ConfigError, match=r"figure of moments must be one of .* got 'epsilom'.*'epsilon'"):
-        write_figures(experiment, tmp_path)
 
 
 def test_a_figure_that_cannot_be_drawn_leaves_the_others(declare, finish, tmp_path):

@@ -1,31 +1,17 @@
 """From experiments to tables on the console, and runs in processes."""
 
-import importlib.util
 import io
-import json
-import multiprocessing
 import os
-import signal
-import socket
-import threading
-import time
-from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
-import torch
 from filelock import FileLock
 from rich.console import Console
 
-from ddpn.networks.training import config
 from ddpn.paper.experiments import reproduce as module
 from ddpn.paper.experiments.catalogue import parse, select
 from ddpn.paper.experiments.reproduce import execute_all, processes, reproduce
-from ddpn.paper.experiments.rows import rows_of
-from ddpn.paper.experiments.runs import execute, folder_of, state_of
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
-from ddpn.storage.tensor_files import read
 
 RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
 
@@ -59,6 +45,17 @@ def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp
     monkeypatch.setattr(module, "_states", lambda runs, out: {run.name: "done" for run in runs})
     found = run(["wave", "bikes"], tmp_path, console)
     assert found == (False, "wave: It is damaged.\nbikes: It is damaged.\n")
+
+
+def test_under_torchrun_one_process_prints_and_writes_tables(tmp_path, monkeypatch, console):
+    shown = []
+    monkeypatch.setattr(module, "_run", lambda *given: given[-1].out("running") or True)
+    monkeypatch.setattr(module, "_show", lambda *given: shown.append(given[0].name) or True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, lines, tables in (("1", "", []), ("0", "running\n", ["wave"])):
+        monkeypatch.setenv("RANK", rank)
+        assert run(["wave"], tmp_path, console) == (True, lines)
+        assert shown == tables
 
 
 def test_two_programs_do_not_run_the_same_experiment(tmp_path, console):
@@ -102,7 +99,7 @@ def test_data_that_is_newer_than_finished_runs_is_read_again(finished_bikes, tmp
     assert "poisson was done, but its settings or rows have changed; it is run again" in output
 
 
-# Runs in several processes: their own, and those of torchrun ---------------------------------------------------------
+# Runs of one experiment -----------------------------------------------------------------------------------------------
 
 TINY = {
     "title": "A test",
@@ -113,54 +110,6 @@ TINY = {
     "minutes": 1,
     "training": {"epochs": 2, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "members": 1},
 }
-LONG = 100_000
-
-
-class Scenario:
-    """Kills the process of one long run once both train, and interrupts the program when that run trains again."""
-
-    def __init__(self, long, out):
-        self.lines, self.processes, self.folders = [], [], [folder_of(run, out) for run in long]
-        threading.Thread(target=self.kill, daemon=True).start()
-
-    def of(self, run):
-        return [line for line in self.lines if line.startswith(f"{run.name} ")]
-
-    def kill(self):
-        while not all((folder / "members-0.state").exists() for folder in self.folders):
-            time.sleep(0.05)
-        self.processes = workers_of_this_process()
-        self.processes[0].kill()
-        while sum(line.endswith("running") for line in self.lines) < 5:  # four began, and one again
-            time.sleep(0.05)
-        self.processes += workers_of_this_process()
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-def workers_of_this_process():
-    found = psutil.Process().children()
-    return [child for child in found if "popen_loky_posix" in " ".join(child.cmdline())]
-
-
-@pytest.mark.slow
-def test_processes_do_what_this_one_does_survive_each_other_and_end_with_an_interrupt(tmp_path):
-    tiny = parse("tiny", TINY | {"grid": {"epochs": [2, LONG]}})
-    short, long = ([run for run in tiny.runs() if run.training.epochs == epochs] for epochs in (2, LONG))
-    parts, out = rows_of(tiny), tmp_path / "two"
-    scenario = Scenario(long, out)
-    with pytest.raises(KeyboardInterrupt):
-        execute_all([*short, *long], parts, out, "cpu", 2, scenario.lines.append)
-    assert not psutil.wait_procs(scenario.processes, timeout=10.0)[1], "processes end with the interrupt"
-    again = [run for run in long if scenario.of(run) == [f"{run.name} is running"] * 2]
-    assert again, "a run is repeated if a process dies"
-    assert all(state_of(folder_of(run, out), run) == "missing" for run in long)
-    assert (folder_of(again[0], out) / "config.json").exists()
-    for run in short:
-        assert scenario.of(run)[-1].startswith(f"{run.name} is done in ")
-        execute(run, parts, folder_of(run, tmp_path / "one"), "cpu")
-        there, here = (read(folder_of(run, tmp_path / name) / "weights.safetensors")[0] for name in ("two", "one"))
-        # A sum by several threads may differ in its last bit.
-        torch.testing.assert_close(there, here)
 
 
 @pytest.mark.parametrize(
@@ -185,38 +134,3 @@ def test_runs_are_done_one_after_the_other_and_go_on_if_one_fails(tmp_path, monk
     assert lines[1].startswith("poisson failed: ")
     assert message in lines[1]
     assert lines[3:] == ["gaussian is done in 12 s, MAE 0.457, CRPS 0.321"]
-
-
-def shared(rank: int, port: int, out: Path) -> None:
-    """What torchrun would start as process `rank` of two."""
-    torch.set_num_threads(1)  # threads of the parent are not there in a fork
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ |= {name: str(value) for name, value in place.items()} | {"LOCAL_WORLD_SIZE": "2"}
-    with (out / f"{rank}.txt").open("w") as file:
-        reproduce(select(["misspecified-poisson"], max_steps=5), out, Console(file=file), ["poisson"], "cpu", 1)
-    config._leave()
-
-
-@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
-def test_two_processes_of_torchrun_write_what_one_does(tmp_path, monkeypatch):
-    import accelerate  # noqa: F401  (once, and not in every process)
-
-    monkeypatch.setattr("ddpn.paper.experiments.rows.TEST_ROWS", 200)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    fork = multiprocessing.get_context("fork")
-    both = [fork.Process(target=shared, args=(rank, port, tmp_path)) for rank in range(2)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(120)
-    assert [process.exitcode for process in both] == [0, 0]
-    printed = [(tmp_path / f"{rank}.txt").read_text() for rank in range(2)]
-    assert [text.count("Tables and figures:") for text in printed] == [1, 0]
-    (found,) = select(["misspecified-poisson"], max_steps=5)
-    run = next(run for run in found.runs() if run.method.name == "poisson")
-    one = execute(run, rows_of(found), folder_of(run, tmp_path / "one"), "cpu")
-    two = json.loads((folder_of(run, tmp_path) / "run.json").read_text())
-    crps = [result["scores"]["ours"]["ensemble"]["crps"] for result in (one, two)]
-    assert crps[1] == pytest.approx(crps[0], rel=1e-4)

@@ -13,7 +13,6 @@ from ddpn.paper.experiments.tables import (
     accuracy,
     detection_table,
     markdown,
-    ranked,
     scored,
     simulation,
     write_tables,
@@ -37,12 +36,6 @@ def test_markdown_marks_ours_alone():
     assert lines[5] == '| say "x" | <u>0.700</u> |  |'
     assert len({line.count("|") for line in lines[2:6]}) == 1
     assert lines[-1] == "- 100% true"
-
-
-def test_the_best_of_a_column_is_the_lowest_or_the_highest():
-    rows = {"a": [Cell(1.0), Cell(1.0), Cell(1.0)], "b": [Cell(2.0), Cell(2.0), Cell(2.0)]}
-    marked = ranked(rows, low=(0,), high=(1,))
-    assert [[cell.rank for cell in cells] for cells in marked.values()] == [[1, 2, None], [2, 1, None]]
 
 
 # Which numbers --------------------------------------------------------------------------------------------------------

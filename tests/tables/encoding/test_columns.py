@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding import FeatureEncoder, columns, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.columns import (
     CategoricalColumn,
     ColumnPlan,
@@ -27,19 +27,19 @@ def of(*values: float):
     return distinct(np.array(values, dtype=float), np.ones(len(values)))
 
 
-def written(column: NumericColumn, x: Sequence[float] | np.ndarray, limit: float = 10.0) -> np.ndarray:
-    return ColumnPlan([column]).encode([Column("x", "number", np.array(x))], limit)
+def written(column: NumericColumn, x: Sequence[float] | np.ndarray) -> np.ndarray:
+    return ColumnPlan([column]).encode([Column("x", "number", np.array(x))])
 
 
 def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond():
-    inside = np.linspace(-4, 4, 101)
-    assert bounded(inside.copy(), 4.0).tolist() == inside.tolist()
-    z = np.array([4.0, 4.0 + 1e-6, 5.0, 1e3, 1e300, np.inf])
-    up, down = bounded(z.copy(), 4.0), bounded(-z, 4.0)
+    inside = np.linspace(-10, 10, 101)
+    assert bounded(inside.copy()).tolist() == inside.tolist()
+    z = np.array([10.0, 10.0 + 1e-6, 11.0, 1e3, 1e300, np.inf])
+    up, down = bounded(z.copy()), bounded(-z)
     assert (np.diff(up)[:-1] > 0).all()
     assert up.tolist() == (-down).tolist()
     assert (up[1] - up[0]) / 1e-6 == pytest.approx(1.0, rel=1e-5)
-    assert up[-1] < 50
+    assert up[-1] < 60
 
 
 def test_bins_hold_equal_shares_of_the_weight():
@@ -127,12 +127,12 @@ STRANGE = pl.DataFrame(
 )
 
 
-def number_inputs(column: NumericColumn, x: float, limit: float) -> list[float]:
+def number_inputs(column: NumericColumn, x: float) -> list[float]:
     """The inputs of a number, one by one."""
     is_missing = np.isnan(x)
     x = column.fill if is_missing else x
     z = float(np.clip((0.5 * x - 0.5 * column.center) / (0.5 * column.scale), -1e18, 1e18))
-    value = z if abs(z) <= limit else np.sign(z) * (limit + np.log1p(abs(z) - limit))
+    value = z if abs(z) <= 10.0 else np.sign(z) * (10.0 + np.log1p(abs(z) - 10.0))
     bins = [np.interp(0.5 * x, [0.5 * low, 0.5 * high], [0.0, 1.0]) for low, high in pairwise(column.edges)]
     flags = [is_missing] if column.has_missing else []
     return [value, *flags, *bins, *(x > column.steps), *(x == column.codes)]
@@ -159,29 +159,31 @@ def expected_inputs(encoder: FeatureEncoder, table: pl.DataFrame) -> np.ndarray:
                 code = cells.values[i]
                 row += category_inputs(column, None if code < 0 else cells.levels[code])
             else:
-                row += number_inputs(column, float(cells.values[i]), encoder.limit)
+                row += number_inputs(column, float(cells.values[i]))
         rows.append(row)
     return np.array(rows)
 
 
+@pytest.fixture
+def _pooled(monkeypatch):
+    """Levels of one row share an input."""
+    monkeypatch.setattr(columns, "_MIN_SHARE", 2 / N)
+
+
 @pytest.mark.parametrize(
-    ("numeric", "limit", "categorical"),
-    [("standard", np.inf, "one-hot"), ("piecewise", 10.0, "effects"), ("steps", 10.0, "one-hot")],
+    ("numeric", "categorical"), [("standard", "one-hot"), ("piecewise", "effects"), ("steps", "one-hot")]
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_inputs_are_those_of_each_cell(numeric, limit, categorical):
-    fitted = FeatureEncoder(numeric=numeric, limit=limit, min_frequency=2, categorical=categorical).fit(TABLE, Y)
+@pytest.mark.usefixtures("_pooled")
+def test_inputs_are_those_of_each_cell(numeric, categorical):
+    fitted = FeatureEncoder(numeric=numeric, categorical=categorical).fit(TABLE, Y)
     assert has_effects(fitted) == (categorical == "effects")
     for table in (TABLE.head(31), STRANGE):
         found = fitted.transform(table)
         np.testing.assert_allclose(found, expected_inputs(fitted, table), rtol=1e-6, atol=1e-7)
         assert found.dtype == np.float32
         assert encoder_from_bytes(encoder_bytes(fitted)).transform(table).tobytes() == found.tobytes()
-
-
-@pytest.mark.parametrize("numeric", ["standard", "piecewise", "steps"])
-def test_a_row_has_the_same_inputs_alone_and_among_others(numeric):
-    fitted = FeatureEncoder(numeric=numeric, min_frequency=2).fit(TABLE, Y)
+    # A row has the same inputs alone and among others.
     table = pl.concat([TABLE, STRANGE] * 3)
     whole = fitted.transform(table)
     for part in (slice(0, 1), slice(300, 304), slice(505, 530)):

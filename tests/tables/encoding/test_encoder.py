@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes, steps
+from ddpn.tables.encoding import FeatureEncoder, columns, encoder_bytes, encoder_from_bytes, steps
 
 MODES = ["standard", "piecewise", "steps"]
 RNG = np.random.default_rng(5)
@@ -63,43 +63,17 @@ def test_names_match_the_columns(numeric):
         assert out[name].tolist() == (FRAME[column].fillna(FRAME[column].median()) > float(threshold)).tolist()
 
 
-def test_what_is_missing_only_later_is_the_median():
-    encoder = FeatureEncoder(numeric="piecewise").fit(FRAME, Y)
-    median = float(np.quantile(FRAME["huge"], 0.5, method="inverted_cdf"))
-    two = FRAME.head(2).assign(huge=[None, median])
-    first, second = encoder.transform(two.assign(age=1.0, hour=1, flag=True, ward="A"))
-    assert first.tolist() == second.tolist()
-
-
 def test_an_outlier_later_is_held_back():
     encoder = FeatureEncoder().fit(np.arange(100.0)[:, None])
     assert encoder.transform([[50.0], [1e12], [-1e308]])[:, 0] == pytest.approx([0.017, 34.2, -51.4], abs=0.1)
-    free = FeatureEncoder(limit=float("inf")).fit(np.arange(100.0)[:, None])
-    assert free.transform([[1e6]])[0, 0] == pytest.approx((1e6 - 49.5) / np.arange(100.0).std(), rel=1e-6)
 
 
-@pytest.mark.parametrize("numeric", MODES)
-def test_one_row_a_duplicated_column_and_a_level_seen_once(numeric):
-    one = FRAME.iloc[[7]]
-    assert np.isfinite(FeatureEncoder(numeric=numeric).fit(one, Y[[7]]).transform(FRAME)).all()
-    twice = FRAME.assign(age2=FRAME["age"], ward=["once", *["A"] * (N - 1)])
-    encoder = FeatureEncoder(numeric=numeric).fit(twice, Y)
-    out = dict(zip(encoder.get_feature_names_out(), encoder.transform(twice).T, strict=True))
-    assert out["age"].tolist() == out["age2"].tolist()
-    assert out["ward = once"].sum() == 1
-
-
-@pytest.mark.parametrize(("min_frequency", "kept"), [(0.4, ["a"]), (3, ["a", "b"]), (0, ["a", "b", "c"])])
-def test_min_frequency_is_a_share_or_a_count(min_frequency, kept):
-    X = np.array([["a"]] * 6 + [["b"]] * 3 + [["c"]])
-    names = FeatureEncoder(min_frequency=min_frequency).fit(X).get_feature_names_out().tolist()
-    assert names == [f"x0 = {level}" for level in [*kept, *(["<other>"] if len(kept) < 3 else [])]]
-
-
-def test_levels_come_by_frequency_then_alphabet_and_others_share_inputs():
+def test_levels_come_by_frequency_then_alphabet_and_others_share_inputs(monkeypatch):
     X = np.array([["a"]] * 3 + [["c"], ["b"]] * 2 + [["d"], [None]], dtype=object)
     later = [["a"], ["d"], ["never seen"], [None]]
-    every, pooled = (FeatureEncoder(min_frequency=n).fit(X) for n in (0, 2))
+    every = FeatureEncoder().fit(X)
+    monkeypatch.setattr(columns, "_MIN_SHARE", 0.2)
+    pooled = FeatureEncoder().fit(X)
     assert every.get_feature_names_out().tolist() == [f"x0 = {level}" for level in ("a", "b", "c", "d", "<missing>")]
     assert every.transform(later).tolist() == [[1, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0] * 5, [0, 0, 0, 0, 1]]
     names = ("a", "b", "c", "<other>", "<missing>")
@@ -113,16 +87,18 @@ def test_levels_come_by_frequency_then_alphabet_and_others_share_inputs():
         ({"numeric": "bins"}, {}, "numeric"),
         ({"bins": 0}, {}, "bins"),
         ({"categorical": "hash"}, {}, "categorical"),
-        ({"min_frequency": -1}, {}, "min_frequency"),
-        ({"max_categories": 2.5}, {}, "max_categories"),
-        ({"limit": 0}, {}, "limit"),
         ({}, {"sample_weight": np.ones(3)}, "sample_weight must have one value per row"),
         ({}, {"sample_weight": -np.ones(N)}, "sample_weight"),
         ({}, {"sample_weight": np.zeros(N)}, "sample_weight"),
         ({"numeric": "steps"}, {"y": None}, 'y is missing: numeric="steps"'),
         ({"categorical": "auto"}, {"y": None}, 'y is missing: categorical="auto"'),
         ({"numeric": "steps"}, {"y": Y[1:]}, "y must have one value per row"),
-        ({"numeric": "steps"}, {"y": np.where(np.arange(N) == 9, np.nan, Y)}, "y must be finite, got nan at row 9"),
+        (
+            {"numeric": "steps"},
+            {"y": np.where(np.arange(N) == 9, np.nan, Y)},
+            "y must be finite and not negative, got nan at row 9",
+        ),
+        ({"categorical": "auto"}, {"y": Y - 100.0}, "y must be finite and not negative, got -"),
     ],
     ids=str,
 )
@@ -167,7 +143,7 @@ def test_scikit_learns_own_checks(estimator, monkeypatch):
 
 
 def test_options_and_levels_of_any_kind_are_restored():
-    encoder = FeatureEncoder(limit=np.inf, bins=np.int64(3), min_frequency=1).fit([["ü\ud800", 1.0], [None, 2.0]])
+    encoder = FeatureEncoder(bins=np.int64(3)).fit([["ü\ud800", 1.0], [None, 2.0]])
     again = encoder_from_bytes(encoder_bytes(encoder))
     assert again.get_params() == encoder.get_params()
     assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()

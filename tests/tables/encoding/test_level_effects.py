@@ -2,10 +2,8 @@
 
 import numpy as np
 import polars as pl
-import pytest
 
-from ddpn.runtime.errors import InputError
-from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.columns import Targets, credible_effects, targets_of
 from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects
 
@@ -113,20 +111,6 @@ def test_effects_are_those_of_rates():
     np.testing.assert_allclose(encoder.transform(X), other.transform(X), rtol=1e-5, atol=1e-6)
 
 
-def test_unseen_missing_and_saved():
-    X, y, _ = simulated(6)
-    encoder = FeatureEncoder(categorical="auto", max_categories=20).fit(X, y)
-    new = pl.DataFrame({"x": [0.0] * 3, "zip": ["never", None, " z7 "]})
-    column = encoder.columns_[1]
-    expected = [0.0, column.effects.missing, column.effects.values["z7"]]
-    assert effect_of(encoder, encoder.transform(new)).tolist() == pytest.approx(expected)
-    many = pl.concat([new] * 20)
-    assert encoder.transform(many)[:3].tobytes() == encoder.transform(new).tobytes()
-    again = encoder_from_bytes(encoder_bytes(encoder))
-    assert again.transform(X).tobytes() == encoder.transform(X).tobytes()
-    assert again.get_params() == encoder.get_params()
-
-
 def test_folds_by_content_know_a_row_again():
     X, y, _ = simulated(8)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
@@ -153,29 +137,9 @@ def test_rounding_errors_are_no_effects():
     assert not has_effects(FeatureEncoder(categorical="auto").fit(X, np.full(ROWS, 3.0), weight))
 
 
-def test_all_folds_have_differences_if_one_target_is_negative():
-    X, y, _ = simulated(11)
-    target, fold = y.astype(float), np.arange(ROWS) % 5
-    target[0] = -1.0
-    encoders = [FeatureEncoder(categorical="auto") for _ in range(2)]
-    once, thrice = (
-        effect_of(each, each.fit_transform(X, times * target, fold=fold)) * each.columns_[1].effects.scale
-        for each, times in zip(encoders, (1.0, 3.0), strict=True)
-    )
-    # Differences are multiplied with the targets, logarithms of ratios are not; fold 0 is fitted to positive targets.
-    np.testing.assert_allclose(thrice, 3.0 * once, rtol=1e-5, atol=1e-6)
-
-
 def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
     X, y, _ = simulated(12)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
     crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
     found = effect_of(encoder, crossed.inputs(X, np.full(ROWS, 4)))
     np.testing.assert_allclose(found, effect_of(encoder, encoder.transform(X)), rtol=1e-6)
-
-
-@pytest.mark.parametrize("fold", [np.arange(3), np.zeros(ROWS), np.full(ROWS, -1)])
-def test_bad_folds(fold):
-    X, y, _ = simulated(13)
-    with pytest.raises(InputError, match="fold must be"):
-        FeatureEncoder(categorical="auto").fit_transform(X, y, fold=fold)

@@ -20,11 +20,6 @@ def test_the_cuts_a_count_follows_are_found(codes):
     assert cuts.tolist() == [57, 140]
 
 
-def test_targets_below_zero_are_cut_by_squared_error(codes):
-    _, cuts, _ = best_cuts(codes, np.where(codes[:, 1] > 99, 3.0, -8.0), np.ones(len(codes)), 1)
-    assert cuts.tolist() == [99]
-
-
 @pytest.mark.parametrize("y", [0.0, 4.0])
 def test_a_constant_target_has_no_cut(codes, y):
     assert [cuts.tolist() for cuts in best_cuts(codes, np.full(len(codes), y), np.ones(len(codes)), 5)] == [[]] * 3

@@ -13,7 +13,6 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from ddpn import CountGLM
 from ddpn.members.member import TableReader
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
@@ -289,18 +288,6 @@ def frame() -> pl.DataFrame:
     age = [None if rng.random() < 0.1 else float(v) for v in rng.normal(50, 9, 90)]
     columns = {"age": age, "ward": rng.choice(["A", "B"], 90), "urgent": rng.random(90) < 0.5}
     return pl.DataFrame(columns)
-
-
-def test_predictions_are_those_of_the_data_frame(frame):
-    frame = frame.with_columns(age=pl.col("age").fill_null(50.0))
-    model = CountGLM(likelihood="poisson")
-    model.fit(frame, np.random.default_rng(1).poisson(np.where(frame["ward"] == "A", 9.0, 2.0)))
-    prepared = PreparedTable(read_table(model, frame, reset=False))
-    assert prepared.shape == (90, 3)
-    found, expected = (model.predictor_.distribution(X).mean for X in (prepared, frame))
-    assert found.tolist() == expected.tolist()
-    some = prepared.rows(np.array([3, 1]))
-    assert model.predictor_.distribution(some).mean.tolist() == pytest.approx(expected[[3, 1]].tolist())
 
 
 def test_parts_are_fitted_as_if_they_had_been_read_alone(frame):

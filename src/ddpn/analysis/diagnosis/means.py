@@ -138,11 +138,11 @@ def _glm(sample: Sample, number: np.ndarray, seed: int, folds: int) -> OutOfFold
 
 def _boosted(sample: Sample, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
     """Boosted trees that multiply the out-of-fold means `base`."""
-    table = TreeTable()
-    matrix, weight, rate = table.fit(sample.X), sample.weight_or_ones * base, sample.y / base
+    table, matrix = TreeTable.fit(sample.X)
+    weight, rate = sample.weight_or_ones * base, sample.y / base
     parts = [Fold(np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(int(number.max()) + 1)]
     with tree_threads_for(matrix.size):
-        rows = TreeRows(matrix, table.is_category, None, rate, weight, with_columns(parts, matrix, rate, weight))
+        rows = TreeRows(matrix, table.is_category, rate, weight, with_columns(parts, matrix, rate, weight))
         fit = MeanFit(rows, _TREES._replace(seed=seed))
         fit.run(folds)
     mean = _clipped(sample, base * np.exp(np.nan_to_num(fit.out_of_fold)))

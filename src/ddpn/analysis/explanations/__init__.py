@@ -1,8 +1,8 @@
 """Explanations of a fitted model: what moves the predicted mean, what moves the spread, and what moves single rows.
 
 `effects` are accumulated local effects of every column, `importance` says what shuffling a column changes,
-`contributions` explain single rows, and `explain` does the first two at once. Every fitted estimator has them as
-methods; the functions take `Inputs`, a model with rows.
+`contributions` explain single rows, and `explain` does the first two at once, with their defaults. The others take
+`Inputs`, a model with rows.
 """
 
 from collections.abc import Callable

@@ -86,6 +86,8 @@ class Inputs:
     def __init__(
         self, model: Any, X: Any, exposure: Any = None, upper: Any = None, names: Mapping[str, str] | None = None
     ) -> None:
+        if not isinstance(model, Predictor):
+            X = model.features(X)
         predictor: Predictor = model if isinstance(model, Predictor) else model.predictor_
         n, labels, counts = row_count(X), row_labels(X), predictor.counts
         if n == 0:

@@ -5,7 +5,7 @@ wrong index out of memory.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -44,11 +44,6 @@ class Booster:
         self._text, self.chosen = text, chosen
         self._booster = lightgbm.Booster(model_str=text) if text else None
         self.rounds = 0 if self._booster is None else self._booster.num_trees()
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, np.ndarray], chosen: np.ndarray | None, columns: int) -> Self:
-        """The inverse of `arrays`, for trees that read so many columns."""
-        return cls(text_of(arrays, columns) if len(arrays["leaves"]) else "", chosen)
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -144,7 +139,10 @@ def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], colum
         raise InputError(f"{_FILE} must hold boosted trees as they were saved, got {error}.") from None
     if flat or not all(_is_sum_of_trees(arrays, most) for arrays, most in zip(found, sizes, strict=True)):
         raise InputError(f"{_FILE} must hold boosted trees as they were saved, got other numbers.")
-    return [Booster.of_arrays(*each) for each in zip(found, places, sizes, strict=True)]
+    return [
+        Booster(text_of(arrays, size) if len(arrays["leaves"]) else "", part)
+        for arrays, part, size in zip(found, places, sizes, strict=True)
+    ]
 
 
 def _is_sum_of_trees(arrays: Mapping[str, np.ndarray], columns: int) -> bool:

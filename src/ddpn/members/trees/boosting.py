@@ -36,7 +36,7 @@ _MORE_LEAVES, _RATE, _LARGER_RATE = (12, 31, 63), 0.05, 0.1
 #: The share of the folds that the choice is made by; the others are boosted with the best choice only.
 _TRIAL_SHARE = 0.5
 #: Shares of the time left, where it is limited: for each trial, and for the boosting of all folds.
-_TRIAL_TIME, _FOLDS_TIME = 0.2, 0.7
+_TRIAL_TIME, FOLDS_TIME = 0.2, 0.7
 #: Likelihoods to choose from around a boosted mean: a log mean and the logarithm of a dispersion.
 FAMILIES = ("negative_binomial", "double_poisson")
 #: The longest step of a leaf of a dispersion, on a log scale and before the learning rate.
@@ -68,18 +68,16 @@ class TreeRows(NamedTuple):
 
     matrix: np.ndarray
     is_category: np.ndarray
-    directions: np.ndarray | None
     rate: np.ndarray
     weight: np.ndarray
     folds: list[Fold]
 
     def with_column(self, values: np.ndarray) -> "TreeRows":
-        """The same rows with one more column of numbers, which every fold takes and which has no direction."""
+        """The same rows with one more column of numbers, which every fold takes."""
         last = self.matrix.shape[1]
         return self._replace(
             matrix=np.column_stack([self.matrix, values]),
             is_category=np.append(self.is_category, False),
-            directions=None if self.directions is None else np.append(self.directions, 0),
             folds=[f if f.chosen is None else f._replace(chosen=np.append(f.chosen, last)) for f in self.folds],
         )
 
@@ -191,7 +189,6 @@ class Growing:
         part = rows.folds[fold] if part is None else part
         self.inner, self.outer, self.chosen = np.sort(part.inner), np.sort(part.outer), part.chosen
         train, valid = data.of(part)
-        directions = None if rows.directions is None else columns_of(rows.directions[None], self.chosen)[0].tolist()
         self.columns = rows.matrix.shape[1] if self.chosen is None else len(self.chosen)
         params = {
             **_QUIET,
@@ -207,8 +204,6 @@ class Growing:
             "force_row_wise": True,
             "feature_pre_filter": False,
         }
-        if directions is not None:
-            params |= {"monotone_constraints": directions, "monotone_constraints_method": "intermediate"}
         self._booster = lightgbm.Booster(params, train)
         if valid is not None:
             self._booster.add_valid(valid, "held out")
@@ -335,10 +330,6 @@ class MeanFit:
                 break
         return min(trials, key=lambda trial: trial.loss)
 
-    def run_all(self, clock: Clock = UNLIMITED) -> None:
-        """Boost all folds, within a share of the time."""
-        self.run(len(self.rows.folds), clock.part(_FOLDS_TIME * clock.left))
-
     def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
         """Boost the first so many folds until the clock ends; what is there already is continued."""
         self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
@@ -425,8 +416,8 @@ class DispersionFit:
     def boost(self, rows: TreeRows, settings: Settings, clock: Clock = UNLIMITED) -> None:
         """Boost until the out-of-fold loss falls no more, unless that is not clearly better than a constant."""
         constant, before = self.raw, self.losses()
-        data, free = FoldData(rows), rows._replace(directions=None)
-        self._growing = [Growing(data, free, fold, settings, own=True) for fold in range(len(rows.folds))]
+        data = FoldData(rows)
+        self._growing = [Growing(data, rows, fold, settings, own=True) for fold in range(len(rows.folds))]
         kept, best = [0] * len(self._growing), self.raw.copy()
 
         def step(done: int) -> float:
@@ -484,11 +475,11 @@ def fit_around(
 ) -> DispersionFit:
     """Learn the dispersion of counts whose means are known without them: a constant, or boosted where that is better.
 
-    The likelihood is that with the larger out-of-fold likelihood at its best constant. With exposures, and where the
-    mean must be monotone, it is the Negative Binomial, whose mean is the boosted one whatever its dispersion. The log
-    mean is a further input of the boosters.
+    The likelihood is that with the larger out-of-fold likelihood at its best constant. With exposures it is the
+    Negative Binomial, whose mean is the boosted one whatever its dispersion. The log mean is a further input of the
+    boosters.
     """
-    names = FAMILIES if sample.exposure is None and rows.directions is None else FAMILIES[:1]
+    names = FAMILIES if sample.exposure is None else FAMILIES[:1]
     fits = (DispersionFit(make_head(name), sample, seed, log_rate) for name in names)
     found = min(fits, key=lambda fit: fit.losses().sum())
     if len(sample) >= _LEAST_ROWS and rows.matrix.shape[1] <= MAX_COLUMNS and clock.left:

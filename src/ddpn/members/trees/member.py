@@ -9,6 +9,7 @@ import torch
 from torch.distributions import Distribution
 
 from ddpn.members.member import (
+    LevelTable,
     Member,
     NotApplicableError,
     TableReader,
@@ -21,6 +22,7 @@ from ddpn.members.member import (
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
 from ddpn.members.trees.boosting import (
     FAMILIES,
+    FOLDS_TIME,
     UNLIMITED,
     DispersionFit,
     MeanFit,
@@ -35,9 +37,8 @@ from ddpn.members.trees.boosting import (
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.training import RowStream
 from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
-from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.splits import FOLDS
@@ -49,19 +50,16 @@ _COPY_FOLDS = 3
 LEVELS = 254
 
 
-class TreeTable:
-    """Knows the columns of `fit`, and reads every later table as a matrix with the same meaning."""
+class TreeTable(LevelTable):
+    """Reads every table as a matrix with the meaning of that of `fit`."""
 
-    reader: TableReader
-    levels: list[tuple[str, ...] | None]
-
-    def fit(self, X: Any) -> np.ndarray:
-        """The matrix of a table, whose columns and levels are remembered."""
-        self.reader = TableReader()
-        columns = self.reader.fit(X)
-        self.levels = [_frequent(column) if column.kind == "category" else None for column in columns]
-        self.names = [column.name for column in columns]
-        return _matrix(columns, self.levels)
+    @classmethod
+    def fit(cls, X: Any) -> tuple[Self, np.ndarray]:
+        """What is known of a table, and its matrix."""
+        reader = TableReader()
+        columns = reader.fit(X)
+        table = cls(reader, [_frequent(column) if column.kind == "category" else None for column in columns])
+        return table, _matrix(columns, table.levels)
 
     def read(self, X: Any) -> np.ndarray:
         """The matrix of another table. A level without a code is missing."""
@@ -76,32 +74,6 @@ class TreeTable:
     def is_category(self) -> np.ndarray:
         """Mask of the columns of the matrix that hold codes of levels."""
         return np.array([known is not None for known in self.levels])
-
-    def directions(self, monotone: Mapping[str, int] | None) -> np.ndarray | None:
-        """One direction per column: 1 where the mean must not fall, -1 where it must not rise, 0 for no constraint."""
-        if monotone is None:
-            return None
-        if not isinstance(monotone, Mapping) or not all(sign in (1, -1) for sign in monotone.values()):
-            must = 'map columns to 1 or -1, such as {"age": 1}'
-            raise ConfigError(argument="monotone", must=must, got=repr(monotone))
-        numbers = [name for name, levels in zip(self.names, self.levels, strict=True) if levels is None]
-        for name in monotone:
-            check_column(name, numbers, "a column of numbers in monotone")
-        return np.array([monotone.get(name, 0) for name in self.names])
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"reader": self.reader.as_dict(), "levels": self.levels}
-
-    @classmethod
-    def from_dict(cls, known: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`, which may be among other entries."""
-        table = cls()
-        table.reader = TableReader.from_dict(known["reader"])
-        table.levels = [None if levels is None else tuple(levels) for levels in known["levels"]]
-        if len(table.levels) != len(table.reader.kinds_):
-            raise InputError("The levels of a saved model must be those of its columns.")
-        return table
 
 
 def _frequent(column: Column) -> tuple[str, ...]:
@@ -135,7 +107,6 @@ class Trees(Member):
 
     Categories and missing values are split as such; exposures and weights enter the likelihood. Out-of-fold means
     choose among numbers of `leaves`; by default these and the learning `rate` of the mean follow the number of rows.
-    `monotone` has columns of numbers in which the mean must not fall (1) or must not rise (-1), at equal exposures.
     Boosting ends with the `clock`, with what there is until then.
 
     Examples
@@ -170,16 +141,15 @@ class Trees(Member):
         leaves: Sequence[int] | None = None,
         rate: float | None = None,
         rounds: int = 1500,
-        monotone: Mapping[str, int] | None = None,
         clock: Clock = UNLIMITED,
         stream: RowStream | None = None,
     ) -> None:
-        self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, monotone
+        self.leaves, self.rate, self.rounds = leaves, rate, rounds
         self.clock, self.stream = clock, stream
 
     @classmethod
     def like(cls, task: Task) -> Self:
-        return cls(monotone=task.monotone, clock=task.clock, stream=task.stream)
+        return cls(clock=task.clock, stream=task.stream)
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -187,17 +157,16 @@ class Trees(Member):
         used = _used_rows(train)
         self.unit = exposure_unit(used, make_head("poisson"))
         used = in_units(used, self.unit)
-        self.table = TreeTable()
-        matrix, (rate, weight) = self.table.fit(used.X), rates(used)
-        directions = self.table.directions(self.monotone)
-        rows = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
+        self.table, matrix = TreeTable.fit(used.X)
+        rate, weight = rates(used)
+        rows = TreeRows(matrix, self.table.is_category, rate, weight / weight.mean(), [])
         folds = folds_of(used.y, seed, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
         rows = rows._replace(folds=with_columns(folds, rows.matrix, rows.rate, rows.weight))
         settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed)
         with tree_threads_for(matrix.size):
             mean = MeanFit.best_of(rows, settings, self.leaves, self.clock)
             self.used_leaves = mean.settings.leaves
-            mean.run_all(self.clock)
+            mean.run(len(folds), self.clock.part(FOLDS_TIME * self.clock.left))
             found = fit_around(rows, mean.out_of_fold, used, seed, self.clock)
             self.means = [mean.whole()] if self._is_copy else mean.boosters()
             self.head, self.constant, self.dispersions = found.head, found.constant, found.boosters()

@@ -346,8 +346,8 @@ class Text(Transformer):
 
     Hidden states are averaged over the tokens of the text, which are all but padding.
 
-    Shape: ids (B, L) or (B, M, L), padded with `pad` -> (B, M, hidden[-1]). The trunk gives hidden states with the mask
-    as their last channel, (B, L, H + 1); with frozen="all" their average, (B, H).
+    Shape: ids (B, L) or (B, M, L), padded with the pad_token_id of the configuration -> (B, M, hidden[-1]). The trunk
+    gives hidden states with the mask as their last channel, (B, L, H + 1); with frozen="all" their average, (B, H).
 
     Parameters
     ----------
@@ -361,9 +361,6 @@ class Text(Transformer):
         Widths of the perceptron of each member.
     members : int
         M, the number of members.
-    pad : int, optional
-        The id that fills short texts. Default: that of the configuration. If a tokenizer pads with another id, use
-        pad=tokenizer.pad_token_id.
     """
 
     def __init__(
@@ -374,9 +371,8 @@ class Text(Transformer):
         frozen: int | str | None = -1,
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
-        pad: int | None = None,
     ) -> None:
-        make = loader(partial(TokenEncoder, pad=pad), pretrained, config)
+        make = loader(TokenEncoder, pretrained, config)
         super().__init__(make, frozen=frozen, hidden=hidden, members=members)
 
 
@@ -387,7 +383,7 @@ class TokenEncoder(Encoder):
     states = "hidden states (B, L, H + 1), or (B, M, L, H + 1) with states of each member, as backbone.trunk(ids) gives"
     has_mask = True
 
-    def __init__(self, model: Any, pad: int | None) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__(model)
         try:
             words = getattr(model.get_input_embeddings(), "num_embeddings", None)
@@ -395,11 +391,11 @@ class TokenEncoder(Encoder):
             words = None
         if words is None:
             raise ConfigError(f"the model must read token ids, got {type(model).__name__}. Use ViT for images.")
-        found = getattr(model.config, "pad_token_id", None) if pad is None else pad
-        if not is_integer(found) or not 0 <= found < words:
+        pad = getattr(model.config, "pad_token_id", None)
+        if not is_integer(pad) or not 0 <= pad < words:
             most = f"{words}, the model's number of tokens"
-            raise ConfigError(f"pad must be an id below {most}, got {found!r}. Use pad=tokenizer.pad_token_id.")
-        self.pad, self.words = int(found), words
+            raise ConfigError(f"pad_token_id of the configuration must be an id below {most}, got {pad!r}.")
+        self.pad, self.words = int(pad), words
         # None if the model uses relative positions.
         self.positions: int | None = None
         for name, module in model.named_modules():
@@ -588,6 +584,7 @@ class Features(nn.Module):
         super().__init__()
         network._fc = nn.Identity()  # the classes of ImageNet
         self.network, self.pooling, self.normalize = network, pooling, ImageNormalization()
+        self.train()
 
     def train(self, mode: bool = True) -> "Features":
         """Batch norms keep their statistics."""

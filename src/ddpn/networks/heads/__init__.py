@@ -39,25 +39,6 @@ SHIPPED = {
     "hurdle_double_poisson": "ddpn.networks.heads.zeros:HurdleDoublePoissonHead",
     "mixed": "ddpn.networks.heads.mixed:MixedHead",
 }
-#: What each of them suits, in the order of a listing: those for a first try come first.
-DESCRIPTIONS = {
-    "mixed": "Any counts: two Double Poissons and a Negative Binomial, mixed per row.",
-    "double_poisson": "Over- and under-dispersed counts: one distribution per row.",
-    "negative_binomial": "Over-dispersed counts with a heavy upper tail.",
-    "poisson": "Counts of independent events (variance = mean); a baseline.",
-    "double_binomial": "k of n with n known: needs an upper bound or an exposure.",
-    "zero_inflated_poisson": "More zeros than a Poisson has, as some rows can only be 0.",
-    "zero_inflated_negative_binomial": "The same, and the other rows are over-dispersed.",
-    "zero_inflated_double_poisson": "The same, with any dispersion of the other rows.",
-    "hurdle_poisson": "Whether and how often are two questions; many or few zeros.",
-    "hurdle_negative_binomial": "The same, with over-dispersed positive counts.",
-    "hurdle_double_poisson": "The same, with any dispersion of the positive counts.",
-    "conway_maxwell_poisson": "To compare with double_poisson; slower.",
-    "generalized_poisson": "To compare with negative_binomial.",
-    "gaussian": "To compare with regression on real numbers; not a distribution of counts.",
-    "faithful_gaussian": "The same, trained so that the variance does not disturb the mean.",
-    "natural_gaussian": "The same, in natural parameters.",
-}
 #: Likelihoods of counts of a known total.
 TOTALS = ("double_binomial",)
 #: Every likelihood that can be named, with those that users add: name -> subclass of `Head`.
@@ -88,7 +69,7 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     Examples
     --------
     >>> make_head("double_poisson", beta=0.5)
-    DoublePoissonHead(beta=0.5, objective='exact', gamma='per_row', initial_gamma=None)
+    DoublePoissonHead(beta=0.5, objective='exact')
     >>> make_head("poisson", components=2)
     MixedHead(families=('poisson', 'poisson'))
     """

@@ -72,24 +72,12 @@ def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
 
 
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
-    """The upper bound on log gamma that log mu implies: gamma <= 100 mu, or 10 where mu is small, never above 1e4.
-
-    Parameters
-    ----------
-    log_mu : Tensor
-        Logarithm of the location.
-    """
+    """The upper bound on log gamma that log mu implies: gamma <= 100 mu, or 10 where mu is small, never above 1e4."""
     return log_mu.clamp(_LOG_SMALL, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
 
 
 def lowest_log_gamma(log_mu: Tensor) -> Tensor:
-    """The lower bound on log gamma that log mu implies: gamma >= 1e-4, or gamma mu >= 0.1 where mu is above 1,000.
-
-    Parameters
-    ----------
-    log_mu : Tensor
-        Logarithm of the location.
-    """
+    """The lower bound on log gamma that log mu implies: gamma >= 1e-4, or gamma mu >= 0.1 where mu is above 1,000."""
     return LOG_GAMMA[0] - (log_mu - LOG_LARGE).clamp(min=0.0)
 
 
@@ -99,14 +87,8 @@ def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
     The mean is close to mu where gamma mu is large, or gamma is close to 1. For small mu it is about mu^gamma instead:
     with gamma = 0.3, a thousandth of the exposure would have an eighth of the mean. So 1 / gamma - 1 stays below
     mu^2 / (1 + mu) / 1.5, which is a variance up to that of a Negative Binomial with alpha = 2/3, and gamma - 1 below
-    mu^2 (1 + mu) / 2. Both are smooth: the inverse of each is added to the inverse of its bound.
-
-    Parameters
-    ----------
-    log_gamma : Tensor
-        What the network predicts.
-    log_mu : Tensor
-        Logarithm of the location, exposure included.
+    mu^2 (1 + mu) / 2. Both are smooth: the inverse of each is added to the inverse of its bound. `log_mu` includes the
+    exposure.
     """
     g, mu = log_gamma.double(), log_mu.double().exp()
     over, under = torch.expm1(torch.where(g < 0.0, -g, 0.0)), torch.expm1(torch.where(g < 0.0, 0.0, g))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions import DoubleBinomial, rule
+from ddpn.distributions import DoubleBinomial
 from ddpn.distributions.arguments import check_totals, is_checked
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
 from ddpn.networks.heads.head import Head, WeightedCounts, fit, promoted
@@ -71,16 +71,13 @@ class DoubleBinomialHead(Head):
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Maximum likelihood with gamma * total of at least 2, searched from the mean share and the mean deviance."""
-        rows = WeightedCounts(y, weight, exposure)
+        """Maximum likelihood with gamma * total of at least 2, searched from the Binomial of the mean share."""
+        rows = WeightedCounts(Sample(None, y, weight, exposure))
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
         share = (rows.mean(rows.y) / rows.mean(total)).clamp(*torch.sigmoid(torch.tensor(LOGIT, dtype=torch.float64)))
-        # 1 / gamma is about twice the mean deviance. From a wide distribution the search does not end on a plateau.
-        deviance = rule.deviance(rows.y, share * total) + rule.deviance(total - rows.y, (1.0 - share) * total)
-        log_gamma = -(2.0 * rows.mean(deviance)).log()
         widest = _LOG_WIDEST_START - rows.mean(total).log().item()
-        guess = torch.stack([torch.logit(share), log_gamma.nan_to_num(0.0).clamp(widest, max(widest, 0.0))])
+        guess = torch.stack([torch.logit(share), torch.full_like(share, max(widest, 0.0))])
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
         return fit(rows.mean_loss(self), guess, bounds)
 

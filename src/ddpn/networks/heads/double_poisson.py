@@ -1,6 +1,5 @@
 """The Double Poisson head: DDPN and its variants."""
 
-import math
 from typing import Literal
 
 import torch
@@ -20,7 +19,7 @@ from ddpn.networks.heads.clamps import (
 )
 from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, fit, promoted
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import check_choice, check_number, is_number
+from ddpn.runtime.validation import check_choice
 from ddpn.sample import Sample
 
 
@@ -38,10 +37,6 @@ class DoublePoissonHead(Head):
     objective : {"exact", "paper"}
         "exact" is the normalised likelihood; "paper" drops the normaliser (Eq. 2), which agrees for means above 10 or
         so and fits another distribution below.
-    gamma : {"per_row", "shared"}
-        "shared" has one gamma for all rows.
-    initial_gamma : float, optional
-        What `start` takes for gamma instead of fitting it (Appendix A.4).
 
     Examples
     --------
@@ -57,26 +52,10 @@ class DoublePoissonHead(Head):
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log gamma")
 
-    def __init__(
-        self,
-        *,
-        beta: float = 0.0,
-        objective: Literal["exact", "paper"] = "exact",
-        gamma: Literal["per_row", "shared"] = "per_row",
-        initial_gamma: float | None = None,
-    ) -> None:
+    def __init__(self, *, beta: float = 0.0, objective: Literal["exact", "paper"] = "exact") -> None:
         check_beta(beta)
         check_choice("objective", objective, ("exact", "paper"))
-        check_choice("gamma", gamma, ("per_row", "shared"))
-        if initial_gamma is not None:
-            finite = is_number(initial_gamma) and 0.0 < initial_gamma < math.inf
-            check_number("initial_gamma", initial_gamma, "a finite, positive number", finite)
-        self.beta, self.objective, self.gamma, self.initial_gamma = beta, objective, gamma, initial_gamma
-
-    @property
-    def sees(self) -> tuple[str, ...]:
-        """A shared gamma is a bias: it sees no features."""
-        return ("features", "nothing" if self.gamma == "shared" else "features")
+        self.beta, self.objective = beta, objective
 
     @property
     def loss_is_likelihood(self) -> bool:
@@ -109,33 +88,19 @@ class DoublePoissonHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood under the objective; beta does not move it, as all rows share one gamma here."""
-        rows = WeightedCounts(y, weight, exposure)
+        rows = WeightedCounts(Sample(None, y, weight, exposure))
         mean = rows.mean(rows.y)
         log_mu = (mean / rows.mean(rows.scale)).log().clamp(min=LOG_MU[0])
-        if self.initial_gamma is None:
-            # 1 / gamma is twice the mean of D(y; mu), and 1 / 0 where all counts are equal.
-            log_gamma = -(2.0 * rows.mean(_deviance(log_mu + rows.scale.log(), rows.y)).clamp(min=0.0)).log()
-        else:
-            log_gamma = torch.full_like(log_mu, math.log(self.initial_gamma))
+        # 1 / gamma is twice the mean of D(y; mu), and 1 / 0 where all counts are equal.
+        log_gamma = -(2.0 * rows.mean(_deviance(log_mu + rows.scale.log(), rows.y)).clamp(min=0.0)).log()
         lowest, highest = lowest_log_gamma(mean.log()), highest_log_gamma(mean.log())
         found = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, lowest, highest)])
-        return found if self.objective == "paper" else self._exact_start(rows, found, lowest.item())
-
-    def sample_start(self, sample: Sample) -> Tensor:
-        """As for other heads, with the gamma that was given, if any."""
-        found = super().sample_start(sample)
-        if self.initial_gamma is not None:
-            found[1] = self.start(sample.y, sample.weight, sample.exposure)[1]
-        return found
-
-    def _exact_start(self, rows: WeightedCounts, guess: Tensor, lowest: float) -> Tensor:
-        bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest, LOG_GAMMA[1]))]
-        if self.initial_gamma is None:
-            # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.
-            guess[1].clamp_(max=0.0)
-        else:
-            bounds[1] = (guess[1].item(),) * 2
-        return fit(rows.mean_loss(DoublePoissonHead()), guess, bounds)
+        if self.objective == "paper":
+            return found
+        # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.
+        found[1].clamp_(max=0.0)
+        bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest.item(), LOG_GAMMA[1]))]
+        return fit(rows.mean_loss(DoublePoissonHead()), found, bounds)
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:

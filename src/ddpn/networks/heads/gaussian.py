@@ -4,52 +4,16 @@ Counts are not Gaussian: these heads are baselines. With an exposure it is y / e
 standard deviation both scale.
 """
 
-import math
-
 import torch
 from torch import Tensor
 from torch.distributions import Normal, constraints
 
 from ddpn.networks.heads.clamps import LOG_VARIANCE, bend
 from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, promoted
-
-_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-
-
-class NormalHead(Head):
-    """A normal distribution; a subclass may have other raw outputs than (mean, log variance), or another loss."""
-
-    n_raw = 2
-    support = constraints.real
-    parameter_names = ("mean", "log variance")
-
-    def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log variance at an exposure of 1."""
-        raw = promoted(raw)
-        return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
-
-    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Normal:
-        """Normal with `exposure` times the mean and the standard deviation of `links`."""
-        mean, log_variance = self.links(raw)
-        scale = (0.5 * log_variance).exp()
-        if exposure is not None:
-            exposure = exposure.to(mean.dtype)
-            mean, scale = mean * exposure, scale * exposure
-        return Normal(mean, scale, validate_args=False)
-
-    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """-log p(y)."""
-        return _nll(*self.links(raw), y, exposure)
-
-    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Weighted mean and log variance of y / exposure; the variance is kept above the clamp's lower bound, e^-14."""
-        rows = WeightedCounts(y, weight, exposure)
-        rate = rows.y / rows.scale
-        mean = rows.mean(rate)
-        return torch.stack([mean, rows.mean((rate - mean).square()).log().clamp(*LOG_VARIANCE)])
+from ddpn.sample import Sample
 
 
-class GaussianHead(NormalHead):
+class GaussianHead(Head):
     """Gaussian baseline: mean and variance of the counts.
 
     raw = (mean, log variance), trained on -log p times variance^beta without gradient (Seitzer et al., 2022).
@@ -66,19 +30,42 @@ class GaussianHead(NormalHead):
     """
 
     name = "gaussian"
+    n_raw = 2
+    support = constraints.real
+    parameter_names = ("mean", "log variance")
 
     def __init__(self, *, beta: float = 0.0) -> None:
         check_beta(beta)
         self.beta = beta
 
+    def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance at an exposure of 1."""
+        raw = promoted(raw)
+        return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Normal:
+        """Normal with `exposure` times the mean and the standard deviation of `links`."""
+        mean, log_variance = self.links(raw)
+        scale = (0.5 * log_variance).exp()
+        if exposure is not None:
+            exposure = exposure.to(mean.dtype)
+            mean, scale = mean * exposure, scale * exposure
+        return Normal(mean, scale, validate_args=False)
+
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), times variance^beta."""
-        mean, log_variance = self.links(raw)
-        value = _nll(mean, log_variance, y, exposure)
-        return value * (self.beta * log_variance.detach()).exp() if self.beta else value
+        value = super().loss(raw, y, exposure)
+        return value * (self.beta * self.links(raw)[1].detach()).exp() if self.beta else value
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """Weighted mean and log variance of y / exposure; the variance is kept above the clamp's lower bound, e^-14."""
+        rows = WeightedCounts(Sample(None, y, weight, exposure))
+        rate = rows.y / rows.scale
+        mean = rows.mean(rate)
+        return torch.stack([mean, rows.mean((rate - mean).square()).log().clamp(*LOG_VARIANCE)])
 
 
-class FaithfulGaussianHead(NormalHead):
+class FaithfulGaussianHead(GaussianHead):
     """Gaussian baseline whose mean is fitted by squared error (Stirn et al., 2023).
 
     raw = (mean, log variance): squared error for the mean, the likelihood for the variance around it. Neither disturbs
@@ -92,6 +79,9 @@ class FaithfulGaussianHead(NormalHead):
     name = "faithful_gaussian"
     has_glm = False
 
+    def __init__(self) -> None:
+        super().__init__()
+
     @property
     def sees(self) -> tuple[str, ...]:
         """The variance uses the features but sends no gradient back."""
@@ -99,11 +89,13 @@ class FaithfulGaussianHead(NormalHead):
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """(y / exposure - mean)^2 / 2 plus -log p(y) with the mean held fixed."""
-        mean, log_variance = self.links(raw)
-        return 0.5 * _error(mean, y, exposure).square() + _nll(mean.detach(), log_variance, y, exposure)
+        mean, log_variance = promoted(raw).unbind(-1)
+        rate = y if exposure is None else y / exposure
+        fixed = torch.stack([mean.detach(), log_variance], dim=-1)
+        return 0.5 * (rate.to(mean.dtype) - mean).square() + super().loss(fixed, y, exposure)
 
 
-class NaturalGaussianHead(NormalHead):
+class NaturalGaussianHead(GaussianHead):
     """Gaussian baseline in natural parameters (Immer et al., 2023).
 
     raw = (eta1, log precision): eta1 = mean / variance, eta2 = -precision / 2. The negative log-likelihood is convex in
@@ -117,6 +109,9 @@ class NaturalGaussianHead(NormalHead):
     name = "natural_gaussian"
     parameter_names = ("mean / variance", "log precision")
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log variance at an exposure of 1: eta1 / precision and -log precision."""
         raw = promoted(raw)
@@ -127,16 +122,3 @@ class NaturalGaussianHead(NormalHead):
         """Weighted mean and variance of y / exposure, as natural parameters."""
         mean, log_variance = super().start(y, weight, exposure)
         return torch.stack([mean * (-log_variance).exp(), -log_variance])
-
-
-def _error(mean: Tensor, y: Tensor, exposure: Tensor | None) -> Tensor:
-    """y / exposure, what is Gaussian, minus its mean."""
-    y = y.to(mean.dtype)
-    return (y if exposure is None else y / exposure.to(mean.dtype)) - mean
-
-
-def _nll(mean: Tensor, log_variance: Tensor, y: Tensor, exposure: Tensor | None) -> Tensor:
-    """-log p(y), from the mean and log variance at an exposure of 1."""
-    error = _error(mean, y, exposure)
-    value = 0.5 * (error.square() * (-log_variance).exp() + log_variance) + _HALF_LOG_TWO_PI
-    return value if exposure is None else value + exposure.to(mean.dtype).log()

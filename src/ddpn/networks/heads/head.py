@@ -1,7 +1,6 @@
 """The contract of every head: raw outputs -> distribution, and the objective a network is trained on."""
 
 import inspect
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -21,14 +20,14 @@ from ddpn.runtime.validation import check_number, is_number
 from ddpn.sample import Sample
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
-#: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
+#: How far from its guess, beyond the guess's own size, a search goes for a minimum at infinity: e^20 on a log scale.
 _REACH = 20.0
 #: Slopes of the mean loss below this end the search: no network starts that close.
 _SLOPE = 1e-7
 #: So does a relative gain below this: 0/1 data have a ridge along which the loss hardly changes.
 _GAIN = 1e-12
 #: What a head may know about the distribution that its `forward` returns.
-_OF_FORWARD = {"loss", "loss_is_likelihood", "gradient", "curvature", "start"}
+_OF_FORWARD = {"loss", "loss_is_likelihood", "start"}
 #: Step of central differences of gradients in raw outputs, which are exact to 1e-11 or so.
 _STEP = 1e-4
 #: The smallest curvature, where a loss is flat or not convex: a step is then as long as the gradient allows.
@@ -38,26 +37,32 @@ FLOOR = 1e-6
 DISPERSION_FLOOR = 0.05
 
 
-@cache
-def _option_defaults(kind: type) -> dict[str, Any]:
-    """The options of a class with their defaults; inspecting a signature takes longer than the rest of `make_head`."""
-    parameters = inspect.signature(kind).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-
-
 class WeightedCounts:
-    """Counts with their weights (1 where none are given) and exposures, in float64."""
+    """Counts with their weights (1 where none are given), exposures, bounds and limits, in float64.
+
+    Equal counts become one row, but for plain counts with exposures, which hardly ever are equal: the likelihood is
+    then evaluated a few hundred times, not once per row.
+    """
 
     @torch.inference_mode(False)
-    def __init__(self, y: Tensor, weight: Tensor | None, exposure: Tensor | None) -> None:
+    def __init__(self, sample: Sample) -> None:
         # Copied, because autograd takes no tensors that were made in inference mode.
-        self.y = y.double().clone()
-        self.weight = torch.ones_like(self.y) if weight is None else weight.double().expand_as(self.y).clone()
-        self.exposure = None if exposure is None else exposure.double().expand_as(self.y).clone()
-        if exposure is None:
-            # Equal counts as one row: the likelihood is then evaluated a few hundred times, not once per row.
-            self.y, place = self.y.unique(return_inverse=True)
-            self.weight = torch.zeros_like(self.y).index_add_(0, place, self.weight)
+        parts = {k: part.double().expand_as(sample.y).clone() for k, part in sample.parts.items() if k != "X"}
+        self.weight = parts.pop("weight", torch.ones_like(parts["y"]))
+        if sample.exposure is None or not sample.is_plain:
+            columns = list(parts.values())
+            if len(columns) == 1:  # torch sorts numbers a hundred times faster than rows
+                distinct, place = columns[0].unique(return_inverse=True)
+                columns = [distinct]
+            else:
+                distinct, place = torch.stack(columns, dim=1).unique(dim=0, return_inverse=True)
+                columns = list(distinct.unbind(1))
+            parts = dict(zip(parts, columns, strict=True))
+            self.weight = torch.zeros_like(parts["y"]).index_add_(0, place, self.weight)
+        self.sample = Sample(None, **parts)
+        self.y, self.exposure = self.sample.y, self.sample.exposure
+        #: Every row's exposure.
+        self.scale = torch.ones_like(self.y) if self.exposure is None else self.exposure
 
     def mean(self, values: Tensor) -> Tensor:
         """Weighted mean over the rows."""
@@ -65,12 +70,7 @@ class WeightedCounts:
 
     def mean_loss(self, head: "Head") -> Callable[[Tensor], Tensor]:
         """The mean loss of a head, as a function of the raw outputs (P,) that all rows share."""
-        return lambda raw: self.mean(head.loss(raw, self.y, self.exposure))
-
-    @property
-    def scale(self) -> Tensor:
-        """Every row's exposure."""
-        return torch.ones_like(self.y) if self.exposure is None else self.exposure
+        return lambda raw: self.mean(head.sample_loss(raw, self.sample))
 
 
 class Head(ABC):
@@ -152,15 +152,7 @@ class Head(ABC):
     @torch.inference_mode(False)
     @torch.enable_grad()
     def gradient(self, raw: Tensor, sample: Sample) -> Tensor:
-        """The gradient of the loss in every raw output, in float64.
-
-        Parameters
-        ----------
-        raw : Tensor, shape (N, n_raw)
-            Raw outputs.
-        sample : Sample
-            Counts, exposures, bounds and limits of the rows, as tensors.
-        """
+        """The gradient of the loss in every raw output, in float64. Shape: (N, n_raw)."""
         x = raw.detach().double().clone().requires_grad_()
         return torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
 
@@ -171,33 +163,22 @@ class Head(ABC):
 
         It is the expected one for families of distributions, whose kernels know it, and the size of the second
         derivative for others; that of counts as if they were all known, as less is known about bounded and censored
-        ones, so that steps are no longer than they may be.
-
-        Parameters
-        ----------
-        raw, sample
-            As for `gradient`.
+        ones, so that steps are no longer than they may be. Shape: (N, n_raw).
         """
         x = raw.detach().double().clone().requires_grad_()
-        dist = self.forward(x, sample.exposure) if self.loss_is_likelihood else None
-        if not isinstance(dist, ParametricDistribution):
-            return self._curvature(x.detach(), sample)
-        found = _expected_curvature(dist, x).clamp(min=FLOOR)
-        others = [p for p in range(self.n_raw) if p not in self.locations]
-        found[:, others] = found[:, others].clamp(min=DISPERSION_FLOOR)
-        return found
-
-    def _curvature(self, raw: Tensor, sample: Sample) -> Tensor:
-        """Sizes of the second derivatives of the loss in each raw output, by central differences. Shape: (N, n_raw)."""
-        found = torch.empty_like(raw)
-        for p in range(self.n_raw):
-            slopes = []
-            for step in (_STEP, -_STEP):
-                x = raw.clone()
-                x[:, p] += step
-                x.requires_grad_()
-                slopes.append(torch.autograd.grad(self.loss(x, sample.y, sample.exposure).sum(), x)[0][:, p])
-            found[:, p] = (slopes[0] - slopes[1]) / (2.0 * _STEP)
+        dist, found = self.forward(x, sample.exposure) if self.loss_is_likelihood else None, torch.zeros_like(x)
+        if isinstance(dist, ParametricDistribution):
+            for name, information in dist.information().items():
+                parameter = getattr(dist, name)
+                if parameter.requires_grad:  # a known total does not
+                    (slope,) = torch.autograd.grad(parameter.sum(), x, retain_graph=True)
+                    found += information.unsqueeze(1) * slope.square()
+            found[:, 1:].clamp_(min=DISPERSION_FLOOR)
+            return found.clamp(min=FLOOR)
+        known = Sample(None, sample.y, exposure=sample.exposure)
+        for p, step in enumerate(_STEP * torch.eye(self.n_raw).to(x)):
+            higher, lower = (self.gradient(at, known)[:, p] for at in (x + step, x - step))
+            found[:, p] = (higher - lower) / (2.0 * _STEP)
         return found.abs().clamp(min=FLOOR)  # where a loss bends down, its size still says how far a step may go
 
     @property
@@ -223,11 +204,11 @@ class Head(ABC):
         Tensor, shape (n_raw,)
             In float64.
         """
-        rows = WeightedCounts(y, weight, exposure)
+        rows = WeightedCounts(Sample(None, y, weight, exposure))
         loss = rows.mean_loss(self)
         with torch.no_grad():
-            best = min(self._guesses(rows), key=lambda raw: loss(raw).nan_to_num(torch.inf).item())
-        return fit(loss, best, _around(best))
+            best = _best(self._guesses(rows), loss)
+        return fit(loss, best)
 
     def sample_start(self, sample: Sample) -> Tensor:
         """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
@@ -235,16 +216,6 @@ class Head(ABC):
         The likelihood of what was recorded is searched from `start`, from there with all raw outputs but the first at
         0, and from the `start` of counts of which the censored ones are twice as large: censored counts vary so little
         that a dispersion fitted to them as they are has no slope that leads back.
-
-        Parameters
-        ----------
-        sample : Sample
-            Counts as tensors (N,), with weights, exposures, bounds and limits, if any.
-
-        Returns
-        -------
-        Tensor, shape (n_raw,)
-            In float64.
         """
         guess = self.start(sample.y, sample.weight, sample.exposure)
         if sample.is_plain:
@@ -253,10 +224,10 @@ class Head(ABC):
         if sample.limit is not None:
             raised = torch.where(sample.y >= sample.limit, 2.0 * sample.y + 1.0, sample.y)
             guesses.append(self.start(raised, sample.weight, sample.exposure))
-        loss = mean_loss(self, sample)
-        found = [fit(loss, each, _around(each)) for each in guesses]
+        loss = WeightedCounts(sample).mean_loss(self)
+        found = [fit(loss, each) for each in guesses]
         with torch.no_grad():
-            return min(found, key=lambda raw: float(loss(raw).nan_to_num(float("inf"))))
+            return _best(found, loss)
 
     def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
         """Raw outputs (n_raw,) from the best of which `start` searches."""
@@ -265,8 +236,8 @@ class Head(ABC):
         spread = rows.mean((rate - mean).square())
         logs = [x.clamp(min=1e-6).log() for x in (mean, spread)]
         zero = torch.zeros_like(mean)
-        pairs = itertools.product((zero, logs[0], mean), (zero, logs[1]))
-        return [torch.stack([first, *[other] * (self.n_raw - 1)]) for first, other in pairs]
+        firsts, others = (zero, logs[0], mean), (zero, logs[1])
+        return [torch.stack([first, *[other] * (self.n_raw - 1)]) for first in firsts for other in others]
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
         """Raise an `InputError` for counts that this likelihood cannot have. Does nothing by default.
@@ -296,19 +267,12 @@ class Head(ABC):
         return self.name if self.has_glm else None
 
     @property
-    def locations(self) -> tuple[int, ...]:
-        """Positions of the raw outputs that say where counts lie, whose curvature needs no floor: the first one."""
-        return (0,)
-
-    @property
     def sees(self) -> tuple[str, ...]:
-        """What each raw output is computed from.
-
-        One of "features", "detached" (features without gradient) and "nothing" per raw output.
-        """
+        """What each raw output is computed from: "features", or "detached" for features without gradient."""
         return ("features",) * self.n_raw
 
     @classmethod
+    @cache  # inspecting a signature takes longer than the rest of `make_head`
     def option_defaults(cls) -> dict[str, Any]:
         """Every option of this likelihood with its default.
 
@@ -316,7 +280,8 @@ class Head(ABC):
         >>> GaussianHead.option_defaults()
         {'beta': 0.0}
         """
-        return dict(_option_defaults(cls))
+        parameters = inspect.signature(cls).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -327,20 +292,9 @@ class Head(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
 
-def _expected_curvature(dist: ParametricDistribution, raw: Tensor) -> Tensor:
-    """Expected second derivatives of -log p in the raw outputs that the parameters were made of. Shape: (N, P)."""
-    total = torch.zeros_like(raw)
-    for name, information in dist.information().items():
-        parameter = getattr(dist, name)
-        if parameter.requires_grad:  # a known total does not
-            (slope,) = torch.autograd.grad(parameter.sum(), raw, retain_graph=True)
-            total += information.unsqueeze(1) * slope.square()
-    return total
-
-
-def _around(guess: Tensor) -> list[tuple[float, float]]:
-    """Where a search from a guess ends, for a minimum at infinity."""
-    return [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in guess.tolist()]
+def _best(raws: Sequence[Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """The raw outputs with the lowest loss; one that is not a number is the highest."""
+    return min(raws, key=lambda raw: loss(raw).nan_to_num(torch.inf).item())
 
 
 def promoted(raw: Tensor) -> Tensor:
@@ -353,30 +307,9 @@ def check_beta(beta: float) -> None:
     check_number("beta", beta, "a number in [0, 1]", is_number(beta) and 0.0 <= beta <= 1.0)
 
 
-# Fits without features ----------------------------------------------------------------------------------------------
-
-
-def mean_loss(head: Any, sample: Sample) -> Callable[[Tensor], Tensor]:
-    """The weighted mean of the losses of what was recorded, as a function of the raw outputs (P,) that all rows share.
-
-    Equal rows are evaluated as one.
-    """
-    names = [name for name in sample.parts if name not in ("X", "weight")]
-    columns = torch.stack([sample.parts[name].double() for name in names], dim=1)
-    weight = torch.ones_like(sample.y, dtype=torch.float64) if sample.weight is None else sample.weight.double()
-    with torch.inference_mode(False):
-        if len(names) == 1:  # torch sorts numbers a hundred times faster than rows
-            values, place = columns[:, 0].clone().unique(return_inverse=True)
-            distinct = values.unsqueeze(1)
-        else:
-            distinct, place = columns.clone().unique(dim=0, return_inverse=True)
-        total = torch.zeros_like(distinct[:, 0]).index_add_(0, place, weight.clone())
-    rows, share = Sample(None, **dict(zip(names, distinct.unbind(1), strict=True))), total / total.sum()
-    return lambda raw: share @ head.sample_loss(raw.expand(len(rows), -1), rows)
-
-
-def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
-    """The raw outputs (P,) within `bounds` that minimise the scalar `loss`, searched from `guess`."""
+def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]] | None = None) -> Tensor:
+    """The raw outputs (P,) within `bounds`, or some way around `guess`, that minimise the scalar `loss`."""
+    bounds = bounds or [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in guess.tolist()]
 
     @torch.inference_mode(False)
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:

@@ -1,7 +1,6 @@
 """The mixed head: a mixture of several count distributions per network, with weights that the network predicts."""
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -11,9 +10,8 @@ from torch.distributions import constraints
 
 from ddpn.distributions import Mixture
 from ddpn.networks.heads import HEADS
-from ddpn.networks.heads.head import Head, mean_loss, promoted
+from ddpn.networks.heads.head import Head, WeightedCounts, promoted
 from ddpn.runtime.errors import ConfigError
-from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 
 #: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
@@ -62,11 +60,14 @@ class MixedHead(Head):
         #: Same families side by side, so that each family is one stack.
         self.families = tuple(sorted(families, key=list(families).index))
         for family in self.families:
-            if not _can_be_mixed(HEADS.find(family)):
-                counts = [name for name in HEADS if _can_be_mixed(HEADS[name])]
-                raise ConfigError(f"families must be likelihoods of counts ({listed(counts)}), got {family!r}.")
+            head = HEADS.find(family)
+            if not head.is_count or head.exposure_is_total or issubclass(head, MixedHead):
+                must = "be likelihoods of counts without an end, and no mixtures"
+                raise ConfigError(argument="families", must=must, got=repr(family))
         sizes = [HEADS[family].n_raw for family in self.families]
         self.n_raw = sum(sizes) + len(sizes)  # type: ignore[misc]
+        #: One head per family, and how many components it has.
+        self._stacks = [(HEADS[family](), len(list(group))) for family, group in groupby(self.families)]
         self.parameter_names = (  # type: ignore[misc]
             *(f"{name} {k}" for k, family in enumerate(self.families, 1) for name in HEADS[family].parameter_names),
             *(f"logit {k}" for k in range(1, len(sizes) + 1)),
@@ -77,26 +78,10 @@ class MixedHead(Head):
         """The first family that has a GLM."""
         return next((family for family in self.families if HEADS[family].has_glm), None)
 
-    @property
-    def locations(self) -> tuple[int, ...]:
-        """The first raw output of every component."""
-        sizes = [HEADS[family].n_raw for family in self.families]
-        return tuple(sum(sizes[:k]) for k in range(len(sizes)))
-
-    @property
-    def size(self) -> int:
-        """K, the number of components."""
-        return len(self.families)
-
-    @cached_property
-    def _stacks(self) -> list[tuple[Head, int]]:
-        """One head per family, and how many components it has."""
-        return [(HEADS[family](), len(list(group))) for family, group in groupby(self.families)]
-
     def _parts(self, raw: Tensor, dim: int) -> tuple[list[Tensor], Tensor]:
         """Raw outputs of each family, and log weights, with k and P, or K, in place of the raw outputs' axis."""
         sizes = [k * head.n_raw for head, k in self._stacks]
-        *parts, logits = raw.split([*sizes, self.size], dim=dim)
+        *parts, logits = raw.split([*sizes, len(self.families)], dim=dim)
         split = zip(parts, self._stacks, strict=True)
         logits = LOGIT * torch.tanh(logits / LOGIT)
         return [part.unflatten(dim, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(dim)
@@ -126,26 +111,15 @@ class MixedHead(Head):
         """The same where counts may be bounded or censored."""
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
         first = {family: head.sample_start(sample) for family, head in heads.items()}
+        rows, size = WeightedCounts(sample), len(self.families)
         with torch.no_grad():
-            losses = [mean_loss(head, sample)(first[name]) for name, head in heads.items()]
-            own = mean_loss(self, sample)
+            best = min(rows.mean_loss(head)(first[name]) for name, head in heads.items())
             for spread in _SPREADS:
-                raw = self._spread(first, spread)
-                if own(raw) <= min(losses) + _WORSE:
+                raws = [first[family].clone() for family in self.families]
+                offsets = torch.linspace(-spread, spread, size, dtype=torch.float64) * (size > 1)
+                for raw, offset in zip(raws, offsets, strict=True):
+                    raw[0] += offset.item()
+                raw = torch.cat([*raws, torch.zeros(size).to(raws[0])])
+                if rows.mean_loss(self)(raw) <= best + _WORSE:
                     break
         return raw
-
-    def _spread(self, first: Mapping[str, Tensor], spread: float) -> Tensor:
-        """Raw outputs of components whose log means are apart, with equal weights."""
-        offsets = torch.linspace(-spread, spread, self.size, dtype=torch.float64) if self.size > 1 else torch.zeros(1)
-        raws = []
-        for family, offset in zip(self.families, offsets, strict=True):
-            raw = first[family].clone()
-            raw[0] += offset.to(raw)
-            raws.append(raw)
-        return torch.cat([*raws, torch.zeros(self.size, dtype=torch.float64, device=raws[0].device)])
-
-
-def _can_be_mixed(head: type[Head]) -> bool:
-    """Whether a likelihood can be a component: of counts without end, and no mixture itself."""
-    return head.is_count and not head.exposure_is_total and not issubclass(head, MixedHead)

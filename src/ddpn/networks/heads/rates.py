@@ -1,7 +1,6 @@
 """Likelihoods with a mean and at most one more parameter: Poisson, Negative Binomial, and two to compare them with."""
 
 import math
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -10,10 +9,10 @@ from torch.distributions import constraints
 from ddpn.distributions import ConwayMaxwellPoisson, GeneralizedPoisson, NegativeBinomial, Poisson
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean, unbend
 from ddpn.networks.heads.head import Head, WeightedCounts, promoted
-from ddpn.runtime.validation import check_number
+from ddpn.sample import Sample
 
-#: log of the dispersion alpha mu^(power - 1) of a Generalised Poisson: below, it is a Poisson; above, the standard
-#: deviation is 1,000 times that of a Poisson.
+#: log of the dispersion alpha of a Generalised Poisson: below, it is a Poisson; above, the standard deviation is 1,000
+#: times that of a Poisson.
 LOG_DISPERSION = (-16.0, 7.0)
 #: log nu of a Conway-Maxwell-Poisson: 1/400 to 100.
 LOG_NU = (-6.0, math.log(100.0))
@@ -42,19 +41,20 @@ class PoissonHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """log of sum w y / sum w exposure."""
-        rows = WeightedCounts(y, weight, exposure)
+        rows = WeightedCounts(Sample(None, y, weight, exposure))
         return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
 
 
 class RateHead(Head):
     """What likelihoods with a mean and a dispersion share: raw = (log mu, log of the dispersion).
 
-    A subclass sets `distribution`, which takes both parameters, and bounds the second in `log_dispersion`.
+    A subclass sets `distribution`, which takes both parameters, and `log_range`, the bounds on the second raw output.
     """
 
     n_raw = 2
     support = constraints.nonnegative_integer
     distribution: ClassVar[Any]
+    log_range: ClassVar[tuple[float, float]]
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
         """The distribution with mean exposure * e^raw0 and dispersion e^raw1, within its bounds."""
@@ -62,9 +62,9 @@ class RateHead(Head):
         log_mu = log_mean(first, exposure)
         return self.distribution(log_mu.exp(), self.log_dispersion(second, log_mu).exp(), validate_args=False)
 
-    @abstractmethod
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
         """The logarithm of the second parameter, from its raw output and the logarithm of the mean."""
+        return bend(raw, *self.log_range)
 
 
 class NegativeBinomialHead(RateHead):
@@ -80,10 +80,7 @@ class NegativeBinomialHead(RateHead):
     name = "negative_binomial"
     parameter_names = ("log mu", "log alpha")
     distribution = NegativeBinomial
-
-    def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """log alpha."""
-        return bend(raw, *LOG_ALPHA)
+    log_range = LOG_ALPHA
 
 
 class GeneralizedPoissonHead(RateHead):
@@ -91,13 +88,6 @@ class GeneralizedPoissonHead(RateHead):
 
     raw = (log mu, log alpha). A comparison for the Negative Binomial, with a heavier tail.
 
-    Parameters
-    ----------
-    power : {1, 2}
-        2 has the variance mu (1 + alpha mu)^2, as p = 2 (GP-2) in statsmodels.
-
-    Examples
-    --------
     >>> import torch
     >>> GeneralizedPoissonHead()(torch.tensor([2.0, 0.0])).variance
     tensor(29.5562)
@@ -107,14 +97,7 @@ class GeneralizedPoissonHead(RateHead):
     parameter_names = ("log mu", "log alpha")
     is_baseline = False
     distribution = GeneralizedPoisson
-
-    def __init__(self, *, power: int = 1) -> None:
-        check_number("power", power, "1 or 2", power in (1, 2))
-        self.power = power
-
-    def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """log alpha, for power 2 plus log mu."""
-        return bend(raw if self.power == 1 else raw + log_mu, *LOG_DISPERSION)
+    log_range = LOG_DISPERSION
 
 
 class ConwayMaxwellPoissonHead(RateHead):
@@ -135,5 +118,5 @@ class ConwayMaxwellPoissonHead(RateHead):
     distribution = ConwayMaxwellPoisson
 
     def log_dispersion(self, raw: Tensor, log_mu: Tensor) -> Tensor:
-        """log nu."""
+        """log nu, whose upper bound depends on the mean."""
         return bend(raw, LOG_NU[0], log_mu.clamp(0.0, LOG_NU[1] - _LOG_NARROWEST) + _LOG_NARROWEST)

@@ -1,7 +1,5 @@
 """Heads with a probability of zero of their own: zero-inflated and hurdle likelihoods."""
 
-from abc import abstractmethod
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -34,10 +32,9 @@ class ZeroHead(Head):
             base = HEADS[cls.base_likelihood]
             cls.n_raw, cls.parameter_names = base.n_raw + 1, (*base.parameter_names, "logit pi")
 
-    @cached_property
-    def base(self) -> Head:
-        """The head of the other counts."""
-        return HEADS[self.base_likelihood]()
+    def __init__(self) -> None:
+        #: The head of the other counts.
+        self.base = HEADS[self.base_likelihood]()
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
         """The base's distribution with a probability of zero of its own; exposures scale the base."""
@@ -46,24 +43,14 @@ class ZeroHead(Head):
         return self._distribution(base, logits=bend(raw[..., -1], *LOGIT), validate_args=False)
 
     def _guesses(self, rows: WeightedCounts) -> list[Tensor]:
-        """From a fit of the base to all counts, and from one to the positive counts."""
+        """Fits of the base to all counts and to the positive ones, each with as many own zeros as counts, and few."""
         fits, positive = [self.base.start(rows.y, rows.weight, rows.exposure)], rows.y > 0
         if bool(positive.any()) and not bool(positive.all()):
             exposure = None if rows.exposure is None else rows.exposure[positive]
             fits.append(self.base.start(rows.y[positive], rows.weight[positive], exposure))
-        return [self._with_zeros(fit, rows) for fit in fits]
-
-    def _with_zeros(self, base: Tensor, rows: WeightedCounts) -> Tensor:
-        """The base's raw outputs with a guess of logit pi."""
-        dist: Any = self.base.forward(base.expand(len(rows.y), -1), rows.exposure)
-        expected = rows.mean(dist.log_prob(torch.zeros_like(rows.y)).exp())
-        share = self._own_zeros(rows.mean((rows.y == 0).double()), expected)
-        return torch.cat([base, torch.logit(share.clamp(0.02, 0.98)).reshape(1)])
-
-    @staticmethod
-    @abstractmethod
-    def _own_zeros(observed: Tensor, expected: Tensor) -> Tensor:
-        """The probability of an own zero, from the share of zeros and what the base expects."""
+        share = rows.mean((rows.y == 0).double())
+        logits = [torch.logit(pi.clamp(0.02, 0.98)).reshape(1) for pi in (share, torch.zeros_like(share))]
+        return [torch.cat([base, logit]) for base in fits for logit in logits]
 
 
 class ZeroInflatedHead(ZeroHead):
@@ -71,19 +58,11 @@ class ZeroInflatedHead(ZeroHead):
 
     _distribution = ZeroInflated
 
-    @staticmethod
-    def _own_zeros(observed: Tensor, expected: Tensor) -> Tensor:
-        return (observed - expected) / (1.0 - expected).clamp(min=1e-6)
-
 
 class HurdleHead(ZeroHead):
     """Hurdle counts: zero with probability pi, else a positive count of the base."""
 
     _distribution = Hurdle
-
-    @staticmethod
-    def _own_zeros(observed: Tensor, expected: Tensor) -> Tensor:
-        return observed
 
 
 class ZeroInflatedPoissonHead(ZeroInflatedHead):

@@ -173,16 +173,6 @@ class Buffers:
                 tensors[name].copy_(buffer)
 
 
-def load_trained_tensors(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy what `trained_tensors` returned into a model of the same names and shapes; `path` is for the message."""
-    own = trained_tensors(model)
-    if {name: t.shape for name, t in own.items()} != {name: t.shape for name, t in tensors.items()}:
-        raise InputError(f"{path} does not fit the network: names or shapes differ. Build it as it was trained.")
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
-
-
 def frozen_fingerprint(model: nn.Module) -> int:
     """A checksum of the tensors that a training does not change, and that its files do not hold."""
     changing, total = set(trained_tensors(model)), 0

@@ -1,117 +1,26 @@
-"""Beams of retail shelves as point clouds: simulated ones, and folders of your own.
+"""Beams of simulated retail shelves as point clouds.
 
 A beam is one slot of a shelf: `x` to the right, `y` up, `z` into the shelf, all in meters from the camera. The camera
 looks through the slot's opening, which the shelf above closes at the top, from the front, a little above and to a side.
 Front products hide those behind: of these it sees tops, edges in gaps, or nothing at all. Products of a class differ in
 size, there are gaps where some were taken, and the hidden part is unknown: the count has to be inferred. The shelf and
-the neighbors are cut away, as a detector of products would do.
+the neighbors are cut away, as a detector of products would do. A depth camera sees upright solids behind an opening,
+and the nearest hides the rest.
 """
 
-import os
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from torch import Tensor
 
-from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED, Dataset, as_counts, data_folder, read_columns, split
-from ddpn.paper.inputs import MAX_POINTS, pack, read_points
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SEED, Dataset, split
+from ddpn.paper.inputs import MAX_POINTS, pack
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.validation import check_integer, listed
-
-# Folders of beams: a table, and one file of points per row ------------------------------------------------------------
-
-
-def packed_dataset(
-    name: str, X: Tensor, y: NDArray[np.int64], classes: tuple[str, ...], seed: int, license: str
-) -> Dataset:
-    """Packed beams as a data set, split 70/10/20, with a note on beams without a point."""
-    empty = int((X[:, 2:, 0].sum(1) == 0).sum())
-    note = f"{empty:,} of {len(y):,} beams have no point" if empty else ""
-    parts = split(len(y), seed, LARGE_SHARES)
-    return Dataset(name, X, y, parts, license, citation="none", note=note, classes=classes)
-
-
-def inventory(
-    folder: str | os.PathLike[str] | None = None,
-    *,
-    classes: Sequence[str] | None = None,
-    max_points: int = MAX_POINTS,
-    seed: int = SEED,
-) -> Dataset:
-    """Products in the slots of shelves, from a folder of point clouds; split 70/10/20.
-
-    The folder holds
-    - `beams.csv` with the columns beam, class and count (others are left out),
-    - `points/` with an array (points, 3) per beam, BEAM.npy. Lengths are meters from the camera: x to the right, y up,
-      z away from it.
-
-    Parameters
-    ----------
-    folder : path, optional
-        The folder. Default: `inventory` below the data folder.
-    classes : sequence of str, optional
-        The classes in the order of their numbers. Default: those of the table, sorted by name. A model knows classes by
-        their numbers, so read other folders with the classes that it was trained with.
-    max_points : int
-        Points of a beam at most; of more, a random subset is kept.
-    seed : int
-        Seed of the points that are kept and of the split.
-
-    Examples
-    --------
-    >>> from tempfile import mkdtemp
-    >>> import polars as pl
-    >>> folder = Path(mkdtemp())
-    >>> (folder / "points").mkdir()
-    >>> for count in range(10):
-    ...     np.save(folder / "points" / f"slot{count}.npy", np.random.default_rng(count).random((40, 3)))
-    >>> table = pl.DataFrame({"beam": [f"slot{i}" for i in range(10)], "class": ["can"] * 10, "count": range(10)})
-    >>> table.write_csv(folder / "beams.csv")
-    >>> X, y = inventory(folder, max_points=32).part("train")
-    >>> X.shape, y
-    (torch.Size([7, 34, 4]), array([9, 8, 7, 4, 1, 0, 5]))
-    >>> inventory(folder, classes=["box", "can"]).X[0, 0, 0]
-    tensor(1.)
-    """
-    folder = data_folder() / "inventory" if folder is None else Path(folder)
-    path = folder / "beams.csv"
-    if not path.is_file():
-        raise InputError(f"File not found: {path}. Pass a folder of beams.")
-    table = read_columns(path, numbers=["count"], texts=["beam", "class"])
-    y = as_counts(table["count"], f"count of {path}")
-    names = tuple(sorted(set(table["class"])))
-    if classes is not None:
-        names = tuple(classes) if isinstance(classes, Iterable) and not isinstance(classes, str | dict) else ()
-        if not names or not all(isinstance(each, str) and each for each in names) or len(set(names)) < len(names):
-            must = 'be different names such as ["can", "box"]'
-            raise InputError(argument="classes", must=must, got=f"{classes!r:.60}")
-    number = {name: i for i, name in enumerate(names)}
-    if row := next((row for row, name in enumerate(table["class"], start=1) if name not in number), None):
-        raise InputError(
-            f"class of {path} must be one of {listed(names, 40)}, got {table['class'][row - 1]!r} at row {row}. "
-            f"Add a new class to `classes` and train again."
-        )
-    beam, times = Counter(table["beam"]).most_common(1)[0]
-    if times > 1:
-        raise InputError(f"Every beam of {path} must be counted once, got {beam} {times} times.")
-    X = pack(
-        [read_points(folder / "points" / f"{beam}.npy") for beam in table["beam"]],
-        [number[name] for name in table["class"]],
-        max_points=max_points,
-        seed=seed,
-    )
-    return packed_dataset("inventory", X, y, names, seed, "private")
-
-
-# Simulated shelves: a depth camera sees upright solids behind an opening, and the nearest hides the rest --------------
-
+from ddpn.runtime.validation import check_integer
 
 #: float32 in all simulations, for speed.
 Floats = NDArray[np.floating[Any]]
@@ -320,4 +229,14 @@ def simulate_shelves(n: int, seed: int = SEED, *, max_points: int = MAX_POINTS) 
             bar.advance(len(drawn))
     X = pack(clouds, [scene.geometry for scene in scenes], max_points=max_points, seed=seed)
     y = np.array([scene.products for scene in scenes])
-    return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")
+    empty = int((X[:, 2:, 0].sum(1) == 0).sum())
+    return Dataset(
+        "simulated_shelves",
+        X,
+        y,
+        split(n, seed, LARGE_SHARES),
+        license="none: simulated",
+        citation="none",
+        note=f"{empty:,} of {n:,} beams have no point" if empty else "",
+        classes=tuple(GEOMETRIES),
+    )

@@ -52,8 +52,8 @@ class TrainingSettings:
     """The paper's settings: AdamW and a cosine schedule, no warm-up, no weight averaging, no clipping, random start.
 
     `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
-    and `at_once` members are in memory together (None: all of them). What the command line sets is validated here, the
-    rest by `ddpn.networks.training.TrainingConfig`.
+    and `at_once` members are in memory together (None: all of them). `initial_gamma` is where gamma starts instead
+    (Appendix A.4). What the command line sets is validated here, the rest by `ddpn.networks.training.TrainingConfig`.
     """
 
     batch_size: int
@@ -68,6 +68,7 @@ class TrainingSettings:
     precision: str = "float32"
     accumulate: int = 1
     at_once: int | None = None
+    initial_gamma: float | None = None
 
     def __post_init__(self) -> None:
         check_integer("members", self.members, minimum=1)
@@ -90,8 +91,7 @@ class Experiment:
     """The content of one file of the catalogue.
 
     `ood` names the out-of-distribution rows that its runs predict too. `in_all` is false for experiments that need data
-    or machines that few have: `all` leaves them out. With `dry_steps` it is a dry run: that many steps on a few rows,
-    with random weights in place of pretrained ones. Without methods it consists of figures only.
+    or machines that few have: `all` leaves them out. Without methods it consists of figures only.
     """
 
     name: str
@@ -108,7 +108,6 @@ class Experiment:
     backbone: Mapping[str, Any] | None = None
     ood: str | None = None
     in_all: bool = True
-    dry_steps: int | None = None
 
     def with_training(self, **changes: Any) -> Self:
         """The experiment with other settings of the training."""
@@ -120,13 +119,6 @@ class Experiment:
         grid = {k: tuple(map(_shortened, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
         named = replace(self, name=f"{self.name}-quick", title=f"{self.title} (quick run)", grid=grid)
         return named.with_training(members=min(self.training.members, _QUICK_MEMBERS), **shorter)
-
-    def dry(self, steps: int) -> Self:
-        """A few steps on a few rows with random weights, to see that everything works, under another name."""
-        check_integer("max_steps", steps, minimum=1)
-        grid = {key: values[:1] for key, values in self.grid.items() if key not in _LENGTHS}
-        named = replace(self, name=f"{self.name}-dry", title=f"{self.title} (dry run)", grid=grid, dry_steps=steps)
-        return named.with_training(epochs=1, steps=None, members=1)
 
     def runs(self) -> list["Run"]:
         """Every method at every point of the grid."""
@@ -166,8 +158,6 @@ class Run:
         """Everything that its results depend on except the rows."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
-        if self.experiment.dry_steps is not None:
-            common |= {"dry_steps": self.experiment.dry_steps}
         if self.method.exact:
             # The maximum of a likelihood does not depend on how a network would be trained.
             return common
@@ -214,12 +204,11 @@ def select(
     *,
     only: Sequence[str] = (),
     quick: bool = False,
-    max_steps: int | None = None,
     **training: Any,
 ) -> list[Experiment]:
     """The experiments with these names, each once, as they are to be run; with other settings of the `training`.
 
-    `only` must be methods of at least one of them. `quick` and `max_steps` (a dry run) shorten the training.
+    `only` must be methods of at least one of them. `quick` shortens the training.
     """
     known = [*names(), EVERY]
     if not chosen:
@@ -232,7 +221,6 @@ def select(
     for method in only:
         check_choice("method in --only", method, dict.fromkeys(m.name for each in found.values() for m in each.methods))
     shorter = [each.quick() if quick else each for each in found.values()]
-    shorter = [each if max_steps is None else each.dry(max_steps) for each in shorter]
     return [each.with_training(**training) for each in shorter]
 
 

@@ -142,8 +142,7 @@ def _isolated(experiment: Experiment, out: Path, key: str, title: str) -> Any:
     """Whether a network fits isolated points or explains them by a low gamma: pairs of rows, counts above gamma."""
     runs = finished_runs(experiment, out, glms=False)
     methods = list(dict.fromkeys(run.method.name for run in runs))
-    # A dry run has no numbers of epochs to compare.
-    places = [run.point.get(key, run.training.epochs) for run in runs]
+    places = [run.point[key] for run in runs]
     values = list(dict.fromkeys(places))
     size = (1.4 + 1.9 * len(values), 0.8 + 2.6 * len(methods))
     shared: dict[str, Any] = {"sharex": True, "sharey": "row", "height_ratios": [1.8, 1.0] * len(methods)}

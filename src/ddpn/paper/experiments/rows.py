@@ -1,7 +1,6 @@
 """The rows of an experiment in three parts, its network, and the features that its frozen part computes once."""
 
 import os
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from ddpn.distributions import CountDistribution
 from ddpn.networks.backbones import BACKBONES, MLP, Tuned
 from ddpn.networks.backbones.pretrained import tokenizer_of
 from ddpn.networks.training import Runtime
-from ddpn.paper.datasets import Dataset, bible, inventory, load, simulate, simulate_shelves
+from ddpn.paper.datasets import Dataset, bible, load, simulate, simulate_shelves
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.inputs import auto_augment, decode_images, join_texts, tokenize
 from ddpn.runtime.errors import ConfigError, InputError
@@ -28,17 +27,11 @@ _SHARE = 0.4
 
 
 def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
-    """The backbone that an experiment declares, or else an MLP with `width` inputs.
-
-    The declared `config`, if any, has random weights: it is used without `pretrained`, and instead of it in a dry run.
-    """
+    """The backbone that an experiment declares, or else an MLP with `width` inputs."""
     hidden = experiment.training.hidden
     if experiment.backbone is None:
         return MLP(n_in=width, hidden=hidden, members=members)
-    options = {key: value for key, value in experiment.backbone.items() if key not in ("name", "config")}
-    is_random = experiment.dry_steps or experiment.backbone.get("pretrained") is None
-    if is_random and "config" in experiment.backbone:
-        options |= {"pretrained": None, "config": dict(experiment.backbone["config"])}
+    options = {key: value for key, value in experiment.backbone.items() if key != "name"}
     if experiment.backbone["name"] == "countnet3d":
         options["n_classes"] = classes
     try:
@@ -76,8 +69,6 @@ TEST_ROWS = 10_000
 #: Not the seed of the training rows; the same for every seed of a training.
 TEST_SEED = 7
 PARTS = ("train", "validation", "test")
-#: Validation and test rows of a dry run.
-DRY_ROWS = 64
 
 
 class ExperimentRows(NamedTuple):
@@ -119,8 +110,6 @@ def rows_of(experiment: Experiment, device: str = "cpu", copies: int = 1) -> Exp
     else:
         source: Any = experiment.data
         parts = LOADERS.get(source["name"], _table)(experiment, load_data(source))
-    if experiment.dry_steps:
-        parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
     runtime = Runtime(device, experiment.training.precision)
     network = None if experiment.backbone is None else network_of(experiment, 0, 1, classes=parts.classes)
     trunk = network.trunk if isinstance(network, Tuned) else None
@@ -152,18 +141,6 @@ def _with_features(parts: ExperimentRows, trunk: nn.Module, runtime: Runtime, co
     return parts._replace(**found, ood=ood, cached=True, source=tuple(parts.identity))
 
 
-def _shortened(parts: ExperimentRows, rows: int) -> ExperimentRows:
-    """The first `rows` training rows and a few of the others."""
-    few = slice(DRY_ROWS)
-    return parts._replace(
-        train=parts.train.rows(slice(rows)),
-        validation=None if parts.validation is None else parts.validation.rows(few),
-        # The true distribution of a simulation is that of all test rows.
-        test=parts.test.rows(few) if parts.truth is None else parts.test,
-        ood=None if parts.ood is None else parts.ood[few],
-    )
-
-
 def _simulated(name: str) -> ExperimentRows:
     drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
     train, validation = drawn.split.train, drawn.split.validation
@@ -183,7 +160,7 @@ def load_data(source: Mapping[str, Any]) -> Any:
     if source["name"] == "shelves":
         data = simulate_shelves(source["beams"], max_points=source["points"])
     else:
-        data = inventory(max_points=source["points"]) if source["name"] == "inventory" else load(source["name"])
+        data = load(source["name"])
     for name, rows in zip(PARTS, data.split, strict=True):
         if len(rows) == 0:
             raise InputError(f"{data.name} has too few rows to split: {data.split.n}, none for {name}.")
@@ -204,28 +181,15 @@ def _table(experiment: Experiment, data: Dataset) -> ExperimentRows:
 
 def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
     source, backbone = experiment.data or {}, experiment.backbone or {}
-    length = source["max_length"]
-    if experiment.dry_steps and "config" in backbone:
-        tokens = partial(_hashed, length=length, words=backbone["config"]["vocab_size"])
-    else:
-        tokenizer, pad = tokenizer_of(backbone["pretrained"])
-        if tokenizer.pad_token_id != pad:
-            raise ConfigError(
-                f"pad_token_id of the tokenizer must be that of its model, {pad}, got {tokenizer.pad_token_id}. "
-                f"Set it in {backbone['pretrained']}/config.json."
-            )
-        tokens = partial(tokenize, tokenizer=tokenizer, max_length=length)
+    tokenizer, pad = tokenizer_of(backbone["pretrained"])
+    if tokenizer.pad_token_id != pad:
+        raise ConfigError(
+            f"pad_token_id of the tokenizer must be that of its model, {pad}, got {tokenizer.pad_token_id}. "
+            f"Set it in {backbone['pretrained']}/config.json."
+        )
+    tokens = partial(tokenize, tokenizer=tokenizer, max_length=source["max_length"])
     ood = None if experiment.ood is None else tokens(bible())
     return _parts(data, lambda table: tokens(join_texts(table, source["text"])), ood=ood)
-
-
-def _hashed(texts: list[str], length: int, words: int) -> Tensor:
-    """Token ids without a tokenizer, which comes with the pretrained weights that a dry run does not read."""
-    found = torch.zeros(len(texts), length, dtype=torch.int32)
-    for row, text in enumerate(texts):
-        ids = [1 + zlib.crc32(word.encode()) % (words - 1) for word in text.split()[:length]]
-        found[row, : len(ids)] = torch.tensor(ids, dtype=torch.int32)
-    return found
 
 
 def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
@@ -241,4 +205,4 @@ def _clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:
     return _parts(data, lambda beams: beams, classes=len(data.classes))
 
 
-LOADERS = {"reviews": _texts, "coco_people": _images, "inventory": _clouds, "shelves": _clouds}
+LOADERS = {"reviews": _texts, "coco_people": _images, "shelves": _clouds}

@@ -18,7 +18,7 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
 from ddpn.networks.training.batches import WITHOUT_GRADIENTS
-from ddpn.networks.training.state import load_trained_tensors, trained_tensors
+from ddpn.networks.training.state import trained_tensors
 from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.rows import PARTS, ExperimentRows, network_of
 from ddpn.paper.experiments.scoring import score
@@ -230,10 +230,9 @@ def _train_group(
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
     if not done.exists():
         model.reset(config.seeds)
-        gamma = getattr(model.head, "initial_gamma", None)
-        if gamma is not None:  # an experiment that studies it (Appendix A.4); elsewhere it starts randomly
+        if run.training.initial_gamma is not None:
             with torch.no_grad():
-                model.projection.bias[..., 1] = math.log(gamma)
+                model.projection.bias[..., 1] = math.log(run.training.initial_gamma)
         options: dict[str, Any] = {"augment": parts.augment, "runtime": runtime, "checkpoint": state}
         history = fit(model, parts.train, parts.validation, config, **options)
         if history.interrupted:
@@ -243,7 +242,7 @@ def _train_group(
             state.unlink(missing_ok=True)
         runtime.wait()
     tensors, about = read(done)
-    load_trained_tensors(model, tensors, done)
+    model.load_state_dict(tensors, strict=False)  # all but what is not trained
     return model.cpu().eval(), about["history"]
 
 

@@ -22,6 +22,8 @@ from ddpn.tables.encoding.table import Column
 
 #: Largest standardised value: its square still fits in float32.
 LARGEST = 1e18
+#: A standardised number is linear up to so many standard deviations, and logarithmic beyond.
+LIMIT = 10.0
 #: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
 MAX_CODES = 32
 
@@ -61,16 +63,16 @@ class NumericColumn:
         ]
 
 
-def bounded(z: np.ndarray, limit: float) -> np.ndarray:
+def bounded(z: np.ndarray) -> np.ndarray:
     """z up to the limit, logarithmic beyond it: an outlier cannot drive a network out of bounds.
 
-    >>> bounded(np.array([-3.0, 10.0, 1e12]), 10.0).round(2).tolist()
+    >>> bounded(np.array([-3.0, 10.0, 1e12])).round(2).tolist()
     [-3.0, 10.0, 37.63]
     """
     z = np.clip(z, -LARGEST, LARGEST)
-    far = np.abs(z) > limit
+    far = np.abs(z) > LIMIT
     if far.any():
-        z[far] = np.sign(z[far]) * (limit + np.log1p(np.abs(z[far]) - limit))
+        z[far] = np.sign(z[far]) * (LIMIT + np.log1p(np.abs(z[far]) - LIMIT))
     return z
 
 
@@ -181,6 +183,8 @@ def every_step(column: Distinct) -> np.ndarray:
 
 #: Names of the inputs of rare levels and of missing values.
 OTHER, MISSING = "<other>", "<missing>"
+#: Levels with an input of their own: the most frequent ones, if they have this share of the weight.
+MAX_CATEGORIES, _MIN_SHARE = 100, 5e-4
 #: Levels with an effect, at most; the others have that of unseen ones, 0.
 MAX_LEVELS = 50_000
 #: Shrinkage is at least that of so many rows, so that a level without variance does not have a mean of 0.
@@ -190,19 +194,15 @@ _ROUNDING = 1e-12
 
 
 class Targets(NamedTuple):
-    """Per row: the target per unit of exposure, the volume (weight times exposure), and the weight.
-
-    `signed` targets may be negative, also where those of some rows are not: their effects are differences.
-    """
+    """Per row: the target per unit of exposure, the volume (weight times exposure), and the weight."""
 
     rate: np.ndarray
     volume: np.ndarray
     weight: np.ndarray
-    signed: bool = False
 
     def rows(self, index: np.ndarray) -> "Targets":
         """Some of the rows."""
-        return self._replace(rate=self.rate[index], volume=self.volume[index], weight=self.weight[index])
+        return Targets(self.rate[index], self.volume[index], self.weight[index])
 
 
 class LevelEffects(NamedTuple):
@@ -263,13 +263,11 @@ def fit_category(
     codes: np.ndarray,
     levels: tuple[str, ...],
     weights: np.ndarray,
-    min_weight: float,
-    max_levels: int,
     effects: LevelEffects | None = None,
 ) -> CategoricalColumn:
-    """Levels of at least `min_weight`, the `max_levels` most frequent of them; equal ones in alphabetical order."""
-    seen = _weight_of_levels(codes, levels, weights)
-    kept = tuple(level for level, weight in seen.items() if weight >= min_weight)[:max_levels]
+    """The most frequent levels, equal ones in alphabetical order."""
+    seen, least = _weight_of_levels(codes, levels, weights), _MIN_SHARE * weights.sum()
+    kept = tuple(level for level, weight in seen.items() if weight >= least)[:MAX_CATEGORIES]
     return CategoricalColumn(kept, len(kept) < len(seen), bool(weights[codes < 0].any()), effects)
 
 
@@ -289,13 +287,13 @@ def targets_of(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) 
     """Targets per unit of exposure; weights of a mean below 1 are scaled to 1, others count as repeated rows."""
     scale = np.ones(len(y)) if exposure is None else exposure / exposure.mean()
     weight = weights * max(1.0, np.count_nonzero(weights) / weights.sum())
-    return Targets(y / scale, weight * scale, weight, bool((y < 0.0).any()))
+    return Targets(y / scale, weight * scale, weight)
 
 
 def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
     """The logarithm of each level's credible mean relative to the mean of all rows; 0 for levels without rows.
 
-    None where levels do not differ by more than chance. `signed` targets have differences instead.
+    None where levels do not differ by more than chance.
 
     >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
     >>> credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
@@ -316,7 +314,7 @@ def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarr
         return None
     shrinkage = max(within / between, _LEAST_ROWS * whole / target.weight.sum())
     credible = mean + (own - mean) * volume / (volume + shrinkage)
-    return credible - mean if target.signed else np.log(credible / mean)
+    return np.log(credible / mean)
 
 
 def fit_effects(
@@ -391,14 +389,14 @@ class ColumnPlan:
                 if column.effects is not None:
                     self._effects.append((j, int(starts[j + 1]) - 1, column.effects))
 
-    def encode(self, table: Sequence[Column], limit: float) -> np.ndarray:
+    def encode(self, table: Sequence[Column]) -> np.ndarray:
         """Inputs of rows, in float32. Shape: (rows, width)."""
         rows = len(table[0].values)
         out = np.zeros((rows, self.width), dtype=np.float32)
         for top in range(0, rows if self._numbers else 0, _ROWS):
             part = slice(top, top + _ROWS)
             x = np.array([table[j].values[part] for j in self._numbers], dtype=np.float64).T
-            self._write_numbers(x, out[part], limit)
+            self._write_numbers(x, out[part])
         for j, places, other, missing in self._categories:
             place = by_level(table[j].values, table[j].levels, places, other, missing)
             known = np.flatnonzero(place >= 0)
@@ -407,12 +405,12 @@ class ColumnPlan:
             out[:, target] = effects.of(table[j].values, table[j].levels)
         return out
 
-    def _write_numbers(self, x: np.ndarray, out: np.ndarray, limit: float) -> None:
+    def _write_numbers(self, x: np.ndarray, out: np.ndarray) -> None:
         missing = np.isnan(x)
         x = np.where(missing, self._fill, x)
         half = 0.5 * x
         with np.errstate(over="ignore"):
-            out[:, self._values] = bounded((half - self._center) / self._scale, limit)
+            out[:, self._values] = bounded((half - self._center) / self._scale)
             if len(self._low):
                 source, target = self._bins
                 part = half[:, source]

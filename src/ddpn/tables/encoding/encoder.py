@@ -10,8 +10,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer, is_number
-from ddpn.sample import check_vector, labels_at, row_count, row_labels
+from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.sample import check_vector, labels_of, row_count, row_labels
 from ddpn.tables.encoding.columns import (
     MAX_CODES,
     CategoricalColumn,
@@ -47,10 +47,11 @@ _FORMAT = "ddpn features 3"
 class FeatureEncoder(TransformerMixin, BaseEstimator):
     """Encode a table of numbers, booleans and text as finite float32 inputs of a network.
 
-    A number becomes its standardised value; a missing one becomes the median, with an indicator if training had missing
-    ones. A boolean stays 0 or 1. Text becomes one input per level, most frequent first; unseen levels go to the input
-    of rare ones, or get zeros if there is none. Fitting with integer weights equals fitting with repeated rows, bit for
-    bit.
+    A number becomes its standardised value, linear up to 10 standard deviations and logarithmic beyond; a missing one
+    becomes the median, with an indicator if training had missing ones. A boolean stays 0 or 1. Text becomes one input
+    per level, most frequent first: at most 100, with 0.05% of the weight each, and one for all others. Unseen levels go
+    to that of the others, or get zeros if there is none. Fitting with integer weights equals fitting with repeated
+    rows, bit for bit.
 
     Columns with many levels may get one more input, the effect of the level on y: the logarithm of its mean relative to
     that of all rows, shrunk the more the fewer rows it has (target encoding by credibility); 0 for unseen levels.
@@ -68,12 +69,6 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     categorical : {"one-hot", "auto", "effects"}
         What text gets besides: nothing; level effects for columns with more than 50 levels; or these for columns with
         more than two levels. Columns whose levels do not differ by more than chance have none.
-    min_frequency : float or int
-        Levels below this share of the total weight, or below this count if an integer, share one input.
-    max_categories : int
-        Levels of a column at most.
-    limit : float
-        A standardised number is linear up to so many standard deviations and logarithmic beyond; math.inf for never.
 
     Examples
     --------
@@ -91,16 +86,10 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         numeric: str = "standard",
         bins: int | None = None,
         categorical: str = "one-hot",
-        min_frequency: float = 5e-4,
-        max_categories: int = 100,
-        limit: float = 10.0,
     ) -> None:
         self.numeric = numeric
         self.bins = bins
         self.categorical = categorical
-        self.min_frequency = min_frequency
-        self.max_categories = max_categories
-        self.limit = limit
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, exposure: Any = None) -> "FeatureEncoder":
         """Learn every column's encoding.
@@ -170,7 +159,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         target = _checked_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
-        folds = fold_numbers(rows, FOLDS, 0) if fold is None else _checked_fold(fold, rows)
+        folds = fold_numbers(rows, FOLDS, 0) if fold is None else fold
         return OutOfFoldEffects(self, X, target, weight, scale, folds).inputs(X, folds)
 
     def set_columns(self, columns: list[Encoded]) -> None:
@@ -181,9 +170,6 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         self, table: list[Column], y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
     ) -> list[Encoded]:
         """The encoding of every column."""
-        min_weight = float(self.min_frequency)
-        if not is_integer(self.min_frequency):
-            min_weight *= weights.sum()
         target = None if y is None else targets_of(y, weights, exposure)
         columns: list[Encoded] = []
         numbers: dict[int, Distinct] = {}
@@ -191,7 +177,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             if kind == "category":
                 is_long = len(np.unique(x[x >= 0])) > LEVELS_WITHOUT_EFFECT[self.categorical]
                 effects = fit_effects(x, levels, target) if target is not None and is_long else None
-                columns.append(fit_category(x, levels, weights, min_weight, self.max_categories, effects))
+                columns.append(fit_category(x, levels, weights, effects))
             elif kind == "flag":
                 columns.append(fit_flag(x, weights))
             else:
@@ -227,7 +213,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> np.ndarray:
         """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
-        return self._plan.encode(read_as_fitted(self, X), self.limit)
+        return self._plan.encode(read_as_fitted(self, X))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The name of every input, such as "age", "age > 64.5" or "ward = B".
@@ -246,10 +232,6 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         """Validate all options; returns the number of bins or steps per column."""
         check_choice("numeric", self.numeric, DEFAULT_BINS)
         check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
-        frequency, limit = self.min_frequency, self.limit
-        check_number("min_frequency", frequency, "a number of at least 0", is_number(frequency) and frequency >= 0)
-        check_integer("max_categories", self.max_categories, minimum=1)
-        check_number("limit", limit, "a positive number", is_number(limit) and limit > 0)
         if self.bins is not None:
             check_integer("bins", self.bins, minimum=1)
         return DEFAULT_BINS[self.numeric] if self.bins is None else int(self.bins)
@@ -259,12 +241,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         tags.target_tags.required = bool(self._uses_y)
+        tags.target_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = []
         return tags
 
 
 def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
-    """y as float64 of shape (rows,), finite."""
+    """y as float64 of shape (rows,), finite and not negative."""
     if y is None:
         # The words after the colon are those that scikit-learn's checks look for.
         raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
@@ -273,21 +256,11 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
     if target.shape != (rows,):
         must = "have one value per row of X"
         raise InputError(argument="y", must=must, got=f"shape {target.shape} for {rows} rows")
-    bad = ~np.isfinite(target)
+    bad = ~((target >= 0.0) & np.isfinite(target))
     if bad.any():
-        raise InputError(f"y must be finite, got {target[bad][0]} {labels_at(bad, row_labels(y))}.")
+        must, where = "be finite and not negative", labels_of(bad, row_labels(y))
+        raise InputError(argument="y", must=must, got=str(target[bad][0]), rows=where)
     return target
-
-
-def _checked_fold(fold: Any, rows: int) -> np.ndarray:
-    """Numbers of folds as int64 of shape (rows,)."""
-    found = np.asarray(fold)
-    if found.shape != (rows,) or found.dtype.kind not in "iu":
-        got = f"shape {found.shape} of {found.dtype}"
-        raise InputError(argument="fold", must="be one integer per row of X", got=f"{got} for {rows} rows")
-    if found.min() < 0:
-        raise InputError(argument="fold", must="be integers of at least 0", got=str(found.min()))
-    return found.astype(np.int64)
 
 
 def _steps(

@@ -39,10 +39,7 @@ def candidates(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
 
 
 def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> list[np.ndarray]:
-    """For each column of `codes` (uint8) the `count` cuts of highest total gain, ascending; c cuts off codes above c.
-
-    By Poisson deviance if y is never negative, else by squared error.
-    """
+    """The `count` cuts of highest total gain of each column of `codes` (uint8), ascending; c cuts off codes above c."""
     codes, y, weights = distinct_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
     if y.min() < y.max():
@@ -76,7 +73,7 @@ def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[dict[s
     import lightgbm  # not needed by most encoders, and slow to import
 
     settings = {
-        "objective": "poisson" if y.min() >= 0 else "regression", "learning_rate": _RATE, "num_leaves": _LEAVES,
+        "objective": "poisson", "learning_rate": _RATE, "num_leaves": _LEAVES,
         "min_data_in_leaf": max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
         "min_data_in_bin": 1, "bin_construct_sample_cnt": MAX_ROWS, "deterministic": True, "force_row_wise": True,
         "seed": 0, "verbosity": -1,
