@@ -247,8 +247,8 @@ def column_check(profile: ColumnProfile, column: Column, shown: Callable[[float]
         medians = f"median {shown(both[0])}", f"median {shown(both[1])}"
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(before * now / (before + now))))
     missing = (f"{old:.1%} missing", f"{new:.1%} missing") if old or new else ("", "")
-    words = [", ".join(filter(None, each)) for each in zip(medians, missing, strict=True)]
-    return Check("values", column.name, distance, p_value, *words)
+    first, second = (", ".join(filter(None, each)) for each in zip(medians, missing, strict=True))
+    return Check("values", column.name, distance, p_value, first, second)
 
 
 def _levels(profile: ColumnProfile, column: Column) -> Check:
