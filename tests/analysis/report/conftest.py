@@ -96,7 +96,7 @@ def made() -> Callable[..., Evidence]:
     def make(dist: Any, y: Any, columns: Any = (), exposure: Any = None, **more: Any) -> Evidence:
         sample = Sample(np.arange(len(y), dtype=float)[:, None], np.asarray(y, dtype=float))
         model: Any = BaseEstimator()
-        model.n_features_in_, model.predictor_ = 1, Predictor({"one": Known(dist)})
+        model.n_features_in_, model.predictor_, model.features = 1, Predictor({"one": Known(dist)}), lambda X: X
         extra = [] if exposure is None else [Column("exposure", "number", exposure)]
         place = {"exposure": len(columns)} if extra else {}
         inputs = SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=place)
