@@ -328,7 +328,7 @@ NOISE = {
 }
 
 
-@pytest.mark.parametrize("rows", [50, 300])
+@pytest.mark.parametrize("rows", [50, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", NOISE)
 def test_without_a_difference_few_verdicts_are_positive(kind, rows):
     found = levels(lambda rng: verdict_on(rng, 0.4 * NOISE[kind](rng, rows)))

@@ -40,6 +40,7 @@ def test_zeros_of_negative_binomials_are_calibrated():
     assert stats.kstest(excess, "uniform").pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_zeros_of_repeated_counts_are_calibrated_by_groups():
     p_values = {True: [], False: []}
     for seed in range(40):
@@ -142,6 +143,7 @@ def test_noise_of_the_mean_is_subtracted():
     assert conditional_dispersion(sample, corrected).direction == "equi"
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_glm_is_columns_over_rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 19))
