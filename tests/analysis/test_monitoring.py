@@ -34,7 +34,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("size", [60, 1500])
+@pytest.mark.parametrize("size", [60, pytest.param(1500, marks=pytest.mark.slow)])
 def test_rows_like_the_training_rows_rarely_look_different(source, size):
     rng, draw = np.random.default_rng(1), SOURCES[source]
     small = sum(compared(draw(rng, 400), draw(rng, size)).p_value < 0.05 for _ in range(100))

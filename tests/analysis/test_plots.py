@@ -13,7 +13,7 @@ from PIL import Image
 from scipy import stats
 
 from ddpn import CountGLM, Poisson, metrics
-from ddpn.analysis.explanations import Curve, Effect, Effects
+from ddpn.analysis.explanations import Curve
 from ddpn.analysis.plots import (
     binned,
     draw_bars,
@@ -46,31 +46,6 @@ def test_the_pit_histogram_has_the_heights_of_the_metric():
     heights = [bar.get_height() for bar in figure.axes[0].patches if bar.get_width() == pytest.approx(1 / 8)]
     np.testing.assert_allclose(heights, metrics.pit_histogram(DIST, Y, 8, weight))
     assert not labels_overlap(figure)
-
-
-def curve(quantity: str, size: int) -> Curve:
-    return Curve(quantity, np.linspace(-0.3, 0.3, size), np.full(size, 0.05), 1.0, True)
-
-
-def test_effects_of_any_column_have_labels_apart():
-    long = [f"a level with a long name, number {i}" for i in range(30)]
-    kinds = {
-        "category": (long, False, False),
-        "flag": ([False, True, "missing"], False, True),
-        "number": ([1.0, 2.0, 3.0], False, False),
-        "wide": ([float(10**i) for i in range(12)], True, False),
-    }
-    each = []
-    for name, (points, continuous, missing) in kinds.items():
-        kind = "number" if name == "wide" else name
-        share = np.full(len(points), 1 / len(points))
-        curves = curve("mean", len(points)), curve("variance / mean", len(points))
-        each.append(Effect(name, kind, points, share, *curves, continuous, missing))
-    figure = Effects(each, 100).plot()
-    assert not labels_overlap(figure)
-    assert len(figure.axes) == 2 * len(kinds)
-    bars = next(ax for ax in figure.axes if ax.get_title(loc="left") == "flag: mean").containers[0]
-    np.testing.assert_allclose([bar.get_width() for bar in bars], np.exp(1.0 + np.linspace(-0.3, 0.3, 3)))
 
 
 def test_predictions_are_drawn_with_their_masses():

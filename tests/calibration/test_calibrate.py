@@ -166,46 +166,11 @@ class Means:
             yield Poisson(torch.full((len(block),), self.mean, dtype=torch.float64)), block
 
 
-class Copies:
-    """Has a copy per fold that predicts the number of the fold plus 1."""
-
-    def of_copies(self, number: int) -> Means:
-        return Means(number + 1.0)
-
-
 @pytest.fixture
 def sample() -> Sample:
     """Rows that are known by their labels."""
     place = np.arange(ROWS)
     return Sample(place[:, None].astype(float), place % 5.0, labels=place, interval_groups=place.astype(str))
-
-
-def test_rows_of_one_predictor_are_divided_into_parts(sample):
-    rows = HeldOut.of(Means(2.0), sample, seed=1)
-    assert sorted(rows.sample.labels.tolist()) == list(range(ROWS))
-    assert (rows.sample.X[:, 0] == rows.sample.labels).all()
-    assert (rows.sample.interval_groups == rows.sample.labels.astype(str)).all()
-    assert (np.diff(rows.part) >= 0).all()
-    assert np.bincount(rows.part).tolist() == [11, 11, 11, 10, 10]
-    assert len(rows.predictors) == 5
-    other = HeldOut.of(Means(2.0), sample, seed=2)
-    assert (other.sample.labels != rows.sample.labels).any()
-
-
-def test_groups_stay_in_one_part(sample):
-    group = np.arange(ROWS) // 4
-    rows = HeldOut.of(Means(2.0), sample.replace(group=group), seed=0)
-    assert all(len(set(rows.part[rows.sample.group == name])) == 1 for name in set(group))
-
-
-def test_some_rows_keep_their_parts(sample):
-    fold = np.arange(ROWS) % 3
-    rows = HeldOut.of_folds(Copies(), Folds(sample, None, fold), seed=0)
-    some = rows.some(10, seed=0)
-    assert len(some) == 10
-    assert (fold[some.sample.labels] == some.part).all()
-    assert all((dist.mean == number + 1.0).all() for number, dist, _ in some.blocks("mixture"))
-    assert rows.some(ROWS, seed=0) is rows
 
 
 def test_censored_counts_have_the_distributions_of_what_is_recorded(sample):

@@ -272,11 +272,6 @@ def model(quick) -> DDPNRegressor:
     return quick(likelihood="double_poisson", epochs=1).fit(TRAIN, y).fit_ood(KNOWN)
 
 
-def test_a_fitted_model_flags_changed_rows(model):
-    assert model.is_ood(NEW_ROWS).mean() <= 0.09
-    assert model.is_ood(NEW_ROWS.drop_nans().with_columns(CHANGES["high"][0])).mean() >= 0.9
-
-
 def test_flagged_rows_have_a_reason(model):
     reasons, flagged = model.ood_reasons(NEW_ROWS), model.is_ood(NEW_ROWS)
     assert all(reasons[row] for row in np.flatnonzero(flagged))

@@ -97,10 +97,6 @@ def test_chosen_inputs(train, new, assert_parity):
     assert_parity(Predictor({"networks": member}), new)
 
 
-def test_glm(glm, new, assert_parity):
-    assert_parity(Predictor({"glm": glm}, needs_exposure=True), new, EXPOSURE)
-
-
 def test_poisson_glm_beyond_any_grid(train, new, assert_parity, run_file, feeds_of, file):
     """Rows whose counts end within the sums are predicted; others are NaN, whatever is asked."""
     member = PoissonGLM().fit(train, None, seed=0)
@@ -110,11 +106,6 @@ def test_poisson_glm_beyond_any_grid(train, new, assert_parity, run_file, feeds_
     assert_parity(Predictor({"poisson_glm": member}, needs_exposure=True), new.filter(inside), EXPOSURE[inside])
     out = run_file(file, feeds_of(new.filter(~inside), exposure=EXPOSURE[~inside]))
     assert all(np.isnan(values).all() for values in out.values())
-
-
-def test_trees(train, new, assert_parity):
-    member = Trees(rounds=12).fit(train, None, seed=0)
-    assert_parity(Predictor({"trees": member}, needs_exposure=True), new, EXPOSURE)
 
 
 def test_trees_with_a_boosted_dispersion(new, assert_parity):
@@ -158,18 +149,6 @@ def test_a_default_model_of_few_rows_has_copies_of_its_members(counts, run_file,
     assert export_onnx(model, file)["pmf_up_to"] > 0
     out = run_file(file, {f"x{j}": X[:5, j].copy() for j in range(3)})
     assert out["mean"] == pytest.approx(model.predict(X[:5]), rel=1e-9)
-
-
-def test_arrays_have_numbered_columns(counts, run_file, file):
-    X, y = counts
-    model = CountGLM(likelihood="double_poisson").fit(X, y)
-    export_onnx(model, file)
-    feeds = {f"x{j}": X[:, j].copy() for j in range(3)}
-    feeds["x1"][0] = np.nan
-    out = run_file(file, feeds)
-    assert np.isnan(out["mean"][0])
-    assert np.isnan(out["upper"][0])
-    assert out["mean"][1:] == pytest.approx(model.predict(X)[1:], rel=1e-9)
 
 
 def test_levels_that_a_glm_does_not_know_are_nan(wards, run_file, file):

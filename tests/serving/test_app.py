@@ -39,14 +39,6 @@ def test_predictions_are_those_of_the_command(client, folder, table):
     np.testing.assert_allclose(pmf, expected.select(f"p{k}" for k in range(5)).to_numpy(), rtol=1e-7, atol=1e-12)
 
 
-def test_a_row_has_the_same_prediction_alone_and_among_others(client, predict, table):
-    rows = json_rows(table.head(5))
-    together = client.post("/predict", json={"rows": rows}).json()["predictions"]
-    alone = [client.post("/predict", json={"rows": [row]}).json()["predictions"][0] for row in rows]
-    for one, other in zip(together, alone, strict=True):
-        assert one == pytest.approx(other, rel=1e-9)
-
-
 def test_outputs_are_those_asked_for(predict):
     (row,) = predict(more={"outputs": ["mean", "members", "distribution"]}).json()["predictions"]
     assert list(row) == ["mean", "distribution", "members"]

@@ -72,8 +72,8 @@ def test_a_bad_bound_is_named(server, beds, words):
 @pytest.mark.parametrize("drop", [(), ("urgent",)], ids=["a feature too", "a group only"])
 def test_groups_that_are_booleans_are_those_of_the_command(tmp_path, drop):
     rng = np.random.default_rng(2)
-    urgent, x = rng.random(600) < 0.5, rng.normal(size=600)
-    table = pl.DataFrame({"x": x, "urgent": urgent, "calls": rng.poisson(np.where(urgent, rng.gamma(1, 9, 600), 9))})
+    urgent, x = rng.random(240) < 0.5, rng.normal(size=240)
+    table = pl.DataFrame({"x": x, "urgent": urgent, "calls": rng.poisson(np.where(urgent, rng.gamma(1, 9, 240), 9))})
     plan = Plan(target="calls", interval_groups="urgent", drop=drop, only="glm", compare_with=("constant",))
     folder = fit(prepare(table, plan), {"data": "calls.csv", "command": "ddpn fit"}).folder
     folder.save(tmp_path / "calls.model")

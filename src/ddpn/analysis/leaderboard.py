@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple, Self
 
@@ -92,7 +92,8 @@ class Evaluation:
     """The numbers that a verdict is made of.
 
     `crps` has the mean CRPS of every candidate by name, the model's own under `model`; `gains` are those of the model
-    on the other candidates in CRPS, `error_gains` in absolute error, `errors` the mean absolute errors. `coverage` is
+    on the other candidates in CRPS, `error_gains` that on the rival in absolute error, `errors` the mean absolute
+    errors. `coverage` is
     the share of rows inside the model's interval, and `interior` the share inside and not at an end. With unequal
     weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as they
     stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all
@@ -131,19 +132,13 @@ class Evaluation:
         `group` are labels of rows that belong together; `options` are the remaining fields.
         """
         weight, own = np.ones(len(y)) if weight is None else weight, scores[model]
-
-        def gains(of: str) -> dict[str, Gain]:
-            found = {name: getattr(scores[name], of) - getattr(own, of) for name in others}
-            return {name: gain_of(values, weight, len(others), group) for name, values in found.items()}
-
         crps, used = {name: weighted_mean(each.crps, weight) for name, each in scores.items()}, weight > 0
         others = [name for name in scores if name != model and is_score(crps[name]) and is_score(crps[model])]
-        return cls(
+        found = cls(
             model=model,
             crps=crps,
-            gains=gains("crps"),
+            gains={name: gain_of(scores[name].crps - own.crps, weight, len(others), group) for name in others},
             errors={name: weighted_mean(each.mae, weight) for name, each in scores.items()},
-            error_gains=gains("mae"),
             rows=int(used.sum()),
             effective_rows=independent_rows(own.coverage, weight, group),
             coverage=weighted_mean(own.coverage, weight),
@@ -152,6 +147,10 @@ class Evaluation:
             only_count=None if np.ptp(y[used]) else float(y[used][0]),
             **options,
         )
+        if found.rival is None:
+            return found
+        difference = scores[found.rival].mae - own.mae
+        return replace(found, error_gains={found.rival: gain_of(difference, weight, len(others), group)})
 
     def least(self, name: str) -> float:
         """The smallest difference in CRPS from a candidate that matters in practice."""

@@ -17,7 +17,7 @@ from ddpn.analysis.explanations.inputs import is_missing
 from ddpn.analysis.gains import holm
 from ddpn.analysis.leaderboard import COVERAGE
 from ddpn.analysis.plots import Pit
-from ddpn.calibration.columns import ColumnProfile, hashed, key_shares
+from ddpn.calibration.columns import ColumnProfile, hashed
 from ddpn.calibration.ood import shown_day
 from ddpn.distributions import discretized
 from ddpn.metrics import pit_distance
@@ -186,7 +186,7 @@ def compare(
     for own, column, name in zip(profile.columns, profile.reader.read(X), profile.names, strict=True):
         check = column_check(own, column._replace(name=name), shown_day if name in days else "{:.4g}".format)
         checks.append(check._replace(ignored=name in {*profile.ignored, *ignored}))
-        if not own.is_summarised:
+        if not len(own.keys) and not len(own.edges) and own.missing_share < 1.0:
             notes.append(f"Values of {name!r}: the training had too many levels to keep track of them.")
     if predictor.ood is None:
         notes.append("The share of out-of-distribution rows: the model was fitted without calibration rows.")
@@ -247,8 +247,8 @@ def column_check(profile: ColumnProfile, column: Column, shown: Callable[[float]
         medians = f"median {shown(both[0])}", f"median {shown(both[1])}"
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(before * now / (before + now))))
     missing = (f"{old:.1%} missing", f"{new:.1%} missing") if old or new else ("", "")
-    words = [", ".join(filter(None, each)) for each in zip(medians, missing, strict=True)]
-    return Check("values", column.name, distance, p_value, *words)
+    first, second = (", ".join(filter(None, each)) for each in zip(medians, missing, strict=True))
+    return Check("values", column.name, distance, p_value, first, second)
 
 
 def _levels(profile: ColumnProfile, column: Column) -> Check:
@@ -260,7 +260,7 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
     before, number, absent = profile.rows[0], len(column.values), is_missing(column)
     place = profile.places(column, column.values[~absent])
     counts = np.append(np.bincount(place[place >= 0], minlength=len(profile.keys)), absent.sum())
-    old = np.append(key_shares(profile) * (1.0 - profile.missing_share), profile.missing_share)
+    old = np.append(_key_shares(profile) * (1.0 - profile.missing_share), profile.missing_share)
     now, unseen = counts / number, float((place < 0).sum() / number)
     chosen = old * min(before, number) >= _LEAST_EXPECTED
     cells = [np.append(each[chosen], max(0.0, 1.0 - each[chosen].sum())) for each in (old, now)]
@@ -281,6 +281,21 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
     name, key = names[most] if len(names[most]) <= 20 else f"{names[most][:17]}...", keys[most]
     words = f"{name} {now[key]:.1%}" + (f", {unseen:.1%} unseen" if unseen else "")
     return Check("values", column.name, effect, p_value, f"{name} {old[key]:.1%}", words)
+
+
+def _key_shares(profile: ColumnProfile) -> np.ndarray:
+    """The share of each level or value (`keys`) among the training values that were not missing.
+
+    The surprise of a level is -log of the share of all levels that are as rare, so that shares are its differences.
+
+    >>> known = ColumnProfile("category", np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
+    ...                       key_surprise=-np.log([0.4, 1.0, 0.4]))
+    >>> _key_shares(known).round(3).tolist()
+    [0.2, 0.6, 0.2]
+    """
+    as_rare = np.exp(-profile.key_surprise).round(12)
+    level, place, number = np.unique(as_rare, return_inverse=True, return_counts=True)
+    return (np.diff(level, prepend=0.0) / number)[place]
 
 
 # Predictions ---------------------------------------------------------------------------------------------------------

@@ -73,11 +73,6 @@ class ColumnProfile(NamedTuple):
         return float(self.rows[1] / self.rows[0])
 
     @property
-    def is_summarised(self) -> bool:
-        """Whether the summary has values, where there are any: not those of a category with too many levels."""
-        return bool(len(self.edges) or len(self.keys) or self.rows[0] == self.rows[1])
-
-    @property
     def _missing_coded(self) -> bool:
         return _CODED_SHARE <= self.missing_share <= 1.0 - _CODED_SHARE
 
@@ -197,21 +192,6 @@ def _level_fields(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]
         "coded": np.where(is_coded, shares, 0.0),
         "unseen": np.array([-np.log(probability) + (NEW if single else NEVER), probability]),
     }
-
-
-def key_shares(profile: ColumnProfile) -> np.ndarray:
-    """The share of each level or value (`keys`) among the training values that were not missing.
-
-    The surprise of a level is -log of the share of all levels that are as rare, so that shares are its differences.
-
-    >>> known = ColumnProfile("category", np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
-    ...                       key_surprise=-np.log([0.4, 1.0, 0.4]))
-    >>> key_shares(known).round(3).tolist()
-    [0.2, 0.6, 0.2]
-    """
-    as_rare = np.exp(-profile.key_surprise).round(12)
-    level, place, number = np.unique(as_rare, return_inverse=True, return_counts=True)
-    return (np.diff(level, prepend=0.0) / number)[place]
 
 
 # Tails of numbers -----------------------------------------------------------------------------------------------------

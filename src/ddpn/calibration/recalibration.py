@@ -118,13 +118,9 @@ class Recalibration(NamedTuple):
         maps = [fitted_map(shares[rows.part != k], each[rows.part != k], prior_rows) for k in parts]
         gain, error = _gain(dists, rows, maps, each, seed)
         value = fitted_map(shares, each, prior_rows).value.numpy()
-        found = cls(value, int((each > 0).sum()), gain, error, is_used=True)
-        return (found if always else found._replace(is_used=found.helps)), maps
-
-    @property
-    def helps(self) -> bool:
-        """Whether there are enough rows, and their CRPS improved by more than two standard errors."""
-        return bool(self.rows >= MIN_ROWS and self.gain > _CLEARLY * self.error)
+        number = int((each > 0).sum())
+        helps = bool(number >= MIN_ROWS and gain > _CLEARLY * error)
+        return cls(value, number, gain, error, always or helps), maps
 
     @property
     def map(self) -> MonotoneMap:

@@ -43,9 +43,14 @@ class Stack:
     def joined(cls, stacks: Sequence["Stack"]) -> "Stack":
         """Stacks of one family side by side."""
         concat = stacks[0].log_mu.graph.concat
-        values = (concat([getattr(each, name) for each in stacks]) for name in ("log_mu", "log_shape", "weight"))
-        arrays = (np.concatenate([getattr(each, name) for each in stacks]) for name in ("outer", "positive"))
-        return cls(stacks[0].family, *values, *arrays)
+        return cls(
+            stacks[0].family,
+            concat([each.log_mu for each in stacks]),
+            concat([each.log_shape for each in stacks]),
+            concat([each.weight for each in stacks]),
+            np.concatenate([each.outer for each in stacks]),
+            np.concatenate([each.positive for each in stacks]),
+        )
 
 
 @dataclass(frozen=True)

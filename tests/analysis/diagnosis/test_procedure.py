@@ -1,14 +1,41 @@
 """Situations where the right diagnosis is known, and those where nothing can be said."""
 
 import json
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit
 
+from ddpn import DoublePoisson
 from ddpn.analysis.diagnosis import diagnose, diagnose_sample
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
+
+
+class Simulated(NamedTuple):
+    X: np.ndarray
+    mean: np.ndarray
+    rng: np.random.Generator
+
+    @classmethod
+    def of(cls, rows: int) -> "Simulated":
+        """Three columns, and means that follow the first."""
+        rng = np.random.default_rng(1)
+        X = rng.normal(size=(rows, 3))
+        return cls(X, np.exp(1.2 + 0.5 * X[:, 0]), rng)
+
+    def double_poisson(self, gamma: float) -> np.ndarray:
+        mu = torch.from_numpy(self.mean)
+        drawn = DoublePoisson(mu, torch.full_like(mu, gamma)).sample(generator=torch.Generator().manual_seed(0))
+        return drawn.numpy()
+
+
+@pytest.fixture
+def simulated() -> Simulated:
+    return Simulated.of(1000)
+
 
 SITUATIONS = {
     "Negative Binomial": (
@@ -70,10 +97,10 @@ def test_counts_of_a_known_total_are_not_zero_inflated(simulated):
 def test_limits_that_no_count_reaches_change_nothing(simulated):
     y = simulated.rng.poisson(simulated.mean).astype(float)
     sample = Sample(simulated.X, y, limit=np.full(len(y), np.inf))
-    assert diagnose_sample(sample, mean_model="glm").findings
+    assert diagnose_sample(sample, mean_model="constant").findings
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_a_mean_model_with_hardly_more_rows_than_parameters_invents_no_dispersion(seed):
     rng = np.random.default_rng(seed)
     levels = np.stack([rng.integers(0, 80, 400), rng.integers(0, 40, 400)], axis=1).astype(str).astype(object)
@@ -142,7 +169,7 @@ def test_nothing_can_be_said(y, words):
 
 def test_large_tables_are_sampled_and_large_counts_not_tabulated(simulated):
     y = simulated.rng.poisson(1e5 * simulated.mean)
-    found = diagnose(simulated.X, y, mean_model="glm", max_rows=500)
+    found = diagnose(simulated.X, y, mean_model="constant", max_rows=500)
     assert (found.summary["rows"], found.summary["used"]) == (1000, 500)
     assert [each.name for each in found.findings] == ["dispersion"]
     assert "500 of 1,000 rows" in found.notes[0]

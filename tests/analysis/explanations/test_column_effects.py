@@ -1,11 +1,8 @@
 """Accumulated local effects against formulas; every kind of column, table and model."""
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 import torch
-from scipy import sparse
 from torch.distributions import Normal
 
 from ddpn import CountGLM
@@ -124,17 +121,6 @@ def test_a_gaussian_has_effects_in_counts_and_on_its_standard_deviation():
     assert first.spread.quantity == "standard deviation"
     np.testing.assert_allclose(np.diff(first.mean.level), 2 * np.diff(first.points), atol=1e-9)
     np.testing.assert_allclose(np.diff(found["x1"].spread.level), np.diff(np.array(found["x1"].points) ** 2), atol=1e-9)
-
-
-def test_tables_of_all_sorts_have_the_same_effects(formula):
-    X = np.random.default_rng(0).integers(0, 4, (90, 2)).astype(float)
-    model = formula(lambda c: c["x0"] + c["x0"] * c["x1"] / 9)
-    tables = [X, X.tolist(), sparse.csr_matrix(X), pd.DataFrame(X, columns=["x0", "x1"], index=[5] * 90)]
-    tables.append(pl.DataFrame({"x0": X[:, 0], "x1": X[:, 1]}))
-    first, *others = (effects(Inputs(model, table), max_rows=60).to_dict() for table in tables)
-    assert all(other == first for other in others)
-    assert first["column"] == ["x0"] * 4 + ["x1"] * 4
-    assert effects(Inputs(model, X), max_rows=60, seed=1).to_dict() != first
 
 
 def test_a_column_without_values_and_one_with_many_levels(formula, frame):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator
 
-from ddpn import DDPNRegressor, Poisson
+from ddpn import CountGLM, DDPNRegressor, Poisson
 from ddpn.analysis.report import write_report
 from ddpn.analysis.report.evidence import Evidence, gather
 from ddpn.distributions.count import reshaped
@@ -20,7 +20,7 @@ from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
 from ddpn.tables.encoding.table import Column
 
-HOSTILE = "<script>alert(1)</script> & \"co\" $title 'x'"
+HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
 
 
 class Known(Member):
@@ -63,12 +63,12 @@ def fitted(quick) -> DDPNRegressor:
 
 
 @pytest.fixture(scope="session")
-def with_exposure(quick) -> tuple[DDPNRegressor, dict[str, np.ndarray]]:
+def with_exposure() -> tuple[CountGLM, dict[str, np.ndarray]]:
     """A model of counts that grow with the exposure alone, and its data."""
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(160, 1)), rng.uniform(0.1, 20.0, 160)
     data = {"X": X, "y": rng.poisson(exposure), "exposure": exposure}
-    return quick().fit(**data), data
+    return CountGLM(likelihood="poisson").fit(**data), data
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +96,7 @@ def made() -> Callable[..., Evidence]:
     def make(dist: Any, y: Any, columns: Any = (), exposure: Any = None, **more: Any) -> Evidence:
         sample = Sample(np.arange(len(y), dtype=float)[:, None], np.asarray(y, dtype=float))
         model: Any = BaseEstimator()
-        model.n_features_in_, model.predictor_ = 1, Predictor({"one": Known(dist)})
+        model.n_features_in_, model.predictor_, model.features = 1, Predictor({"one": Known(dist)}), lambda X: X
         extra = [] if exposure is None else [Column("exposure", "number", exposure)]
         place = {"exposure": len(columns)} if extra else {}
         inputs = SimpleNamespace(columns=[*columns, *extra], width=len(columns), extra=place)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.last
+pytestmark = [pytest.mark.last, pytest.mark.slow]
 #: Measures a page.
 PROBE = """() => {
   const wide = document.documentElement.clientWidth;

@@ -49,13 +49,6 @@ def test_intervals_are_calibrated_ones(fitted, data, baselines):
     assert found.calibrated == 200
 
 
-def test_both_parts_of_the_variance_are_those_of_the_model(fitted, data, evidence):
-    parts = fitted.predict_uncertainty(data[0])
-    assert evidence.aleatoric == pytest.approx(parts["aleatoric"])
-    assert evidence.epistemic == pytest.approx(parts["epistemic"])
-    assert not evidence.weighted
-
-
 def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
     frame, y = data
     weight = np.arange(len(y)) % 3.0
