@@ -22,7 +22,7 @@ def test_a_diagnosis_as_json(ddpn, files):
     found = json.loads(done.stdout)
     assert found["dispersion"]["direction"] == "over"
     assert found["summary"]["rows"] == 260
-    assert [each["check"] for each in found["findings"]] == ["dispersion", "zeros", "ceiling", "tail"]
+    assert [each["check"] for each in found["findings"]] == ["dispersion", "zeros", "ceiling", "heaping", "tail"]
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def diagnose(
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
-    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum
-    or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
+    Checks whether the target, given the features, is over- or under-dispersed, zero-inflated, piled up at its maximum,
+    heaped or heavy-tailed. Means are predicted out of fold, for new groups with --group, and p-values are adjusted for
     the number of checks. Counts with known bounds or censoring, such as --upper, are not tested: fit handles them.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered

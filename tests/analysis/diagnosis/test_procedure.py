@@ -22,7 +22,7 @@ class Simulated(NamedTuple):
     @classmethod
     def of(cls, rows: int) -> "Simulated":
         """Three columns, and means that follow the first."""
-        rng = np.random.default_rng(1)
+        rng = np.random.default_rng(0)
         X = rng.normal(size=(rows, 3))
         return cls(X, np.exp(1.2 + 0.5 * X[:, 0]), rng)
 
@@ -107,6 +107,15 @@ def test_a_mean_model_with_hardly_more_rows_than_parameters_invents_no_dispersio
     found = diagnose(levels, rng.poisson(4.0, 400), mean_model="glm")
     assert found.direction == "equi"
     assert found.dispersion.low < 1.0 < found.dispersion.high
+
+
+@pytest.mark.parametrize("unit", [5, 10])
+def test_heaped_counts(simulated, unit):
+    y = simulated.rng.poisson(5 * simulated.mean)
+    rounded = (simulated.rng.random(len(y)) < 0.3) & (y > unit / 2)
+    found = diagnose(simulated.X, np.where(rounded, np.rint(y / unit) * unit, y), mean_model="glm").finding("heaping")
+    assert found.found
+    assert f"multiples of {unit}," in found.sentence
 
 
 def test_censored_counts(simulated):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-pytestmark = [pytest.mark.last, pytest.mark.slow]
+pytestmark = pytest.mark.last
 #: Measures a page.
 PROBE = """() => {
   const wide = document.documentElement.clientWidth;

@@ -1,4 +1,4 @@
-"""The checks of a diagnosis: dispersion, zeros, the largest count and the upper tail.
+"""The checks of a diagnosis: dispersion, zeros, the largest count, heaping and the upper tail.
 
 The dispersion is tested against a Poisson, everything else against a smooth distribution with the same means and the
 dispersion that fits best.
@@ -35,6 +35,8 @@ _ROWS = 10_000
 _MEANS, _CELLS, _MAX_COUNT = 256, 1_500_000, 20_000
 #: Half the relative step of the parameter in its score.
 _STEP = 1e-3
+#: The largest count must be at least this to see heaping: below, one or two multiples say nothing about rounding.
+_LARGEST = 12
 #: Rows that must be extreme: fewer may be errors of recording or of the mean.
 _EXTREME = 3
 #: Rows at the largest count without which nothing is reported, and their ratio to the expected ones.
@@ -346,7 +348,7 @@ def moment_test(table: ProbabilityTable, values: np.ndarray) -> MomentTest:
     return MomentTest(observed, observed - excess, float(null.sf(excess)), float(null.cdf(excess)))
 
 
-# Zeros, the largest count and the tail -------------------------------------------------------------------------------
+# Zeros, the largest count, heaping and the tail ----------------------------------------------------------------------
 
 
 #: The label of counts without small ones.
@@ -396,6 +398,35 @@ def ceiling_finding(table: ProbabilityTable) -> Finding:
         what = f"None of the counts is above {top:,}, where a smooth distribution has {percent(beyond / total)}"
     sentence = f"{what} ({write_p(p_value)}): larger counts may be impossible, or recorded as {top:,}."
     return Finding("ceiling", label, effect, p_value, matters, sentence, f"No limit at the maximum ({effect}).")
+
+
+def heaping_finding(table: ProbabilityTable) -> Finding:
+    """Multiples of 5 and of 10 against their neighbours, more than a smooth distribution explains."""
+    largest = table.y.max()
+    if largest < _LARGEST:
+        clean = f"Heaping cannot be seen in counts up to {largest}."
+        return Finding("heaping", "heaped", "not tested", 1.0, False, "", clean)
+    tests = {}
+    for size in (10, 5):
+        # 1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out.
+        multiple, contrast = np.arange(size, min(largest - 1, len(table.counts) - 1), size), 0.0 * table.counts
+        if size == 5:
+            multiple = multiple[multiple % 10 != 0]
+        contrast[multiple], contrast[multiple - 1], contrast[multiple + 1] = 1.0, -0.5, -0.5
+        tests[size] = moment_test(table, contrast[None])
+    p_value = min(1.0, 2.0 * min(test.p_more for test in tests.values()))
+    # Only those that are not multiples of 10 show that 5 is the unit.
+    unit = 5 if tests[5].p_more <= 0.025 else 10
+    shown = moment_test(table, ((table.counts > 0) & (table.counts % unit == 0)).astype(float)[None])
+    matters = shown.observed - shown.expected >= 0.01
+    observed, expected = shown.shares()
+    effect = f"{observed} multiples of {unit}, {expected} expected"
+    sentence = (
+        f"{observed} of the counts are multiples of {unit}, where a smooth distribution has {expected}: some counts "
+        f"are rounded ({write_p(p_value)})."
+    )
+    clean = f"No heaping at multiples of 5 or 10 ({effect})."
+    return Finding("heaping", "heaped", effect, p_value, matters, sentence, clean)
 
 
 def tail_finding(table: ProbabilityTable) -> Finding:

@@ -19,6 +19,7 @@ from ddpn.analysis.diagnosis.checks import (
     conditional_dispersion,
     dispersion_finding,
     fit_families,
+    heaping_finding,
     tabulate,
     tail_finding,
     zero_finding,
@@ -78,7 +79,7 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
 
     def finding(self, name: str) -> Finding:
-        """The check of this name: "dispersion", "zeros", "ceiling" or "tail"."""
+        """The check of this name: "dispersion", "zeros", "ceiling", "heaping" or "tail"."""
         return next(each for each in self.findings if each.name == name)
 
     @property
@@ -169,8 +170,8 @@ def diagnose(
     """Diagnose a count target given the features, and recommend a likelihood.
 
     The conditional mean is estimated out of fold, so that a flexible model does not hide variance. Dispersion is tested
-    first; then zeros, the largest count and the upper tail are compared with a smooth distribution of the same mean and
-    dispersion. All p-values are adjusted by Holm's method: of clean Poisson targets about 5% have a finding.
+    first; then zeros, the largest count, heaping and the upper tail are compared with a smooth distribution of the same
+    mean and dispersion. All p-values are adjusted by Holm's method: of clean Poisson targets about 5% have a finding.
 
     Counts with a known bound or recording limit are not diagnosed: `CountRegressor` and `ddpn fit` take `lower`,
     `upper`, `censored_above` and `censored`, and fit distributions that have the same limits.
@@ -185,7 +186,7 @@ def diagnose(
         The known scale and the weight of each row.
     groups : array, optional
         What each row belongs to, such as a person: means are predicted for groups that the mean model was not fitted
-        to, and the p-values of dispersion and zeros allow for dependent rows within a group.
+        to, and the p-values of dispersion, zeros and heaping allow for dependent rows within a group.
     target : str
         The name of the target in sentences.
     mean_model : {"auto", "constant", "glm", "boosting"}
@@ -262,15 +263,15 @@ def diagnose_sample(
         likelihood = "double_binomial" if is_share else "mixed"
         return Diagnosis(target, summary, likelihood, reason, options, notes=tuple(notes))
     means = out_of_fold_means(sample, mean_model, seed, step)
-    step("Checking dispersion, zeros, the largest count and the tail")
+    step("Checking dispersion, zeros, the largest count, heaping and the tail")
     sample = sample.replace(X=None)
     dispersion, families = conditional_dispersion(sample, means), fit_families(sample, means.mean)
     findings = [dispersion_finding(dispersion, means.name)]
     table = tabulate(max(families.values(), key=lambda family: family.loglik), sample, means.mean)
     if table is None:
-        notes.append("The counts are too large: zeros, the largest count and the tail were not tested.")
+        notes.append("The counts are too large: zeros, the largest count, heaping and the tail were not tested.")
     else:
-        findings += [check(table) for check in (zero_finding, ceiling_finding, tail_finding)]
+        findings += [check(table) for check in (zero_finding, ceiling_finding, heaping_finding, tail_finding)]
     adjusted = holm([each.p_value for each in findings])
     findings = _consistent([replace(each, adjusted=p) for each, p in zip(findings, adjusted, strict=True)])
     direction = dispersion.direction if findings[0].found else "equi"
@@ -340,6 +341,8 @@ def recommend(
             f"Check how the column was recorded: if {top} means '{top} or more', pass censored_above={top} "
             f"(--censored-above {top}); if larger counts are impossible, pass upper={top} (--upper {top})."
         )
+    if "heaping" in found:
+        reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")
     return likelihood, " ".join(reasons), tuple(options)
 
 
