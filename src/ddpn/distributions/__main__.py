@@ -7,25 +7,21 @@ from ddpn.distributions import components, normalizer_table
 from ddpn.distributions.kernels import compiling
 
 
-def compile_loops() -> None:
-    """Compile the loops over rows, unless they are on disk."""
+def compile_one(name: str) -> None:
+    """Compile a loop over rows, the table of normalisers or the kernels of a family, unless they are on disk."""
     compiling.announced.append(True)
-    for name in components.SIGNATURES:
+    if name in components.SIGNATURES:
         components.kernel(name)
-
-
-def compile_families() -> None:
-    """Compile the kernels of all families and the table of normalisers, unless they are on disk."""
-    compiling.announced.append(True)
-    normalizer_table.kernel()
-    for name in distributions.__all__:
-        if hasattr(kind := getattr(distributions, name), "family"):
-            kind.family.address  # noqa: B018
+    elif name == "normalizer_table":
+        normalizer_table.kernel()
+    else:
+        getattr(distributions, name).family.address  # noqa: B018
 
 
 def main() -> None:
-    """Compile everything in two processes: what one of them compiles has many functions in common."""
-    Parallel(n_jobs=2)([delayed(compile_loops)(), delayed(compile_families)()])
+    """Compile everything, in as many processes as there are processors; those that take longest come first."""
+    families = [name for name in distributions.__all__ if hasattr(getattr(distributions, name), "family")]
+    Parallel(n_jobs=-1)(map(delayed(compile_one), [*reversed(components.SIGNATURES), "normalizer_table", *families]))
 
 
 if __name__ == "__main__":
