@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ddpn.distributions import DoublePoisson
 from ddpn.estimators import CountGLM
+from ddpn.members.linear import LinearFit
 from ddpn.paper.datasets import load
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -348,3 +349,19 @@ def test_intervals_are_those_of_the_normal_distribution_and_columns_are_named(po
 def test_a_coverage_is_a_share(poisson, coverage):
     with pytest.raises(ConfigError, match=r"^coverage must be a number between 0 and 1, got"):
         poisson.coefficient_table(coverage)
+
+
+def test_a_fit_that_is_stopped_changes_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.poisson(3.0, 60)
+    model = CountGLM(likelihood="poisson").fit(X, y)
+    before = model.coefficient_table()
+
+    def stop(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LinearFit, "covariances", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :1], y)
+    assert model.n_features_in_ == 2
+    assert str(model.coefficient_table()) == str(before)

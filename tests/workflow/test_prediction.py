@@ -164,6 +164,18 @@ def board_of(parts):
     return gather(**{name: each for name, each in parts.items() if name not in ("warnings", "task")}).board
 
 
+def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
+    leak = "Column paid nearly determines the target."
+    leaking = ModelFolder(folder.model, folder.task | {"leaks": [leak]})
+    found = evaluate(leaking, table.head(80))
+    assert found["verdict"]["level"] == "unusable"
+    assert leak in found["verdict"]["sentences"]
+    assert found["warnings"] == [leak, *folder.task["warnings"]]
+    parts = report_parts(leaking, table.head(80))
+    assert (parts["leak"], parts["warnings"]) == (leak, folder.task["warnings"])
+    assert board_of(parts).verdict.level == "unusable"
+
+
 def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder, table, prepared):
     parts = report_parts(folder, table)
     assert list(board_of(parts).verdict.sentences) == folder.task["test"]["verdict"]["sentences"]

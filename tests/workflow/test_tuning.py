@@ -173,7 +173,7 @@ def test_a_search_that_is_continued_makes_the_trials_of_an_uninterrupted_one(sea
         with pytest.raises(KeyboardInterrupt):
             search("b", trials=9, n_jobs=n_jobs)
     calls.clear()
-    again = search("b", trials=9, n_jobs=n_jobs, on_step=lines.append)
+    again = search("b", trials=9, on_step=lines.append)  # on one machine
     assert outcome(again) == outcome(whole)
     assert len(calls) == sum(len(trial.seconds) for trial in whole.trials) - 8, "no fold is scored twice"
     assert lines[0].startswith("Continuing")

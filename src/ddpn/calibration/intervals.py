@@ -78,7 +78,7 @@ def interval_at(dist: Any, level: float | np.ndarray) -> tuple[Tensor, Tensor]:
     A level of 1.5 is the interval of level 1 - 1e-9 with half of its width more on either side.
     """
     counts: Any = discretized(dist)
-    low, high = (counts.icdf(levels) for levels in interval_quantiles(level, counts.batch_shape[0]).unbind(1))
+    low, high = counts.icdf(interval_quantiles(level, counts.batch_shape[0]).T)
     return widened(low, high, level)
 
 

@@ -20,7 +20,7 @@ from ddpn.workflow.plan import PLAN_OPTIONS
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
-    "130 stopped by Ctrl-C."
+    "3 drift was found (ddpn monitor); 130 stopped by Ctrl-C."
 )
 
 #: Parameters of commands that stand for several options.

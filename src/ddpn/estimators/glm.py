@@ -170,16 +170,17 @@ class CountGLM(CountEstimator):
         found = fit_linear(head, scaled.X, scaled, self.dispersion, self.alpha, self.tol, self.max_iter)
         member = GLM.of_design(head, design, found.linear, unit)
         predictor = Predictor({"glm": member}, None, needs_exposure(sample, counts), counts=counts)
-        self._set_fitted(reader, predictor, sample)
         best, weight = found.optimum, merged.weight_or_ones
+        covariance, deviations = found.covariances()
+        loglik = -float(weight @ found.objective.losses(best.theta))
+        self._set_fitted(reader, predictor, sample)
         self.n_rows_ = len(rows)
         self.coef_ = found.linear.slopes / found.linear.scale
         self.intercept_ = found.linear.base - self.coef_ @ found.linear.center
         self.intercept_[0] -= np.log(unit)  # of a rate per exposure of 1
-        self.covariance_, deviations = found.covariances()
-        self.standard_errors_ = np.sqrt(np.diag(self.covariance_))
+        self.covariance_, self.standard_errors_ = covariance, np.sqrt(np.diag(covariance))
         self.converged_, self.gradient_norm_, self.n_iter_ = best.converged, best.gradient_norm, max(1, best.n_iter)
-        self.loglik_ = -float(weight @ found.objective.losses(best.theta))
+        self.loglik_ = loglik
         self.aic_ = 2.0 * len(best.theta) - 2.0 * self.loglik_
         self.bic_ = float(np.log(weight.sum())) * len(best.theta) - 2.0 * self.loglik_
         if not self.converged_:

@@ -343,7 +343,12 @@ class Search:
         """Run trials until a limit is reached; Ctrl-C is raised, and the folds that are scored stay."""
         if self._store.folder.exists():
             self._on_step("Continuing: what was scored before is read")
-        width = slots(self._n_jobs)
+        # How many trials the first process of this search asked for at once, so that a later one continues.
+        if (known := self._store.read("width")) is None:
+            width = slots(self._n_jobs)
+            self._store.write("width", {"width": str(width).encode()}, "the number of trials at once")
+        else:
+            width = int(known["width"])
         while len(self.trials) < self._most:
             clock = self._clock.part(self._clock.left - self.reserved)
             if not clock.left:

@@ -2,7 +2,9 @@
 
 import numpy as np
 import polars as pl
+import pytest
 
+from ddpn.runtime.errors import InputError
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.encoding.columns import Targets, credible_effects, targets_of
 from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects
@@ -143,3 +145,10 @@ def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
     crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
     found = effect_of(encoder, crossed.inputs(X, np.full(ROWS, 4)))
     np.testing.assert_allclose(found, effect_of(encoder, encoder.transform(X)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("fold", [np.arange(3), np.zeros(ROWS), np.full(ROWS, -1)])
+def test_bad_folds(fold):
+    X, y, _ = simulated(13)
+    with pytest.raises(InputError, match="fold must be"):
+        FeatureEncoder(categorical="auto").fit_transform(X, y, fold=fold)

@@ -159,7 +159,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         target = _checked_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
-        folds = fold_numbers(rows, FOLDS, 0) if fold is None else fold
+        folds = fold_numbers(rows, FOLDS, 0) if fold is None else _checked_fold(fold, rows)
         return OutOfFoldEffects(self, X, target, weight, scale, folds).inputs(X, folds)
 
     def set_columns(self, columns: list[Encoded]) -> None:
@@ -261,6 +261,17 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
         must, where = "be finite and not negative", labels_of(bad, row_labels(y))
         raise InputError(argument="y", must=must, got=str(target[bad][0]), rows=where)
     return target
+
+
+def _checked_fold(fold: Any, rows: int) -> np.ndarray:
+    """Numbers of folds as int64 of shape (rows,)."""
+    found = np.asarray(fold)
+    if found.shape != (rows,) or found.dtype.kind not in "iu":
+        got = f"shape {found.shape} of {found.dtype}"
+        raise InputError(argument="fold", must="be one integer per row of X", got=f"{got} for {rows} rows")
+    if found.min() < 0:
+        raise InputError(argument="fold", must="be integers of at least 0", got=str(found.min()))
+    return found.astype(np.int64)
 
 
 def _steps(
