@@ -13,7 +13,7 @@ from ddpn.distributions import (
     Poisson,
     Truncated,
 )
-from ddpn.export.families import parts_of
+from ddpn.export.families import nodes_of
 from ddpn.networks.heads import HEADS, DoublePoissonHead, MixedHead, NegativeBinomialHead, PoissonHead
 from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
@@ -97,7 +97,7 @@ def test_a_head_with_a_forward_of_its_own_is_not_exported_as_its_base():
 
     raw = Graph().constant(np.zeros((1, 1, 2)))
     with pytest.raises(ConfigError, match="negative_binomial"):
-        parts_of(NarrowNegativeBinomialHead(), raw, None)
+        nodes_of(NarrowNegativeBinomialHead(), raw, None)
 
 
 # Results do not depend on what was asked before ----------------------------------------------------------------------
