@@ -62,6 +62,29 @@ def test_shifts_are_found_with_their_size():
         assert "20.0%" in found.now
 
 
+@pytest.mark.parametrize(
+    ("values", "new"),
+    [
+        (["a"] * 5000, [None] * 100),
+        (["a"] * 500, ["b"] * 50),
+        (["a", "b"] * 2500, [*"ab" * 40, *[None] * 20]),
+        (["a", "b"] * 2500, [*"ab" * 17, *"a", *[None] * 15]),
+        (np.linspace(0.0, 1.0, 5000), [*np.linspace(0.0, 1.0, 85), *[np.nan] * 15]),
+        (np.ones(5000), [np.nan] * 100),
+    ],
+    ids=["one level, all missing", "one level, another", "two levels, 20%", "two levels, 30%", "number", "constant"],
+)
+def test_the_first_missing_and_unseen_values_are_found_among_few_rows(values, new):
+    if isinstance(values, list):
+        known = [value or "" for value in new]
+        codes = {name: code for code, name in enumerate(sorted(set(filter(None, known))))}
+        column = Column("x", "category", np.array([codes.get(value, -1) for value in known]), tuple(codes))
+        found = compared(levels(values), column)
+    else:
+        found = compared(numbers(values), numbers(new))
+    assert found.p_value < 1e-9
+
+
 def test_many_rows_make_small_differences_significant_but_not_drift():
     rng = np.random.default_rng(3)
     found = compared(numbers(rng.normal(size=100_000)), numbers(rng.normal(0.05, 1.0, 100_000)))

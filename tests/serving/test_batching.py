@@ -122,3 +122,16 @@ def test_an_error_of_the_model_reaches_every_request_of_the_batch():
         return await asyncio.gather(*jobs, return_exceptions=True)
 
     assert [str(error) for error in run(scenario)] == ["broken", "broken"]
+
+
+def test_what_is_queued_is_finished_at_the_end():
+    model = Echo()
+
+    async def main():
+        batcher = Batcher(Limits(), Metrics())
+        jobs = [asyncio.create_task(batcher.submit(model, rows(1), Wanted())) for _ in range(3)]
+        await asyncio.sleep(0)
+        await batcher.stop()
+        return await asyncio.gather(*jobs)
+
+    assert asyncio.run(main()) == [[{"mean": 1}]] * 3

@@ -229,7 +229,7 @@ def _drawn(rows: int) -> np.ndarray:
 
 
 def column_check(profile: ColumnProfile, column: Column, shown: Callable[[float], str] = "{:.4g}".format) -> Check:
-    """The comparison of a column, of which missing values are one more value; `shown` writes a number of it."""
+    """The comparison of a column, of its missing values, too; `shown` writes a number of it."""
     if len(profile.keys):
         return _levels(profile, column)
     # Kolmogorov-Smirnov: the largest difference of the two cdfs, at the quantiles that the summary keeps. These are
@@ -246,13 +246,26 @@ def column_check(profile: ColumnProfile, column: Column, shown: Callable[[float]
         both = float(np.interp(0.0, profile.normal, profile.edges)), float(np.median(values))
         medians = f"median {shown(both[0])}", f"median {shown(both[1])}"
     p_value = float(stats.kstwobign.sf(distance * np.sqrt(before * now / (before + now))))
+    p_value = _or_missing(p_value, profile, absent)
     missing = (f"{old:.1%} missing", f"{new:.1%} missing") if old or new else ("", "")
     first, second = (", ".join(filter(None, each)) for each in zip(medians, missing, strict=True))
     return Check("values", column.name, distance, p_value, first, second)
 
 
+def _or_missing(p_value: float, profile: ColumnProfile, absent: np.ndarray) -> float:
+    """Twice the smaller p-value of two, if values are missing: that of a test, and that of Fisher's of missing values.
+
+    The latter finds the first missing values of a column among a few rows.
+    """
+    known = profile.rows[0] - profile.rows[1]
+    table = np.array([[profile.rows[1], known], [absent.sum(), (~absent).sum()]]).round().astype(int)
+    if not table[:, 0].any():
+        return p_value
+    return min(1.0, 2.0 * min(p_value, float(stats.fisher_exact(table)[1])))
+
+
 def _levels(profile: ColumnProfile, column: Column) -> Check:
-    """Chi-square test of homogeneity over frequent levels, and the share of the level that has changed most.
+    """Chi-square test of homogeneity over frequent levels, Fisher's of two, and the level that has changed most.
 
     Levels that are rare in the training are one cell with those that it did not have, so that it makes no difference in
     which of two alike tables a rare level happens to occur.
@@ -266,17 +279,25 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
     cells = [np.append(each[chosen], max(0.0, 1.0 - each[chosen].sum())) for each in (old, now)]
     effect = 0.5 * float(np.abs(cells[0] - cells[1]).sum())
     table = np.stack([before * cells[0], number * cells[1]])
-    if chosen.any() and table[:, -1].sum() * min(before, number) < _LEAST_EXPECTED * (before + number):
+    if chosen.sum() > 1 and table[:, -1].sum() * min(before, number) < _LEAST_EXPECTED * (before + number):
         # Too few in both tables together: with the rarest of the others.
         table[:, int(np.argmin(table[0, :-1]))] += table[:, -1]
         table = table[:, :-1]
     used = table[:, table.sum(0) > 0.0]
-    p_value = float(stats.chi2_contingency(used, correction=False)[1]) if used.shape[1] > 1 else 1.0
+    p_value = 1.0
+    if used.shape[1] == 2:
+        p_value = float(stats.fisher_exact(used.round().astype(int))[1])
+    elif used.shape[1] > 2:
+        p_value = float(stats.chi2_contingency(used, correction=False)[1])
+    p_value = _or_missing(p_value, profile, absent)
     # The summary has hashes of levels, so that only those of the new rows are known by name.
     names, keys = [f"{value:g}" for value in profile.keys.view(np.float64)], np.arange(len(profile.keys))
     if column.kind == "category":
         names, keys = list(column.levels), profile.place(hashed(column.levels))
-    names, keys = [*names, "missing"], np.append(keys, len(profile.keys))
+    if old[-1] or now[-1]:
+        names, keys = [*names, "missing"], np.append(keys, len(profile.keys))
+    if not (keys >= 0).any():
+        return Check("values", column.name, effect, p_value, f"{len(profile.keys)} levels", f"{unseen:.1%} unseen")
     most = int(np.where(keys >= 0, np.abs(now - old)[keys], -1.0).argmax())
     name, key = names[most] if len(names[most]) <= 20 else f"{names[most][:17]}...", keys[most]
     words = f"{name} {now[key]:.1%}" + (f", {unseen:.1%} unseen" if unseen else "")

@@ -67,7 +67,11 @@ def _translated(function: FunctionType, bindings: Bindings, digest: str) -> Func
     for name in function.__code__.co_names:
         value = bindings.get(name, function.__globals__.get(name))
         if isinstance(value, FunctionType) and not value.__module__.startswith("numba"):
-            own = digest if name in bindings or _is_bound(value, bindings) else _digest(value, {})
+            # Those of other modules may read globals, which may have changed since.
+            is_shared = value.__module__.startswith(__package__) and not (
+                name in bindings or _is_bound(value, bindings)
+            )
+            own = _digest(value, {}) if is_shared else digest
             if (value, own) not in _INNERS:
                 options = {**_INNER, "fastmath": _ANY_ORDER if value in arrays.ANY_ORDER else _OPTIONS["fastmath"]}
                 _INNERS[value, own] = numba.njit(**options)(_translated(value, bindings, own))

@@ -243,6 +243,8 @@ def _train_group(
             state.unlink(missing_ok=True)
         runtime.wait()
     tensors, about = read(done)
+    if set(tensors) != set(trained_tensors(model)):
+        raise InputError(f"{done} does not fit the network: names of tensors differ. Delete it to train again.")
     model.load_state_dict(tensors, strict=False)  # all but what is not trained
     return model.cpu().eval(), about["history"]
 
