@@ -68,9 +68,8 @@ def _translated(function: FunctionType, bindings: Bindings, digest: str) -> Func
         value = bindings.get(name, function.__globals__.get(name))
         if isinstance(value, FunctionType) and not value.__module__.startswith("numba"):
             # Those of other modules may read globals, which may have changed since.
-            is_shared = value.__module__.startswith(__package__) and not (
-                name in bindings or _is_bound(value, bindings)
-            )
+            is_ours = value.__module__.startswith(__package__)
+            is_shared = is_ours and name not in bindings and not _is_bound(value, bindings)
             own = _digest(value, {}) if is_shared else digest
             if (value, own) not in _INNERS:
                 options = {**_INNER, "fastmath": _ANY_ORDER if value in arrays.ANY_ORDER else _OPTIONS["fastmath"]}
