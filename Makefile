@@ -21,6 +21,8 @@ demo: $(STAMP)  ## fit example data, compare with other models, predict, write d
 	@$(PY) examples/demo.py
 
 # A file is run by one process, which fits once what its tests share; --no-loadscope-reorder keeps the order of the tests.
+# Many tests start Python: its cache of bytecode is used, also where the environment turns it off.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder \
 		-p no:schemathesis $(ARGS)

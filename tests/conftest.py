@@ -91,6 +91,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.fixture(scope="session")
+def scoringrules() -> Any:
+    """The package of scores, whose import compiles for seconds: not in processes that do not use it."""
+    import scoringrules
+
+    return scoringrules
+
+
+@pytest.fixture(scope="session")
 def quick() -> Callable[..., DDPNRegressor]:
     """An ensemble that is trained in a twentieth of a second."""
     from ddpn import DDPNRegressor

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import scoringrules
 import torch
 from scipy import integrate, stats
 from scipy.special import ndtr
@@ -164,7 +163,7 @@ def test_intervals(coverage):
 
 
 @rows
-def test_crps(row):
+def test_crps(row, scoringrules):
     i, truth = list(ROWS).index(row), Oracle(row)
     y = [truth.loc[0], 0.37, -7.0, 55.0]
     got = mixture().crps(torch.tensor(y, dtype=torch.float64).unsqueeze(1))[:, i].numpy()
@@ -185,7 +184,7 @@ def test_the_crps_far_from_y_is_a_distance(sign):
     np.testing.assert_allclose(law.crps(far).numpy(), expected, rtol=1e-14)
 
 
-def test_the_crps_of_one_normal_against_scoringrules():
+def test_the_crps_of_one_normal_against_scoringrules(scoringrules):
     rng = np.random.default_rng(0)
     y, loc, scale = rng.normal(0, 5, 200), rng.normal(0, 3, 200), np.exp(rng.normal(0, 1, 200))
     got = normal_crps(*(torch.from_numpy(x) for x in (loc, scale, y)))

@@ -3,7 +3,6 @@
 import mpmath
 import numpy as np
 import pytest
-import scoringrules
 import torch
 from scipy import special, stats
 
@@ -172,7 +171,7 @@ class TestCrps:
         y = stats.nbinom.ppf(q, *scipy_parameters(mu, alpha))
         assert_within(nearly_poisson.crps(f64(y)), exact_crps(y, mu, alpha), 1e-6, mu=mu, alpha=alpha, y=y)
 
-    def test_against_scoringrules(self, assert_within):
+    def test_against_scoringrules(self, assert_within, scoringrules):
         mu, alpha = (x.reshape(-1) for x in np.meshgrid([0.2, 3.0, 25.0, 90.0], [0.1, 0.5, 2.0]))
         r, p = scipy_parameters(mu, alpha)
         for q in (0.1, 0.5, 0.95):

@@ -3,7 +3,6 @@
 import mpmath
 import numpy as np
 import pytest
-import scoringrules
 import torch
 from scipy import special, stats
 
@@ -131,7 +130,7 @@ def test_crps_of_tiny_means(assert_within):
     assert_within(law.crps(f64(1.0)), cdf[:, 0] ** 2 + (survival[:, 1:] ** 2).sum(1), 1e-9)
 
 
-def test_crps_against_scoringrules(assert_within):
+def test_crps_against_scoringrules(assert_within, scoringrules):
     """Below mu = 120; from 140 on its mu**y and its Bessel functions overflow."""
     mu = np.logspace(-1, np.log10(120), 30)
     for q in (0.01, 0.5, 0.9):

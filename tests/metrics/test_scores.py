@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scoringrules
 import torch
 from scipy import stats
 from sklearn.model_selection import GridSearchCV
@@ -28,13 +27,13 @@ NORMAL, NORMALS = Normal(MU, MU.sqrt()), Mixture(Normal(MU.unsqueeze(-1) * torch
 Y = torch.tensor([1.0, 4.0, 41.0], dtype=torch.float64)
 
 
-def test_normals_against_scoringrules_and_scipy():
+def test_normals_against_scoringrules_and_scipy(scoringrules):
     loc, scale, y = MU.numpy(), MU.sqrt().numpy(), Y.numpy()
     np.testing.assert_allclose(crps(NORMAL, Y).numpy(), scoringrules.crps_normal(y, loc, scale), rtol=1e-12)
     np.testing.assert_allclose(nll(NORMAL, Y).numpy(), -stats.norm.logpdf(y, loc, scale), rtol=1e-12)
 
 
-def test_mixtures_of_normals_against_scoringrules_and_scipy():
+def test_mixtures_of_normals_against_scoringrules_and_scipy(scoringrules):
     loc, scale = NORMALS.components.loc.numpy(), NORMALS.components.scale.numpy()
     np.testing.assert_allclose(crps(NORMALS, Y).numpy(), scoringrules.crps_mixnorm(Y.numpy(), loc, scale), rtol=1e-10)
     density = stats.norm.pdf(Y.numpy()[:, None], loc, scale).mean(-1)
