@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -92,8 +93,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(scope="session")
 def scoringrules() -> Any:
-    """The package of scores, whose import compiles for seconds: not in processes that do not use it."""
-    import scoringrules
+    """The package of scores, with its formulas in numpy: those for numba are compiled for seconds at every import."""
+    with patch.dict(sys.modules, {"numba": None}):
+        import scoringrules
 
     return scoringrules
 

@@ -177,5 +177,5 @@ def test_crps_of_extreme_overdispersion(rows):
     alone = NegativeBinomial(at["mu"], at["other"])
     for dist in (alone, Mixture([alone]), Mixture([alone, alone, alone])):
         np.testing.assert_allclose(dist.crps(at["y"]), at["crps"], rtol=2e-6)
-    mu, alpha = torch.logspace(-2, 10, 13, dtype=torch.float64), torch.logspace(0, 6, 7, dtype=torch.float64)
+    mu, alpha = torch.logspace(-2, 10, 7, dtype=torch.float64), torch.logspace(0, 6, 4, dtype=torch.float64)
     assert (NegativeBinomial(mu.unsqueeze(1), alpha).crps(torch.tensor([0.0, 3.0, 1e6]).view(3, 1, 1)) >= 0).all()
