@@ -78,7 +78,10 @@ def interval_at(dist: Any, level: float | np.ndarray) -> tuple[Tensor, Tensor]:
     A level of 1.5 is the interval of level 1 - 1e-9 with half of its width more on either side.
     """
     counts: Any = discretized(dist)
-    low, high = counts.icdf(interval_quantiles(level, counts.batch_shape[0]).T)
+    if isinstance(level, np.ndarray):
+        low, high = counts.icdf(interval_quantiles(level, counts.batch_shape[0]).T)
+    else:
+        low, high = counts.interval(min(level, _TOP))
     return widened(low, high, level)
 
 
