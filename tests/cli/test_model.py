@@ -29,7 +29,7 @@ def test_fit_shows_columns_rows_the_leaderboard_and_the_verdict(fit):
     assert re.search(r"patient .* category .* 260 .* left out: nearly every value is different", shown)
     assert re.search(r"severity .* number .* 260", shown)
     assert re.search(r"visits .* target", shown)
-    assert "Rows: 182 rows, 26 validation rows; 52 test rows; split at random by seed 0" in shown
+    assert "Rows: 182 training rows, 26 validation rows; 52 test rows; split at random by seed 0" in shown
     board = read_task(fit.model)["test"]
     assert {entry["name"] for entry in board["entries"]} == {"mixture", "networks", "glm", *COMPARED}
     for entry in board["entries"]:
@@ -139,7 +139,7 @@ def test_a_small_table_without_validation_rows_and_with_digits_as_categories(ddp
     codes.write_csv(files / "codes.csv")
     codes.filter(pl.col("ward") != "x1").write_csv(files / "digits.csv")
     fitted = ddpn("fit", "codes.csv", *SMALL, "-o", "model")
-    assert "Rows: 96 rows; 24 test rows" in fitted.stdout
+    assert "Rows: 96 training rows; 24 test rows" in fitted.stdout
     assert "Too few rows for a verdict" in fitted.stdout
     ddpn("predict", "model", "codes.csv", "-o", "all.csv", "--keep")
     found = ddpn("predict", "model", "digits.csv", "-o", "some.csv", "--keep")

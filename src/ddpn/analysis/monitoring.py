@@ -253,9 +253,9 @@ def column_check(profile: ColumnProfile, column: Column, shown: Callable[[float]
 
 
 def _or_missing(p_value: float, profile: ColumnProfile, absent: np.ndarray) -> float:
-    """Twice the smaller p-value of two, if values are missing: that of a test, and that of Fisher's of missing values.
+    """The p-value of a test of values, combined with that of Fisher's exact test of missing ones, if there are any.
 
-    The latter finds the first missing values of a column among a few rows.
+    Fisher's test finds the first missing values of a column among a few rows.
     """
     known = profile.rows[0] - profile.rows[1]
     table = np.array([[profile.rows[1], known], [absent.sum(), (~absent).sum()]]).round().astype(int)
@@ -265,7 +265,7 @@ def _or_missing(p_value: float, profile: ColumnProfile, absent: np.ndarray) -> f
 
 
 def _levels(profile: ColumnProfile, column: Column) -> Check:
-    """Chi-square test of homogeneity over frequent levels, Fisher's of two, and the level that has changed most.
+    """Test whether the shares of frequent levels are the same, and name the level that has changed most.
 
     Levels that are rare in the training are one cell with those that it did not have, so that it makes no difference in
     which of two alike tables a rare level happens to occur.

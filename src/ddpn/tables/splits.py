@@ -102,13 +102,13 @@ def rows_words(rows: Mapping[str, int], folds: int = 0) -> str:
     >>> rows_words({"train": 661, "validation": 94, "test": 189}, folds=5)
     '755 rows, 5-fold cross-fitted; 189 test rows'
     >>> rows_words({"train": 661, "validation": 94})
-    '661 rows, 94 validation rows'
+    '661 training rows, 94 validation rows'
     """
     train, validation, test = (rows.get(part, 0) for part in ("train", "validation", "test"))
     if folds:
         words = f"{_counted(train + validation, 'row')}, {folds}-fold cross-fitted"
     else:
-        words = _counted(train, "row") + (f", {_counted(validation, 'validation row')}" if validation else "")
+        words = _counted(train, "training row") + (f", {_counted(validation, 'validation row')}" if validation else "")
     return f"{words}; {_counted(test, 'test row')}" if test else words
 
 

@@ -216,7 +216,7 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     facts = dict(reproduction(fitted, evidence, {}))
     assert facts["Model"] == "2 networks"
     assert facts["Likelihood"] == fitted.likelihood
-    assert facts["Training rows"] == "225 rows, 25 validation rows"
+    assert facts["Training rows"] == "225 training rows, 25 validation rows"
     assert "members = 2" in facts["Settings"]
     assert not re.search("validation|random_state|mix_with", facts["Settings"]), "shown elsewhere, or a default"
     assert facts["Seeds"].startswith("model 0;")
