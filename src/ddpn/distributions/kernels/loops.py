@@ -18,7 +18,7 @@ NORMALISED, HAS_RATIO, HAS_QUICK = False, False, False
 #: A sum ends where a term is below this share of it.
 NEGLIGIBLE = 1e-18
 #: Sums over all counts are made here up to so many terms on either side; longer ones by `ranges`.
-LONGEST_WALK = 256
+LONGEST_WALK = 1024
 #: Distance of the centre from both ends in standard deviations from which on a sum may take strides, their length in
 #: standard deviations (error 1e-13), and the deviation from which on they are worth while.
 CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
@@ -26,6 +26,8 @@ CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
 USUAL, LONGEST_EXP = 1 << 15, 1 << 13
 #: Counts of the shortest block, and standard deviations below and above the centre of the first.
 BLOCK, BELOW, ABOVE = 16.0, 6.0, 10.0
+#: Counts that `log_prob` adds at once, and where in its results it keeps their weights.
+SUMMED, SCRATCH = 16, 8
 #: Numbers before the weights of a walk.
 HEADER = 5
 #: What a family can be asked for.
@@ -62,24 +64,38 @@ def log_prob(inputs, results):
     step = 1.0
     if width >= WIDE and centre > CLEAR * width and centre + CLEAR * width < end:
         step = np.floor(width / STRIDE)
+    elif ABOVE * width > LONGEST_WALK:
+        return -1
     total, g0, g1, g2 = 0.0, 0.0, 0.0, 0.0
     r0, r1, r2 = score(start, p)  # differences to these are exact where nearly all mass is at the start
+    weights = results[SCRATCH : SCRATCH + SUMMED]
     for side in range(2):
         z, before, left = start - side * step, inf, LONGEST_WALK
-        while 0.0 <= z <= end:
-            w = exp(log_mass(z, p) - reference)
-            s0, s1, s2 = score(z, p)
-            total += w
-            g0 += w * (s0 - r0)
-            g1 += w * (s1 - r1)
-            g2 += w * (s2 - r2)
+        room = np.floor((end - z) / step if side == 0 else z / step) + 1.0
+        while room > 0.0:
+            n = int(min(float(SUMMED), room))
+            first = z if side == 0 else z - (n - 1) * step
+            if step == 1.0:
+                exponentials(weights, n, first, reference, p)
+            else:
+                for j in range(n):
+                    weights[j] = exp(log_mass(first + j * step, p) - reference)
+            for j in range(n):
+                w = weights[j]
+                s0, s1, s2 = score(first + j * step, p)
+                total += w
+                g0 += w * (s0 - r0)
+                g1 += w * (s1 - r1)
+                g2 += w * (s2 - r2)
+            w = weights[n - 1 if side == 0 else 0]
             if w < before and w <= NEGLIGIBLE * total:
                 break
-            left -= 1
-            if left == 0:
+            left -= n
+            if left <= 0:
                 return -1
             before = w
-            z += step - 2.0 * side * step
+            room -= n
+            z += (1.0 - 2.0 * side) * n * step
     value = log_mass(y, p) - reference - log(step * total)
     results[0], results[1] = min(value, 0.0), a - r0 - g0 / total
     results[2], results[3] = b - r1 - g1 / total, c - r2 - g2 / total

@@ -30,7 +30,7 @@ SHORT, LONGEST = loops.USUAL // 2, 1 << 16
 #: The most counts of a row that cannot take panels.
 LARGEST = 1 << 25
 #: Components with a larger standard deviation are not summed count by count for a cdf.
-WALKED, WIDTH = 16.0, loops.FACTS + 1
+WALKED, WIDTH = 256.0, loops.FACTS + 1
 #: Tails of less mass than this are summed on their own: a walk leaves out 1e-18.
 FAR = 1e-5
 
@@ -41,7 +41,7 @@ call: Any = None
 
 def of_rows(operation, address, inputs, results):
     """What one family is asked for, from numbers per row: inputs (k, n) -> results (m, n), see `OPERATIONS`."""
-    given, found = np.zeros(8), np.zeros(8)
+    given, found = np.zeros(8), np.zeros(loops.SCRATCH + loops.SUMMED)
     for i in range(inputs.shape[1]):
         for j in range(inputs.shape[0]):
             given[j] = inputs[j, i]

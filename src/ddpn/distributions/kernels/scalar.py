@@ -17,6 +17,8 @@ HALF_LOG_TWO_PI = 0.9189385332046727
 LOG_TWO, LOG_TWO_REST, ONE_OVER_LOG_TWO = 0.6931471803691238, 1.9082149292705877e-10, 1.4426950408889634
 #: 1.5 * 2^52: a number that is added to this is rounded to an integer.
 ROUNDER = 6755399441055744.0
+#: Where exp(x) is 0, and 2^-64, a factor without which small numbers would have no power of two.
+UNDERFLOW, SCALE = -745.2, 2.0**-64
 
 _Y = np.arange(float(TABLE))
 LOG = np.log(np.maximum(_Y, 1.0))
@@ -95,19 +97,19 @@ def deviance(y: float, mu: float) -> float:
 
 
 def exponential(x: float) -> float:
-    """exp(x) for x up to 700, and 0 below -700, in operations that a processor does for several numbers at once.
+    """exp(x) for x up to 650, in operations that a processor does for several numbers at once.
 
     x = k log 2 + r; a number that is rounded to its last binary place has the integer k in its lowest bits.
     """
-    bounded = max(x, -700.0)
+    bounded = max(x, UNDERFLOW)
     rounded = bounded * ONE_OVER_LOG_TWO + ROUNDER
     k = rounded - ROUNDER
     r = (bounded - k * LOG_TWO) - k * LOG_TWO_REST
-    power = np.int64((np.float64(rounded).view(np.int64) + 1023) << 52).view(np.float64)
+    power = np.int64((np.float64(rounded).view(np.int64) + 1023 + 64) << 52).view(np.float64)
     beyond = 1 / 3628800 + r * (1 / 39916800 + r * (1 / 479001600 + r / 6227020800))
     series = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880 + r * beyond))))
     value = power * (1.0 + r * (1.0 + r * (0.5 + r * (1 / 6 + r * (1 / 24 + r * series)))))
-    return value if x > -700.0 else 0.0
+    return value * SCALE if x > UNDERFLOW else 0.0
 
 
 def log_normal_cdf(x: float) -> float:
