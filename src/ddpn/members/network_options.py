@@ -29,7 +29,7 @@ _STEPS = 500, 2000
 #: inputs, and finds thresholds in such sums.
 _LARGE = ((128, 128), 2000), ((32, 128, 128, 64), 10_000)
 #: The share of all epochs without a better score after which a network of a mixture has stopped.
-_PATIENCE = 0.15
+_PATIENCE = 0.1
 #: A weaker weight decay than the default is better on some tables and worse on others: networks have one, large
 #: networks the other.
 _WEAK_DECAY = 0.3
