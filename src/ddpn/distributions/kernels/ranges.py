@@ -71,8 +71,8 @@ def outward(address, record, first, last, step, reference, centre, with_score, s
             buffer[i] = y + step * (n * POSITIONS[k, i] - 0.5)
         call(address, SCORED_TERMS if with_score > 0.0 else TERMS, record.ctypes.data, buffer.ctypes.data, size)
         for i in range(size):
-            w = n * exp(buffer[size + i] - reference)
-            share, gap = w * WEIGHTS[k, i], buffer[i] - centre
+            w = exp(buffer[size + i] - reference)
+            share, gap = w * n * WEIGHTS[k, i], buffer[i] - centre
             sums[0] += share
             sums[1] += share * gap
             sums[2] += share * gap * gap
@@ -81,7 +81,7 @@ def outward(address, record, first, last, step, reference, centre, with_score, s
                     by = buffer[(2 + j) * size + i]
                     sums[3 + j] += share * by
                     sums[6 + j] += share * by * by
-        if not (w > before or w > SIZE * NEGLIGIBLE * sums[0]) or y + step * n == y:
+        if not (w > before or w * n > SIZE * NEGLIGIBLE * sums[0]) or y + step * n == y:
             return  # also where weights are no numbers, and where float64 cannot tell counts apart
         before = w
         y += step * n
