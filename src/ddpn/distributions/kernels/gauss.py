@@ -27,7 +27,8 @@ def _tables():
     halves = np.zeros((2 * SIZE, SIZE))
     found = []
     for _ in range(TABLES):
-        found.append((positions / n, weights / n, upto.T / n, np.stack([halves[:SIZE].T, halves[SIZE:].T])))
+        middle = upto.T - 0.5 * np.eye(SIZE)
+        found.append((positions / n, weights / n, middle / n, np.stack([halves[:SIZE].T, halves[SIZE:].T])))
         inner, outer = np.append(positions, positions + n) / n - 1.0, _positions(2.0 * n) / n - 1.0
         halves = legvander(inner, SIZE - 1) @ np.linalg.inv(legvander(outer, SIZE - 1))
         left, right = halves[:SIZE], halves[SIZE:]
@@ -39,8 +40,8 @@ def _tables():
 
 
 #: POSITIONS[k, i] * n is the place of position i, from half a count before the panel; WEIGHTS[k, i] * n its weight.
-#: UPTO[k, j, i] * n is what the value at position j adds to the sum up to and with position i, and HALVES[k, h, j, i]
-#: what it adds to the value at position i of half h.
+#: UPTO[k, j, i] * n is what the value at position j adds to the sum up to position i, of whose own value one half is in
+#: it, and HALVES[k, h, j, i] what it adds to the value at position i of half h.
 POSITIONS, WEIGHTS, UPTO, HALVES = _tables()
 
 

@@ -155,7 +155,7 @@ def squares(values, n, first, sign, work):
     times(UPTO[table_of(n)], values, work)
     total = 0.0
     for i in range(SIZE):
-        total += WEIGHTS[table_of(n), i] * (first + sign * n * work[i]) ** 2
+        total += WEIGHTS[table_of(n), i] * (first + sign * (n * work[i] + 0.5 * values[i])) ** 2
     return n * total
 
 
