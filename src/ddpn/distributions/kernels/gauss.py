@@ -1,9 +1,9 @@
 """Gauss's rule for sums: a panel is n = 16 * 2^k consecutive counts, represented by 16 positions.
 
-Positions and weights are such that the sum over the counts of any polynomial of degree up to 31 is exact, as with
-Gauss-Legendre quadrature for integrals, which they approach. For k = 0 they are the counts themselves. Values at the
-positions also stand for the polynomial of degree 15 through them, and so for values and partial sums between them.
-Tables for 2 n counts follow from those for n: such a panel is two panels.
+Positions and weights are such that the sum over the counts of any polynomial of degree up to 15 is exact, and of those
+up to 31 to 6 digits, as with Gauss-Legendre quadrature for integrals, which they approach. For k = 0 they are the
+counts themselves. Values at the positions also stand for the polynomial of degree 15 through them, and so for values
+and partial sums between them. Tables for 2 n counts follow from those for n: such a panel is two panels.
 """
 
 from math import frexp
@@ -13,12 +13,18 @@ from numpy.polynomial.legendre import legvander
 
 #: Positions of a panel, and sizes of panels with a table of their own: from 16 * 2^26 on these agree to 1e-15.
 SIZE, TABLES = 16, 27
+#: Binary digits of positions, as shares of a panel.
+DIGITS = 26
 
 
 def _positions(n):
-    """Places of Gauss's rule for the sum over n counts, from half a count before the first, by Golub and Welsch."""
+    """Places of Gauss's rule for the sum over n counts, from half a count before the first, by Golub and Welsch.
+
+    They have few digits, so that a large count is added to them without rounding: in a tail, that would cost digits.
+    """
     j = np.arange(1.0, SIZE)
-    return 0.5 * n + np.linalg.eigvalsh(np.diag(0.5 * j * np.sqrt((n**2 - j**2) / (4.0 * j**2 - 1.0)), -1))
+    shares = 0.5 + np.linalg.eigvalsh(np.diag(0.5 * j * np.sqrt((1.0 - (j / n) ** 2) / (4.0 * j**2 - 1.0)), -1))
+    return n * np.round(shares * 2.0**DIGITS) / 2.0**DIGITS
 
 
 def _tables():
