@@ -1,8 +1,7 @@
 """Sums of one distribution's weights over a range of counts, of any length and of any family.
 
 A sum starts at the count of the range that is closest to the centre of the distribution and goes outward, to both ends
-or until terms are negligible. The first counts are added one by one. Where they are many, the rest is an integral by
-Gauss-Legendre panels, joined to the counts by the Euler-Maclaurin formula.
+or until terms are negligible: by panels of counts, see `gauss`, which are as long as the weights are smooth.
 
 A distribution is the address of its family's kernel and a record, see `loops.record`. Its weights are asked for in
 blocks: positions go in at the front of a buffer, log weights and scores come out behind them.
@@ -14,24 +13,15 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import loops
+from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, WEIGHTS, table_of
 
 PREPARED, TERMS, SCORED_TERMS, CENTRE = loops.PREPARED, loops.TERMS, loops.SCORED_TERMS, loops.FACTS
 NEGLIGIBLE, CLEAR, STRIDE, WIDE = loops.NEGLIGIBLE, loops.CLEAR, loops.STRIDE, loops.WIDE
-#: Counts that are added one by one before panels are tried, and at once.
-WALK, BLOCK = 128, 16
-#: Counts at the ends of a range and of the support that no panel reaches: there, Euler-Maclaurin errs by 1e-12.
-EDGE = 64.0
-#: A panel spans at most so many standard deviations, and its weights at most a factor of e^16: error 1e-13 each.
-PANEL, DROP = 4.5, 16.0
+#: A panel spans at most so many standard deviations, so many times its distance from the ends of the support, and a
+#: change of the weights by e^16: error 1e-14 each.
+SPAN, NEAR, DROP = 4.5, 2.0, 16.0
 #: Log weights below the peak at which a distribution ends.
 DEPTH = 60.0
-
-NODES, WEIGHTS = (x / 2.0 for x in np.polynomial.legendre.leggauss(BLOCK))
-NODES = NODES + 0.5
-#: Weights of the counts -2, -1, 0, 1 beside a join at -1/2: those of g'(-1/2) / 24 - 7 g'''(-1/2) / 5760.
-_OUTER, _INNER = -1 / 576 - 7 / 5760, 27 / 576 + 21 / 5760
-JOIN = np.array([-_OUTER, -_INNER, _INNER, _OUTER])
-
 
 #: A family's kernel at its address: (address, operation, inputs, results, length). `compiling` puts it here.
 call: Any = None
@@ -42,24 +32,6 @@ def log_weight(address, record, y, buffer):
     buffer[0] = y
     call(address, TERMS, record.ctypes.data, buffer.ctypes.data, 1)
     return buffer[1]
-
-
-def add_terms(address, record, reference, centre, n, weights, with_score, buffer, sums):
-    """Add n terms to sums of 1, z - centre, (z - centre)^2, the scores and their squares; returns the last term."""
-    call(address, SCORED_TERMS if with_score > 0.0 else TERMS, record.ctypes.data, buffer.ctypes.data, n)
-    w = 0.0
-    for i in range(n):
-        w = weights[i] * exp(buffer[n + i] - reference)
-        gap = buffer[i] - centre
-        sums[0] += w
-        sums[1] += w * gap
-        sums[2] += w * gap * gap
-        if with_score > 0.0:
-            for j in range(3):
-                by = buffer[(2 + j) * n + i]
-                sums[3 + j] += w * by
-                sums[6 + j] += w * by * by
-    return w
 
 
 def range_sums(address, record, low, high, with_score, sums, buffer):
@@ -89,66 +61,44 @@ def range_sums(address, record, low, high, with_score, sums, buffer):
 
 
 def outward(address, record, first, last, step, reference, centre, with_score, sums, buffer):
-    """Add the weights from `first` to `last`: counts one by one, then panels, then the counts close to `last`."""
-    ones = np.ones(BLOCK)
-    y, before, walked = first, inf, 0
+    """Add the weights from `first` to `last`, panel by panel, until they are negligible."""
+    y, before, w = first, inf, 0.0
     while (last - y) * step >= 0.0:
-        n = int(min(float(BLOCK), (last - y) / step + 1.0))
-        for i in range(n):
-            buffer[i] = y + step * i
-        w = add_terms(address, record, reference, centre, n, ones, with_score, buffer, sums)
-        if w < before and w <= NEGLIGIBLE * sums[0]:
-            return
+        room = (last - y) / step + 1.0
+        n = longest(address, record, y, room, step, buffer) if abs(step) == 1.0 else float(SIZE)
+        size, k = int(min(room, SIZE)), table_of(n)
+        for i in range(size):
+            buffer[i] = y + step * (n * POSITIONS[k, i] - 0.5)
+        call(address, SCORED_TERMS if with_score > 0.0 else TERMS, record.ctypes.data, buffer.ctypes.data, size)
+        for i in range(size):
+            w = exp(buffer[size + i] - reference)
+            share, gap = w * n * WEIGHTS[k, i], buffer[i] - centre
+            sums[0] += share
+            sums[1] += share * gap
+            sums[2] += share * gap * gap
+            if with_score > 0.0:
+                for j in range(3):
+                    by = buffer[(2 + j) * size + i]
+                    sums[3 + j] += share * by
+                    sums[6 + j] += share * by * by
+        if not (w > before or w * n > SIZE * NEGLIGIBLE * sums[0]) or y + step * n == y:
+            return  # also where weights are no numbers, and where float64 cannot tell counts apart
         before = w
-        if y + step * n == y:
-            return  # counts that float64 cannot tell apart
         y += step * n
-        walked += n
-        if walked >= WALK and (last - y) * step > 4.0 * EDGE and (step > 0.0 or y > 4.0 * EDGE):
-            y = by_panels(address, record, y, last, step, reference, centre, with_score, sums, buffer)
-            before, walked = inf, -(1 << 50)
 
 
-def by_panels(address, record, y, last, step, reference, centre, with_score, sums, buffer):
-    """Add the weights from count y to EDGE counts before `last`, or until they are negligible; returns the next count.
-
-    Both ends are joined to the counts beside them. Where all is done, the next count is beyond the last.
-    """
-    goal = last - step * (EDGE + 0.5) if last < 1e300 else last
-    x, end = y - 0.5 * step, record[CENTRE + 2]
-    weights = np.zeros(BLOCK)
-    add_join(address, record, y, step, 1.0, reference, centre, with_score, sums, buffer)
-    while (goal - x) * step > 0.0:
-        length = min(PANEL * record[CENTRE + 1], abs(goal - x))
-        length = min(length, 3.0 * x if step > 0.0 else 0.75 * x)
-        if end < 1e300:
-            length = min(length, 0.75 * (end - x) if step > 0.0 else 3.0 * (end - x))
-        here = log_weight(address, record, x, buffer)
-        for _ in range(6):
-            drop = abs(log_weight(address, record, x + step * length, buffer) - here)
-            if drop <= 1.25 * DROP:
-                break
-            length *= max(DROP / drop, 0.05)
-        for i in range(BLOCK):
-            buffer[i], weights[i] = x + step * length * NODES[i], length * WEIGHTS[i]
-        before = sums[0]
-        if not abs(step * length) > 0.0 or x + step * length == x:
-            return last + step
-        add_terms(address, record, reference, centre, BLOCK, weights, with_score, buffer, sums)
-        x += step * length
-        if sums[0] - before <= NEGLIGIBLE * sums[0]:
-            return last + step
-    x = np.floor(x) + 0.5  # a half-integer, up to rounding
-    add_join(address, record, x + 0.5 * step, step, -1.0, reference, centre, with_score, sums, buffer)
-    return x + 0.5 * step
-
-
-def add_join(address, record, y, step, sign, reference, centre, with_score, sums, buffer):
-    """What joins counts before y to an integral from half a step before y on."""
-    weights = np.zeros(4)
-    for j in range(4):
-        buffer[j], weights[j] = y + step * (j - 2.0), sign * JOIN[j]
-    add_terms(address, record, reference, centre, 4, weights, with_score, buffer, sums)
+def longest(address, record, y, room, step, buffer):
+    """Counts of the longest panel from y on, of at most `room` counts, over which weights are smooth."""
+    behind, ahead = (y, record[CENTRE + 2] - y) if step > 0.0 else (record[CENTRE + 2] - y, y)
+    length = min(room, SPAN * record[CENTRE + 1], NEAR * behind, NEAR / (1.0 + NEAR) * ahead)
+    n = float(SIZE)
+    while 2.0 * n <= length < inf:
+        n *= 2.0
+    if n > SIZE:
+        here = log_weight(address, record, y, buffer)
+        while n > SIZE and abs(log_weight(address, record, y + step * (n - 1.0), buffer) - here) > DROP:
+            n *= 0.5
+    return n
 
 
 # What rows are asked for ---------------------------------------------------------------------------------------------
@@ -156,7 +106,7 @@ def add_join(address, record, y, step, sign, reference, centre, with_score, sums
 
 def long_log_prob(address, given, found):
     """(y, a, b, c) -> log p(y) and its derivatives, as `loops.log_prob`, for sums of any length."""
-    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * SIZE)
     call(address, PREPARED, given.ctypes.data + 8, record.ctypes.data, 1)
     reference, _ = range_sums(address, record, 0.0, inf, 1.0, sums, buffer)
     buffer[0] = given[0]
@@ -168,7 +118,7 @@ def long_log_prob(address, given, found):
 
 def information(address, given, found):
     """(a, b, c) -> the variances of the scores, which are the expected curvatures of -log p in a, b, c."""
-    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * SIZE)
     call(address, PREPARED, given.ctypes.data, record.ctypes.data, 1)
     range_sums(address, record, 0.0, inf, 1.0, sums, buffer)
     for j in range(3):
@@ -185,7 +135,7 @@ def log_total(address, record, low, high, sums, buffer):
 
 def log_range(address, given, found):
     """(low, high, a, b, c) -> log P(low <= Z <= high) and its derivatives, relatively accurate also close to 0."""
-    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * SIZE)
     expected, rest = np.zeros(4), np.zeros(4)
     call(address, PREPARED, given.ctypes.data + 16, record.ctypes.data, 1)
     low, end = max(given[0], 0.0), record[CENTRE + 2]
@@ -238,8 +188,8 @@ def sides(address, record, y, low, high, whole, found, sums, buffer):
 
 
 def facts(address, given, found):
-    """(a, b, c, low, high) -> log total, mean, variance, first and last count that matter, rough standard deviation."""
-    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
+    """(a, b, c, low, high) -> log total, mean, variance, first and last count that matter, rough width, low, high."""
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * SIZE)
     call(address, PREPARED, given.ctypes.data, record.ctypes.data, 1)
     facts_of(address, record, given[3], given[4], found, sums, buffer)
 
@@ -253,7 +203,7 @@ def facts_of(address, record, low, high, found, sums, buffer):
     found[1], found[2] = start + shift, max(sums[2] / sums[0] - shift * shift, 0.0)
     found[3] = reach(address, record, start, low, -1.0, reference, buffer)
     found[4] = reach(address, record, start, min(high, record[CENTRE + 2]), 1.0, reference, buffer)
-    found[5] = record[CENTRE + 1]
+    found[5], found[6], found[7] = record[CENTRE + 1], low, min(high, record[CENTRE + 2])
 
 
 def reach(address, record, start, last, step, peak, buffer):

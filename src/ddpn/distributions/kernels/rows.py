@@ -11,8 +11,9 @@ import numpy as np
 
 from ddpn.distributions.kernels import loops
 from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described, place_of, totals
+from ddpn.distributions.kernels.gauss import SIZE
 from ddpn.distributions.kernels.panels import of_row as by_panels
-from ddpn.distributions.kernels.ranges import BLOCK, facts, information, log_range, log_total, long_log_prob, sides
+from ddpn.distributions.kernels.ranges import facts, information, log_range, log_total, long_log_prob, sides
 
 LOG_PROB, WALK, PREPARED, HEADER = loops.LOG_PROB, loops.WALK, loops.PREPARED, loops.HEADER
 LOG_RANGE, ALL_FACTS, INFORMATION = 1, 2, 3
@@ -62,7 +63,7 @@ def cdfs(addresses, components, weights, y, results):
     """P(Z <= y) and P(Z > y) (2, n) of mixtures without tables, both relatively accurate."""
     rows, size = weights.shape
     scratch, record, found = np.empty(2 * SHORT), np.zeros(16), np.zeros(4)
-    sums, buffer = np.zeros(9), np.zeros(5 * BLOCK)
+    sums, buffer = np.zeros(9), np.zeros(5 * SIZE)
     for i in range(rows):
         lower, upper = 0.0, 0.0
         for k in range(size):
