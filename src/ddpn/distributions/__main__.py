@@ -21,7 +21,9 @@ def compile_one(name: str) -> None:
 def main() -> None:
     """Compile everything, in as many processes as there are processors; those that take longest come first."""
     families = [name for name in distributions.__all__ if hasattr(getattr(distributions, name), "family")]
-    Parallel(n_jobs=-1, backend="multiprocessing")(map(delayed(compile_one), [*reversed(components.SIGNATURES), "normalizer_table", *families]))
+    names = [*reversed(components.SIGNATURES), "normalizer_table", *families]
+    # Processes are forked where that is possible: they need not import anything again.
+    Parallel(n_jobs=-1, backend="multiprocessing")(map(delayed(compile_one), names))
 
 
 if __name__ == "__main__":

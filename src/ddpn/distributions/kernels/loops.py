@@ -23,7 +23,7 @@ LONGEST_WALK = 1024
 #: standard deviations (error 1e-13), and the deviation from which on they are worth while.
 CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
 #: The usual length of the results of a walk, and the longest for families without a ratio.
-USUAL, LONGEST_EXP = 1 << 15, 1 << 13
+USUAL, LONGEST_EXP = 1 << 15, 1 << 12
 #: Counts of the shortest block, and standard deviations below and above the centre of the first.
 BLOCK, BELOW, ABOVE = 16.0, 6.0, 10.0
 #: Counts that `log_prob` adds at once, and where in its results it keeps their weights.
@@ -125,7 +125,10 @@ def walk(inputs, results, length):
     if not HAS_RATIO:
         start, reference = start_of(low, high, centre, p)
         if length <= USUAL:
-            length = min(length, LONGEST_EXP)  # an exponential per count takes longer than panels
+            # An exponential per count takes longer than panels, and several times as long without tables.
+            length = min(length, LONGEST_EXP if inner < TABLE else LONGEST_EXP // 4)
+            if size > length:
+                return -1
     first = HEADER + int(min(begin - low, float((length - HEADER) // 3)))
     last, y, total = first - 1, begin, 0.0
     while y <= high and (y <= inner or goes_on(results, last, last - 1, total)):

@@ -14,6 +14,7 @@ from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described,
 from ddpn.distributions.kernels.gauss import SIZE
 from ddpn.distributions.kernels.panels import of_row as by_panels
 from ddpn.distributions.kernels.ranges import facts, information, log_range, log_total, long_log_prob, sides
+from ddpn.distributions.kernels.scalar import TABLE
 
 LOG_PROB, WALK, PREPARED, HEADER = loops.LOG_PROB, loops.WALK, loops.PREPARED, loops.HEADER
 LOG_RANGE, ALL_FACTS, INFORMATION = 1, 2, 3
@@ -30,7 +31,8 @@ OPERATIONS = {
 SHORT, LONGEST = loops.USUAL // 2, 1 << 16
 #: The most counts of a row that cannot take panels.
 LARGEST = 1 << 25
-#: Components with a larger standard deviation are not summed count by count for a cdf.
+#: Components with a larger standard deviation, or beyond the tables of logarithms, are not summed count by count for a
+#: cdf. The centre is before the width in a record.
 WALKED, WIDTH = 256.0, loops.FACTS + 1
 #: Tails of less mass than this are summed on their own: a walk leaves out 1e-18.
 FAR = 1e-5
@@ -79,7 +81,7 @@ def component_sides(address, component, y, scratch, record, found, sums, buffer)
     """P(Z <= y) and P(Z > y) of one component: from all its weights where these are few and y is not far out."""
     call(address, PREPARED, component.ctypes.data, record.ctypes.data, 1)
     n = -1
-    if record[WIDTH] < WALKED:
+    if record[WIDTH] < WALKED and record[WIDTH - 1] < TABLE:
         n = call(address, WALK, component.ctypes.data, scratch.ctypes.data, len(scratch))
     at = y - scratch[0]
     if n > 0 and 0.0 <= at < n:
