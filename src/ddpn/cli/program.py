@@ -4,6 +4,7 @@ import atexit
 import gc
 import inspect
 import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -136,4 +137,7 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 100)
     # At exit nothing is collected that ends with the process anyway: a second less, with torch and its modules.
     atexit.register(gc.freeze)
-    app(obj=time.monotonic())
+    try:
+        app(obj=time.monotonic())
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop: Python would print a traceback

@@ -118,17 +118,15 @@ def walk(inputs, results, length):
     inner = min(max(np.floor(centre), low), high)
     # Weights that rise towards the end of a range would overflow on the way there: these are walked down from the end.
     begin = inner if centre > high else max(low, inner - np.floor(BELOW * width))
-    size = BLOCK * np.ceil((inner - begin + ABOVE * width) / BLOCK)
-    if not size < inf:
+    size = BLOCK * np.ceil(min(inner - begin + ABOVE * width, high - begin + 1.0) / BLOCK)
+    if length <= USUAL and not HAS_RATIO:
+        # An exponential per count takes longer than panels, and several times as long without tables.
+        length = min(length, LONGEST_EXP if inner < TABLE else LONGEST_EXP // 4)
+    if not size <= length:
         return -1
     start, reference = inner, 0.0
     if not HAS_RATIO:
         start, reference = start_of(low, high, centre, p)
-        if length <= USUAL:
-            # An exponential per count takes longer than panels, and several times as long without tables.
-            length = min(length, LONGEST_EXP if inner < TABLE else LONGEST_EXP // 4)
-            if size > length:
-                return -1
     first = HEADER + int(min(begin - low, float((length - HEADER) // 3)))
     last, y, total = first - 1, begin, 0.0
     while y <= high and (y <= inner or goes_on(results, last, last - 1, total)):

@@ -14,7 +14,6 @@ from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described,
 from ddpn.distributions.kernels.gauss import SIZE
 from ddpn.distributions.kernels.panels import of_row as by_panels
 from ddpn.distributions.kernels.ranges import facts, information, log_range, log_total, long_log_prob, sides
-from ddpn.distributions.kernels.scalar import TABLE
 
 LOG_PROB, WALK, PREPARED, HEADER = loops.LOG_PROB, loops.WALK, loops.PREPARED, loops.HEADER
 LOG_RANGE, ALL_FACTS, INFORMATION = 1, 2, 3
@@ -31,9 +30,8 @@ OPERATIONS = {
 SHORT, LONGEST = loops.USUAL // 2, 1 << 16
 #: The most counts of a row that cannot take panels.
 LARGEST = 1 << 25
-#: Components with a larger standard deviation, or beyond the tables of logarithms, are not summed count by count for a
-#: cdf. The centre is before the width in a record.
-WALKED, WIDTH = 256.0, loops.FACTS + 1
+#: The most counts that are summed one by one for a cdf.
+WALKED = 1 << 12
 #: Tails of less mass than this are summed on their own: a walk leaves out 1e-18.
 FAR = 1e-5
 
@@ -64,7 +62,7 @@ def of_rows(operation, address, inputs, results):
 def cdfs(addresses, components, weights, y, results):
     """P(Z <= y) and P(Z > y) (2, n) of mixtures without tables, both relatively accurate."""
     rows, size = weights.shape
-    scratch, record, found = np.empty(2 * SHORT), np.zeros(16), np.zeros(4)
+    scratch, record, found = np.empty(WALKED), np.zeros(16), np.zeros(4)
     sums, buffer = np.zeros(9), np.zeros(5 * SIZE)
     for i in range(rows):
         lower, upper = 0.0, 0.0
@@ -79,10 +77,7 @@ def cdfs(addresses, components, weights, y, results):
 
 def component_sides(address, component, y, scratch, record, found, sums, buffer):
     """P(Z <= y) and P(Z > y) of one component: from all its weights where these are few and y is not far out."""
-    call(address, PREPARED, component.ctypes.data, record.ctypes.data, 1)
-    n = -1
-    if record[WIDTH] < WALKED and record[WIDTH - 1] < TABLE:
-        n = call(address, WALK, component.ctypes.data, scratch.ctypes.data, len(scratch))
+    n = call(address, WALK, component.ctypes.data, scratch.ctypes.data, len(scratch))
     at = y - scratch[0]
     if n > 0 and 0.0 <= at < n:
         start, split = int(scratch[1]), int(scratch[1]) + int(at) + 1
@@ -95,6 +90,7 @@ def component_sides(address, component, y, scratch, record, found, sums, buffer)
         if (lower > FAR or y >= component[4]) and (upper > FAR or y >= component[4]):
             found[0], found[1] = (lower, 1.0 - lower) if lower < upper else (1.0 - upper, upper)
             return
+    call(address, PREPARED, component.ctypes.data, record.ctypes.data, 1)
     whole = log_total(address, record, component[3], component[4], sums, buffer)
     sides(address, record, y, component[3], component[4], whole, found, sums, buffer)
 
