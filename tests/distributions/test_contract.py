@@ -139,7 +139,7 @@ def test_moments_and_scores_are_sums(name):
     torch.testing.assert_close(dist.survival(y), above.gather(0, y.long()), rtol=1e-7, atol=1e-13)
     assert torch.equal(dist.cdf(f64(-1, -2, -7, -1)), torch.zeros(4, dtype=torch.float64))
     torch.testing.assert_close(dist.survival(f64(-1, -2, -7, -1)), torch.ones(4).double(), rtol=1e-15, atol=0.0)
-    if not name.startswith("Censored"):  # whose CRPS compares cdfs below the limit only: test_censored.py
+    if not name.startswith("Censored"):  # whose CRPS compares cdfs below the limit only: test_limits.py
         score = torch.stack([((cdf - (level <= Y).double()) ** 2).sum(0) for level in y])
         torch.testing.assert_close(dist.crps(y), score, rtol=1e-6, atol=1e-9)
 

@@ -1,6 +1,6 @@
 """Truncated, zero-inflated and hurdle counts: pmfs of scipy and statsmodels, limits and messages.
 
-What follows from the pmf: test_contract.py. Masses, moments and scores with 40 digits: test_range_mass.py.
+What follows from the pmf: test_contract.py. Masses, moments and scores with 40 digits: kernels/test_ranges.py.
 """
 
 import math
