@@ -102,7 +102,7 @@ def request_model(name: str, row: type[Row], most: int) -> Any:
 # Answers ---------------------------------------------------------------------------------------------------------
 
 
-class Prediction(TypedDict, total=False):
+class PredictedRow(TypedDict, total=False):
     """The outputs of a row; quantiles are q0.1 and so on."""
 
     mean: float
@@ -127,7 +127,7 @@ class Predictions(TypedDict):
     model: str
     version: str
     coverage: float
-    predictions: list[Prediction]
+    predictions: list[PredictedRow]
 
 
 @dataclass
