@@ -60,10 +60,22 @@ def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
     ), position
 
 
+def is_transformed(*tensors: Tensor) -> bool:
+    """Whether tensors have no values to read: inside of a `torch.func` transform or of `torch.compile`."""
+    if torch.compiler.is_compiling():
+        return True
+    try:
+        for x in tensors:
+            x.data_ptr()
+    except RuntimeError:
+        return True
+    return False
+
+
 def is_checked(validate_args: bool | None, x: Tensor) -> bool:
     """Whether to validate x's values. Inside `torch.func` transforms such as vmap they cannot be read."""
     if validate_args is None:
-        return x.device.type == "cpu" and torch._C._functorch.peek_interpreter_stack() is None
+        return x.device.type == "cpu" and not is_transformed(x)
     return validate_args
 
 

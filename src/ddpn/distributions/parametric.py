@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ddpn.distributions import components, rule
-from ddpn.distributions.arguments import broadcast_shapes, expanded
+from ddpn.distributions.arguments import broadcast_shapes, expanded, is_transformed
 from ddpn.distributions.components import Family, Part
 from ddpn.distributions.count import CountDistribution, without_gradient
 from ddpn.runtime.errors import DDPNError
@@ -142,7 +142,7 @@ def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_prob") 
     """log p(y) of a class of distributions in float64, with gradients. Shape: all of one."""
     if kind.torch_log_prob is not None and rule.needs_torch(y, *parameters):
         return kind.torch_log_prob(y.double(), *(x.double() for x in parameters))
-    if rule.is_transformed(y, *parameters):
+    if is_transformed(y, *parameters):
         raise DDPNError(f"{kind.__name__} has no formula for torch.func and torch.compile. Use torch.autograd instead.")
     return _Kernel.apply(kind, name, (y,), *parameters)
 

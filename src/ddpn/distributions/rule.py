@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.distributions.arguments import is_transformed
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, HEAD, JOIN, LOG_H, NODES, TERMS, WEIGHTS
 
 #: Rows whose terms a GPU computes at once, 3 KB each.
@@ -23,18 +24,6 @@ _DEPTH = 28.0
 _C, _D = 0.182993827160493827, 0.129023337035176573
 #: The least y / mu - 1 that is asked for a logarithm, which y = 0 multiplies by 0.
 _ABOVE_MINUS_ONE = -1.0 + 2.0**-53
-
-
-def is_transformed(*tensors: Tensor) -> bool:
-    """Whether tensors have no values to read: inside of a `torch.func` transform or of `torch.compile`."""
-    if torch.compiler.is_compiling():
-        return True
-    try:
-        for x in tensors:
-            x.data_ptr()
-    except RuntimeError:
-        return True
-    return False
 
 
 def needs_torch(*tensors: Tensor) -> bool:
