@@ -67,22 +67,21 @@ def cut_off(mass, n, first, limit):
 
 def totals(mass, below, above, n):
     """P(Z <= z) and P(Z > z)."""
-    total = 0.0
+    lower, upper = 0.0, 0.0
     for j in range(n):
-        total += mass[j]
-        below[j] = total
-    total = 0.0
-    for j in range(n - 1, -1, -1):
-        above[j] = total
-        total += mass[j]
+        lower += mass[j]
+        below[j] = lower
+        above[n - 1 - j] = upper
+        upper += mass[n - 1 - j]
 
 
 def described(mass, n, first, entropy, results, i):
     """Mean, variance, mode and entropy."""
-    best, at = -1.0, 0
+    best, at = 0.0, 0
     for j in range(n):
-        if mass[j] > best * (1.0 + TIE):
-            best, at = mass[j], j
+        best = max(best, mass[j])
+    while mass[at] < best * (1.0 - TIE):
+        at += 1
     total = sum_of(mass, n)
     shift, square = moments(mass, n, float(at))
     shift, square = shift / total, square / total

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described, place_of, totals
+from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described, place_of, sum_of, totals
 from ddpn.distributions.kernels.gauss import SIZE
 from ddpn.distributions.kernels.panels import of_row as by_panels
 from ddpn.distributions.kernels.ranges import facts, information, log_range, log_total, long_log_prob, sides
@@ -81,12 +81,8 @@ def component_sides(address, component, y, scratch, record, found, sums, buffer)
     at = y - scratch[0]
     if n > 0 and 0.0 <= at < n:
         start, split = int(scratch[1]), int(scratch[1]) + int(at) + 1
-        lower, upper = 0.0, 0.0
-        for j in range(start, split):
-            lower += scratch[j]
-        for j in range(split, start + n):
-            upper += scratch[j]
-        lower, upper = lower / scratch[2], upper / scratch[2]
+        lower = sum_of(scratch[start:split], split - start) / scratch[2]
+        upper = sum_of(scratch[split:], start + n - split) / scratch[2]
         if (lower > FAR or y >= component[4]) and (upper > FAR or y >= component[4]):
             found[0], found[1] = (lower, 1.0 - lower) if lower < upper else (1.0 - upper, upper)
             return
