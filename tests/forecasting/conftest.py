@@ -9,6 +9,11 @@ from ddpn import DoublePoisson
 HORIZON = 7
 
 
+@pytest.fixture(autouse=True)
+def _same_draws() -> None:
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def means() -> np.ndarray:
     """12 series of 120 days, of different size, with a weekly pattern."""
