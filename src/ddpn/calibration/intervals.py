@@ -15,6 +15,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import discretized
 from ddpn.distributions.arguments import check_coverage
+from ddpn.distributions.count import reshaped
 from ddpn.metrics import pit_bounds
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_column, listed
@@ -54,7 +55,7 @@ def level_needed(dist: Distribution, y: Tensor) -> Tensor:
         level, y = level.double(), torch.as_tensor(y).expand_as(level).double()
         whole = counts if counts.batch_shape == level.shape else counts.expand(level.shape)
         flat = torch.from_numpy(np.ravel_multi_index([part.numpy() for part in top], tuple(level.shape)))
-        low, high = (end.double() for end in whole._reshape((-1,)).rows(flat).interval(_TOP))
+        low, high = (end.double() for end in reshaped(whole, (-1,)).rows(flat).interval(_TOP))
         beyond = torch.maximum(low - y[top], y[top] - high) / (high - low + 1.0)
         level[top] = torch.where(beyond > 0.0, 1.0 + beyond, level[top].clamp(max=_TOP))
     return level

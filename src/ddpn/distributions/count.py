@@ -169,26 +169,37 @@ class CountDistribution(Distribution, ABC):
         return self.log_prob(self.bracket(_DEPTH)[0]).detach()
 
     @property
-    def _dtype(self) -> torch.dtype:
+    def dtype(self) -> torch.dtype:
+        """The dtype of all results."""
         return self._like.dtype
 
     @property
-    def _device(self) -> torch.device:
+    def device(self) -> torch.device:
+        """The device of all results."""
         return self._like.device
 
     # From the user's shapes and dtypes to rows and back --------------------------------------------------------------
 
     def _positions(self) -> Tensor:
         """The position of each element in the flattened batch."""
-        return torch.arange(self.batch_shape.numel(), device=self._device).view(self.batch_shape)
+        return torch.arange(self.batch_shape.numel(), device=self.device).view(self.batch_shape)
 
     def _shaped(self, flat: Any, shape: Sequence[int] | None = None) -> Tensor:
         """Results of kernels, float64 per row, in a shape, dtype and on the device of the distribution."""
         values = torch.as_tensor(flat)
         return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
 
-    def _counts(self, value: Any, negative: bool = False) -> Tensor:
-        y = torch.as_tensor(value, device=self._device)
+    def as_counts(self, value: Any, negative: bool = False) -> Tensor:
+        """Counts as a tensor on the device of the distribution; raises an `InputError` if they are none.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y.
+        negative : bool
+            Whether negative integers are allowed.
+        """
+        y = torch.as_tensor(value, device=self.device)
         if y.is_complex():
             raise InputError(f"y must hold counts, got dtype {y.dtype}. Pass real or integer tensors.")
         y = y.to(torch.uint8) if y.dtype == torch.bool else y
@@ -198,7 +209,7 @@ class CountDistribution(Distribution, ABC):
 
     def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
         """Counts as flat float64 values, one per row, and the shape they came in."""
-        y = self._counts(value, negative)
+        y = self.as_counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return np.ascontiguousarray(y.detach().expand(shape).reshape(-1).double().cpu().numpy()), shape
 
@@ -226,7 +237,7 @@ class CountDistribution(Distribution, ABC):
             Counts y; their shape broadcasts with `batch_shape`.
         """
         found, shape = self._sides(value)
-        return _rounded_down(torch.from_numpy(found[0]), self._dtype).reshape(shape).to(self._device)
+        return _rounded_down(torch.from_numpy(found[0]), self.dtype).reshape(shape).to(self.device)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
@@ -265,7 +276,7 @@ class CountDistribution(Distribution, ABC):
         value : Tensor
             Levels q from 0 to 1; the quantile is infinite at q = 1. Their shape broadcasts with `batch_shape`.
         """
-        q = torch.as_tensor(value, device=self._device)
+        q = torch.as_tensor(value, device=self.device)
         if is_checked(self._check, q):
             arguments.check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
@@ -281,7 +292,7 @@ class CountDistribution(Distribution, ABC):
         with torch.no_grad():
             parts = self._parts(self.batch_shape)
             if any(part.family is None for part in parts):  # of exp(log p) in the distribution's own dtype
-                levels = levels - 16.0 * torch.finfo(self._dtype).eps * np.minimum(levels, 1.0 - levels)
+                levels = levels - 16.0 * torch.finfo(self.dtype).eps * np.minimum(levels, 1.0 - levels)
             return components.quantiles(parts, len(levels), np.ascontiguousarray(levels))
 
     @property
@@ -353,7 +364,7 @@ class CountDistribution(Distribution, ABC):
         shape = torch.Size(sample_shape)
         with torch.no_grad():
             size = shape.numel(), self.batch_shape.numel()
-            u = torch.rand(size, dtype=torch.float64, device=self._device, generator=generator)
+            u = torch.rand(size, dtype=torch.float64, device=self.device, generator=generator)
             return self._shaped(self._quantiles(u.T.cpu().numpy()).T, self._extended_shape(shape))
 
 
@@ -368,7 +379,7 @@ class Selected(CountDistribution):
         super().__init__(index.shape, base._check)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        y = self._counts(value)
+        y = self.as_counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         lead = shape[: len(shape) - self._index.dim()]
         y = y.expand(shape).reshape(*lead, -1, *[1] * len(self._base.batch_shape[1:]))

@@ -54,13 +54,13 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
         raise InputError(f"dist must be a count distribution of ddpn.distributions, got {type(dist).__name__}.")
     bounds = as_bounds(dist, low, high)
     broadcast_shapes(low=tuple(bounds[0].shape), high=tuple(bounds[1].shape), batch=tuple(dist.batch_shape))
-    return dist._log_mass(*bounds).to(dist._dtype)
+    return dist._log_mass(*bounds).to(dist.dtype)
 
 
 def as_bounds(dist: Any, low: Bound, high: Bound) -> tuple[Tensor, Tensor]:
     """Bounds as float64 tensors on the device of the distribution."""
     high = torch.inf if high is None else high
-    first, last = (torch.as_tensor(x, dtype=torch.float64, device=dist._device) for x in (low, high))
+    first, last = (torch.as_tensor(x, dtype=torch.float64, device=dist.device) for x in (low, high))
     return first.detach(), last.detach()
 
 
@@ -126,11 +126,11 @@ class Truncated(Modified):
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        y = self._counts(value)
+        y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         inside = (y >= self.low) & (y <= self.high)
         log_p = self.base.log_prob(y).double() - self._log_total()
-        return torch.where(inside, log_p, -torch.inf).to(self._dtype)
+        return torch.where(inside, log_p, -torch.inf).to(self.dtype)
 
     def _log_total(self) -> Tensor:
         return self.base._log_mass(self.low, self.high)
@@ -194,7 +194,7 @@ class Censored(Modified):
     def __init__(self, base: Any, limit: Tensor | float, validate_args: bool | None = None) -> None:
         if not isinstance(base, CountDistribution):
             raise InputError(f"base must be a count distribution, got {type(base).__name__}.")
-        limit = torch.as_tensor(limit, dtype=torch.float64, device=base._device).detach()
+        limit = torch.as_tensor(limit, dtype=torch.float64, device=base.device).detach()
         if validate_args is not False and limit.device.type == "cpu" and not bool((limit >= 0).all()):
             raise InputError(f"limit must be at least 0, got {limit.min().item():g}.")
         shape = torch.Size(broadcast_shapes(base=tuple(base.batch_shape), limit=tuple(limit.shape)))
@@ -210,7 +210,7 @@ class Censored(Modified):
         value : Tensor
             Recorded counts y; their shape broadcasts with `batch_shape`.
         """
-        y = self._counts(value)
+        y = self.as_counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, limit = y.double().expand(shape), self.limit.expand(shape)
         is_censored = y >= limit

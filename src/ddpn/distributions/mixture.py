@@ -245,7 +245,7 @@ class _CountMixture(Mixture, CountDistribution):
     """A mixture of count distributions."""
 
     def log_prob(self, value: Tensor) -> Tensor:
-        y = self._counts(value)
+        y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return super().log_prob(y)
 

@@ -44,10 +44,10 @@ class ParametricDistribution(CountDistribution):
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        y = self._counts(value)
+        y = self.as_counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         found = log_prob(type(self), *(expanded(x, shape) for x in (y, *self._parameters())))
-        return found.to(self._dtype)
+        return found.to(self.dtype)
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
         """`log_prob` to the digits of float32, which takes less time for some families; not validated.

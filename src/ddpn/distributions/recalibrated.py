@@ -137,17 +137,17 @@ class Recalibrated(Modified):
 
     def __init__(self, base: Distribution, change: MonotoneMap) -> None:
         self.base = discretized(base)
-        self.map = change.to(self.base._device)
+        self.map = change.to(self.base.device)
         super().__init__(self.base.batch_shape, self.base._check)
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y), finite and relatively accurate however far y is, as far as that of the base is."""
-        y = self._counts(value)
+        y = self.as_counts(value)
         log_p = self.base.log_prob(y).double()
         cdf = torch.from_numpy(self.base._sides(y)[0][0]).reshape(log_p.shape).to(log_p.device)
         slope = self.map.mean_slope(log_p.exp(), cdf)
-        return torch.where(self._is_far(), log_p, log_p + slope.log()).to(self._dtype)
+        return torch.where(self._is_far(), log_p, log_p + slope.log()).to(self.dtype)
 
     def _is_far(self) -> Tensor:
         """Rows that span too many counts, and stay as they are."""

@@ -94,12 +94,12 @@ class ZeroModified(Modified):
     @property
     def mean(self) -> Tensor:
         """Mean, (1 - pi) times the mean of the part; differentiable where that is."""
-        return self._weights()[..., 1].to(self._dtype) * self._part.mean
+        return self._weights()[..., 1].to(self.dtype) * self._part.mean
 
     @property
     def variance(self) -> Tensor:
         """Variance (1 - pi) (v + pi m^2), with mean m and variance v of the part; differentiable where those are."""
-        pi, rest = self._weights().to(self._dtype).unbind(-1)
+        pi, rest = self._weights().to(self.dtype).unbind(-1)
         return rest * (self._part.variance + pi * self._part.mean**2)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
@@ -167,7 +167,7 @@ class ZeroInflated(ZeroModified):
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        y = self._counts(value)
+        y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         log_p, positive = self.base.log_prob(y).double(), y > 0
         at_zero = torch.where(positive, 0.0, log_p)
@@ -178,7 +178,7 @@ class ZeroInflated(ZeroModified):
             logits = self._logits.double()
             # log(pi + (1 - pi) p(0)), whose second derivatives are finite, unlike those of logaddexp.
             zero = logsigmoid(logits) + softplus(at_zero - logits)
-        return torch.where(positive, self._log_rest(positive) + log_p, zero).to(self._dtype)
+        return torch.where(positive, self._log_rest(positive) + log_p, zero).to(self.dtype)
 
 
 class Hurdle(ZeroModified):
@@ -218,7 +218,7 @@ class Hurdle(ZeroModified):
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        y = self._counts(value)
+        y = self.as_counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0
         # Any positive count serves where y is 0: its gradient is cut.
@@ -227,7 +227,7 @@ class Hurdle(ZeroModified):
             zero = torch.where(positive, 1.0, self._given.double()).log()
         else:
             zero = logsigmoid(self._logits.double())
-        return torch.where(positive, beyond, zero).to(self._dtype)
+        return torch.where(positive, beyond, zero).to(self.dtype)
 
     def _log_positive(self, y: Tensor) -> Tensor:
         """log p(y) given that y > 0, in float64."""

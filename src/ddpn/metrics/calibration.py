@@ -105,7 +105,7 @@ def pit_bounds(dist: Any, y: Any) -> tuple[Tensor, Tensor]:
     (tensor([0.0000, 0.4060]), tensor([0.1353, 0.6767]))
     """
     dist, y = checked(dist, y)
-    return cdf_sides(dist, dist._counts(y) if isinstance(dist, CountDistribution) else y)
+    return cdf_sides(dist, dist.as_counts(y) if isinstance(dist, CountDistribution) else y)
 
 
 # Whole sets of predictions -----------------------------------------------------------------------------------------

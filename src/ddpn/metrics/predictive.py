@@ -23,7 +23,7 @@ def known(dist: Any) -> Any:
 def placed(dist: Distribution) -> dict[str, Any]:
     """Device and dtype of a distribution, as keywords of torch's constructors; empty if it has no parameters."""
     if isinstance(dist, CountDistribution):
-        return {"device": dist._device, "dtype": dist._dtype}
+        return {"device": dist.device, "dtype": dist.dtype}
     if isinstance(dist, Mixture):
         return {"device": dist.mean.device, "dtype": dist.mean.dtype}
     parameters = (getattr(dist, name, None) for name in getattr(dist, "arg_constraints", ()))

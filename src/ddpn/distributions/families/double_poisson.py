@@ -160,14 +160,14 @@ class DoublePoisson(ParametricDistribution):
     def mean(self) -> Tensor:
         """Exact mean E[Z], differentiable."""
         if self._needs_torch:
-            return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).mean.to(self._dtype)
+            return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).mean.to(self.dtype)
         return self._shaped(self._facts()[1])
 
     @property
     def variance(self) -> Tensor:
         """Exact variance Var[Z], differentiable."""
         if self._needs_torch:
-            return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).variance.to(self._dtype)
+            return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).variance.to(self.dtype)
         return self._shaped(self._facts()[2])
 
     @property
@@ -178,7 +178,7 @@ class DoublePoisson(ParametricDistribution):
             for _ in range(_BESIDE):
                 rises, falls = _log_ratio(found, mu, gamma) > 0, _log_ratio(found - 1.0, mu, gamma) <= 0
                 found = torch.where(rises, found + 1.0, torch.where(falls & (found > 0), found - 1.0, found))
-        return found.to(self._dtype)
+        return found.to(self.dtype)
 
     @property
     def efron_mean(self) -> Tensor:
@@ -228,7 +228,7 @@ def kl_divergence(p: Any, q: Any) -> Tensor:
     own, other = rule.double_poisson_sums(mu_p, gamma_p), rule.double_poisson_sums(mu_q, gamma_q)
     deviance_q = own.deviance + (mu_q - mu_p) - own.mean * torch.log(mu_q / mu_p)
     value = other.log_total - own.log_total + gamma_q * deviance_q - gamma_p * own.deviance
-    return value.clamp(min=0.0).to(torch.promote_types(p._dtype, q._dtype))
+    return value.clamp(min=0.0).to(torch.promote_types(p.dtype, q.dtype))
 
 
 for _pair in ((DoublePoisson, Poisson), (Poisson, DoublePoisson), (Poisson, Poisson)):

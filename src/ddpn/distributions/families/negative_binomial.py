@@ -110,7 +110,7 @@ class NegativeBinomial(ParametricDistribution):
     def mode(self) -> Tensor:
         """The most probable count, the smaller of two where mu (1 - alpha) is an integer."""
         peak = self.mu.double() * (1.0 - self.alpha.double())
-        return (peak.ceil() - 1.0).clamp(min=0.0).to(self._dtype)
+        return (peak.ceil() - 1.0).clamp(min=0.0).to(self.dtype)
 
 
 def _stirling_error(x: Tensor) -> Tensor:
