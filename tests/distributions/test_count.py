@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson, discretized
+from ddpn.distributions import (
+    CountDistribution,
+    DoublePoisson,
+    Mixture,
+    NegativeBinomial,
+    Poisson,
+    discretized,
+    log_mass,
+)
 from ddpn.metrics import crps, evaluate
 from ddpn.runtime.errors import InputError
 
@@ -141,3 +149,39 @@ def test_a_class_without_the_three_methods_is_abstract():
 
     with pytest.raises(TypeError, match="abstract"):
         Missing()
+
+
+class Geometric(CountDistribution):
+    """p(y) = (1 - q) q^y, by the three methods that a subclass must have."""
+
+    def __init__(self, q: torch.Tensor) -> None:
+        self.q = q
+        super().__init__(q.shape)
+
+    def log_prob(self, y):
+        return torch.log1p(-self.q) + torch.as_tensor(y) * self.q.log()
+
+    def bracket(self, depth):
+        return torch.zeros_like(self.q), (-depth / self.q.detach().log()).ceil()
+
+    def rows(self, index):
+        return Geometric(self.q[index])
+
+
+def test_any_count_distribution_has_masses_with_gradients():
+    """P(Z >= c) = q^c, far beyond the bracket, too."""
+    q, c = torch.tensor([[0.2, 0.9, 0.999], [400.0, 7.0, 30000.0]], dtype=torch.float64)
+    q.requires_grad_()
+    found = log_mass(Geometric(q), c)
+    torch.testing.assert_close(found, c * q.log(), rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), q)[0], (c / q).detach(), rtol=1e-8, atol=0.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_results_have_the_dtype_of_the_parameters(dtype):
+    """Also those of a distribution that names none."""
+    for dist in (Geometric(torch.tensor([0.3, 0.6], dtype=dtype)), Poisson(torch.tensor([0.3, 0.6], dtype=dtype))):
+        y = torch.tensor([1, 2])
+        values = dist.mean, dist.variance, dist.cdf(y), dist.crps(y), dist.log_prob(y), dist.entropy(), dist.sample()
+        assert {value.dtype for value in values} == {dtype}
+    torch.testing.assert_close(Geometric(torch.tensor([0.3])).mean, torch.tensor([0.3 / 0.7]))

@@ -125,3 +125,29 @@ def test_messages():
         Censored(torch.distributions.Normal(0.0, 1.0), 3)
     with pytest.raises(InputError, match="must broadcast"):
         Censored(Poisson(MU), torch.ones(3))
+
+
+@pytest.mark.parametrize("mu", [1000.0, 1e6, 1e12])
+def test_a_limit_below_all_counts_has_all_mass(mu):
+    dist = Censored(Poisson(f64(mu)), 5)
+    found = dist.summary(f64(0.1, 0.9), f64(3.0))
+    assert [dist.mean.item(), dist.variance.item(), dist.mode.item()] == [5.0, 0.0, 5.0]
+    assert [*found.quantiles[0].tolist(), found.crps.item()] == [5.0, 5.0, 2.0]
+
+
+def test_a_limit_between_components_that_are_far_apart():
+    dist = Censored(Mixture([Poisson(f64(1.0)), DoublePoisson(f64(1e9), 1e9)]), 10)
+    below = sum(min(k, 10) * stats.poisson.pmf(k, 1.0) for k in range(60))
+    assert dist.mean.item() == pytest.approx(0.5 * below + 5.0, rel=1e-13)
+
+
+def test_a_limit_of_a_limit_is_the_smaller_one():
+    nested = Censored(Censored(Poisson(f64(3.0)), f64(5.0, 2.0)), 4)
+    assert torch.equal(nested.mean, Censored(Poisson(f64(3.0)), f64(4.0, 2.0)).mean)
+
+
+def test_a_truncated_mixture_ignores_components_without_weight():
+    mixture = Truncated(Mixture([Poisson(f64(1000.0)), Poisson(f64(1.0))], weights=[0.0, 1.0]), low=1000)
+    alone = Truncated(Poisson(f64(1.0)), low=1000)
+    assert mixture.mean.item() == pytest.approx(alone.mean.item(), rel=1e-14)
+    assert mixture.cdf(f64(1001.0)).item() == pytest.approx(alone.cdf(f64(1001.0)).item(), rel=1e-14)

@@ -7,7 +7,7 @@ from scipy import stats
 from torch.distributions import Normal
 
 from ddpn import InputError
-from ddpn.distributions import DoublePoisson, Mixture, MonotoneMap, Poisson, Recalibrated
+from ddpn.distributions import DoublePoisson, Mixture, MonotoneMap, Poisson, Recalibrated, log_mass
 from ddpn.metrics import ood_score
 
 AT, VALUE = [0.0, 0.03, 0.2, 0.5, 0.9, 1.0], [0.0, 0.06, 0.3, 0.45, 0.95, 1.0]
@@ -95,3 +95,16 @@ def test_distributions_on_very_many_counts_stay_as_they_are():
 def test_maps_that_are_not_monotone_are_refused(at, value):
     with pytest.raises(InputError, match="increase strictly from 0 to 1"):
         MonotoneMap.of(at, value)
+
+
+def test_masses_in_the_upper_tail_keep_their_digits():
+    base = Poisson(double(10.0))
+    slope = (1 - VALUE[-2]) / (1 - AT[-2])
+    for last in (70, None):
+        found = log_mass(Recalibrated(base, CHANGE), 60, last).item()
+        assert found == pytest.approx(log_mass(base, 60, last).item() + np.log(slope), rel=1e-12)
+
+
+def test_a_recalibrated_distribution_is_not_recalibrated_again():
+    with pytest.raises(InputError, match="recalibrated already"):
+        Recalibrated(Recalibrated(Poisson(double(3.0)), CHANGE), CHANGE)

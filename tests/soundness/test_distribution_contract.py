@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.distributions import (
-    Censored,
-    CountDistribution,
-    DoublePoisson,
-    Mixture,
-    NegativeBinomial,
-    Poisson,
-    Truncated,
-)
+from ddpn.distributions import Censored, DoublePoisson, Mixture, NegativeBinomial, Truncated
 from ddpn.export.families import nodes_of
 from ddpn.networks.heads import HEADS, DoublePoissonHead, MixedHead, NegativeBinomialHead, PoissonHead
 from ddpn.runtime.errors import ConfigError
@@ -159,40 +151,3 @@ def _locations(dist) -> list[torch.Tensor]:
     parts = getattr(dist, "components", getattr(dist, "base", None))
     each = [mu for part in (parts if isinstance(parts, tuple) else (parts,)) for mu in _locations(part)]
     return list({mu.data_ptr(): mu for mu in each}.values())
-
-
-# The signatures and dtypes of torch.distributions --------------------------------------------------------------------
-
-
-class Geometric(CountDistribution):
-    """A distribution as a user writes it: no dtype is named anywhere."""
-
-    def __init__(self, p):
-        self.p = p
-        super().__init__(p.shape)
-
-    def log_prob(self, y):
-        return self.p.log() + y * torch.log1p(-self.p)
-
-    def bracket(self, depth):
-        return torch.zeros_like(self.p), (-depth / torch.log1p(-self.p)).ceil()
-
-    def rows(self, index):
-        return Geometric(self.p[index])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_results_have_the_dtype_of_the_parameters(dtype):
-    for dist in (Geometric(torch.tensor([0.3, 0.6], dtype=dtype)), Poisson(torch.tensor([0.3, 0.6], dtype=dtype))):
-        y = torch.tensor([1, 2])
-        for value in (
-            dist.mean,
-            dist.variance,
-            dist.cdf(y),
-            dist.crps(y),
-            dist.log_prob(y),
-            dist.entropy(),
-            dist.sample(),
-        ):
-            assert value.dtype == dtype
-    torch.testing.assert_close(Geometric(torch.tensor([0.3])).mean, torch.tensor([0.7 / 0.3]))

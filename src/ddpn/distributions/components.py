@@ -355,7 +355,8 @@ def quantiles(parts: Sequence[Part], count: int, levels: np.ndarray) -> np.ndarr
     deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP)
     if deep.any() and all(part.family is not None for part in parts):
         row, column = deep.nonzero()
-        found[row, column] = _deep_quantiles(_block(parts, row, len(row)), levels[row, column])
+        searched = _deep_quantiles(_block(parts, row, len(row)), levels[row, column])
+        found[row, column] = np.where(np.isnan(found[row, column]), np.nan, searched)
     found[levels <= 0.0] = 0.0
     found[levels >= 1.0] = np.inf
     return found

@@ -158,13 +158,10 @@ class Truncated(Modified):
             return super()._parts(shape)
         low, high = (x.cpu().expand(shape).reshape(-1) for x in (self.low, self.high))
         found, masses = zip(*(part.restricted(low, high) for part in parts), strict=True)
-        top = torch.cat(masses, 1).amax(1, keepdim=True).clamp(min=-1e300)
-        weights = [
-            (log_p - top).exp() * (1.0 if part.weight is None else part.weight)
-            for part, log_p in zip(parts, masses, strict=True)
-        ]
-        total = torch.cat(weights, 1).sum(1, keepdim=True)
-        return [part._replace(weight=weight / total) for part, weight in zip(found, weights, strict=True)]
+        own = zip(parts, masses, strict=True)
+        logs = [log_p if part.weight is None else log_p + part.weight.log() for part, log_p in own]
+        weights = torch.cat(logs, 1).softmax(1).split([part.size for part in parts], 1)
+        return [part._replace(weight=weight) for part, weight in zip(found, weights, strict=True)]
 
 
 class Censored(Modified):
@@ -197,6 +194,8 @@ class Censored(Modified):
         limit = torch.as_tensor(limit, dtype=torch.float64, device=base.device).detach()
         if validate_args is not False and limit.device.type == "cpu" and not bool((limit >= 0).all()):
             raise InputError(f"limit must be at least 0, got {limit.min().item():g}.")
+        if isinstance(base, Censored):
+            base, limit = base.base, torch.minimum(limit, base.limit)
         shape = torch.Size(broadcast_shapes(base=tuple(base.batch_shape), limit=tuple(limit.shape)))
         self.base = base if base.batch_shape == shape else base.expand(shape)
         self.limit = limit.floor().expand(shape)

@@ -136,6 +136,8 @@ class Recalibrated(Modified):
     """
 
     def __init__(self, base: Distribution, change: MonotoneMap) -> None:
+        if isinstance(base, Recalibrated):
+            raise InputError("base is recalibrated already. Recalibrate its own base instead.")
         self.base = discretized(base)
         self.map = change.to(self.base.device)
         super().__init__(self.base.batch_shape, self.base._check)
@@ -163,10 +165,16 @@ class Recalibrated(Modified):
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         is_finite = torch.isfinite(high)
-        upto = torch.where(is_finite, self.cdf(torch.where(is_finite, high, 0.0)).double(), 1.0)
-        between = (upto - self.cdf(low - 1.0).double()).clamp(min=0.0)
-        found = torch.where(is_finite | (low <= 0), between, self.survival(low - 1.0).double())
-        return torch.where(low <= high, found, 0.0).log()
+        (before, rest), (upto, beyond) = (self._both(y) for y in (low - 1.0, torch.where(is_finite, high, 0.0)))
+        upto, beyond = torch.where(is_finite, upto, 1.0), torch.where(is_finite, beyond, 0.0)
+        # Above the median as a difference of upper tails, which have more digits there.
+        between = torch.where(before > 0.5, rest - beyond, upto - before)
+        return torch.where(low <= high, between.clamp(min=0.0), 0.0).log()
+
+    def _both(self, y: Tensor) -> Tensor:
+        """P(Z <= y) and P(Z > y) in float64. Shape: (2, ...)."""
+        found, shape = self._sides(y)
+        return torch.from_numpy(found).reshape(2, *shape).to(self.device)
 
     def _groups(self) -> list[int]:
         return self.base._groups()

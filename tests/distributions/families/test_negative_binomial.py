@@ -178,3 +178,19 @@ class TestCrps:
             y = stats.nbinom.ppf(q, r, p)
             got = NegativeBinomial(f64(mu), f64(alpha)).crps(f64(y))
             assert_within(got, scoringrules.crps_negbinom(y, r, p), 1e-7, floor=1e-3, mu=mu, alpha=alpha, y=y)
+
+
+@pytest.mark.parametrize("mu", [1e6, 1e9, 1e12])
+def test_small_counts_of_large_means_are_those_of_the_geometric_distribution(mu):
+    """alpha = 1: p(y) = (mu / (1 + mu))^y / (1 + mu)."""
+    y = torch.tensor([1.0, 7.0], dtype=torch.float64)
+    expected = -np.log1p(mu) - y.numpy() * np.log1p(1.0 / mu)
+    dist = NegativeBinomial(torch.tensor(mu, dtype=torch.float64), 1.0)
+    assert dist.log_prob(y).numpy() == pytest.approx(expected, rel=1e-14)
+    assert NegativeBinomial.torch_log_prob(y, dist.mu, dist.alpha).numpy() == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_quantile_of_a_huge_mean_with_large_dispersion():
+    """By the incomplete beta function with 50 digits."""
+    mu, level = torch.tensor([1e12, 0.3], dtype=torch.float64)
+    assert NegativeBinomial(mu, 10.0).icdf(level).item() == 35860860

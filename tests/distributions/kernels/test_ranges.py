@@ -9,16 +9,7 @@ import torch
 from scipy import stats
 from torch.autograd import gradcheck
 
-from ddpn.distributions import (
-    CountDistribution,
-    DoublePoisson,
-    Mixture,
-    NegativeBinomial,
-    Poisson,
-    Truncated,
-    ZeroInflated,
-    log_mass,
-)
+from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson, Truncated, ZeroInflated, log_mass
 from ddpn.runtime.errors import InputError
 
 FAMILIES = {
@@ -141,31 +132,6 @@ def test_bounds_broadcast_and_nothing_is_summed_for_all_counts():
     assert torch.equal(log_mass(dist), torch.zeros(2))
 
 
-class Geometric(CountDistribution):
-    """p(y) = (1 - q) q^y, by the three methods that a subclass must have."""
-
-    def __init__(self, q: torch.Tensor) -> None:
-        self.q = q
-        super().__init__(q.shape)
-
-    def log_prob(self, y):
-        return torch.log1p(-self.q) + torch.as_tensor(y) * self.q.log()
-
-    def bracket(self, depth):
-        return torch.zeros_like(self.q), (-depth / self.q.detach().log()).ceil()
-
-    def rows(self, index):
-        return Geometric(self.q[index])
-
-
-def test_any_count_distribution_has_masses_with_gradients():
-    """P(Z >= c) = q^c, far beyond the bracket, too."""
-    q, c = leaf(0.2, 0.9, 0.999), torch.tensor([400.0, 7.0, 30000.0], dtype=torch.float64)
-    found = log_mass(Geometric(q), c)
-    torch.testing.assert_close(found, c * q.log(), rtol=1e-9, atol=0.0)
-    torch.testing.assert_close(torch.autograd.grad(found.sum(), q)[0], (c / q).detach(), rtol=1e-8, atol=0.0)
-
-
 def test_only_count_distributions_have_counts():
     with pytest.raises(InputError, match="count distribution"):
         log_mass(torch.distributions.Normal(0.0, 1.0), 1)
@@ -179,3 +145,18 @@ def test_crps_of_extreme_overdispersion(rows):
         np.testing.assert_allclose(dist.crps(at["y"]), at["crps"], rtol=2e-6)
     mu, alpha = torch.logspace(-2, 10, 7, dtype=torch.float64), torch.logspace(0, 6, 4, dtype=torch.float64)
     assert (NegativeBinomial(mu.unsqueeze(1), alpha).crps(torch.tensor([0.0, 3.0, 1e6]).view(3, 1, 1)) >= 0).all()
+
+
+@pytest.mark.parametrize("sigmas", [-34, -10, -1, 0, 1, 10, 34])
+@pytest.mark.parametrize("gamma", [1e6, 1e8])
+def test_tails_of_narrow_distributions_of_huge_counts(gamma, sigmas):
+    """Against sums of all counts in extended precision: D by its series, h by Stirling's."""
+    mu, deviation = 1e12 + 0.5, np.sqrt(1e12 / gamma)
+    y = np.longdouble(1e12) + np.arange(-int(40 * deviation), int(40 * deviation) + 1)
+    v = (y - mu) / (y + mu)
+    log_w = -0.5 * np.log(y) - gamma * ((y - mu) * v + 2.0 * y * v**3 / 3.0)
+    w = np.exp(log_w - log_w.max())
+    count, dist = np.floor(1e12 + sigmas * deviation), DoublePoisson(torch.tensor(mu, dtype=torch.float64), gamma)
+    is_side = y <= count if sigmas <= 0 else y > count
+    found = (dist.cdf if sigmas <= 0 else dist.survival)(torch.tensor(count, dtype=torch.float64)).item()
+    assert found == pytest.approx(float(w[is_side].sum() / w.sum()), rel=1e-11)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from ddpn import DoublePoisson, NegativeBinomial, Poisson
+from ddpn.distributions import DoubleBinomial, GeneralizedPoisson, Mixture, Truncated
 
 
 def f64(x) -> torch.Tensor:
@@ -57,3 +58,63 @@ def test_searches_end_beyond_the_counts_that_float64_can_tell_apart(family, mean
 def test_a_quantile_of_nan_is_nan():
     dist = Poisson(torch.tensor([3.0, torch.nan], dtype=torch.float64), validate_args=False)
     assert dist.icdf(torch.tensor(0.5, dtype=torch.float64)).isnan().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("levels", [[0.5], [1e-9], [1 - 1e-9]])
+@pytest.mark.parametrize("mu", [10.0, 1e10])
+def test_a_component_that_is_no_number_leaves_none(mu, levels):
+    mixture = Mixture(
+        Poisson(f64([[mu, torch.nan], [mu, 5.0]]), validate_args=False), weights=f64([[0.5, 0.5], [1, 0]])
+    )
+    found = mixture.summary(f64(levels), f64([5.0, 5.0]), entropy=True)
+    results = [found.mean, found.variance, found.mode, found.quantiles[:, 0], found.crps, found.entropy]
+    results += [mixture.icdf(f64(levels[0])), mixture.cdf(f64(5.0)), mixture.survival(f64(5.0))]
+    assert [x.isnan().tolist() for x in results] == [[True, False]] * len(results)
+
+
+def test_weights_that_are_no_numbers_leave_none():
+    mixture = Mixture(Poisson(f64([10.0, 4.0])), weights=f64([torch.nan, 0.5]), validate_args=False)
+    y = f64(5.0)
+    results = mixture.cdf(y), mixture.survival(y), mixture.crps(y), mixture.icdf(f64(0.5)), mixture.icdf(f64(1e-9))
+    assert all(x.isnan() for x in results)
+
+
+@pytest.mark.parametrize(
+    "dist",
+    [
+        DoubleBinomial(f64([2.0]), f64([1.998]), f64([20.0])),
+        DoubleBinomial(f64([16.0]), f64([15.984]), f64([1e4])),
+        Truncated(DoublePoisson(f64([20.0]), f64([100.0])), high=10),
+    ],
+    ids=repr,
+)
+def test_all_mass_at_the_last_count(dist):
+    last = dist.bracket(37.0)[1]
+    found = dist.summary(f64([1e-3, 0.5, 0.999]), last)
+    assert [found.mean.item(), found.mode.item(), *found.quantiles[0].tolist()] == [last.item()] * 5
+    assert found.crps.item() < 1e-12
+    assert dist.icdf(f64([1e-12, 1e-6, 0.5, 1 - 1e-6]).unsqueeze(1)).flatten().tolist() == [last.item()] * 4
+
+
+@pytest.mark.parametrize(
+    "dist", [DoublePoisson(f64(5000.0), 0.02), NegativeBinomial(f64(1e6), 1e-3), Poisson(f64(1e9))], ids=repr
+)
+def test_a_quantile_at_its_own_level_is_the_count_again(dist):
+    y = dist.icdf(torch.linspace(1e-5, 1 - 1e-5, 301, dtype=torch.float64))
+    assert torch.equal(dist.icdf(dist.cdf(y)), y)
+
+
+@pytest.mark.parametrize(
+    "dist",
+    [
+        GeneralizedPoisson(f64([1e-9]), f64([0.5])),
+        GeneralizedPoisson(f64([1e-9]), f64([30.0])),
+        GeneralizedPoisson(f64([1.0]), f64([1e6])),
+        NegativeBinomial(f64([1e-3]), f64([1e9])),
+    ],
+    ids=repr,
+)
+def test_moments_of_heavy_tails_are_those_of_closed_forms(dist):
+    found = dist.summary(f64([0.5]))
+    torch.testing.assert_close(found.mean, dist.mean, rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(found.variance, dist.variance, rtol=1e-9, atol=0.0)

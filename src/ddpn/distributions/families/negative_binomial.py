@@ -23,7 +23,12 @@ def unit_deviance(y, mu, r):
     if y <= 0.0:
         return r * log1p(mu / r)
     gap = y - mu
-    return y * log1p(max(r * gap / (mu * (y + r)), -1.0 + 2.0**-53)) - r * log1p(gap / (mu + r))
+    return y * log1p(max(r * gap / (mu * (y + r)), -1.0 + 2.0**-53)) - r * log_ratio(y + r, mu + r, gap)
+
+
+def log_ratio(x, y, gap):
+    """log(x / y) from x, y and x - y."""
+    return log(x / y) if gap < -0.5 * y else log1p(gap / y)
 
 
 def log_mass(y, p):
@@ -39,8 +44,7 @@ def score(y, p):
     """d log p / d mu and d log p / d alpha, by Stirling's formula with its error: no cancellation for large r."""
     mu, r = p[0], p[1]
     n, q = y + r, (y - mu) / (mu + r)
-    log_ratio = log(n / (mu + r)) if q < -0.5 else log1p(q)
-    by_r = log_ratio - q + 0.5 * y / (n * r) + stirling_slope(n) - stirling_slope(r)
+    by_r = log_ratio(n, mu + r, y - mu) - q + 0.5 * y / (n * r) + stirling_slope(n) - stirling_slope(r)
     return q * r / mu, -r * r * by_r, 0.0
 
 
@@ -91,7 +95,9 @@ class NegativeBinomial(ParametricDistribution):
         r, safe = 1.0 / alpha, y.clamp(min=1.0)
         n, gap = safe + r, safe - mu
         inner = (r * gap / (mu * n)).clamp(min=-1 + 2**-53)
-        unit = safe * torch.log1p(inner) - r * torch.log1p(gap / (mu + r))
+        q = gap / (mu + r)
+        log_ratio = torch.where(q < -0.5, (n / (mu + r)).log(), torch.log1p(q.clamp(min=-0.5)))
+        unit = safe * torch.log1p(inner) - r * log_ratio
         saturated = 0.5 * (r / (safe * n)).log() - HALF_LOG_TWO_PI
         saturated = saturated + _stirling_error(n) - _stirling_error(r) - _stirling_error(safe)
         return torch.where(y > 0, saturated - unit, -r * torch.log1p(mu / r))

@@ -55,16 +55,6 @@ def changed(mass, n, change):
         mass[j] = found + slope * rest
 
 
-def cut_off(mass, n, first, limit):
-    """All mass from the limit on is at the limit; the number of counts that are left."""
-    at = 0 if limit <= first else int(limit - first)
-    total = 0.0
-    for j in range(n - 1, at - 1, -1):
-        total += mass[j]
-    mass[at] = total
-    return at + 1
-
-
 def totals(mass, below, above, n):
     """P(Z <= z) and P(Z > z)."""
     lower, upper = 0.0, 0.0

@@ -2,8 +2,8 @@
 
 Positions and weights are such that the sum over the counts of any polynomial of degree up to 15 is exact, and of those
 up to 31 to 6 digits, as with Gauss-Legendre quadrature for integrals, which they approach. For k = 0 they are the
-counts themselves. Values at the positions also stand for the polynomial of degree 15 through them, and so for values
-and partial sums between them. Tables for 2 n counts follow from those for n: such a panel is two panels.
+counts themselves. Values at the positions also stand for the polynomial of degree 15 through them, and so for partial
+sums. Tables for 2 n counts follow from those for n: such a panel is two panels.
 """
 
 from math import frexp
@@ -15,26 +15,25 @@ from numpy.polynomial.legendre import legvander
 SIZE, TABLES = 16, 27
 #: Binary digits of positions, as shares of a panel.
 DIGITS = 26
+#: How many times the size of a panel a count may be that is added to its positions without rounding, and the standard
+#: deviation of distributions that are otherwise summed count by count.
+EXACT, NARROW = 2.0 ** (52 - DIGITS), 4096.0
 
 
 def _positions(n):
-    """Places of Gauss's rule for the sum over n counts, from half a count before the first, by Golub and Welsch.
-
-    They have few digits, so that a large count is added to them without rounding: in a tail, that would cost digits.
-    """
+    """Places of Gauss's rule for the sum over n counts, from half a count before the first, by Golub and Welsch."""
     j = np.arange(1.0, SIZE)
     shares = 0.5 + np.linalg.eigvalsh(np.diag(0.5 * j * np.sqrt((1.0 - (j / n) ** 2) / (4.0 * j**2 - 1.0)), -1))
     return n * np.round(shares * 2.0**DIGITS) / 2.0**DIGITS
 
 
 def _tables():
-    """Positions, weights, partial sums and values in both halves, per k; those that are sums, as shares of n."""
+    """Positions, weights and partial sums, per k, as shares of n."""
     n, positions, weights, upto = float(SIZE), np.arange(SIZE) + 0.5, np.ones(SIZE), np.tril(np.ones((SIZE, SIZE)))
-    halves = np.zeros((2 * SIZE, SIZE))
     found = []
     for _ in range(TABLES):
         middle = upto.T - 0.5 * np.eye(SIZE)
-        found.append((positions / n, weights / n, middle / n, np.stack([halves[:SIZE].T, halves[SIZE:].T])))
+        found.append((positions / n, weights / n, middle / n))
         inner, outer = np.append(positions, positions + n) / n - 1.0, _positions(2.0 * n) / n - 1.0
         halves = legvander(inner, SIZE - 1) @ np.linalg.inv(legvander(outer, SIZE - 1))
         left, right = halves[:SIZE], halves[SIZE:]
@@ -47,8 +46,13 @@ def _tables():
 
 #: POSITIONS[k, i] * n is the place of position i, from half a count before the panel; WEIGHTS[k, i] * n its weight.
 #: UPTO[k, j, i] * n is what the value at position j adds to the sum up to position i, of whose own value one half is in
-#: it, and HALVES[k, h, j, i] what it adds to the value at position i of half h.
-POSITIONS, WEIGHTS, UPTO, HALVES = _tables()
+#: it.
+POSITIONS, WEIGHTS, UPTO = _tables()
+
+
+def is_exact(n, y, width):
+    """Whether positions of a panel of n counts near y have no rounding that would cost digits in a tail."""
+    return n * EXACT > y or width > NARROW
 
 
 def table_of(n):

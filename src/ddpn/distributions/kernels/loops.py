@@ -129,7 +129,9 @@ def walk(inputs, results, length):
         start, reference = start_of(low, high, centre, p)
     first = HEADER + int(min(begin - low, float((length - HEADER) // 3)))
     last, y, total = first - 1, begin, 0.0
-    while y <= high and (y <= inner or goes_on(results, last, last - 1, total)):
+    while y <= high and (
+        y <= inner or results[last] > results[last - 1] or matters(results[last], y - start, width, total)
+    ):
         n = int(min(size, high - y + 1.0, float(length - 1 - last)))
         if n == 0:
             return -1
@@ -140,7 +142,9 @@ def walk(inputs, results, length):
         y += n
         size = BLOCK * np.ceil(width / BLOCK)
     y = begin
-    while y > low and (first == last or goes_on(results, first, first + 1, total)):
+    while y > low and (
+        first == last or results[first] > results[first + 1] or matters(results[first], y - start, width, total)
+    ):
         n = int(min(size, y - low, float(first - HEADER)))
         if n == 0:
             return -1
@@ -149,9 +153,11 @@ def walk(inputs, results, length):
         total += sum_of(block, n)
         first -= n
         y -= n
-    while last > first + 1 and results[last - 1] <= NEGLIGIBLE * total:
+    z = y + last - first
+    while last > first + 1 and not matters(max(results[last - 1], results[last]), z - start, width, total):
         last -= 1
-    while first < last - 1 and results[first + 1] <= NEGLIGIBLE * total:
+        z -= 1.0
+    while first < last - 1 and not matters(max(results[first], results[first + 1]), y - start, width, total):
         first += 1
         y += 1.0
     results[0], results[1], results[2] = y, first, total
@@ -163,9 +169,9 @@ def walk(inputs, results, length):
     return n
 
 
-def goes_on(results, at, inner, total):
-    """Whether there may be more after a weight, which follows on an inner one."""
-    return results[at] > results[inner] or results[at] > NEGLIGIBLE * total
+def matters(w, distance, width, total):
+    """Whether a weight at a distance from the centre changes the sum of the weights, or the variance."""
+    return w * (1.0 + (distance / width) ** 2) > NEGLIGIBLE * total
 
 
 def weights_above(block, n, y, w, is_first, reference, p):

@@ -4,14 +4,14 @@ Panels are as long as all components that have mass there are smooth, and where 
 it is narrow, and close to the ends of its range. A quantile and the count that a CRPS is for are found by halving.
 """
 
-from math import exp, log
+from math import exp, inf, log
 from typing import Any
 
 import numpy as np
 
 from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIGHTS, table_of
-from ddpn.distributions.kernels.ranges import facts_of
+from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, UPTO, WEIGHTS, is_exact, table_of
+from ddpn.distributions.kernels.ranges import TAIL, facts_of
 
 PREPARED, TERMS = loops.PREPARED, loops.TERMS
 #: A panel spans at most so many standard deviations: partial sums of its polynomial then err by 2e-12 of its mass.
@@ -40,32 +40,32 @@ def of_row(addresses, components, weights, known, levels, y, entropy, moments, q
         moments[0] = moments[1] = moments[2] = moments[3] = np.nan
         quantiles[:], scores[:] = np.nan, np.nan
         return
+    row = addresses, records, weights, known, buffer
     positions, values = np.zeros((len(panels), SIZE)), np.zeros((len(panels), SIZE))
     for s in range(len(panels)):
-        x, n = panels[s]
-        for i in range(SIZE):
-            positions[s, i] = x - 0.5 + n * POSITIONS[table_of(n), i]
-        add_mass(addresses, records, weights, known, x, x + n, positions[s], SIZE, values[s], buffer)
+        panel_masses(row, panels[s, 0], panels[s, 1], positions[s], values[s])
     mixed_moments(known, weights, moments)
-    moments[2] = mode(addresses, records, weights, known, positions.reshape(-1), values.reshape(-1), buffer)
+    moments[2] = mode(row, positions.reshape(-1), values.reshape(-1))
     totals = np.zeros((len(panels), 5))
     moments[3] = accumulated(panels, values, entropy, totals)
-    work = np.zeros((4, SIZE))
+    work = np.zeros((5, SIZE))
     for j in range(len(levels)):
-        quantiles[j], _ = split(panels, values, totals, levels[j], -1.0, work)
+        quantiles[j], _ = split(row, panels, values, totals, levels[j], -1.0, work)
     for j in range(len(y)):
-        _, scores[j] = split(panels, values, totals, -1.0, y[j], work)
+        _, scores[j] = split(row, panels, values, totals, -1.0, y[j], work)
 
 
 def mixed_moments(known, weights, moments):
     """Mean and variance of the mixture."""
     mean, variance, total = 0.0, 0.0, 0.0
     for k in range(len(weights)):
-        mean += weights[k] * known[k, 1]
-        total += weights[k]
+        if weights[k] > 0.0:
+            mean += weights[k] * known[k, 1]
+            total += weights[k]
     mean /= total
     for k in range(len(weights)):
-        variance += weights[k] * (known[k, 2] + (known[k, 1] - mean) ** 2)
+        if weights[k] > 0.0:
+            variance += weights[k] * (known[k, 2] + (known[k, 1] - mean) ** 2)
     moments[0], moments[1] = mean, variance / total
 
 
@@ -73,6 +73,8 @@ def covered(known, weights, panels):
     """First count and size of the panels from 0 to the last count, as many as there is room for; their number."""
     x, n, last, number = 0.0, float(SIZE), -1.0, 0
     for k in range(len(weights)):
+        if not (weights[k] <= 0.0 or known[k, 0] + known[k, 1] < inf):
+            return 0  # no numbers
         if weights[k] > 0.0:
             last = max(last, known[k, 4])
     while x <= last:
@@ -93,13 +95,23 @@ def is_smooth(known, weights, x, n):
     """Whether every component that has mass among n counts from x on is smooth there."""
     for k in range(len(weights)):
         has_mass = weights[k] > 0.0 and known[k, 3] < x + n and known[k, 4] >= x
-        if has_mass and (n > SPAN * known[k, 5] or x - n < known[k, 6] or x + 2.0 * n > known[k, 7] + 1.0):
+        scale = max(known[k, 5], abs(x - known[k, 1]) / TAIL)
+        is_inner = x - n >= known[k, 6] and x + 2.0 * n <= known[k, 7] + 1.0
+        if has_mass and not (is_inner and n <= SPAN * scale and is_exact(n, x, known[k, 5])):
             return False
     return n < 1e300
 
 
-def add_mass(addresses, records, weights, known, first, end, positions, n, values, buffer):
+def panel_masses(row, x, n, positions, values):
+    """The positions of the panel of n counts from x on, and the mixture's pmf there."""
+    for i in range(SIZE):
+        positions[i], values[i] = x - 0.5 + n * POSITIONS[table_of(n), i], 0.0
+    add_mass(row, x, x + n, positions, SIZE, values)
+
+
+def add_mass(row, first, end, positions, n, values):
     """Add the mixture's pmf at n positions, all of them among the counts from `first` on and before `end`."""
+    addresses, records, weights, known, buffer = row
     for k in range(len(weights)):
         if weights[k] > 0.0 and known[k, 3] < end and known[k, 4] >= first:
             low, high = known[k, 6], known[k, 7]
@@ -111,7 +123,7 @@ def add_mass(addresses, records, weights, known, first, end, positions, n, value
                     values[i] += weights[k] * exp(buffer[n + i] - known[k, 0])
 
 
-def mode(addresses, records, weights, known, positions, values, buffer):
+def mode(row, positions, values):
     """The most probable count: between the neighbours of the highest position, by halving."""
     best = np.argmax(values)
     before = best - 1 if best > 0 and values[best - 1] > 0.0 else best
@@ -122,7 +134,7 @@ def mode(addresses, records, weights, known, positions, values, buffer):
         pair[1], there[0], there[1] = pair[0] + 1.0, 0.0, 0.0
         if not pair[0] < high:
             break  # counts that float64 cannot tell apart
-        add_mass(addresses, records, weights, known, pair[0], pair[1] + 1.0, pair, 2, there, buffer)
+        add_mass(row, pair[0], pair[1] + 1.0, pair, 2, there)
         if there[1] > there[0] * (1.0 + TIE):
             low = pair[1]
         else:
@@ -187,7 +199,7 @@ def is_reached(below, above, end, level, y):
     return above <= (1.0 - level) * (1.0 + SLACK)
 
 
-def split(panels, values, totals, level, y, work):
+def split(row, panels, values, totals, level, y, work):
     """The count at a level of the cdf, or y if the level is -1; the sum of F(z)^2 below it, (1 - F(z))^2 from it on.
 
     The panel that it is in is halved until it is 16 counts.
@@ -196,13 +208,13 @@ def split(panels, values, totals, level, y, work):
     while s < last and not is_reached(totals[s + 1, 1], totals[s, 2], panels[s + 1, 0], level, y):
         s += 1
     x, n, below, above, score = panels[s, 0], panels[s, 1], totals[s, 1], totals[s, 2], totals[s, 3] + totals[s, 4]
-    here, left, right, sums = work[0], work[1], work[2], work[3]
+    here, left, right, sums, positions = work[0], work[1], work[2], work[3], work[4]
     for i in range(SIZE):
         here[i] = values[s, i]
     while n > SIZE:
-        times(HALVES[table_of(n), 0], here, left)
-        times(HALVES[table_of(n), 1], here, right)
         n *= 0.5
+        panel_masses(row, x, n, positions, left)
+        panel_masses(row, x + n, n, positions, right)
         lower, upper = mass_of(left, n), mass_of(right, n)
         if is_reached(below + lower, above + upper, x + n, level, y):
             score += squares(right, n, above + upper, -1.0, sums)

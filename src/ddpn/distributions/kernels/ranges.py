@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, WEIGHTS, table_of
+from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, WEIGHTS, is_exact, table_of
+from ddpn.distributions.kernels.loops import matters
 
 PREPARED, TERMS, SCORED_TERMS, CENTRE = loops.PREPARED, loops.TERMS, loops.SCORED_TERMS, loops.FACTS
-NEGLIGIBLE, CLEAR, STRIDE, WIDE = loops.NEGLIGIBLE, loops.CLEAR, loops.STRIDE, loops.WIDE
+CLEAR, STRIDE, WIDE = loops.CLEAR, loops.STRIDE, loops.WIDE
 #: A panel spans at most so many standard deviations, so many times its distance from the ends of the support, and a
-#: change of the weights by e^16: error 1e-14 each.
-SPAN, NEAR, DROP = 4.5, 2.0, 16.0
+#: change of the weights by e^16: error 1e-14 each. From so many standard deviations on, spans grow with the distance
+#: from the centre: what is left there is a heavy tail.
+SPAN, NEAR, DROP, TAIL = 4.5, 2.0, 16.0, 8.0
 #: Log weights below the peak at which a distribution ends.
 DEPTH = 60.0
 
@@ -81,7 +83,8 @@ def outward(address, record, first, last, step, reference, centre, with_score, s
                     by = buffer[(2 + j) * size + i]
                     sums[3 + j] += share * by
                     sums[6 + j] += share * by * by
-        if not (w > before or w * n > SIZE * NEGLIGIBLE * sums[0]) or y + step * n == y:
+        is_more = w > before or matters(w * n, buffer[size - 1] - centre, record[CENTRE + 1], SIZE * sums[0])
+        if not is_more or y + step * n == y:
             return  # also where weights are no numbers, and where float64 cannot tell counts apart
         before = w
         y += step * n
@@ -90,7 +93,8 @@ def outward(address, record, first, last, step, reference, centre, with_score, s
 def longest(address, record, y, room, step, buffer):
     """Counts of the longest panel from y on, of at most `room` counts, over which weights are smooth."""
     behind, ahead = (y, record[CENTRE + 2] - y) if step > 0.0 else (record[CENTRE + 2] - y, y)
-    length = min(room, SPAN * record[CENTRE + 1], NEAR * behind, NEAR / (1.0 + NEAR) * ahead)
+    scale = max(record[CENTRE + 1], abs(y - record[CENTRE]) / TAIL)
+    length = min(room, SPAN * scale, NEAR * behind, NEAR / (1.0 + NEAR) * ahead)
     n = float(SIZE)
     while 2.0 * n <= length < inf:
         n *= 2.0
@@ -98,7 +102,7 @@ def longest(address, record, y, room, step, buffer):
         here = log_weight(address, record, y, buffer)
         while n > SIZE and abs(log_weight(address, record, y + step * (n - 1.0), buffer) - here) > DROP:
             n *= 0.5
-    return n
+    return n if is_exact(n, y, record[CENTRE + 1]) else float(SIZE)
 
 
 # What rows are asked for ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described, place_of, sum_of, totals
+from ddpn.distributions.kernels.arrays import changed, crps, described, place_of, sum_of, totals
 from ddpn.distributions.kernels.gauss import SIZE
 from ddpn.distributions.kernels.panels import of_row as by_panels
 from ddpn.distributions.kernels.ranges import facts, information, log_range, log_total, long_log_prob, sides
@@ -68,7 +68,7 @@ def cdfs(addresses, components, weights, y, results):
         lower, upper = 0.0, 0.0
         for k in range(size):
             w = weights[i, k]
-            if w > 0.0:
+            if not w <= 0.0:
                 component_sides(addresses[k], components[i, k], y[i], scratch, record, found, sums, buffer)
                 lower += w * found[0]
                 upper += w * found[1]
@@ -127,11 +127,14 @@ def summaries(
             arena, first, last = gathered(
                 addresses, components, weights, tables, firsts, counts, i, LARGEST, arena, place
             )
-        if last == inf and is_counted:
-            moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
-            continue
-        if last == inf or (last - first > max(capacity, LONGEST) and not is_counted and change.shape[1] == 0):
+        is_changed = change.shape[1] > 0 and last - first < LONGEST
+        if not is_counted and (last == inf or last - first > max(capacity, LONGEST)):
             is_long[i] = True
+            continue
+        if last < inf:
+            first, last = min(first, limit), min(last, limit)
+        if not last - first < LARGEST:
+            moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
             continue
         n = int(last - first) + 1
         if n > len(mass):
@@ -140,21 +143,24 @@ def summaries(
             mass[j] = 0.0
         for k in range(size):
             shift, at, m, share = int(place[k, 0] - first), int(place[k, 2]), int(place[k, 1]), place[k, 3]
-            into, own = mass[shift : shift + m], arena[at : at + m]
-            for j in range(m):
+            inner = min(max(n - shift, 0), m)
+            into, own = mass[shift : shift + inner], arena[at : at + inner]
+            for j in range(inner):
                 into[j] += share * own[j]
+            if inner < m:  # counts beyond the limit are at the limit
+                mass[n - 1] += share * sum_of(arena[at + inner : at + m], m - inner)
         if len(groups) > 0:
             variance_parts(groups, weights, place[:, 4:6], first, grouped, moments, i)
-        if change.shape[1] > 0 and n <= LONGEST:
+        if is_changed:
             changed(mass, n, change)
-        if limit < last:
-            n = cut_off(mass, n, first, limit)
         totals(mass, below, above, n)
         described(mass, n, first, entropy, moments, i)
         for j in range(levels.shape[1]):
             quantiles[i, j] = first + place_of(below, above, n, levels[i, j])
         for j in range(y.shape[1]):
             scores[i, j] = crps(below, above, n, first, y[i, j], limit)
+        if not below[n - 1] > 0.0:
+            moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
 
 
 def long_summaries(addresses, components, weights, groups, levels, y, entropy, moments, quantiles, scores):
@@ -188,7 +194,7 @@ def gathered(addresses, components, weights, tables, firsts, counts, i, capacity
         if table < 0:
             given = components.ctypes.data + 40 * (i * len(addresses) + k)
             n = call(addresses[k], WALK, given, arena.ctypes.data + 8 * used, capacity)
-            if n < 0 or not arena[used + 2] < inf:
+            if n < 0 or not 0.0 < arena[used + 2] < inf:
                 return arena, first, inf
         else:
             n = counts[table, i]
