@@ -151,3 +151,10 @@ def test_a_truncated_mixture_ignores_components_without_weight():
     alone = Truncated(Poisson(f64(1.0)), low=1000)
     assert mixture.mean.item() == pytest.approx(alone.mean.item(), rel=1e-14)
     assert mixture.cdf(f64(1001.0)).item() == pytest.approx(alone.cdf(f64(1001.0)).item(), rel=1e-14)
+
+
+@pytest.mark.parametrize("limit", [100.0, 1e4])
+def test_a_wide_distribution_has_the_mean_of_its_tails(limit):
+    base = NegativeBinomial(f64(1e6), 1.0)
+    expected = base.survival(torch.arange(limit)).sum()
+    torch.testing.assert_close(Censored(base, limit).mean, expected.reshape(1), rtol=1e-12, atol=0.0)

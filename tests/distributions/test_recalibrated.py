@@ -7,7 +7,16 @@ from scipy import stats
 from torch.distributions import Normal
 
 from ddpn import InputError
-from ddpn.distributions import DoublePoisson, Mixture, MonotoneMap, Poisson, Recalibrated, log_mass
+from ddpn.distributions import (
+    Censored,
+    DoublePoisson,
+    Mixture,
+    MonotoneMap,
+    NegativeBinomial,
+    Poisson,
+    Recalibrated,
+    log_mass,
+)
 from ddpn.metrics import ood_score
 
 AT, VALUE = [0.0, 0.03, 0.2, 0.5, 0.9, 1.0], [0.0, 0.06, 0.3, 0.45, 0.95, 1.0]
@@ -108,3 +117,18 @@ def test_masses_in_the_upper_tail_keep_their_digits():
 def test_a_recalibrated_distribution_is_not_recalibrated_again():
     with pytest.raises(InputError, match="recalibrated already"):
         Recalibrated(Recalibrated(Poisson(double(3.0)), CHANGE), CHANGE)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        NegativeBinomial(double(1000.0), 1.3),
+        Censored(NegativeBinomial(double(5000.0), 1.0), 2500),
+        NegativeBinomial(double(5000.0), 1.0),
+    ],
+    ids=repr,
+)
+def test_rows_that_span_many_counts_are_changed_in_all_results_or_in_none(base):
+    dist = Recalibrated(base, CHANGE)
+    assert dist.mean.item() == pytest.approx(dist.survival(torch.arange(2.0**18)).sum().item(), rel=1e-9)
+    assert dist.summary(double(0.3)).quantiles.item() == dist.icdf(double(0.3)).item()

@@ -23,7 +23,7 @@ SIGNATURES = {
     "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], {_MATRIX})",
     "summaries": (
         f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], int64, {_MATRIX}, "
-        f"float64[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, boolean[::1])"
+        f"boolean[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, boolean[::1])"
     ),
     "long_summaries": (
         f"void(int64[::1], {_CUBE}, {_MATRIX}, int64[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, "
@@ -222,14 +222,16 @@ class Summary(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What to compute per row: levels (rows, L) of quantiles, counts y (rows, Q) to score, and so on."""
+    """What to compute per row: levels (rows, L) of quantiles, counts y (rows, Q) to score, and whether the entropy.
+
+    `change` (2, knots) is a map of the cdfs of those rows for which `is_changed` (rows,) says so.
+    """
 
     levels: np.ndarray
     y: np.ndarray
     entropy: bool = False
-    groups: np.ndarray | None = None
     change: np.ndarray = np.empty((2, 0))
-    limits: np.ndarray = np.empty(0)
+    is_changed: np.ndarray | None = None
 
 
 class _Block(NamedTuple):
@@ -315,17 +317,17 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
     """Everything that needs all probabilities of a row, of `count` rows."""
     found = Summaries(*(np.empty((count, size)) for size in (6, asked.levels.shape[1], asked.y.shape[1])))
     _load(parts, "summaries")
-    groups = np.zeros(0, dtype=np.int64) if asked.groups is None else asked.groups
+    groups = np.array([group for part in parts for group in part.group], dtype=np.int64)
+    is_changed = np.zeros(count, dtype=np.bool_) if asked.is_changed is None else asked.is_changed
     is_long = np.zeros(count, dtype=np.bool_)
 
     def task(index: slice) -> None:
         block = _block(parts, index, index.stop - index.start)
         levels, y = (np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y))
-        limits = asked.limits[index] if len(asked.limits) else asked.limits
-        is_counted = len(block.tables) > 0 or len(limits) > 0 or asked.change.shape[1] > 0
+        is_counted = len(block.tables) > 0 or asked.change.shape[1] > 0
         capacity = 2 * (rows.LONGEST if is_counted else rows.SHORT)
         own = (x[index] for x in (*found, is_long))
-        kernel("summaries")(*block, groups, capacity, asked.change, limits, levels, y, asked.entropy, *own)
+        kernel("summaries")(*block, groups, capacity, asked.change, is_changed[index], levels, y, asked.entropy, *own)
 
     def long_task(index: np.ndarray) -> None:
         block, own = _block(parts, index, len(index)), [x[index] for x in found]
@@ -337,6 +339,8 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
     if len(rest := is_long.nonzero()[0]):
         _load(parts, "long_summaries")
         _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
+    if not len(groups):
+        found.moments[:, 4], found.moments[:, 5] = found.moments[:, 1], 0.0
     return found
 
 

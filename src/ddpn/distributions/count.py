@@ -17,6 +17,8 @@ from ddpn.runtime.errors import DDPNError, InputError
 
 #: The depth of a bracket from which dtype and device of a distribution's results are learnt.
 _DEPTH = 37.0
+#: Of the components of a base.
+Change = Callable[[list[Part]], list[Part]]
 
 
 class _Barrier(torch.autograd.Function):
@@ -144,10 +146,6 @@ class CountDistribution(Distribution, ABC):
             return [Part(None, table=self if len(shape) == 1 else self._reshape((shape.numel(),)))]
         return [Part(None, table=self.expand(shape)._reshape((shape.numel(),)))]
 
-    def _groups(self) -> list[int]:
-        """The component of the mixture that each component of `_parts` belongs to; empty unless this is a mixture."""
-        return []
-
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         """log P(low <= Z <= high) in float64, by `log_prob` at every count; bounds broadcast with `batch_shape`."""
         first, last = (x.double() for x in self.bracket(_DEPTH))
@@ -213,12 +211,12 @@ class CountDistribution(Distribution, ABC):
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return np.ascontiguousarray(y.detach().expand(shape).reshape(-1).double().cpu().numpy()), shape
 
-    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
-        """`components.summaries` of every row after `expand(shape)`."""
+    def _summarised(self, shape: torch.Size | None = None, limited: Change | None = None, **asked: Any) -> Summaries:
+        """`components.summaries` of every row after `expand(shape)`, and after a change of the components."""
         shape = self.batch_shape if shape is None else shape
-        count = shape.numel()
+        count, parts = shape.numel(), self._parts(shape)
         known = Asked(**({"levels": np.empty((count, 0)), "y": np.empty((count, 0))} | asked))
-        return components.summaries(self._parts(shape), count, known)
+        return components.summaries(parts if limited is None else limited(parts), count, known)
 
     def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
         """P(Z <= y) and P(Z > y), (2, rows)."""
@@ -337,11 +335,8 @@ class CountDistribution(Distribution, ABC):
         given = torch.as_tensor(levels, dtype=torch.float64).cpu()
         q = np.ascontiguousarray(given.expand(rows, given.shape[-1]).numpy())
         counts = np.empty((rows, 0)) if y is None else self._paired(y)[0][:, None]
-        groups = np.array(self._groups(), dtype=np.int64)
-        found = self._summarised(levels=q, y=counts, groups=groups, entropy=entropy)
+        found = self._summarised(levels=q, y=counts, entropy=entropy)
         mean, variance, mode, spread, within, between = (self._shaped(x) for x in found.moments.T)
-        if not len(groups):
-            within, between = variance, torch.zeros_like(variance)
         scores = None if y is None else self._shaped(found.scores)
         quantiles = self._shaped(found.quantiles, q.shape)
         return Summary(mean, variance, within, between, quantiles, mode, scores, spread if entropy else None)

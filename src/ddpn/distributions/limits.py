@@ -10,7 +10,8 @@ from torch import Tensor
 from ddpn.distributions import arguments
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Part, Summaries
-from ddpn.distributions.count import CountDistribution, Modified
+from ddpn.distributions.count import Change, CountDistribution, Modified
+from ddpn.distributions.families.poisson import Poisson
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
@@ -233,17 +234,39 @@ class Censored(Modified):
         y, limit = (torch.as_tensor(x).cpu().expand(shape).reshape(-1).numpy() for x in (value, self.limit))
         return np.where(y >= limit, [[1.0], [0.0]], found), shape
 
-    def _groups(self) -> list[int]:
-        return self.base._groups()
-
-    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
+    def _summarised(self, shape: torch.Size | None = None, limited: Change | None = None, **asked: Any) -> Summaries:
         shape = self.batch_shape if shape is None else shape
-        limits = self.limit.cpu().expand(shape).reshape(-1).contiguous().numpy()
-        return self.base._summarised(shape, limits=limits, **asked)
+        limit = self.limit.cpu().expand(shape).reshape(-1)
+        if "y" in asked:
+            asked["y"] = np.minimum(asked["y"], limit.unsqueeze(1).numpy())
+        both = lambda parts: _limited(parts, limit) if limited is None else limited(_limited(parts, limit))  # noqa: E731
+        return self.base._summarised(shape, limited=both, **asked)
+
+    def _parts(self, shape: torch.Size) -> list[Part]:
+        return _limited(self.base._parts(shape), self.limit.cpu().expand(shape).reshape(-1))
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         limit = self.limit.cpu().reshape(-1, 1).numpy()
         return np.minimum(self.base._quantiles(levels), limit)
+
+
+def _limited(parts: list[Part], limit: Tensor) -> list[Part]:
+    """Components of min(Z, limit): each given that it is below the limit of its row, and the rest of each at the limit.
+
+    Shape: limit (rows,).
+    """
+    inner, points = [], []
+    for part in parts:
+        at = limit.unsqueeze(1).expand(-1, part.size)
+        if part.family is None:
+            inner.append(part._replace(table=Censored(part.table, at.reshape(-1), validate_args=False)))
+            continue
+        below, log_p = part.restricted(torch.zeros_like(limit), limit - 1.0)
+        weight = torch.ones_like(log_p) if part.weight is None else part.weight
+        inner.append(below._replace(weight=weight * log_p.exp()))
+        point = part._replace(family=Poisson.family, parameters=(torch.ones_like(log_p),), low=at, high=at)
+        points.append(point._replace(weight=-weight * torch.expm1(log_p)))
+    return inner + points
 
 
 # As a sample says, row by row ---------------------------------------------------------------------------------------

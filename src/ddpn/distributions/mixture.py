@@ -281,9 +281,6 @@ class _CountMixture(Mixture, CountDistribution):
             start += k
         return found
 
-    def _groups(self) -> list[int]:
-        return [group for part in self._parts(self.batch_shape) for group in part.group]
-
 
 class _ContinuousMixture(Mixture):
     """A mixture of Normals."""

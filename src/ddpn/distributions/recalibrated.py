@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions.components import Summaries, Summary
-from ddpn.distributions.count import Modified, without_gradient
+from ddpn.distributions.count import Change, Modified, without_gradient
 from ddpn.distributions.discretized import discretized
 from ddpn.distributions.kernels.rows import LONGEST
 from ddpn.distributions.mixture import Mixture
@@ -176,12 +176,10 @@ class Recalibrated(Modified):
         found, shape = self._sides(y)
         return torch.from_numpy(found).reshape(2, *shape).to(self.device)
 
-    def _groups(self) -> list[int]:
-        return self.base._groups()
-
-    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
-        change = np.stack([x.cpu().numpy() for x in self.map])
-        return self.base._summarised(shape, change=np.ascontiguousarray(change), **asked)
+    def _summarised(self, shape: torch.Size | None = None, limited: Change | None = None, **asked: Any) -> Summaries:
+        change = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
+        far = self._is_far().cpu().expand(self.batch_shape if shape is None else shape).reshape(-1).numpy()
+        return self.base._summarised(shape, change=change, limited=limited, is_changed=~far, **asked)
 
     def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
         found, shape = self.base._sides(value)

@@ -108,8 +108,8 @@ def place_of(below, above, n, q):
     return low
 
 
-def crps(below, above, n, first, y, limit):
-    """Sum of (F(z) - 1[z >= y])^2 over the counts below the limit."""
+def crps(below, above, n, first, y):
+    """Sum of (F(z) - 1[z >= y])^2 over all counts."""
     at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
     total = sum_of_squares(below, at) + sum_of_squares(above[at:n], n - at)
-    return total + max(min(y, limit) - first - n, 0.0) + max(first - y, 0.0)
+    return total + max(y - first - n, 0.0) + max(first - y, 0.0)

@@ -26,7 +26,7 @@ OPERATIONS = {
     "facts": (ALL_FACTS, 5),
     "information": (INFORMATION, 3),
 }
-#: Rows of more counts than this take panels, unless their cdf is changed or they are cut off: these take all counts.
+#: Rows of more counts than this take panels, unless their cdf is changed: these take all counts.
 SHORT, LONGEST = loops.USUAL // 2, 1 << 16
 #: The most counts of a row that cannot take panels.
 LARGEST = 1 << 25
@@ -101,7 +101,7 @@ def summaries(
     groups,
     capacity,
     change,
-    limits,
+    is_changed,
     levels,
     y,
     entropy,
@@ -113,26 +113,22 @@ def summaries(
     """Moments (n, 6), quantiles (n, L) and CRPS (n, Q).
 
     Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components, if there are
-    such. `change` (2, knots) is a map of cdfs, `limits` (n,) where counts are cut off; both may be empty. Rows whose
-    components have more counts than `capacity` are left to `long_summaries`, unless there are tables or limits.
+    such. `change` (2, knots) is a map of the cdfs of some rows. Rows whose components have more counts than `capacity`
+    are left to `long_summaries`, unless there are tables.
     """
     rows, size = weights.shape
-    is_counted = len(tables) > 0 or len(limits) > 0
+    is_counted = len(tables) > 0
     place, grouped = np.zeros((size, 6)), np.zeros((len(groups), 3))
     arena, mass, below, above = np.empty(2 * capacity), np.empty(1 << 10), np.empty(1 << 10), np.empty(1 << 10)
     for i in range(rows):
-        limit = limits[i] if len(limits) > 0 else inf
         arena, first, last = gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place)
         if last == inf and is_counted:
             arena, first, last = gathered(
                 addresses, components, weights, tables, firsts, counts, i, LARGEST, arena, place
             )
-        is_changed = change.shape[1] > 0 and last - first < LONGEST
         if not is_counted and (last == inf or last - first > max(capacity, LONGEST)):
             is_long[i] = True
             continue
-        if last < inf:
-            first, last = min(first, limit), min(last, limit)
         if not last - first < LARGEST:
             moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
             continue
@@ -143,22 +139,19 @@ def summaries(
             mass[j] = 0.0
         for k in range(size):
             shift, at, m, share = int(place[k, 0] - first), int(place[k, 2]), int(place[k, 1]), place[k, 3]
-            inner = min(max(n - shift, 0), m)
-            into, own = mass[shift : shift + inner], arena[at : at + inner]
-            for j in range(inner):
+            into, own = mass[shift : shift + m], arena[at : at + m]
+            for j in range(m):
                 into[j] += share * own[j]
-            if inner < m:  # counts beyond the limit are at the limit
-                mass[n - 1] += share * sum_of(arena[at + inner : at + m], m - inner)
         if len(groups) > 0:
             variance_parts(groups, weights, place[:, 4:6], first, grouped, moments, i)
-        if is_changed:
+        if is_changed[i]:
             changed(mass, n, change)
         totals(mass, below, above, n)
         described(mass, n, first, entropy, moments, i)
         for j in range(levels.shape[1]):
             quantiles[i, j] = first + place_of(below, above, n, levels[i, j])
         for j in range(y.shape[1]):
-            scores[i, j] = crps(below, above, n, first, y[i, j], limit)
+            scores[i, j] = crps(below, above, n, first, y[i, j])
         if not below[n - 1] > 0.0:
             moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
 
