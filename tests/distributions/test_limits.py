@@ -7,17 +7,8 @@ import torch
 from scipy import stats
 from torch.autograd import gradcheck
 
-from ddpn.distributions import (
-    Censored,
-    CountDistribution,
-    DoublePoisson,
-    Mixture,
-    NegativeBinomial,
-    Poisson,
-    Truncated,
-    ZeroInflated,
-)
-from ddpn.runtime.errors import InputError
+from ddpn import DoublePoisson, InputError, NegativeBinomial, Poisson
+from ddpn.distributions import Censored, CountDistribution, Mixture, Truncated, ZeroInflated
 
 
 def f64(*values: float) -> torch.Tensor:

@@ -6,17 +6,8 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn import InputError
-from ddpn.distributions import (
-    Censored,
-    DoublePoisson,
-    Mixture,
-    MonotoneMap,
-    NegativeBinomial,
-    Poisson,
-    Recalibrated,
-    log_mass,
-)
+from ddpn import DoublePoisson, InputError, NegativeBinomial, Poisson
+from ddpn.distributions import Censored, Mixture, MonotoneMap, Recalibrated, log_mass
 from ddpn.metrics import ood_score
 
 AT, VALUE = [0.0, 0.03, 0.2, 0.5, 0.9, 1.0], [0.0, 0.06, 0.3, 0.45, 0.95, 1.0]

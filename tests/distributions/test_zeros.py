@@ -12,16 +12,8 @@ from scipy import stats
 from statsmodels.distributions.discrete import truncatednegbin, truncatedpoisson, zinegbin, zipoisson
 from torch.autograd import gradcheck
 
-from ddpn.distributions import (
-    DoublePoisson,
-    Hurdle,
-    Mixture,
-    NegativeBinomial,
-    Poisson,
-    Truncated,
-    ZeroInflated,
-)
-from ddpn.runtime.errors import InputError
+from ddpn import DoublePoisson, InputError, NegativeBinomial, Poisson
+from ddpn.distributions import Hurdle, Mixture, Truncated, ZeroInflated
 
 
 def f64(*values: float) -> torch.Tensor:

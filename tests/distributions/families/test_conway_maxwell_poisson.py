@@ -1,4 +1,4 @@
-"""The Conway-Maxwell-Poisson against 40-digit sums, the Poisson, its limits and direct sums."""
+"""The Conway-Maxwell-Poisson against the Poisson, its limits and direct sums."""
 
 import numpy as np
 import pytest
@@ -18,16 +18,6 @@ REGIMES = {
 
 def f64(x) -> torch.Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
-
-
-def test_log_prob_and_moments_are_those_of_40_digit_sums(golden_families, assert_within):
-    rows = golden_families("conway_maxwell_poisson")
-    law = ConwayMaxwellPoisson(f64(rows["mu"]), f64(rows["dispersion"]))
-    at = {"mu": rows["mu"], "nu": rows["dispersion"]}
-    assert_within(law.mean, rows["mean"], 1e-14, **at)
-    assert_within(law.variance, rows["variance"], 1e-8, **at)
-    for i in "123":
-        assert_within(law.log_prob(f64(rows[f"y{i}"])), rows[f"log_pmf{i}"], 2e-9, floor=1.0, **at)
 
 
 @pytest.mark.parametrize("mu", [1e-3, 3.0, 70.0, 1e6])
