@@ -211,12 +211,12 @@ class CountDistribution(Distribution, ABC):
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return np.ascontiguousarray(y.detach().expand(shape).reshape(-1).double().cpu().numpy()), shape
 
-    def _summarised(self, shape: torch.Size | None = None, limited: Change | None = None, **asked: Any) -> Summaries:
+    def _summarised(self, shape: torch.Size | None = None, cut: Change | None = None, **asked: Any) -> Summaries:
         """`components.summaries` of every row after `expand(shape)`, and after a change of the components."""
         shape = self.batch_shape if shape is None else shape
         count, parts = shape.numel(), self._parts(shape)
         known = Asked(**({"levels": np.empty((count, 0)), "y": np.empty((count, 0))} | asked))
-        return components.summaries(parts if limited is None else limited(parts), count, known)
+        return components.summaries(parts if cut is None else cut(parts), count, known)
 
     def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
         """P(Z <= y) and P(Z > y), (2, rows)."""

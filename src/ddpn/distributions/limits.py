@@ -234,23 +234,23 @@ class Censored(Modified):
         y, limit = (torch.as_tensor(x).cpu().expand(shape).reshape(-1).numpy() for x in (value, self.limit))
         return np.where(y >= limit, [[1.0], [0.0]], found), shape
 
-    def _summarised(self, shape: torch.Size | None = None, limited: Change | None = None, **asked: Any) -> Summaries:
+    def _summarised(self, shape: torch.Size | None = None, cut: Change | None = None, **asked: Any) -> Summaries:
         shape = self.batch_shape if shape is None else shape
         limit = self.limit.cpu().expand(shape).reshape(-1)
         if "y" in asked:
             asked["y"] = np.minimum(asked["y"], limit.unsqueeze(1).numpy())
-        both = lambda parts: _limited(parts, limit) if limited is None else limited(_limited(parts, limit))  # noqa: E731
-        return self.base._summarised(shape, limited=both, **asked)
+        both = lambda parts: _cut(parts, limit) if cut is None else cut(_cut(parts, limit))  # noqa: E731
+        return self.base._summarised(shape, cut=both, **asked)
 
     def _parts(self, shape: torch.Size) -> list[Part]:
-        return _limited(self.base._parts(shape), self.limit.cpu().expand(shape).reshape(-1))
+        return _cut(self.base._parts(shape), self.limit.cpu().expand(shape).reshape(-1))
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         limit = self.limit.cpu().reshape(-1, 1).numpy()
         return np.minimum(self.base._quantiles(levels), limit)
 
 
-def _limited(parts: list[Part], limit: Tensor) -> list[Part]:
+def _cut(parts: list[Part], limit: Tensor) -> list[Part]:
     """Components of min(Z, limit): each given that it is below the limit of its row, and the rest of each at the limit.
 
     Shape: limit (rows,).

@@ -176,10 +176,10 @@ class Recalibrated(Modified):
         found, shape = self._sides(y)
         return torch.from_numpy(found).reshape(2, *shape).to(self.device)
 
-    def _summarised(self, shape: torch.Size | None = None, limited: Change | None = None, **asked: Any) -> Summaries:
+    def _summarised(self, shape: torch.Size | None = None, cut: Change | None = None, **asked: Any) -> Summaries:
         change = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
         far = self._is_far().cpu().expand(self.batch_shape if shape is None else shape).reshape(-1).numpy()
-        return self.base._summarised(shape, change=change, limited=limited, is_changed=~far, **asked)
+        return self.base._summarised(shape, change=change, cut=cut, is_changed=~far, **asked)
 
     def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
         found, shape = self.base._sides(value)
