@@ -106,7 +106,7 @@ def test_masses_in_the_upper_tail_keep_their_digits():
 
 
 def test_a_recalibrated_distribution_is_not_recalibrated_again():
-    with pytest.raises(InputError, match="recalibrated already"):
+    with pytest.raises(InputError, match="already recalibrated"):
         Recalibrated(Recalibrated(Poisson(double(3.0)), CHANGE), CHANGE)
 
 

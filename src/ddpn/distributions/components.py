@@ -222,9 +222,9 @@ class Summary(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What to compute per row: levels (rows, L) of quantiles, counts y (rows, Q) to score, and whether the entropy.
+    """What to compute per row: quantiles at levels (rows, L), scores of counts y (rows, Q), and perhaps the entropy.
 
-    `change` (2, knots) is a map of the cdfs of those rows for which `is_changed` (rows,) says so.
+    `change` (2, knots) is a map of cdfs, which applies to the rows that `is_changed` (rows,) marks.
     """
 
     levels: np.ndarray
@@ -341,6 +341,7 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
         _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
     if not len(groups):
         found.moments[:, 4], found.moments[:, 5] = found.moments[:, 1], 0.0
+    found.moments[np.isnan(found.moments[:, 0])] = np.nan
     return found
 
 

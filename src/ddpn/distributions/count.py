@@ -17,7 +17,7 @@ from ddpn.runtime.errors import DDPNError, InputError
 
 #: The depth of a bracket from which dtype and device of a distribution's results are learnt.
 _DEPTH = 37.0
-#: Of the components of a base.
+#: What a modification makes of the components of its base.
 Change = Callable[[list[Part]], list[Part]]
 
 
@@ -188,7 +188,7 @@ class CountDistribution(Distribution, ABC):
         return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
 
     def as_counts(self, value: Any, negative: bool = False) -> Tensor:
-        """Counts as a tensor on the device of the distribution; raises an `InputError` if they are none.
+        """Counts as a tensor on the device of the distribution; raises an `InputError` for values that are not counts.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class CountDistribution(Distribution, ABC):
         return np.ascontiguousarray(y.detach().expand(shape).reshape(-1).double().cpu().numpy()), shape
 
     def _summarised(self, shape: torch.Size | None = None, cut: Change | None = None, **asked: Any) -> Summaries:
-        """`components.summaries` of every row after `expand(shape)`, and after a change of the components."""
+        """`components.summaries` of every row after `expand(shape)`; `cut` changes the components before."""
         shape = self.batch_shape if shape is None else shape
         count, parts = shape.numel(), self._parts(shape)
         known = Asked(**({"levels": np.empty((count, 0)), "y": np.empty((count, 0))} | asked))

@@ -239,8 +239,12 @@ class Censored(Modified):
         limit = self.limit.cpu().expand(shape).reshape(-1)
         if "y" in asked:
             asked["y"] = np.minimum(asked["y"], limit.unsqueeze(1).numpy())
-        both = lambda parts: _cut(parts, limit) if cut is None else cut(_cut(parts, limit))  # noqa: E731
-        return self.base._summarised(shape, cut=both, **asked)
+
+        def own_cut(parts: list[Part]) -> list[Part]:
+            found = _cut(parts, limit)
+            return found if cut is None else cut(found)
+
+        return self.base._summarised(shape, cut=own_cut, **asked)
 
     def _parts(self, shape: torch.Size) -> list[Part]:
         return _cut(self.base._parts(shape), self.limit.cpu().expand(shape).reshape(-1))

@@ -137,7 +137,7 @@ class Recalibrated(Modified):
 
     def __init__(self, base: Distribution, change: MonotoneMap) -> None:
         if isinstance(base, Recalibrated):
-            raise InputError("base is recalibrated already. Recalibrate its own base instead.")
+            raise InputError("base is already recalibrated. Pass base.base instead.")
         self.base = discretized(base)
         self.map = change.to(self.base.device)
         super().__init__(self.base.batch_shape, self.base._check)

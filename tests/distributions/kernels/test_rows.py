@@ -62,17 +62,18 @@ def test_a_quantile_of_nan_is_nan():
 
 @pytest.mark.parametrize("levels", [[0.5], [1e-9], [1 - 1e-9]])
 @pytest.mark.parametrize("mu", [10.0, 1e10])
-def test_a_component_that_is_no_number_leaves_none(mu, levels):
+def test_a_nan_component_makes_all_results_of_its_row_nan(mu, levels):
     mixture = Mixture(
         Poisson(f64([[mu, torch.nan], [mu, 5.0]]), validate_args=False), weights=f64([[0.5, 0.5], [1, 0]])
     )
     found = mixture.summary(f64(levels), f64([5.0, 5.0]), entropy=True)
-    results = [found.mean, found.variance, found.mode, found.quantiles[:, 0], found.crps, found.entropy]
+    results = [found.mean, found.variance, found.aleatoric, found.epistemic, found.mode, found.quantiles[:, 0]]
+    results += [found.crps, found.entropy]
     results += [mixture.icdf(f64(levels[0])), mixture.cdf(f64(5.0)), mixture.survival(f64(5.0))]
     assert [x.isnan().tolist() for x in results] == [[True, False]] * len(results)
 
 
-def test_weights_that_are_no_numbers_leave_none():
+def test_nan_weights_make_all_results_nan():
     mixture = Mixture(Poisson(f64([10.0, 4.0])), weights=f64([torch.nan, 0.5]), validate_args=False)
     y = f64(5.0)
     results = mixture.cdf(y), mixture.survival(y), mixture.crps(y), mixture.icdf(f64(0.5)), mixture.icdf(f64(1e-9))

@@ -15,8 +15,8 @@ from numpy.polynomial.legendre import legvander
 SIZE, TABLES = 16, 27
 #: Binary digits of positions, as shares of a panel.
 DIGITS = 26
-#: How many times the size of a panel a count may be that is added to its positions without rounding, and the standard
-#: deviation of distributions that are otherwise summed count by count.
+#: A count is added to positions of a panel without rounding if it is at most so many times the size of the panel. If it
+#: is larger, distributions up to this standard deviation are summed count by count.
 EXACT, NARROW = 2.0 ** (52 - DIGITS), 4096.0
 
 
@@ -51,7 +51,7 @@ POSITIONS, WEIGHTS, UPTO = _tables()
 
 
 def is_exact(n, y, width):
-    """Whether positions of a panel of n counts near y have no rounding that would cost digits in a tail."""
+    """Whether a panel of n counts near y may be used: rounded positions would make tails inaccurate."""
     return n * EXACT > y or width > NARROW
 
 

@@ -74,7 +74,7 @@ def covered(known, weights, panels):
     x, n, last, number = 0.0, float(SIZE), -1.0, 0
     for k in range(len(weights)):
         if not (weights[k] <= 0.0 or known[k, 0] + known[k, 1] < inf):
-            return 0  # no numbers
+            return 0  # NaN or infinite
         if weights[k] > 0.0:
             last = max(last, known[k, 4])
     while x <= last:

@@ -85,7 +85,7 @@ def outward(address, record, first, last, step, reference, centre, with_score, s
                     sums[6 + j] += share * by * by
         is_more = w > before or matters(w * n, buffer[size - 1] - centre, record[CENTRE + 1], SIZE * sums[0])
         if not is_more or y + step * n == y:
-            return  # also where weights are no numbers, and where float64 cannot tell counts apart
+            return  # also if weights are NaN, or if counts are so large that adding n does not change them
         before = w
         y += step * n
 
