@@ -20,9 +20,9 @@ _MATRIX, _CUBE = "float64[:,::1]", "float64[:,:,::1]"
 #: The loops over rows and their types.
 SIGNATURES = {
     "of_rows": f"void(int64, int64, {_MATRIX}, {_MATRIX})",
-    "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], {_MATRIX})",
+    "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], float64[::1], {_MATRIX})",
     "summaries": (
-        f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], int64, {_MATRIX}, "
+        f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], float64[::1], {_MATRIX}, "
         f"boolean[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, boolean[::1])"
     ),
     "long_summaries": (
@@ -321,17 +321,25 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
     is_changed = np.zeros(count, dtype=np.bool_) if asked.is_changed is None else asked.is_changed
     is_long = np.zeros(count, dtype=np.bool_)
 
+    def summarised(block: _Block, index: slice | np.ndarray, capacity: int, own: Sequence[np.ndarray]) -> None:
+        levels, y, changes = (np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y, is_changed))
+        work = np.empty((block.weights.shape[1] + rows.PARTS) * capacity)
+        kernel("summaries")(*block, groups, work, asked.change, changes, levels, y, asked.entropy, *own)
+
     def task(index: slice) -> None:
         block = _block(parts, index, index.stop - index.start)
-        levels, y = (np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y))
-        is_counted = len(block.tables) > 0 or asked.change.shape[1] > 0
-        capacity = 2 * (rows.LONGEST if is_counted else rows.SHORT)
-        own = (x[index] for x in (*found, is_long))
-        kernel("summaries")(*block, groups, capacity, asked.change, is_changed[index], levels, y, asked.entropy, *own)
+        capacity = rows.LONGEST if len(block.tables) or asked.change.shape[1] else rows.SHORT
+        summarised(block, index, capacity, [x[index] for x in (*found, is_long)])
 
     def long_task(index: np.ndarray) -> None:
         block, own = _block(parts, index, len(index)), [x[index] for x in found]
-        kernel("long_summaries")(*block[:3], groups, asked.levels[index], asked.y[index], asked.entropy, *own)
+        if len(block.tables):
+            is_longer = np.zeros(len(index), dtype=np.bool_)
+            summarised(block, index, rows.LARGEST, [*own, is_longer])
+            for x in own:
+                x[is_longer] = np.nan
+        else:
+            kernel("long_summaries")(*block[:3], groups, asked.levels[index], asked.y[index], asked.entropy, *own)
         for x, values in zip(found, own, strict=True):
             x[index] = values
 
@@ -373,7 +381,7 @@ def _deep_quantiles(block: _Block, levels: np.ndarray) -> np.ndarray:
     def reaches(z: np.ndarray) -> np.ndarray:
         """Whether P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2; also where there is no number."""
         both = np.empty((2, len(z)))
-        kernel("cdfs")(*block[:3], z, both)
+        kernel("cdfs")(*block[:3], z, np.empty(rows.WALKED), both)
         lower, upper = both[0] < levels * (1.0 - _ROUNDING), both[1] > (1.0 - levels) * (1.0 + _ROUNDING)
         return ~np.where(levels <= 0.5, lower, upper)
 
@@ -398,7 +406,7 @@ def sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
 
         def task(index: slice) -> None:
             block, own = _block(families, index, index.stop - index.start), np.empty((2, index.stop - index.start))
-            kernel("cdfs")(*block[:3], y[index], own)
+            kernel("cdfs")(*block[:3], y[index], np.empty(rows.WALKED), own)
             found[:, index] = own
 
         _run(task, _blocks(families, len(y)))

@@ -2,6 +2,8 @@
 
 from math import log, log1p
 
+import numpy as np
+
 #: Two probabilities within this share of each other are equal: the smaller count is the mode.
 TIE = 1e-13
 #: Relative error of sums of probabilities, which must not move a quantile.
@@ -34,6 +36,13 @@ def sum_of_squares(values, n):
     return total
 
 
+def moments_around(mass, n, around, total):
+    """Mean place and variance, from distances to a probable place: a variance of almost 0 keeps its digits."""
+    first, second = moments(mass, n, around)
+    shift = first / total
+    return around + shift, max(second / total - shift * shift, 0.0)
+
+
 #: Sums that may add their terms in any order, and so several at once.
 ANY_ORDER = (sum_of, moments, sum_of_squares)
 
@@ -55,28 +64,44 @@ def changed(mass, n, change):
         mass[j] = found + slope * rest
 
 
+def largest(values, n):
+    """The largest of n numbers that are not negative: the integers that their bits are have the same order."""
+    bits = values.view(np.int64)
+    best = bits[0]
+    for j in range(n):
+        best = max(best, bits[j])
+    return np.int64(best).view(np.float64)
+
+
+def running_products(values, n, start):
+    """Replace n numbers by `start` times the products up to them: by fours, as a product waits for the one before."""
+    total, fours = start, n - n % 4
+    for j in range(0, fours, 4):
+        two, others = values[j] * values[j + 1], values[j + 2] * values[j + 3]
+        values[j], values[j + 1], values[j + 2] = total * values[j], total * two, total * (two * values[j + 2])
+        total *= two * others
+        values[j + 3] = total
+    for j in range(fours, n):
+        total *= values[j]
+        values[j] = total
+
+
 def totals(mass, below, above, n):
-    """P(Z <= z) and P(Z > z)."""
+    """P(Z <= z) at every place, and P(Z >= z) from the last place to the first."""
     lower, upper = 0.0, 0.0
     for j in range(n):
         lower += mass[j]
-        below[j] = lower
-        above[n - 1 - j] = upper
         upper += mass[n - 1 - j]
+        below[j], above[j] = lower, upper
 
 
 def described(mass, n, first, entropy, results, i):
     """Mean, variance, mode and entropy."""
-    best, at = 0.0, 0
-    for j in range(n):
-        best = max(best, mass[j])
+    best, at = largest(mass, n), 0
     while mass[at] < best * (1.0 - TIE):
         at += 1
-    total = sum_of(mass, n)
-    shift, square = moments(mass, n, float(at))
-    shift, square = shift / total, square / total
-    results[i, 0], results[i, 1] = first + at + shift, max(square - shift * shift, 0.0)
-    results[i, 2] = first + at
+    mean, results[i, 1] = moments_around(mass, n, float(at), sum_of(mass, n))
+    results[i, 0], results[i, 2] = first + mean, first + at
     if entropy:
         others, spread = 0.0, 0.0
         for j in range(n):
@@ -88,28 +113,13 @@ def described(mass, n, first, entropy, results, i):
 
 def place_of(below, above, n, q):
     """The first place whose cdf is at least q."""
-    low, high = 0, n - 1
     if q <= 0.5:
-        level = q * (1.0 - SLACK)
-        while low < high:
-            middle = (low + high) // 2
-            if below[middle] >= level:
-                high = middle
-            else:
-                low = middle + 1
-        return low
-    level = (1.0 - q) * (1.0 + SLACK)
-    while low < high:
-        middle = (low + high) // 2
-        if above[middle] <= level:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+        return min(np.searchsorted(below[:n], q * (1.0 - SLACK)), n - 1)
+    return max(n - 1 - np.searchsorted(above[:n], (1.0 - q) * (1.0 + SLACK), side="right"), 0)
 
 
 def crps(below, above, n, first, y):
     """Sum of (F(z) - 1[z >= y])^2 over all counts."""
     at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
-    total = sum_of_squares(below, at) + sum_of_squares(above[at:n], n - at)
+    total = sum_of_squares(below, at) + sum_of_squares(above, max(n - 1 - at, 0))
     return total + max(y - first - n, 0.0) + max(first - y, 0.0)

@@ -108,7 +108,7 @@ def compiled(function: Any, signature: str, **bindings: Any) -> Callable[..., An
     """
     import numba
 
-    made = _prepared(function, {"call": _call(), **bindings}, "rows")
+    made = _prepared(function, {**_by_address(), **bindings}, "rows")
     return numba.njit(signature, cache=True, nogil=True, **_OPTIONS)(made)
 
 
@@ -134,16 +134,21 @@ def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
 
 
 @cache
-def _call() -> Any:
-    """A function of compiled code that calls an entry at its address, with arrays given by theirs."""
+def _by_address() -> dict[str, Any]:
+    """Functions of compiled code: `call`, an entry with arrays given by their addresses, and `reals`, n numbers there.
+
+    Arrays that `reals` returns own nothing. Slices do, and counting the owners takes longer than a short sum.
+    """
+    import numba
     from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic
 
+    whole, real = ir.IntType(64), ir.DoubleType().as_pointer()
+
     @intrinsic
     def call(typing_context: Any, address: Any, operation: Any, inputs: Any, results: Any, length: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            whole, real = ir.IntType(64), ir.DoubleType().as_pointer()
             kind = ir.FunctionType(whole, [whole, real, real, whole])
             entry, operation, inputs, results, length = arguments
             pointers = [builder.inttoptr(each, real) for each in (inputs, results)]
@@ -151,7 +156,18 @@ def _call() -> Any:
 
         return types.int64(*[types.int64] * 5), generate
 
-    return call
+    @intrinsic
+    def pointer(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], real)
+
+        return types.CPointer(types.float64)(types.int64), generate
+
+    @numba.njit(**_INNER)
+    def reals(address: Any, n: Any) -> Any:
+        return numba.carray(pointer(address), n)  # type: ignore[call-arg]
+
+    return {"call": call, "reals": reals}
 
 
 #: Compiled entries, which must live as long as their addresses are used.

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ddpn.distributions.kernels.arrays import moments, sum_of
+from ddpn.distributions.kernels.arrays import running_products, sum_of
 from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE, exponential
 
 #: Whether `log_mass` is a log probability, and whether `ratio` and `quick` are known. A family says so.
@@ -25,11 +25,11 @@ CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
 #: The usual length of the results of a walk, and the longest for families without a ratio.
 USUAL, LONGEST_EXP = 1 << 15, 1 << 12
 #: Counts of the shortest block, and standard deviations below and above the centre of the first.
-BLOCK, BELOW, ABOVE = 16.0, 6.0, 10.0
+BLOCK, BELOW, ABOVE = 8.0, 6.0, 10.0
 #: Counts that `log_prob` adds at once, and where in its results it keeps their weights.
 SUMMED, SCRATCH = 16, 8
 #: Numbers before the weights of a walk.
-HEADER = 5
+HEADER = 4
 #: What a family can be asked for.
 LOG_PROB, WALK, PREPARED, TERMS, SCORED_TERMS = range(5)
 #: Numbers that `prepared` may return; centre, width and end of the support follow them in a record.
@@ -108,7 +108,7 @@ def walk(inputs, results, length):
     Weights are computed in blocks, upward from some standard deviations below the centre and then downward from there
     if that was not the end, in loops that do several counts at once.
 
-    Results: the first count, the place of its weight in the results, the sum of the weights, mean and variance; then
+    Results: the first count, the place of its weight in the results, the sum of the weights and a probable count; then
     the weights.
     """
     p = prepared(inputs[0], inputs[1], inputs[2])
@@ -127,10 +127,10 @@ def walk(inputs, results, length):
     start, reference = inner, 0.0
     if not HAS_RATIO:
         start, reference = start_of(low, high, centre, p)
-    first = HEADER + int(min(begin - low, float((length - HEADER) // 3)))
+    first, per_width = HEADER + int(min(begin - low, float((length - HEADER) // 3))), 1.0 / width
     last, y, total = first - 1, begin, 0.0
     while y <= high and (
-        y <= inner or results[last] > results[last - 1] or matters(results[last], y - start, width, total)
+        y <= inner or results[last] > results[last - 1] or matters(results[last], (y - start) * per_width, total)
     ):
         n = int(min(size, high - y + 1.0, float(length - 1 - last)))
         if n == 0:
@@ -143,7 +143,7 @@ def walk(inputs, results, length):
         size = BLOCK * np.ceil(width / BLOCK)
     y = begin
     while y > low and (
-        first == last or results[first] > results[first + 1] or matters(results[first], y - start, width, total)
+        first == last or results[first] > results[first + 1] or matters(results[first], (y - start) * per_width, total)
     ):
         n = int(min(size, y - low, float(first - HEADER)))
         if n == 0:
@@ -153,25 +153,13 @@ def walk(inputs, results, length):
         total += sum_of(block, n)
         first -= n
         y -= n
-    z = y + last - first
-    while last > first + 1 and not matters(max(results[last - 1], results[last]), z - start, width, total):
-        last -= 1
-        z -= 1.0
-    while first < last - 1 and not matters(max(results[first], results[first + 1]), y - start, width, total):
-        first += 1
-        y += 1.0
-    results[0], results[1], results[2] = y, first, total
-    block = results[first : last + 1]
-    n = last - first + 1
-    shift, square = moments(block, n, start - y)  # around a probable count: a variance of almost 0 keeps its digits
-    shift, square = shift / total, square / total
-    results[3], results[4] = start + shift, square - shift * shift
-    return n
+    results[0], results[1], results[2], results[3] = y, first, total, start
+    return last - first + 1
 
 
-def matters(w, distance, width, total):
-    """Whether a weight at a distance from the centre changes the sum of the weights, or the variance."""
-    return w * (1.0 + (distance / width) ** 2) > NEGLIGIBLE * total
+def matters(w, distance, total):
+    """Whether a weight, so many standard deviations from the centre, changes the sum of the weights or the variance."""
+    return w * (1.0 + distance * distance) > NEGLIGIBLE * total
 
 
 def weights_above(block, n, y, w, is_first, reference, p):
@@ -182,9 +170,7 @@ def weights_above(block, n, y, w, is_first, reference, p):
             block[j] = above / under
         if is_first:
             block[0], w = 1.0, 1.0
-        for j in range(n):
-            w *= block[j]
-            block[j] = w
+        running_products(block, n, w)
     else:
         exponentials(block, n, y, reference, p)
 
@@ -193,11 +179,11 @@ def weights_below(block, n, y, w, reference, p):
     """The weights of n counts before y, whose own is w."""
     if HAS_RATIO:
         for j in range(n):
-            above, under = ratio(y - n + j, p)
+            above, under = ratio(y - 1.0 - j, p)
             block[j] = under / above
-        for j in range(n - 1, -1, -1):
-            w *= block[j]
-            block[j] = w
+        running_products(block, n, w)
+        for j in range(n // 2):
+            block[j], block[n - 1 - j] = block[n - 1 - j], block[j]
     else:
         exponentials(block, n, y - n, reference, p)
 
@@ -207,12 +193,12 @@ def exponentials(block, n, y, reference, p):
     if HAS_QUICK and y + n < TABLE and quick(1.0, 0.0, 0.0, p) < inf:
         logs, log_hs = LOG[int(y) : int(y) + n], LOG_H[int(y) : int(y) + n]
         for j in range(n):
-            block[j] = quick(y + j, logs[j], log_hs[j], p) - reference
+            block[j] = exponential(quick(y + j, logs[j], log_hs[j], p) - reference)
     else:
         for j in range(n):
             block[j] = log_mass(y + j, p) - reference
-    for j in range(n):
-        block[j] = exponential(block[j])
+        for j in range(n):
+            block[j] = exponential(block[j])
 
 
 def record(inputs, results):

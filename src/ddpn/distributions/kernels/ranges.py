@@ -83,7 +83,7 @@ def outward(address, record, first, last, step, reference, centre, with_score, s
                     by = buffer[(2 + j) * size + i]
                     sums[3 + j] += share * by
                     sums[6 + j] += share * by * by
-        is_more = w > before or matters(w * n, buffer[size - 1] - centre, record[CENTRE + 1], SIZE * sums[0])
+        is_more = w > before or matters(w * n, (buffer[size - 1] - centre) / record[CENTRE + 1], SIZE * sums[0])
         if not is_more or y + step * n == y:
             return  # also if weights are NaN, or if counts are so large that adding n does not change them
         before = w
@@ -173,12 +173,14 @@ def log_range(address, given, found):
         found[1 + j] = sums[3 + j] / sums[0] - expected[1 + j]
 
 
-def sides(address, record, y, low, high, whole, found, sums, buffer):
-    """P(Z <= y) and P(Z > y) given that low <= Z <= high, whose log mass is `whole`; the smaller is summed."""
-    high = min(high, record[CENTRE + 2])
+def sides(address, component, y):
+    """P(Z <= y) and P(Z > y) of (a, b, c, low, high), of which the smaller is summed."""
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * SIZE)
+    call(address, PREPARED, component.ctypes.data, record.ctypes.data, 1)
+    low, high = component[3], min(component[4], record[CENTRE + 2])
     if y < low or y >= high:
-        found[0], found[1] = (0.0, 1.0) if y < low else (1.0, 0.0)
-        return
+        return (0.0, 1.0) if y < low else (1.0, 0.0)
+    whole = log_total(address, record, low, high, sums, buffer)
     upper = y >= record[CENTRE]
     small = 1.0
     for side in range(2):
@@ -188,7 +190,7 @@ def sides(address, record, y, low, high, whole, found, sums, buffer):
         if small <= 0.75 or side == 1:
             break
         upper = not upper
-    found[0], found[1] = (1.0 - small, small) if upper else (small, 1.0 - small)
+    return (1.0 - small, small) if upper else (small, 1.0 - small)
 
 
 def facts(address, given, found):

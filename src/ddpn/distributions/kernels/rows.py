@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.arrays import changed, crps, described, place_of, sum_of, totals
-from ddpn.distributions.kernels.gauss import SIZE
+from ddpn.distributions.kernels.arrays import changed, crps, described, moments_around, place_of, sum_of, totals
 from ddpn.distributions.kernels.panels import of_row as by_panels
-from ddpn.distributions.kernels.ranges import facts, information, log_range, log_total, long_log_prob, sides
+from ddpn.distributions.kernels.ranges import facts, information, log_range, long_log_prob, sides
 
 LOG_PROB, WALK, PREPARED, HEADER = loops.LOG_PROB, loops.WALK, loops.PREPARED, loops.HEADER
 LOG_RANGE, ALL_FACTS, INFORMATION = 1, 2, 3
@@ -26,18 +25,20 @@ OPERATIONS = {
     "facts": (ALL_FACTS, 5),
     "information": (INFORMATION, 3),
 }
-#: Rows of more counts than this take panels, unless their cdf is changed: these take all counts.
-SHORT, LONGEST = loops.USUAL // 2, 1 << 16
-#: The most counts of a row that cannot take panels.
-LARGEST = 1 << 25
+#: Rows of more counts than this take panels; those whose cdf is changed, and those of tables, have more room.
+SHORT, LONGEST, LARGEST = loops.USUAL, 1 << 17, 1 << 25
 #: The most counts that are summed one by one for a cdf.
 WALKED = 1 << 12
+#: Arrays for all counts of a row that `summaries` needs beyond one for each component.
+PARTS = 4
 #: Tails of less mass than this are summed on their own: a walk leaves out 1e-18.
 FAR = 1e-5
 
 
-#: A family's kernel at its address: (address, operation, inputs, results, length). `compiling` puts it here.
+#: A family's kernel at its address: (address, operation, inputs, results, length); and the array of n numbers at an
+#: address. `compiling` puts them here.
 call: Any = None
+reals: Any = None
 
 
 def of_rows(operation, address, inputs, results):
@@ -59,36 +60,32 @@ def of_rows(operation, address, inputs, results):
             results[j, i] = found[j]
 
 
-def cdfs(addresses, components, weights, y, results):
+def cdfs(addresses, components, weights, y, work, results):
     """P(Z <= y) and P(Z > y) (2, n) of mixtures without tables, both relatively accurate."""
     rows, size = weights.shape
-    scratch, record, found = np.empty(WALKED), np.zeros(16), np.zeros(4)
-    sums, buffer = np.zeros(9), np.zeros(5 * SIZE)
+    start, walked = components.ctypes.data, reals(work.ctypes.data, len(work))
     for i in range(rows):
         lower, upper = 0.0, 0.0
         for k in range(size):
             w = weights[i, k]
             if not w <= 0.0:
-                component_sides(addresses[k], components[i, k], y[i], scratch, record, found, sums, buffer)
-                lower += w * found[0]
-                upper += w * found[1]
+                own = component_sides(addresses[k], reals(start + 40 * (i * size + k), 5), y[i], walked)
+                lower += w * own[0]
+                upper += w * own[1]
         results[0, i], results[1, i] = min(lower, 1.0), min(upper, 1.0)
 
 
-def component_sides(address, component, y, scratch, record, found, sums, buffer):
+def component_sides(address, component, y, walked):
     """P(Z <= y) and P(Z > y) of one component: from all its weights where these are few and y is not far out."""
-    n = call(address, WALK, component.ctypes.data, scratch.ctypes.data, len(scratch))
-    at = y - scratch[0]
+    n = call(address, WALK, component.ctypes.data, walked.ctypes.data, len(walked))
+    at = y - walked[0]
     if n > 0 and 0.0 <= at < n:
-        start, split = int(scratch[1]), int(scratch[1]) + int(at) + 1
-        lower = sum_of(scratch[start:split], split - start) / scratch[2]
-        upper = sum_of(scratch[split:], start + n - split) / scratch[2]
+        start, split = int(walked[1]), int(walked[1]) + int(at) + 1
+        lower = sum_of(walked[start:split], split - start) / walked[2]
+        upper = sum_of(walked[split:], start + n - split) / walked[2]
         if (lower > FAR or y >= component[4]) and (upper > FAR or y >= component[4]):
-            found[0], found[1] = (lower, 1.0 - lower) if lower < upper else (1.0 - upper, upper)
-            return
-    call(address, PREPARED, component.ctypes.data, record.ctypes.data, 1)
-    whole = log_total(address, record, component[3], component[4], sums, buffer)
-    sides(address, record, y, component[3], component[4], whole, found, sums, buffer)
+            return (lower, 1.0 - lower) if lower < upper else (1.0 - upper, upper)
+    return sides(address, component, y)
 
 
 def summaries(
@@ -99,7 +96,7 @@ def summaries(
     firsts,
     counts,
     groups,
-    capacity,
+    work,
     change,
     is_changed,
     levels,
@@ -113,37 +110,33 @@ def summaries(
     """Moments (n, 6), quantiles (n, L) and CRPS (n, Q).
 
     Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components, if there are
-    such. `change` (2, knots) is a map of the cdfs of some rows. Rows whose components have more counts than `capacity`
-    are left to `long_summaries`, unless there are tables.
+    such. `change` (2, knots) is a map of the cdfs of some rows. Rows with more counts than there is room for in `work`
+    are marked in `is_long` and left out.
     """
     rows, size = weights.shape
-    is_counted = len(tables) > 0
-    place, grouped = np.zeros((size, 6)), np.zeros((len(groups), 3))
-    arena, mass, below, above = np.empty(2 * capacity), np.empty(1 << 10), np.empty(1 << 10), np.empty(1 << 10)
+    place, each, grouped = np.zeros((size, 5)), np.zeros((size, 2)), np.zeros((len(groups), 3))
+    capacity, start = len(work) // (size + PARTS), work.ctypes.data
+    mass, below = reals(start, capacity), reals(start + 8 * capacity, capacity)
+    above, arena = reals(start + 16 * capacity, capacity), reals(start + 24 * capacity, (size + 1) * capacity)
     for i in range(rows):
-        arena, first, last = gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place)
-        if last == inf and is_counted:
-            arena, first, last = gathered(
-                addresses, components, weights, tables, firsts, counts, i, LARGEST, arena, place
-            )
-        if not is_counted and (last == inf or last - first > max(capacity, LONGEST)):
+        first, last = gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place)
+        if not last - first < capacity:
             is_long[i] = True
             continue
-        if not last - first < LARGEST:
-            moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
-            continue
         n = int(last - first) + 1
-        if n > len(mass):
-            mass, below, above = np.empty(2 * n), np.empty(2 * n), np.empty(2 * n)
         for j in range(n):
             mass[j] = 0.0
         for k in range(size):
-            shift, at, m, share = int(place[k, 0] - first), int(place[k, 2]), int(place[k, 1]), place[k, 3]
-            into, own = mass[shift : shift + m], arena[at : at + m]
+            shift, m, share = int(place[k, 0] - first), int(place[k, 1]), place[k, 3]
+            into, own = mass[shift : shift + m], reals(int(place[k, 2]), m)
             for j in range(m):
                 into[j] += share * own[j]
+            if len(groups) > 0:
+                around, total = place[k, 4] - place[k, 0], weights[i, k] / share
+                each[k, 0], each[k, 1] = moments_around(own, m, around, total)
+                each[k, 0] += shift
         if len(groups) > 0:
-            variance_parts(groups, weights, place[:, 4:6], first, grouped, moments, i)
+            variance_parts(groups, weights, each, grouped, moments, i)
         if is_changed[i]:
             changed(mass, n, change)
         totals(mass, below, above, n)
@@ -165,53 +158,40 @@ def long_summaries(addresses, components, weights, groups, levels, y, entropy, m
             addresses, components[i], weights[i], known, levels[i], y[i], entropy, moments[i], quantiles[i], scores[i]
         )
         if len(groups) > 0:
-            variance_parts(groups, weights, known[:, 1:3], 0.0, grouped, moments, i)
+            variance_parts(groups, weights, known[:, 1:3], grouped, moments, i)
 
 
 def gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place):
-    """Weights of all components of a row: the arena they are in, and first and last count.
+    """First and last count of a row, whose components get their weights in the arena, unless they are tables.
 
-    `place` gets the first count of each, the number of them, where they are, their factor, mean and variance. The last
-    count is infinite where a component has too many, or no finite sum.
+    `place` gets the first count of each, the number of them, the address of their weights, their factor and a probable
+    count. The last count is infinite where a component has too many, or no finite sum.
     """
-    used, first, last = 0, inf, -1.0
-    for k in range(len(addresses)):
+    used, first, last, size = 0, inf, -1.0, len(addresses)
+    given, arena_at = components.ctypes.data + 40 * i * size, arena.ctypes.data
+    for k in range(size):
         place[k, 1] = 0.0
-        w = weights[i, k]
+        w, table = weights[i, k], -addresses[k] - 1
         if w <= 0.0:
             continue
-        table = -addresses[k] - 1
-        needed = capacity if table < 0 else counts[table, i] + HEADER
-        if used + needed > len(arena):
-            arena = longer(arena, used, used + needed)
         if table < 0:
-            given = components.ctypes.data + 40 * (i * len(addresses) + k)
-            n = call(addresses[k], WALK, given, arena.ctypes.data + 8 * used, capacity)
+            n = call(addresses[k], WALK, given + 40 * k, arena_at + 8 * used, capacity)
             if n < 0 or not 0.0 < arena[used + 2] < inf:
-                return arena, first, inf
+                return first, inf
+            place[k, 0], place[k, 2] = arena[used], arena_at + 8 * (used + int(arena[used + 1]))
+            place[k, 3], place[k, 4] = w / arena[used + 2], arena[used + 3]
+            used += int(arena[used + 1]) + n
         else:
             n = counts[table, i]
-            copied(tables, firsts, table, i, n, arena, used)
-        place[k, 0], place[k, 1], place[k, 2] = arena[used], n, used + arena[used + 1]
-        place[k, 3], place[k, 4], place[k, 5] = w / arena[used + 2], arena[used + 3], arena[used + 4]
-        first, last = min(first, arena[used]), max(last, arena[used] + n - 1.0)
-        used += int(arena[used + 1]) + n
-    return arena, first, last
+            own = tables[table, i, :n]
+            place[k, 0], place[k, 2] = firsts[table, i], own.ctypes.data
+            place[k, 3], place[k, 4] = w, firsts[table, i] + np.argmax(own)
+        place[k, 1] = n
+        first, last = min(first, place[k, 0]), max(last, place[k, 0] + n - 1.0)
+    return first, last
 
 
-def copied(tables, firsts, table, i, n, arena, used):
-    """A table as `loops.walk` would return it."""
-    mean, square = 0.0, 0.0
-    for j in range(n):
-        arena[used + HEADER + j] = tables[table, i, j]
-        mean += tables[table, i, j] * j
-    for j in range(n):
-        square += tables[table, i, j] * (j - mean) ** 2
-    arena[used], arena[used + 1], arena[used + 2] = firsts[table, i], HEADER, 1.0
-    arena[used + 3], arena[used + 4] = firsts[table, i] + mean, square
-
-
-def variance_parts(groups, weights, each, first, grouped, moments, i):
+def variance_parts(groups, weights, each, grouped, moments, i):
     """Variance within and between groups of components, from the mean and variance of each; by Chan's formula."""
     mean, within, between = 0.0, 0.0, 0.0
     for g in range(len(groups)):
@@ -219,7 +199,7 @@ def variance_parts(groups, weights, each, first, grouped, moments, i):
     for k in range(len(groups)):
         weight = weights[i, k]
         if weight > 0.0:
-            g, own = groups[k], each[k, 0] - first
+            g, own = groups[k], each[k, 0]
             before, total = grouped[g, 0], grouped[g, 0] + weight
             gap = own - grouped[g, 1]
             grouped[g, 0] = total
@@ -231,11 +211,3 @@ def variance_parts(groups, weights, each, first, grouped, moments, i):
             within += grouped[g, 2]
             between += grouped[g, 0] * (grouped[g, 1] - mean) ** 2
     moments[i, 4], moments[i, 5] = within, between
-
-
-def longer(array, used, size):
-    """A longer array that starts with what is used of another one."""
-    made = np.empty(2 * size)
-    for j in range(used):
-        made[j] = array[j]
-    return made

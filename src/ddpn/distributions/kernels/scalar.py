@@ -18,7 +18,7 @@ LOG_TWO, LOG_TWO_REST, ONE_OVER_LOG_TWO = 0.6931471803691238, 1.9082149292705877
 #: 1.5 * 2^52: a number that is added to this is rounded to an integer.
 ROUNDER = 6755399441055744.0
 #: Where exp(x) is 0, and 2^-64, a factor without which small numbers would have no power of two.
-UNDERFLOW, SCALE = -745.2, 2.0**-64
+UNDERFLOW, SCALE = -746.0, 2.0**-64
 
 _Y = np.arange(float(TABLE))
 LOG = np.log(np.maximum(_Y, 1.0))
@@ -36,7 +36,7 @@ def stirling_error(x: float) -> float:
         return lgamma(x + 1.0) - (x + 0.5) * log(x) + x - HALF_LOG_TWO_PI
     r = 1.0 / x
     s = r * r
-    return r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188))))
+    return r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188)))))
 
 
 def stirling_slope(x: float) -> float:
@@ -44,7 +44,7 @@ def stirling_slope(x: float) -> float:
     if x < 16.0:
         return digamma(x) - log(x) + 0.5 / x
     s = 1.0 / (x * x)
-    return -s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s / 132))))
+    return -s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132)))))
 
 
 def digamma(x: float) -> float:
@@ -54,7 +54,7 @@ def digamma(x: float) -> float:
         total -= 1.0 / x
         x += 1.0
     s = 1.0 / (x * x)
-    return total + log(x) - 0.5 / x - s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s / 132))))
+    return total + log(x) - 0.5 / x - s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132)))))
 
 
 def log_h(y: float) -> float:
@@ -63,9 +63,7 @@ def log_h(y: float) -> float:
         i = int(y)
         if i == y:
             return LOG_H[i]
-    r = 1.0 / y
-    s = r * r
-    return -0.5 * log(y) - HALF_LOG_TWO_PI - r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188))))
+    return -0.5 * log(y) - HALF_LOG_TWO_PI - stirling_error(y)
 
 
 def log_h_and_log(y: float) -> tuple[float, float]:
@@ -91,7 +89,7 @@ def deviance(y: float, mu: float) -> float:
     v = (y - mu) / (y + mu)
     if abs(v) < 0.1:
         s = v * v
-        tail = s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + s * (1 / 9 + s * (1 / 11 + s * (1 / 13 + s / 15))))))
+        tail = s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + s * (1 / 9 + s * (1 / 11 + s * (1 / 13 + s * (1 / 15)))))))
         return (y - mu) * v + 2.0 * y * v * tail
     return mu - y + y * log(y / mu) if y > 0.0 else mu
 
@@ -101,15 +99,14 @@ def exponential(x: float) -> float:
 
     x = k log 2 + r; a number that is rounded to its last binary place has the integer k in its lowest bits.
     """
-    bounded = max(x, UNDERFLOW)
-    rounded = bounded * ONE_OVER_LOG_TWO + ROUNDER
+    x = max(x, UNDERFLOW)
+    rounded = x * ONE_OVER_LOG_TWO + ROUNDER
     k = rounded - ROUNDER
-    r = (bounded - k * LOG_TWO) - k * LOG_TWO_REST
+    r = (x - k * LOG_TWO) - k * LOG_TWO_REST
     power = np.int64((np.float64(rounded).view(np.int64) + 1023 + 64) << 52).view(np.float64)
-    beyond = 1 / 3628800 + r * (1 / 39916800 + r * (1 / 479001600 + r / 6227020800))
+    beyond = 1 / 3628800 + r * (1 / 39916800 + r * (1 / 479001600 + r * (1 / 6227020800)))
     series = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880 + r * beyond))))
-    value = power * (1.0 + r * (1.0 + r * (0.5 + r * (1 / 6 + r * (1 / 24 + r * series)))))
-    return value * SCALE if x > UNDERFLOW else 0.0
+    return SCALE * (power * (1.0 + r * (1.0 + r * (0.5 + r * (1 / 6 + r * (1 / 24 + r * series))))))
 
 
 def log_normal_cdf(x: float) -> float:
