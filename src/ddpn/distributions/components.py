@@ -166,6 +166,14 @@ class Part(NamedTuple):
             group=tuple(first + j // self.size for j in range(k * self.size)),
         )
 
+    def separate(self) -> Self:
+        """Of rows (rows, k): every component as a row of its own, without its weight."""
+        change = lambda x: None if x is None else x.reshape(-1, 1)  # noqa: E731
+        parameters = tuple(x.reshape(-1, 1) for x in self.parameters)
+        return self._replace(
+            parameters=parameters, weight=None, low=change(self.low), high=change(self.high), size=1, group=()
+        )
+
     def restricted(self, low: Tensor, high: Tensor) -> tuple[Self, Tensor]:
         """The same within a range (rows,) of counts, and the log mass of each component there. Shape: (rows, k)."""
         first, last = (x.unsqueeze(1).expand(-1, self.size) for x in (low, high))
@@ -328,7 +336,7 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
 
     def task(index: slice) -> None:
         block = _block(parts, index, index.stop - index.start)
-        capacity = rows.LONGEST if len(block.tables) or asked.change.shape[1] else rows.SHORT
+        capacity = rows.LONG if len(block.tables) or asked.change.shape[1] else rows.SHORT
         summarised(block, index, capacity, [x[index] for x in (*found, is_long)])
 
     def long_task(index: np.ndarray) -> None:

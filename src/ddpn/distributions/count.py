@@ -17,8 +17,6 @@ from ddpn.runtime.errors import DDPNError, InputError
 
 #: The depth of a bracket from which dtype and device of a distribution's results are learnt.
 _DEPTH = 37.0
-#: What a modification makes of the components of its base.
-Change = Callable[[list[Part]], list[Part]]
 
 
 class _Barrier(torch.autograd.Function):
@@ -211,12 +209,11 @@ class CountDistribution(Distribution, ABC):
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return np.ascontiguousarray(y.detach().expand(shape).reshape(-1).double().cpu().numpy()), shape
 
-    def _summarised(self, shape: torch.Size | None = None, cut: Change | None = None, **asked: Any) -> Summaries:
-        """`components.summaries` of every row after `expand(shape)`; `cut` changes the components before."""
+    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
+        """`components.summaries` of every row after `expand(shape)`."""
         shape = self.batch_shape if shape is None else shape
-        count, parts = shape.numel(), self._parts(shape)
-        known = Asked(**({"levels": np.empty((count, 0)), "y": np.empty((count, 0))} | asked))
-        return components.summaries(parts if cut is None else cut(parts), count, known)
+        known = Asked(**({"levels": np.empty((shape.numel(), 0)), "y": np.empty((shape.numel(), 0))} | asked))
+        return components.summaries(self._parts(shape), shape.numel(), known)
 
     def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
         """P(Z <= y) and P(Z > y), (2, rows)."""
@@ -402,6 +399,8 @@ class Modified(CountDistribution):
     """A count distribution that is made of another one, its `base`, of the same batch shape."""
 
     base: Any
+    #: Whether it changes the cdf alone: then counts may be censored before or after it.
+    is_of_cdf: ClassVar[bool] = False
 
     @abstractmethod
     def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions import arguments
+from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.components import Part, Summaries
-from ddpn.distributions.count import Change, CountDistribution, Modified
+from ddpn.distributions.components import Part
+from ddpn.distributions.count import CountDistribution, Modified
 from ddpn.distributions.families.poisson import Poisson
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
@@ -227,50 +227,30 @@ class Censored(Modified):
     def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Censored":
         return Censored(base, change(self.limit), validate_args=False)
 
-    # By way of the base, whose own methods are faster ----------------------------------------------------------------
-
-    def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
-        found, shape = self.base._sides(value)
-        y, limit = (torch.as_tensor(x).cpu().expand(shape).reshape(-1).numpy() for x in (value, self.limit))
-        return np.where(y >= limit, [[1.0], [0.0]], found), shape
-
-    def _summarised(self, shape: torch.Size | None = None, cut: Change | None = None, **asked: Any) -> Summaries:
-        shape = self.batch_shape if shape is None else shape
-        limit = self.limit.cpu().expand(shape).reshape(-1)
-        if "y" in asked:
-            asked["y"] = np.minimum(asked["y"], limit.unsqueeze(1).numpy())
-
-        def own_cut(parts: list[Part]) -> list[Part]:
-            found = _cut(parts, limit)
-            return found if cut is None else cut(found)
-
-        return self.base._summarised(shape, cut=own_cut, **asked)
-
-    def _parts(self, shape: torch.Size) -> list[Part]:
-        return _cut(self.base._parts(shape), self.limit.cpu().expand(shape).reshape(-1))
+    def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        y, shape = super()._paired(value, negative)
+        return np.minimum(y, self.limit.cpu().expand(shape).reshape(-1).numpy()), shape
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
-        limit = self.limit.cpu().reshape(-1, 1).numpy()
-        return np.minimum(self.base._quantiles(levels), limit)
+        return np.minimum(super()._quantiles(levels), self.limit.cpu().reshape(-1, 1).numpy())
 
-
-def _cut(parts: list[Part], limit: Tensor) -> list[Part]:
-    """Components of min(Z, limit): each given that it is below the limit of its row, and the rest of each at the limit.
-
-    Shape: limit (rows,).
-    """
-    inner, points = [], []
-    for part in parts:
-        at = limit.unsqueeze(1).expand(-1, part.size)
-        if part.family is None:
-            inner.append(part._replace(table=Censored(part.table, at.reshape(-1), validate_args=False)))
-            continue
-        below, log_p = part.restricted(torch.zeros_like(limit), limit - 1.0)
-        weight = torch.ones_like(log_p) if part.weight is None else part.weight
-        inner.append(below._replace(weight=weight * log_p.exp()))
-        point = part._replace(family=Poisson.family, parameters=(torch.ones_like(log_p),), low=at, high=at)
-        points.append(point._replace(weight=-weight * torch.expm1(log_p)))
-    return inner + points
+    def _parts(self, shape: torch.Size) -> list[Part]:
+        """Those of the base given that they are below the limit, and what is left of each at the limit."""
+        limit = self.limit.cpu().expand(shape).reshape(-1, 1)
+        inner, points = [], []
+        for part in self.base._parts(shape):
+            at = limit.expand(-1, part.size)
+            if part.family is None:
+                inner.append(part._replace(table=Censored(part.table, at.reshape(-1), validate_args=False)))
+                continue
+            masses = components.sides([part.separate()], at.reshape(-1).numpy() - 1.0)
+            below, beyond = (torch.from_numpy(x).view(at.shape) for x in masses)
+            weight = torch.ones_like(below) if part.weight is None else part.weight
+            high = at - 1.0 if part.high is None else torch.minimum(at - 1.0, part.high)
+            inner.append(part._replace(weight=weight * below, high=high))
+            point = part._replace(family=Poisson.family, parameters=(torch.ones_like(below),), low=at, high=at)
+            points.append(point._replace(weight=weight * beyond))
+        return inner + points
 
 
 # As a sample says, row by row ---------------------------------------------------------------------------------------
@@ -300,6 +280,8 @@ def limited(dist: Any, limit: RowBound) -> Any:
 
     Shape: as in `bounded`.
     """
+    if isinstance(dist, Modified) and dist.is_of_cdf:
+        return dist._changed(limited(dist.base, limit), lambda x: x)
     return dist if limit is None else Censored(dist, _beside(limit, dist), validate_args=False)
 
 

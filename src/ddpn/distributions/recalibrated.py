@@ -9,15 +9,16 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions.components import Summaries, Summary
-from ddpn.distributions.count import Change, Modified, without_gradient
+from ddpn.distributions.count import Modified, without_gradient
 from ddpn.distributions.discretized import discretized
-from ddpn.distributions.kernels.rows import LONGEST
 from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
 
 #: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
 _ROUNDING = 1e-14
 _DEPTH = 37.0
+#: Distributions that span more counts than this stay as they are.
+LONGEST = 1 << 16
 
 
 class MonotoneMap(NamedTuple):
@@ -135,6 +136,8 @@ class Recalibrated(Modified):
     ([8.0, 39.0], [7.0, 37.0])
     """
 
+    is_of_cdf = True
+
     def __init__(self, base: Distribution, change: MonotoneMap) -> None:
         if isinstance(base, Recalibrated):
             raise InputError("base is already recalibrated. Pass base.base instead.")
@@ -176,10 +179,10 @@ class Recalibrated(Modified):
         found, shape = self._sides(y)
         return torch.from_numpy(found).reshape(2, *shape).to(self.device)
 
-    def _summarised(self, shape: torch.Size | None = None, cut: Change | None = None, **asked: Any) -> Summaries:
+    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
         change = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
         far = self._is_far().cpu().expand(self.batch_shape if shape is None else shape).reshape(-1).numpy()
-        return self.base._summarised(shape, change=change, cut=cut, is_changed=~far, **asked)
+        return self.base._summarised(shape, change=change, is_changed=~far, **asked)
 
     def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
         found, shape = self.base._sides(value)

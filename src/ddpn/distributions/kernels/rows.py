@@ -26,7 +26,7 @@ OPERATIONS = {
     "information": (INFORMATION, 3),
 }
 #: Rows of more counts than this take panels; those whose cdf is changed, and those of tables, have more room.
-SHORT, LONGEST, LARGEST = loops.USUAL, 1 << 17, 1 << 25
+SHORT, LONG, LARGEST = loops.USUAL, 1 << 17, 1 << 25
 #: The most counts that are summed one by one for a cdf.
 WALKED = 1 << 12
 #: Arrays for all counts of a row that `summaries` needs beyond one for each component.
