@@ -88,26 +88,26 @@ class ParametricDistribution(CountDistribution):
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which at most about e^-depth of the mass lies."""
         found = self._facts()
-        return self._shaped(found[3]), self._shaped(found[4])
+        return self._shaped(found[2]), self._shaped(found[3])
 
     def _facts(self) -> Any:
-        """Log total, mean, variance, first and last count of every row. Shape: (5, rows)."""
+        """Mean, variance, first and last count of every row. Shape: (4, rows)."""
         columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
         zero = torch.zeros_like(columns[0])
         padded = [*columns, *[zero] * (3 - len(columns)), zero, zero + torch.inf]
-        return components.row_wise("facts", self.family, padded, 5)
+        return components.row_wise("facts", self.family, padded, 4)
 
     @property
     @without_gradient
     def mean(self) -> Tensor:
         """Exact mean E[Z]."""
-        return self._shaped(self._facts()[1])
+        return self._shaped(self._facts()[0])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
         """Exact variance Var[Z]."""
-        return self._shaped(self._facts()[2])
+        return self._shaped(self._facts()[1])
 
     def information(self) -> dict[str, Tensor]:
         """Expected second derivatives of -log p in each parameter, by its name: the diagonal of Fisher's information.

@@ -161,14 +161,14 @@ class DoublePoisson(ParametricDistribution):
         """Exact mean E[Z], differentiable."""
         if self._needs_torch:
             return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).mean.to(self.dtype)
-        return self._shaped(self._facts()[1])
+        return super().mean
 
     @property
     def variance(self) -> Tensor:
         """Exact variance Var[Z], differentiable."""
         if self._needs_torch:
             return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).variance.to(self.dtype)
-        return self._shaped(self._facts()[2])
+        return super().variance
 
     @property
     def mode(self) -> Tensor:
@@ -319,7 +319,7 @@ def _newton_step(at: Tensor, mean: Tensor, excess: Tensor, below: Tensor) -> tup
     """What is missing in the logarithms of mean and excess variance, and the step in (log mu, log gamma)."""
     mu, gamma = at.exp()
     exact = DoublePoisson(mu, gamma, validate_args=False)._facts()
-    found_mean, found_variance = torch.from_numpy(exact[1]), torch.from_numpy(exact[2])
+    found_mean, found_variance = torch.from_numpy(exact[0]), torch.from_numpy(exact[1])
     found_excess, slope = _excess(found_mean, found_variance, below)
     off = torch.stack([(found_mean / mean).log(), (found_excess / excess).log()])
     with torch.enable_grad():

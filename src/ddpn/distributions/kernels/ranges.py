@@ -193,15 +193,8 @@ def sides(address, component, y):
     return (1.0 - small, small) if upper else (small, 1.0 - small)
 
 
-def facts(address, given, found):
-    """(a, b, c, low, high) -> log total, mean, variance, first and last count that matter, rough width, low, high."""
-    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * SIZE)
-    call(address, PREPARED, given.ctypes.data, record.ctypes.data, 1)
-    facts_of(address, record, given[3], given[4], found, sums, buffer)
-
-
 def facts_of(address, record, low, high, found, sums, buffer):
-    """`facts` of a record."""
+    """Log total, mean, variance, first and last count that matter, rough width, low and high of a record."""
     reference, start = range_sums(address, record, low, high, 0.0, sums, buffer)
     shift = sums[1] / sums[0]
     is_whole = record[CENTRE + 3] > 0.0 and low <= 0.0 and high >= record[CENTRE + 2]

@@ -11,13 +11,14 @@ import numpy as np
 
 from ddpn.distributions.kernels import loops
 from ddpn.distributions.kernels.arrays import changed, crps, described, moments_around, place_of, sum_of, totals
+from ddpn.distributions.kernels.gauss import SIZE
 from ddpn.distributions.kernels.panels import of_row as by_panels
-from ddpn.distributions.kernels.ranges import facts, information, log_range, long_log_prob, sides
+from ddpn.distributions.kernels.ranges import facts_of, information, log_range, long_log_prob, sides
 
 LOG_PROB, WALK, PREPARED, HEADER = loops.LOG_PROB, loops.WALK, loops.PREPARED, loops.HEADER
 LOG_RANGE, ALL_FACTS, INFORMATION = 1, 2, 3
 #: What `of_rows` finds, and from what: log p(y) and its derivatives, from y, a, b, c; log P(low <= Z <= high) and its
-#: derivatives, from low, high, a, b, c; log total, mean, variance, first and last count, from a, b, c, low, high; and
+#: derivatives, from low, high, a, b, c; mean, variance, first and last count that matter, from a, b, c, low, high; and
 #: expected curvatures of -log p, from a, b, c. The numbers of inputs follow.
 OPERATIONS = {
     "log_prob": (LOG_PROB, 4),
@@ -43,7 +44,7 @@ reals: Any = None
 
 def of_rows(operation, address, inputs, results):
     """What one family is asked for, from numbers per row: inputs (k, n) -> results (m, n), see `OPERATIONS`."""
-    given, found = np.zeros(8), np.zeros(loops.SCRATCH + loops.SUMMED)
+    given, found = np.zeros(8), np.zeros(WALKED)
     for i in range(inputs.shape[1]):
         for j in range(inputs.shape[0]):
             given[j] = inputs[j, i]
@@ -58,6 +59,20 @@ def of_rows(operation, address, inputs, results):
             information(address, given, found)
         for j in range(results.shape[0]):
             results[j, i] = found[j]
+
+
+def facts(address, given, found):
+    """(a, b, c, low, high) -> mean, variance, first and last count: from all weights where these are few."""
+    n = call(address, WALK, given.ctypes.data, found.ctypes.data, len(found))
+    if n > 0 and 0.0 < found[2] < inf:
+        first, start = found[0], int(found[1])
+        mean, variance = moments_around(found[start : start + n], n, found[3] - first, found[2])
+        found[0], found[1], found[2], found[3] = first + mean, variance, first, first + n - 1.0
+        return
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * SIZE)
+    call(address, PREPARED, given.ctypes.data, record.ctypes.data, 1)
+    facts_of(address, record, given[3], given[4], found, sums, buffer)
+    found[0], found[1], found[2], found[3] = found[1], found[2], found[3], found[4]
 
 
 def cdfs(addresses, components, weights, y, work, results):
