@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.arguments import is_transformed
-from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, HEAD, JOIN, LOG_H, NODES, TERMS, WEIGHTS
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, HEAD, JOIN, LOG_H, TERMS
 
 #: Rows whose terms a GPU computes at once, 3 KB each.
 _ROWS = 1 << 18
@@ -32,11 +32,11 @@ def needs_torch(*tensors: Tensor) -> bool:
 
 
 @cache
-def constants(device: torch.device) -> tuple[Tensor, ...]:
-    """Counts and weights of the first terms, nodes and weights on [0, 1], and log h(y) of small counts."""
+def _small(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """log h(y) and sqrt(2 pi) h(y) of the counts 0..15, and 1."""
     with torch.inference_mode(False):
-        arrays = (np.arange(float(len(HEAD))), HEAD, NODES, WEIGHTS, LOG_H[:JOIN])
-        return tuple(torch.tensor(x, dtype=torch.float64, device=device) for x in arrays)
+        values = LOG_H[:JOIN], np.exp(LOG_H[:JOIN] + HALF_LOG_TWO_PI), 1.0
+        return tuple(torch.tensor(x, dtype=torch.float64, device=device) for x in values)  # type: ignore[return-value]
 
 
 @cache
@@ -68,10 +68,13 @@ def log_h(y: Tensor) -> Tensor:
 
 def log_h_of_count(y: Tensor) -> Tensor:
     """log(e^-y y^y / y!) for counts below 15, by table, and real y from there on."""
-    table = constants(y.device)[4]
+    return torch.where(y < JOIN - 1, _looked_up(_small(y.device)[0], y), log_h(y.clamp(min=JOIN - 1.0)))
+
+
+def _looked_up(table: Tensor, y: Tensor) -> Tensor:
+    """The values of a table for 0..15 at counts, or at an end of it."""
     # With an axis more, as vmap would read the value of an index without axes.
-    small = table[y.clamp(0, JOIN - 2).long().unsqueeze(-1)].squeeze(-1)
-    return torch.where(y < JOIN - 1, small, log_h(y.clamp(min=JOIN - 1.0)))
+    return table[y.clamp(0, JOIN - 1).long().unsqueeze(-1)].squeeze(-1)
 
 
 def deviance(y: Tensor, mu: Tensor) -> Tensor:
@@ -80,15 +83,10 @@ def deviance(y: Tensor, mu: Tensor) -> Tensor:
     return torch.special.xlog1py(y, (gap / mu).clamp(min=_ABOVE_MINUS_ONE)) - gap
 
 
-class Terms(NamedTuple):
-    """Positions and weights of a sum over the counts. Shape: (..., 64) each."""
+def placed(mu: Tensor, gamma: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions and weights of a sum over all counts where gamma D(y; mu) is at most about 28, and y with weight 0.
 
-    y: Tensor
-    weight: Tensor
-
-
-def placed(mu: Tensor, gamma: Tensor, y: Tensor) -> Terms:
-    """The terms of a sum over all counts where gamma D(y; mu) is at most about 28, and y with weight 0. Shape: (...).
+    Shape: (...) -> (..., 64).
 
     In units of sqrt(mu), the square roots of both ends are functions of a^2 / 2 = 28 / (gamma mu) alone.
     """
@@ -105,15 +103,42 @@ def placed(mu: Tensor, gamma: Tensor, y: Tensor) -> Terms:
     one, joined = torch.ones_like(mu), is_joined.to(mu.dtype)
     numbers = torch.stack([first, one, joined, start * start, start * length, length * length], dim=-1)
     used = torch.cat([numbers * (is_short.unsqueeze(-1) ^ is_long), y.unsqueeze(-1)], dim=-1)
-    return Terms(used @ positions, used @ weights)
+    return used @ positions, used @ weights
 
 
-def log_sum(log_w: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """log of the weighted sum of e^log_w over the last axis, and each term's share of it."""
-    top = log_w.detach().amax(-1, keepdim=True)
-    w = weight * (log_w - top).exp()
-    total = w.sum(-1, keepdim=True)
-    return (top + total.log()).squeeze(-1), w / total
+class Weighed(NamedTuple):
+    """Terms of a Double Poisson: positions, D(y; mu), weights and their sum, of which exp(-gamma least) is taken out.
+
+    The last is a count y of weight 0; `own` is sqrt(2 pi) h(y). Weights have the factor sqrt(2 pi), too.
+    """
+
+    y: Tensor
+    deviance: Tensor
+    weight: Tensor
+    total: Tensor
+    least: Tensor
+    own: Tensor
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean of values at the terms."""
+        return (self.weight * x).sum(-1) / self.total
+
+
+def weighed(y: Tensor, mu: Tensor, gamma: Tensor) -> Weighed:
+    """The terms of each row, and a count y beside them, whose h and D are found with theirs; differentiable."""
+    with torch.no_grad():
+        at, weight = placed(mu, gamma, y)
+        _, small, one = _small(mu.device)
+        inner = torch.addcdiv(at, one, at + _D, value=_C).add_(31 / 90)
+        h = torch.addcdiv(at, one, inner, value=1 / 72).add_(1 / 6).rsqrt_()
+        own = torch.where(y < JOIN, _looked_up(small, y), h[..., -1])
+        # The first 16 terms are large, or the counts 0..15.
+        first = torch.where(at[..., :1] == 0, small, h[..., :JOIN])
+        share = torch.cat([first, h[..., JOIN:]], dim=-1) * weight
+    dev = deviance(at, mu.unsqueeze(-1))
+    least = dev.detach().amin(-1)
+    weights = torch.exp(gamma.unsqueeze(-1) * (least.unsqueeze(-1) - dev)) * share
+    return Weighed(at, dev, weights, weights.sum(-1), least, own)
 
 
 class DoublePoissonSums(NamedTuple):
@@ -127,17 +152,14 @@ class DoublePoissonSums(NamedTuple):
 
 def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
     """By the 63 terms, in float64."""
-    with torch.no_grad():
-        terms = placed(mu, gamma, torch.zeros_like(mu))
-    dev = deviance(terms.y, mu.unsqueeze(-1))
-    log_w = log_h_of_count(terms.y) - gamma.unsqueeze(-1) * dev
-    log_total, share = log_sum(log_w, terms.weight)
+    terms = weighed(torch.zeros_like(mu), mu, gamma)
     # Around the most probable term: where almost all mass is there, the variance stays accurate.
-    centre = terms.y.gather(-1, log_w.detach().argmax(-1, keepdim=True))
+    centre = terms.y.gather(-1, terms.weight.detach().argmax(-1, keepdim=True))
     gap = terms.y - centre
-    shift = (share * gap).sum(-1)
-    variance = (share * gap * gap).sum(-1) - shift * shift
-    return DoublePoissonSums(log_total, centre.squeeze(-1) + shift, variance.clamp(min=0.0), (share * dev).sum(-1))
+    shift = terms.mean(gap)
+    variance = (terms.mean(gap * gap) - shift * shift).clamp(min=0.0)
+    log_total = terms.total.log() - gamma * terms.least - HALF_LOG_TWO_PI
+    return DoublePoissonSums(log_total, centre.squeeze(-1) + shift, variance, terms.mean(terms.deviance))
 
 
 def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
@@ -148,7 +170,11 @@ def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 
 
 def _log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    return log_h_of_count(y) - gamma * deviance(y, mu) - double_poisson_sums(mu, gamma).log_total
+    return _log_prob_of(weighed(y, mu, gamma), gamma)
+
+
+def _log_prob_of(terms: Weighed, gamma: Tensor) -> Tensor:
+    return torch.log(terms.own / terms.total) + gamma * (terms.least - terms.deviance[..., -1])
 
 
 class DoublePoissonLogProb(torch.autograd.Function):
@@ -174,35 +200,7 @@ class DoublePoissonLogProb(torch.autograd.Function):
 
 
 def _with_gradient(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log p(y), gamma (y - E[Z]) / mu and E[D] - D(y). Shape: (N,).
-
-    y is the last of the terms, so that its own h and D are found with theirs.
-    """
-    terms = placed(mu, gamma, y)
-    h, own_h = _scaled_h(terms.y)
-    dev = deviance(terms.y, mu.unsqueeze(-1))
-    least, own = dev.amin(-1), dev[:, -1]
-    w = (least.unsqueeze(-1) - dev).mul_(gamma.unsqueeze(-1)).exp_().mul_(h).mul_(terms.weight)
-    total = w.sum(-1)
-    value = torch.log(own_h / total) + gamma * (least - own)
-    mean, mean_dev = ((w * x).sum(-1) / total for x in (terms.y, dev))
-    return value.clamp_(max=0.0), gamma * (y - mean) / mu, mean_dev - own
-
-
-def _scaled_h(y: Tensor) -> tuple[Tensor, Tensor]:
-    """sqrt(2 pi) h(y) of terms, of which the first 16 are large or the counts 0..15, and of any count that is last."""
-    small, one = _small_h(y.device)
-    inner = torch.addcdiv(y, one, y + _D, value=_C).add_(31 / 90)
-    h = torch.addcdiv(y, one, inner, value=1 / 72).add_(1 / 6).rsqrt_()
-    own = y[:, -1]
-    own_h = torch.where(own < JOIN, small[own.clamp(max=JOIN - 1).long()], h[:, -1])
-    torch.where(y[:, :1] == 0, small, h[:, :JOIN], out=h[:, :JOIN])
-    return h, own_h
-
-
-@cache
-def _small_h(device: torch.device) -> tuple[Tensor, Tensor]:
-    """sqrt(2 pi) h(y) of the counts 0..15, and 1."""
-    with torch.inference_mode(False):
-        values = (np.exp(LOG_H[:JOIN] + HALF_LOG_TWO_PI), 1.0)
-        return tuple(torch.tensor(x, dtype=torch.float64, device=device) for x in values)  # type: ignore[return-value]
+    """log p(y), gamma (y - E[Z]) / mu and E[D] - D(y). Shape: (N,)."""
+    terms = weighed(y, mu, gamma)
+    slope = terms.mean(terms.deviance) - terms.deviance[..., -1]
+    return _log_prob_of(terms, gamma).clamp_(max=0.0), gamma * (y - terms.mean(terms.y)) / mu, slope
