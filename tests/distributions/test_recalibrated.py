@@ -8,6 +8,7 @@ from torch.distributions import Normal
 
 from ddpn import DoublePoisson, InputError, NegativeBinomial, Poisson
 from ddpn.distributions import Censored, Mixture, MonotoneMap, Recalibrated, log_mass
+from ddpn.distributions.limits import limited
 from ddpn.metrics import ood_score
 
 AT, VALUE = [0.0, 0.03, 0.2, 0.5, 0.9, 1.0], [0.0, 0.06, 0.3, 0.45, 0.95, 1.0]
@@ -123,3 +124,11 @@ def test_rows_that_span_many_counts_are_changed_in_all_results_or_in_none(base):
     dist = Recalibrated(base, CHANGE)
     assert dist.mean.item() == pytest.approx(dist.survival(torch.arange(2.0**17)).sum().item(), rel=1e-9)
     assert dist.summary(double(0.3)).quantiles.item() == dist.icdf(double(0.3)).item()
+
+
+def test_counts_beyond_a_limit_are_added_up_there(dist):
+    recorded, y = limited(dist, np.full(dist.batch_shape, 8.0)), torch.arange(9.0).unsqueeze(-1)
+    expected = torch.cat([dist.log_prob(y[:-1]).exp(), dist.survival(y[-2:-1])])
+    torch.testing.assert_close(recorded.log_prob(y).exp(), expected, rtol=1e-12, atol=0.0)
+    below = expected.cumsum(0)[:-1]
+    torch.testing.assert_close(recorded.crps(y[8]), below.square().sum(0), rtol=1e-11, atol=0.0)
