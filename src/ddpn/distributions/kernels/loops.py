@@ -5,7 +5,7 @@ a family, see `ddpn.distributions.components`; `compiling` puts them in their pl
 float64.
 """
 
-from math import exp, inf, log
+from math import inf, log
 from typing import Any, cast
 
 import numpy as np
@@ -17,8 +17,6 @@ from ddpn.distributions.kernels.scalar import LOG, LOG_H, TABLE, exponential
 NORMALISED, HAS_RATIO, HAS_QUICK = False, False, False
 #: A sum ends where a term is below this share of it.
 NEGLIGIBLE = 1e-18
-#: Sums over all counts are made here up to so many terms on either side; longer ones by `ranges`.
-LONGEST_WALK = 1024
 #: Distance of the centre from both ends in standard deviations from which on a sum may take strides, their length in
 #: standard deviations (error 1e-13), and the deviation from which on they are worth while.
 CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
@@ -26,8 +24,6 @@ CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
 USUAL, LONGEST_EXP = 1 << 15, 1 << 12
 #: Counts of the shortest block, and standard deviations below and above the centre of the first.
 BLOCK, BELOW, ABOVE = 8.0, 6.0, 10.0
-#: Counts that `log_prob` adds at once, and where in its results it keeps their weights.
-SUMMED, SCRATCH = 16, 8
 #: Numbers before the weights of a walk.
 HEADER = 4
 #: What a family can be asked for.
@@ -49,7 +45,7 @@ def start_of(low, high, centre, p):
     return first, here
 
 
-def log_prob(inputs, results):
+def log_prob(inputs, results, length):
     """(y, a, b, c) -> log p(y) and its derivatives in a, b, c; -1 where the sum is too long for this loop."""
     y, p = inputs[0], prepared(inputs[1], inputs[2], inputs[3])
     centre, width, end = shape(p)
@@ -60,50 +56,27 @@ def log_prob(inputs, results):
     if NORMALISED:
         results[0], results[1], results[2], results[3] = log_mass(y, p), a, b, c
         return 4
-    start, reference = start_of(0.0, end, centre, p)
-    step = 1.0
-    if width >= WIDE and centre > CLEAR * width and centre + CLEAR * width < end:
-        step = np.floor(width / STRIDE)
-    elif ABOVE * width > LONGEST_WALK:
+    is_clear = width >= WIDE and centre > CLEAR * width and centre + CLEAR * width < end
+    n = -1 if is_clear else walk(p, 0.0, end, results, length)
+    if n < 0:
         return -1
-    total, g0, g1, g2 = 0.0, 0.0, 0.0, 0.0
+    first, total, start = results[0], results[2], results[3]
+    weights = results[int(results[1]) : int(results[1]) + n]
+    g0, g1, g2 = 0.0, 0.0, 0.0
     r0, r1, r2 = score(start, p)  # differences to these are exact where nearly all mass is at the start
-    weights = results[SCRATCH : SCRATCH + SUMMED]
-    for side in range(2):
-        z, before, left = start - side * step, inf, LONGEST_WALK
-        room = np.floor((end - z) / step if side == 0 else z / step) + 1.0
-        while room > 0.0:
-            n = int(min(float(SUMMED), room))
-            first = z if side == 0 else z - (n - 1) * step
-            if step == 1.0:
-                exponentials(weights, n, first, reference, p)
-            else:
-                for j in range(n):
-                    weights[j] = exp(log_mass(first + j * step, p) - reference)
-            for j in range(n):
-                w = weights[j]
-                s0, s1, s2 = score(first + j * step, p)
-                total += w
-                g0 += w * (s0 - r0)
-                g1 += w * (s1 - r1)
-                g2 += w * (s2 - r2)
-            w = weights[n - 1 if side == 0 else 0]
-            if w < before and w <= NEGLIGIBLE * total:
-                break
-            left -= n
-            if left <= 0:
-                return -1
-            before = w
-            room -= n
-            z += (1.0 - 2.0 * side) * n * step
-    value = log_mass(y, p) - reference - log(step * total)
+    for j in range(n):
+        s0, s1, s2 = score(first + j, p)
+        g0 += weights[j] * (s0 - r0)
+        g1 += weights[j] * (s1 - r1)
+        g2 += weights[j] * (s2 - r2)
+    value = log_mass(y, p) - log_mass(start, p) + log(weights[int(start - first)] / total)
     results[0], results[1] = min(value, 0.0), a - r0 - g0 / total
     results[2], results[3] = b - r1 - g1 / total, c - r2 - g2 / total
     return 4
 
 
-def walk(inputs, results, length):
-    """(a, b, c, low, high) -> weights of consecutive counts; the number of them, or -1 if they are too many.
+def walk(p, low, high, results, length):
+    """Weights of consecutive counts from `low` to `high`; the number of them, or -1 if they are too many.
 
     Weights are computed in blocks, upward from some standard deviations below the centre and then downward from there
     if that was not the end, in loops that do several counts at once.
@@ -111,10 +84,9 @@ def walk(inputs, results, length):
     Results: the first count, the place of its weight in the results, the sum of the weights and a probable count; then
     the weights.
     """
-    p = prepared(inputs[0], inputs[1], inputs[2])
     centre, width, end = shape(p)
-    high = min(inputs[4], end)
-    low = min(inputs[3], high)
+    high = min(high, end)
+    low = min(low, high)
     inner = min(max(np.floor(centre), low), high)
     # Weights that rise towards the end of a range would overflow on the way there: these are walked down from the end.
     begin = inner if centre > high else max(low, inner - np.floor(BELOW * width))
@@ -226,9 +198,9 @@ def entry(operation, input_address, result_address, length):
     """The one compiled function of a family."""
     inputs, results = carray(input_address, 16), carray(result_address, 5 * length)
     if operation == LOG_PROB:
-        return log_prob(inputs, results)
+        return log_prob(inputs, results, length)
     if operation == WALK:
-        return walk(inputs, results, length)
+        return walk(prepared(inputs[0], inputs[1], inputs[2]), inputs[3], inputs[4], results, length)
     if operation == PREPARED:
         return record(inputs, results)
     return terms(inputs, results, length, operation == SCORED_TERMS)

@@ -49,7 +49,7 @@ def of_rows(operation, address, inputs, results):
         for j in range(inputs.shape[0]):
             given[j] = inputs[j, i]
         if operation == LOG_PROB:
-            if call(address, LOG_PROB, given.ctypes.data, found.ctypes.data, 8) < 0:
+            if call(address, LOG_PROB, given.ctypes.data, found.ctypes.data, WALKED) < 0:
                 long_log_prob(address, given, found)
         elif operation == LOG_RANGE:
             log_range(address, given, found)
