@@ -142,6 +142,7 @@ def test_a_truncated_mixture_ignores_components_without_weight():
     alone = Truncated(Poisson(f64(1.0)), low=1000)
     assert mixture.mean.item() == pytest.approx(alone.mean.item(), rel=1e-14)
     assert mixture.cdf(f64(1001.0)).item() == pytest.approx(alone.cdf(f64(1001.0)).item(), rel=1e-14)
+    assert alone.survival(alone.bracket(37.0)[1]).item() < 1e-16
 
 
 @pytest.mark.parametrize("limit", [100.0, 1e4])

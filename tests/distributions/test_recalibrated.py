@@ -7,7 +7,7 @@ from scipy import stats
 from torch.distributions import Normal
 
 from ddpn import DoublePoisson, InputError, NegativeBinomial, Poisson
-from ddpn.distributions import Censored, Mixture, MonotoneMap, Recalibrated, log_mass
+from ddpn.distributions import Censored, Mixture, MonotoneMap, Recalibrated, Truncated, log_mass
 from ddpn.distributions.limits import limited
 from ddpn.metrics import ood_score
 
@@ -116,6 +116,8 @@ def test_a_recalibrated_distribution_is_not_recalibrated_again():
     [
         NegativeBinomial(double(1000.0), 1.3),
         Censored(NegativeBinomial(double(5000.0), 1.0), 2500),
+        Censored(NegativeBinomial(double(1000.0), 1.0), 200_000),
+        Truncated(NegativeBinomial(double(1e6), 0.5), high=50_000),
         NegativeBinomial(double(2000.0), 1.0),
     ],
     ids=repr,
@@ -131,4 +133,9 @@ def test_counts_beyond_a_limit_are_added_up_there(dist):
     expected = torch.cat([dist.log_prob(y[:-1]).exp(), dist.survival(y[-2:-1])])
     torch.testing.assert_close(recorded.log_prob(y).exp(), expected, rtol=1e-12, atol=0.0)
     below = expected.cumsum(0)[:-1]
-    torch.testing.assert_close(recorded.crps(y[8]), below.square().sum(0), rtol=1e-11, atol=0.0)
+    torch.testing.assert_close(recorded.crps(y[8] + 3), below.square().sum(0), rtol=1e-11, atol=0.0)
+
+
+def test_a_limit_does_not_make_long_rows_short():
+    dist = Recalibrated(NegativeBinomial(double(1e5), 1.0), CHANGE)
+    assert limited(dist, 1000.0).log_prob(double(500.0)).item() == dist.log_prob(double(500.0)).item()

@@ -341,7 +341,7 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
 
     def long_task(index: np.ndarray) -> None:
         block, own = _block(parts, index, len(index)), [x[index] for x in found]
-        if len(block.tables):
+        if is_counted[index[0]]:
             is_longer = np.zeros(len(index), dtype=np.bool_)
             summarised(block, index, rows.LARGEST, [*own, is_longer])
             for x in own:
@@ -352,9 +352,12 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
             x[index] = values
 
     _run(task, _blocks(parts, count))
-    if len(rest := is_long.nonzero()[0]):
-        _load(parts, "long_summaries")
-        _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
+    # Tables, and rows whose cdf is changed, cannot take panels.
+    is_counted = is_changed | any(part.family is None for part in parts)
+    for rest in ((is_long & is_counted).nonzero()[0], (is_long & ~is_counted).nonzero()[0]):
+        if len(rest):
+            _load(parts, "long_summaries")
+            _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
     if not len(groups):
         found.moments[:, 4], found.moments[:, 5] = found.moments[:, 1], 0.0
     found.moments[np.isnan(found.moments[:, 0])] = np.nan

@@ -143,8 +143,10 @@ class Truncated(Modified):
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
         first, last = self.base.bracket(depth)
-        low, high = self.low.to(first), self.high.to(first)
-        return torch.minimum(torch.maximum(first, low), high), torch.minimum(torch.maximum(last, low), high)
+        low, high, span = self.low.to(first), self.high.to(first), last - first
+        # Where the range is in a tail of the base, as many counts from its end on.
+        first, last = torch.minimum(first, high - span), torch.maximum(last, low + span)
+        return torch.maximum(first, low), torch.minimum(last, high)
 
     def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Truncated":
         low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))

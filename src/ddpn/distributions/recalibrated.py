@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 from ddpn.distributions.components import Summaries, Summary
 from ddpn.distributions.count import Modified, without_gradient
 from ddpn.distributions.discretized import discretized
+from ddpn.distributions.limits import Censored
 from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
 
@@ -155,9 +156,12 @@ class Recalibrated(Modified):
         return torch.where(self._is_far(), log_p, log_p + slope.log()).to(self.dtype)
 
     def _is_far(self) -> Tensor:
-        """Rows that span too many counts, and stay as they are."""
-        first, last = self.base.bracket(_DEPTH)
+        """Rows that span too many counts, and stay as they are, also where a limit makes them shorter."""
+        first, last = (self.base.base if isinstance(self.base, Censored) else self.base).bracket(_DEPTH)
         return last - first > LONGEST
+
+    def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        return self.base._paired(value, negative)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""

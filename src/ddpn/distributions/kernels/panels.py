@@ -73,7 +73,7 @@ def covered(known, weights, panels):
     """First count and size of the panels from 0 to the last count, as many as there is room for; their number."""
     x, n, last, number = 0.0, float(SIZE), -1.0, 0
     for k in range(len(weights)):
-        if not (weights[k] <= 0.0 or known[k, 0] + known[k, 1] < inf):
+        if not (weights[k] <= 0.0 or weights[k] * (known[k, 0] + known[k, 1]) < inf):
             return 0  # NaN or infinite
         if weights[k] > 0.0:
             last = max(last, known[k, 4])
