@@ -327,6 +327,8 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
     _load(parts, "summaries")
     groups = np.array([group for part in parts for group in part.group], dtype=np.int64)
     is_changed = np.zeros(count, dtype=np.bool_) if asked.is_changed is None else asked.is_changed
+    # Tables, and rows whose cdf is changed, cannot take panels.
+    is_counted = is_changed | any(part.family is None for part in parts)
     is_long = np.zeros(count, dtype=np.bool_)
 
     def summarised(block: _Block, index: slice | np.ndarray, capacity: int, own: Sequence[np.ndarray]) -> None:
@@ -336,7 +338,7 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
 
     def task(index: slice) -> None:
         block = _block(parts, index, index.stop - index.start)
-        capacity = rows.LONG if len(block.tables) or asked.change.shape[1] else rows.SHORT
+        capacity = rows.LONG if is_counted[index].any() else rows.SHORT
         summarised(block, index, capacity, [x[index] for x in (*found, is_long)])
 
     def long_task(index: np.ndarray) -> None:
@@ -352,12 +354,11 @@ def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
             x[index] = values
 
     _run(task, _blocks(parts, count))
-    # Tables, and rows whose cdf is changed, cannot take panels.
-    is_counted = is_changed | any(part.family is None for part in parts)
-    for rest in ((is_long & is_counted).nonzero()[0], (is_long & ~is_counted).nonzero()[0]):
-        if len(rest):
-            _load(parts, "long_summaries")
-            _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
+    if (is_long & ~is_counted).any():
+        _load(parts, "long_summaries")
+    for some in (is_long & is_counted, is_long & ~is_counted):
+        rest = some.nonzero()[0]
+        _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
     if not len(groups):
         found.moments[:, 4], found.moments[:, 5] = found.moments[:, 1], 0.0
     found.moments[np.isnan(found.moments[:, 0])] = np.nan

@@ -137,7 +137,9 @@ def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
 def _by_address() -> dict[str, Any]:
     """Functions of compiled code: `call`, an entry with arrays given by their addresses, and `reals`, n numbers there.
 
-    Arrays that `reals` returns own nothing. Slices do, and counting the owners takes longer than a short sum.
+    Arrays that `reals` returns own nothing. Slices do, and counting the owners takes longer than a short sum. The
+    numbers must be those of an argument of the kernel: numba frees a local array after its last use, and does not know
+    of such views.
     """
     import numba
     from llvmlite import ir
