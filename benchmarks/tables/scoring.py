@@ -1,8 +1,8 @@
 """One scorer for all predictions: exact CRPS and log-likelihood, and 90% intervals before and after calibration.
 
 Calibration is the same for all models and needs no training rows: half of the test rows, which no model was fitted to,
-determine the level that a central interval needs to cover 90% (split conformal prediction on integers), the other half
-is scored with it, and then the reverse. Results are means over three such divisions.
+determine the probability that the narrowest interval must have to cover 90% (split conformal prediction, never below
+90%), the other half is scored with it, and then the reverse. Results are means over three such divisions.
 """
 
 from typing import Any
@@ -15,16 +15,16 @@ COVERAGE, DIVISIONS = 0.9, 3
 
 def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, float | None]:
     """Means over the rows; `nll` is None where there is no likelihood."""
-    from ddpn.calibration.intervals import interval_at, level_needed
+    from ddpn.calibration.intervals import interval_at, score_counts
 
     counts = torch.from_numpy(y)
     with torch.no_grad():
         crps = dist.crps(counts).double().numpy()
         nll = -dist.log_prob(counts).double().mean().item() if has_likelihood else None
         median = dist.icdf(torch.tensor(0.5, dtype=torch.float64)).double().numpy()
-        needed = level_needed(dist, counts).double().numpy()
-        low, high = (end.double().numpy() for end in dist.interval(COVERAGE))
-        coverage, width = calibrated(needed, y, lambda level: interval_at(dist, level))
+        row_scores = score_counts(dist, counts, np.random.default_rng(0))
+        low, high = (end.double().numpy() for end in interval_at(dist, COVERAGE)[:2])
+        coverage, width = calibrated(row_scores, y, lambda level: interval_at(dist, level)[:2])
     if not np.isfinite(crps).all():
         raise ValueError("The CRPS of some rows is not finite.")
     return {
@@ -40,7 +40,7 @@ def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, f
     }
 
 
-def calibrated(needed: np.ndarray, y: np.ndarray, interval: Any) -> tuple[float, float]:
+def calibrated(row_scores: np.ndarray, y: np.ndarray, interval: Any) -> tuple[float, float]:
     """Coverage and width of intervals whose level comes from other rows."""
     from ddpn.calibration.intervals import IntervalLevels
 
@@ -49,7 +49,9 @@ def calibrated(needed: np.ndarray, y: np.ndarray, interval: Any) -> tuple[float,
         order = rng.permutation(len(y))
         halves = order[: len(y) // 2], order[len(y) // 2 :]
         for known, rest in (halves, halves[::-1]):
-            low, high = (end.double().numpy() for end in interval(IntervalLevels.of(needed[known]).at(COVERAGE)))
+            low, high = (
+                end.double().numpy() for end in interval(IntervalLevels.from_scores(row_scores[known]).at(COVERAGE))
+            )
             inside = (low[rest] <= y[rest]) & (y[rest] <= high[rest])
             found.append((inside.mean(), (high[rest] - low[rest]).mean()))
     coverage, width = np.mean(found, axis=0)

@@ -17,14 +17,14 @@ from ddpn.calibration.intervals import (
     IntervalLevels,
     grouping,
     interval_at,
-    interval_quantiles,
-    levels_of,
-    widened,
+    score_blocks,
+    summarise_with_interval,
 )
 from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, row_reasons
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.distributions import Mixture, Recalibrated, discretized
 from ddpn.distributions.arguments import check_coverage
+from ddpn.distributions.components import Interval
 from ddpn.distributions.limits import bounded, limited
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
@@ -53,8 +53,7 @@ class PredictionSummary(NamedTuple):
     epistemic: Tensor
     median: Tensor
     mode: Tensor
-    low: Tensor
-    high: Tensor
+    interval: Interval
     quantiles: Tensor
 
 
@@ -282,34 +281,32 @@ class Predictor:
         group_rows: float = 0.0,
         of: Sequence[str] | None = None,
     ) -> None:
-        """Find for the mixture and every member, or some `of` them, the levels at which intervals cover what is asked.
+        """Calibrate the intervals of the mixture and every member, or of some (`of`), with held-out rows.
 
-        The levels that the predictions themselves expect count as `prior_rows` rows. `groups`, a column of X or the
-        name of the sample's own labels, have levels of their own, in which those of all rows count as `group_rows`
-        rows.
+        A right distribution counts as `prior_rows` rows more. `groups`, a column of X or the name of the sample's own
+        labels, have levels of their own, in which those of all rows count as `group_rows` rows.
         """
-        found = codes = None
+        interval_groups = codes = None
         sample = rows.sample
         if groups is not None:
-            found, codes = grouping(groups, sample, group_rows)
-        is_censored = None if sample.limit is None else sample.y >= sample.limit
-        known: dict[str, tuple[np.ndarray, np.ndarray | None]] = {}
+            interval_groups, codes = grouping(groups, sample, group_rows)
+        scores: dict[str, np.ndarray] = {}
         for name in (MIXTURE, *self.members) if of is None else of:
             same = MIXTURE if name == self.sole_member else name
-            if same not in known:
-                known[same] = levels_of(rows.distributions(name), sample.y, prior_rows > 0)
-            needed, expected = known[same]
-            self.intervals[name] = IntervalLevels.of(needed, sample.weight, expected, prior_rows, is_censored)
-            if found is not None and codes is not None:
-                found.add(name, needed, codes, sample.weight, is_censored)
-        self.groups = found
+            if same not in scores:
+                scores[same] = score_blocks(rows.distributions(name), sample.y)
+            self.intervals[name] = IntervalLevels.from_scores(scores[same], sample.weight, prior_rows)
+            if interval_groups is not None and codes is not None:
+                interval_groups.add(name, scores[same], codes, sample.weight)
+        self.groups = interval_groups
 
     # Intervals and out-of-distribution flags -----------------------------------------------------------------------
 
     def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
-        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration.
+        """Return the least probability of intervals, by their own distributions, with which they cover `coverage`.
 
-        It is that of all rows together, also where intervals are calibrated by group.
+        It is the coverage itself before calibration, and never less. Where intervals are calibrated by group, it is the
+        level of all rows together.
 
         Parameters
         ----------
@@ -321,9 +318,14 @@ class Predictor:
         return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
 
     def interval(
-        self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Calibrated intervals of predicted distributions, both ends included.
+        self,
+        dist: Any,
+        coverage: float,
+        of: str = MIXTURE,
+        labels: np.ndarray | None = None,
+        kind: str = "narrowest",
+    ) -> Interval:
+        """Return calibrated intervals of predicted distributions, both ends included, and their probability.
 
         Parameters
         ----------
@@ -333,8 +335,10 @@ class Predictor:
             As for `interval_level`; `of` is whose distributions these are.
         labels : array, optional
             The groups of the rows. Without them, rows have the level of all rows.
+        kind : {"narrowest", "central"}
+            The fewest consecutive counts of the calibrated level, or those between two quantiles.
         """
-        return interval_at(dist, self._row_levels(coverage, of, labels))
+        return interval_at(dist, self._row_levels(coverage, of, labels), kind)
 
     def _row_levels(self, coverage: float, of: str, labels: np.ndarray | None) -> float | np.ndarray:
         """The level of the intervals of predicted distributions: one for all rows, or one per row by groups."""
@@ -350,21 +354,19 @@ class Predictor:
         of: str = MIXTURE,
         labels: np.ndarray | None = None,
         quantiles: Sequence[float] = (),
+        kind: str = "narrowest",
     ) -> PredictionSummary:
         """Mean, variance, median, mode, calibrated interval and further `quantiles` of predicted distributions.
 
         Moments are those of the distributions themselves, counts those of rounded values where they are Gaussian.
         """
         counts = discretized(dist)
-        level, rows = self._row_levels(coverage, of, labels), counts.batch_shape[0]
-        levels = torch.tensor([0.5, *quantiles], dtype=torch.float64).expand(rows, -1)
-        found = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
-        low, high, median = found.quantiles[:, :3].unbind(1)
-        moments = found if counts is dist else dist
-        ends = widened(low, high, level)
-        return PredictionSummary(
-            moments.mean, moments.aleatoric, moments.epistemic, median, found.mode, *ends, found.quantiles[:, 3:]
-        )
+        levels = torch.tensor([0.5, *quantiles], dtype=torch.float64)
+        summary, interval = summarise_with_interval(counts, levels, self._row_levels(coverage, of, labels), kind)
+        moments = summary if counts is dist else dist
+        counts_at = summary.quantiles
+        parts = moments.mean, moments.aleatoric, moments.epistemic
+        return PredictionSummary(*parts, counts_at[:, 0], summary.mode, interval, counts_at[:, 1:])
 
     def calibrate_ood(self, X: Any, alpha: float = 0.05) -> None:
         """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on."""

@@ -306,7 +306,7 @@ def test_all_members_and_their_calibration_are_restored(of_all, saved_of_all):
         ours, theirs = (model.predictor_.distribution(new, of=name) for model in (of_all, loaded))
         assert (ours.mean == theirs.mean).all()
         assert (ours.variance == theirs.variance).all()
-    ours, theirs = (model.predict_interval(new, 0.7, kind="calibrated") for model in (of_all, loaded))
+    ours, theirs = (model.predict_interval(new, 0.7) for model in (of_all, loaded))
     assert (ours == theirs).all()
     assert (loaded.predictor_.interval_level(0.9), loaded.is_ood(new).tolist()) == (
         of_all.predictor_.interval_level(0.9),
@@ -357,7 +357,7 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_
     model = CountGLM(likelihood="poisson").fit(*counts)
     model.fit_intervals(*counts, prior_rows=20.0).fit_ood(counts[0], alpha=0.1).save(tmp_path / "model")
     again, X = CountGLM.load(tmp_path / "model"), 2.0 * counts[0]
-    ours, theirs = (each.predict_interval(X, 0.7, kind="calibrated") for each in (model, again))
+    ours, theirs = (each.predict_interval(X, 0.7) for each in (model, again))
     assert (ours == theirs).all()
     assert (model.ood_pvalue(X) == again.ood_pvalue(X)).all()
     assert 0.0 < again.is_ood(X).mean() < 1.0

@@ -246,8 +246,8 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
     assert (second.interrupted, second.missing) == (False, [])
     X, exposure = unmixed.test.X, unmixed.test.exposure
     for model in (second.folder.model, load(tmp_path / "model").model):
-        low, high = model.predict_interval(X, 0.9, exposure, kind="calibrated").T
-        expected = whole.folder.model.predict_interval(X, 0.9, exposure, kind="calibrated").T
+        low, high = model.predict_interval(X, 0.9, exposure).T
+        expected = whole.folder.model.predict_interval(X, 0.9, exposure).T
         assert (low == expected[0]).all()
         assert (high == expected[1]).all()
     crps = [[entry["crps"] for entry in found.folder.task["test"]["entries"]] for found in (second, whole)]

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.analysis.gains import Gain, gain_of, independent_rows, weighted_mean, wilson
+from ddpn.calibration.intervals import interval_at
 from ddpn.distributions import discretized
+from ddpn.distributions.components import Interval
 from ddpn.distributions.limits import limited
 from ddpn.members import label_of
 from ddpn.members.folds import copies_of
@@ -32,14 +33,15 @@ from ddpn.sample import Sample, rows_named
 #: The coverage of the intervals that are scored.
 COVERAGE = 0.9
 #: The scores of a leaderboard.
-SCORES = ("mae", "crps", "nll", "coverage", "width")
+SCORES = ("mae", "crps", "nll", "coverage", "expected", "width")
 #: Fewer test rows than this support no verdict.
 MIN_ROWS = 50
 #: Relative differences in a score below this do not matter in practice, however certain they are.
 MIN_DIFFERENCE = 0.005
 #: Nor do differences below this share of the mean count or of one count, down to where float64 is only rounding.
 _NEGLIGIBLE, _ROUNDING = 1e-3, 1e-6
-#: A coverage this far below its target makes intervals too narrow, this far above too wide, if it is more than chance.
+#: Intervals are too narrow if they cover so much less than asked, and too wide if they cover so much more than their
+#: own probability, both beyond chance.
 MAX_SHORTFALL, MAX_EXCESS = 0.02, 0.05
 #: A median that is so much farther from the counts (as a share) is reported even where it may be chance.
 _FAR = 0.5
@@ -48,15 +50,15 @@ _FAR = 0.5
 class RowScores(NamedTuple):
     """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width.
 
-    `interior` is whether the count lies inside the interval and not at an end.
+    `expected` is the probability of the interval by the row's own distribution.
     """
 
     mae: np.ndarray
     crps: np.ndarray
     nll: np.ndarray
     coverage: np.ndarray
+    expected: np.ndarray
     width: np.ndarray
-    interior: np.ndarray
 
     def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
         """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
@@ -76,11 +78,11 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
 
 
 @torch.no_grad()
-def scored_rows(dist: Any, y: np.ndarray, interval: tuple[Tensor, Tensor]) -> RowScores:
+def scored_rows(dist: Any, y: np.ndarray, interval: Interval) -> RowScores:
     """Scores per row of a count distribution with these intervals."""
-    (low, high), counts = interval, torch.from_numpy(y)
-    inside, interior = (low <= counts) & (counts <= high), (low < counts) & (counts < high)
-    scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, high - low, interior
+    (low, high, expected), counts = interval, torch.from_numpy(y)
+    inside = (low <= counts) & (counts <= high)
+    scores = absolute_error(dist, counts), crps(dist, counts), nll(dist, counts), inside, expected, high - low
     return RowScores(*(values.double().numpy() for values in scores))
 
 
@@ -91,14 +93,14 @@ def scored_rows(dist: Any, y: np.ndarray, interval: tuple[Tensor, Tensor]) -> Ro
 class Evaluation:
     """The numbers that a verdict is made of.
 
-    `crps` has the mean CRPS of every candidate by name, the model's own under `model`; `gains` are those of the model
-    on the other candidates in CRPS, `error_gains` that on the rival in absolute error, `errors` the mean absolute
-    errors. `coverage` is
-    the share of rows inside the model's interval, and `interior` the share inside and not at an end. With unequal
-    weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as they
-    stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all
-    rows have. `simpler` are the candidates that are simpler than the model; the default is all. `leak` is a sentence
-    about a target leak, `meaning` one about what the scores mean.
+    `crps` has the mean CRPS of every candidate by name, the model's own under `model`; `gains` are those of the
+    model on the other candidates in CRPS, `error_gains` that on the rival in absolute error, `errors` the mean
+    absolute errors. `coverage` is the share of rows inside the model's interval, and `expected` the mean
+    probability of these intervals by the model's own distributions, NaN where that is unknown. With unequal
+    weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as
+    they stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count
+    that all rows have. `simpler` are the candidates that are simpler than the model; the default is all. `leak` is
+    a sentence about a target leak, `meaning` one about what the scores mean.
     """
 
     model: str
@@ -109,7 +111,7 @@ class Evaluation:
     rows: int
     effective_rows: float | None = None
     coverage: float
-    interior: float = 0.0
+    expected: float = math.nan
     labels: Mapping[str, str] = field(default_factory=dict)
     mean_count: float = 1.0
     only_count: float | None = None
@@ -142,7 +144,7 @@ class Evaluation:
             rows=int(used.sum()),
             effective_rows=independent_rows(own.coverage, weight, group),
             coverage=weighted_mean(own.coverage, weight),
-            interior=weighted_mean(own.interior, weight),
+            expected=weighted_mean(own.expected, weight),
             mean_count=weighted_mean(y, weight),
             only_count=None if np.ptp(y[used]) else float(y[used][0]),
             **options,
@@ -197,17 +199,16 @@ class Evaluation:
 
     @property
     def too_narrow(self) -> bool:
-        """Whether the coverage is clearly below its target: Wilson's 95% interval lies below it."""
+        """Whether the coverage is clearly below what was asked: Wilson's 95% interval lies below it."""
         return self.coverage < COVERAGE - MAX_SHORTFALL and (wilson(self.coverage, self.size)[1] < COVERAGE)
 
     @property
     def too_wide(self) -> bool:
-        """Whether fewer counts would clearly be enough.
+        """Whether the coverage is clearly above the intervals' own probability: Wilson's 95% interval lies above it.
 
-        Intervals of integers cover more than asked, but what lies strictly between the ends of the right interval has
-        at most the target's probability.
+        Intervals of integers have a larger probability than asked, which is no fault.
         """
-        return self.interior > COVERAGE + MAX_EXCESS and (wilson(self.interior, self.size)[0] > COVERAGE)
+        return self.coverage > self.expected + MAX_EXCESS and (wilson(self.coverage, self.size)[0] > self.expected)
 
     @property
     def medians_disagree(self) -> bool:
@@ -219,6 +220,16 @@ class Evaluation:
         small = MIN_DIFFERENCE * max(self.errors[name], self.errors[self.model])
         is_far = abs(other.mean) > _FAR * min(self.errors[name], self.errors[self.model])
         return bool(sign * other.mean < -small and (other.is_clear or is_far))
+
+
+def coverage_words(coverage: float, expected: float) -> str:
+    """Say what intervals cover, beside what their own distributions expect of them and what was asked.
+
+    >>> coverage_words(0.939, 0.935)
+    'cover 93.9% of the rows (expected 93.5%; at least 90% asked)'
+    """
+    own = f"expected {expected:.1%}; " if math.isfinite(expected) else ""
+    return f"cover {coverage:.1%} of the rows ({own}at least {COVERAGE:.0%} asked)"
 
 
 def is_score(crps: float) -> bool:
@@ -270,8 +281,7 @@ def verdict(found: Evaluation) -> Verdict:
     sentences = [headline, found.leak]
     if math.isfinite(found.coverage):
         wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
-        share = f"{100 * found.coverage:.1f}%"
-        sentences.append(f"The model's {COVERAGE:.0%} intervals cover {share} of the test rows{wrong}.")
+        sentences.append(f"The model's intervals {coverage_words(found.coverage, found.expected)}{wrong}.")
     sentences.append(found.meaning)
     return Verdict(level, tuple(filter(None, sentences)), found.rival if level == "worse" or is_tied else None)
 
@@ -373,7 +383,8 @@ class Leaderboard:
     ----------
     entries : list of dict
         A row per candidate, the smallest CRPS first: "name", "label", "weight" in the mixture, "crps", "nll", "mae",
-        "coverage" and "width" of the 90% intervals, and "seconds" of the fit.
+        "coverage", "expected" coverage (the mean of the intervals' own probabilities) and "width" of the 90% intervals,
+        and "seconds" of the fit.
     evaluation : Evaluation
         What the verdict on the mixture is made of.
     rows : int
@@ -404,12 +415,12 @@ class Leaderboard:
 
     def cells(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]], set[tuple[int, int]]]:
         """Headings and rows as people read them, and the place of the smallest CRPS if there are several."""
-        names = ("label", "weight", "crps", "nll", "mae", "coverage", "width", "seconds")
+        names = ("label", "weight", "crps", "nll", "mae", "coverage", "expected", "width", "seconds")
         share = f"{COVERAGE:.0%}"
-        headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", f"{share} width", "fit, s")
+        headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")
         rows = []
         for entry in self.entries:
-            cells = entry | {"coverage": f"{entry['coverage']:.1%}"}
+            cells = entry | {name: f"{entry[name]:.1%}" for name in ("coverage", "expected")}
             if entry["weight"] is not None:
                 cells["weight"] = f"{entry['weight']:.0%}"
             rows.append(tuple(cells[name] for name in names))
@@ -464,7 +475,7 @@ def leaderboard(
                 f"baseline '{name}' must have one distribution per row of X ({number}), got batch {shape}."
             )
         other = limited(discretized(dist if shape == (number,) else dist.expand((number,))), sample.limit)
-        rows[name] = scored_rows(other, sample.y, other.interval(COVERAGE))
+        rows[name] = scored_rows(other, sample.y, interval_at(other, COVERAGE))
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     entries = [

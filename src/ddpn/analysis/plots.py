@@ -20,7 +20,7 @@ import torch
 from ddpn.analysis.gains import Z, effective_rows, mean_and_error, z_of
 from ddpn.metrics import pit_histogram
 from ddpn.metrics.predictive import checked, checked_weight
-from ddpn.runtime.display import value_text
+from ddpn.runtime.display import interval_words, value_text
 
 _ACCENT, _SOFT, _CONTRAST, _BAND, _MUTED, _RULE, _INK = (
     "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
@@ -336,13 +336,13 @@ def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
 
 @_styled
 def distributions_figure(
-    names: Sequence[str], edges: np.ndarray, shares: np.ndarray, low: np.ndarray, high: np.ndarray
+    names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
 ) -> Any:
-    """The distribution of each row; counts inside its interval are darker."""
+    """Draw the distribution of each row; counts inside its interval (low, high, probability) are darker."""
     figure, axes = _panels([1.3] * len(names), sharex=True, sharey=True)
-    for place, (ax, name) in enumerate(zip(axes[:, 0], names, strict=True)):
-        draw_distribution(ax, edges, shares[:, place], (low[place], high[place]))
-        ax.set_title(f"{name}: 90% interval {low[place]:,.0f} to {high[place]:,.0f}")
+    for row, (ax, name, interval) in enumerate(zip(axes[:, 0], names, intervals, strict=True)):
+        draw_distribution(ax, edges, shares[:, row], interval[:2])
+        ax.set_title(f"{name}: {interval_words(*interval)}")
         _ticks(ax.yaxis, percent=True, most=4)
         ax.label_outer()
     return figure

@@ -1,6 +1,8 @@
-"""Interval calibration: the level at which a predicted interval has to be taken to cover what is asked.
+"""Interval calibration: the probability that an interval must have by its own distribution to cover what is asked.
 
-It is one for all rows alike, or one for each of some groups of rows (Mondrian conformal prediction).
+A calibrated level is one for all rows, or one for each of some groups of rows (Mondrian conformal prediction). It is
+never below the asked coverage, so that every interval has at least the asked probability by its own distribution. It is
+above where the predicted distributions are too sure of themselves.
 """
 
 from collections.abc import Iterable
@@ -13,127 +15,125 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.calibration import INTERVAL_KINDS
 from ddpn.distributions import discretized
 from ddpn.distributions.arguments import check_coverage
-from ddpn.distributions.count import reshaped
-from ddpn.metrics import pit_bounds
+from ddpn.distributions.components import Interval, Summary
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import check_column, listed
+from ddpn.runtime.validation import check_choice, check_column, listed
 from ddpn.sample import Sample, row_count
 from ddpn.tables.row_hashes import group_labels
 
-#: Counts that all predicted distributions together are asked for, where they regularise the levels.
-_EXPECTED = 2000
-#: Its multiples fill the interval from 0 to 1 evenly.
-_GOLDEN = (5**0.5 - 1.0) / 2.0
-#: A count enters an interval just above the level it needs.
-_JUST = 1e-9
-#: The highest level of a quantile; from the second on (which float32 can tell from 1) counts may lie beyond it.
-_TOP, _NEAR_TOP = 1.0 - _JUST, 1.0 - 1e-6
-
-
-def level_needed(dist: Distribution, y: Tensor) -> Tensor:
-    """The level from which on the central interval contains y: max(1 - 2 F(y), 2 F(y - 1) - 1, 0).
-
-    Counts that a distribution considers impossible lie beyond the interval of the highest level, 1 - 1e-9. Their level
-    is above 1: 1 plus their distance from that interval, as a share of its width (see `interval_at`).
-
-    Shape: y broadcasts with dist.batch_shape.
-
-    >>> from ddpn.distributions import Poisson
-    >>> dist, y = Poisson(torch.tensor([2.0, 2.0])), torch.tensor([0, 5])
-    >>> level_needed(dist, y)
-    tensor([0.7293, 0.8947])
-    >>> dist.interval(0.89)[1], dist.interval(0.9)[1]
-    (tensor([4., 4.]), tensor([5., 5.]))
-    """
-    counts: Any = discretized(dist)
-    before, upto = pit_bounds(counts, y)
-    level = torch.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0).clamp(min=0.0)
-    top = (level > _NEAR_TOP).nonzero(as_tuple=True)
-    if len(top[0]):
-        level, y = level.double(), torch.as_tensor(y).expand_as(level).double()
-        whole = counts if counts.batch_shape == level.shape else counts.expand(level.shape)
-        flat = torch.from_numpy(np.ravel_multi_index([part.numpy() for part in top], tuple(level.shape)))
-        low, high = (end.double() for end in reshaped(whole, (-1,)).rows(flat).interval(_TOP))
-        beyond = torch.maximum(low - y[top], y[top] - high) / (high - low + 1.0)
-        level[top] = torch.where(beyond > 0.0, 1.0 + beyond, level[top].clamp(max=_TOP))
-    return level
-
-
-def level_expected(dist: Distribution, rows: int, first: int = 0) -> Tensor:
-    """The levels that the predicted distributions' own counts would need, at evenly spread quantiles.
-
-    `rows` is how many rows there are in all, of which these are those from `first` on. Shape: (B, k).
-    """
-    counts: Any = discretized(dist)
-    each = max(1, _EXPECTED // rows)
-    start = (first + torch.arange(counts.batch_shape[0], dtype=torch.float64) + 0.5) * _GOLDEN % 1.0
-    levels = (start + torch.arange(each, dtype=torch.float64).unsqueeze(1)) / each
-    return level_needed(counts, counts.icdf(levels)).T
-
-
-def interval_at(dist: Any, level: float | np.ndarray) -> tuple[Tensor, Tensor]:
-    """Counts (low, high) of the central interval at one level for all rows, or at a level per row. Shape: (rows,).
-
-    A level of 1.5 is the interval of level 1 - 1e-9 with half of its width more on either side.
-    """
-    counts: Any = discretized(dist)
-    if isinstance(level, np.ndarray):
-        low, high = counts.icdf(interval_quantiles(level, counts.batch_shape[0]).T)
-    else:
-        low, high = counts.interval(min(level, _TOP))
-    return widened(low, high, level)
-
-
-def interval_quantiles(level: float | np.ndarray, rows: int) -> Tensor:
-    """Levels of the quantiles between which the interval of `interval_at` lies, before `widened`. Shape: (rows, 2)."""
-    rest = 0.5 * (1.0 - torch.as_tensor(level, dtype=torch.float64).clamp(max=_TOP))
-    return torch.stack([rest, 1.0 - rest], dim=-1).expand(rows, 2)
-
-
-def widened(low: Tensor, high: Tensor, level: float | np.ndarray) -> tuple[Tensor, Tensor]:
-    """Intervals as they are up to a level of 1; beyond, with the share of their width that is above it on each side."""
-    if np.max(level, initial=0.0) <= 1.0:
-        return low, high
-    share = (torch.as_tensor(level, dtype=torch.float64) - 1.0).clamp(min=0.0)
-    more = (share * (high - low + 1.0).double()).floor().to(low.dtype)
-    return (low - more).clamp(min=0.0), high + more
+#: The highest level of an interval, and the level from which on a count may lie beyond it.
+_TOP, _NEAR_TOP = 1.0 - 1e-9, 1.0 - 1e-6
+#: Levels that stand for a right distribution, where it counts as so many rows: they fill the interval from 0 to 1.
+_UNIFORM = (np.arange(200) + 0.5) / 200
 
 
 @torch.no_grad()
-def levels_of(
-    blocks: Iterable[Distribution], y: np.ndarray, with_expected: bool = False
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """The level that each row needs, (rows,), and those that its distribution expects, (rows, k) or None.
+def score_counts(dist: Distribution, y: Tensor, random: np.random.Generator) -> np.ndarray:
+    """Score each count by the level from which on the narrowest interval contains it. Shape: (rows,).
 
-    `blocks` are predictions for some rows after the other.
+    A count with the probability p enters the interval at a step of p; the score is a random point of that step. If the
+    distributions are right, scores are uniform on [0, 1], whether counts are small or large. A count beyond the
+    interval of the highest level, 1 - 1e-9, has a score above 1: 1 plus its distance from that interval, as a share of
+    the interval's width (see `interval_at`).
+
+    >>> from ddpn.distributions import Poisson
+    >>> dist, y = Poisson(torch.tensor([2.0, 300.0])), torch.tensor([0, 300])
+    >>> [levels.numpy().round(2).tolist() for levels in dist.entry_levels(y)]  # 0 enters after 1, 2 and 3
+    [[0.72, 0.02], [0.86, 0.05]]
+    >>> score_counts(dist, y, np.random.default_rng(0)).round(2).tolist()
+    [0.81, 0.03]
     """
-    needed, expected, rest = [], [], torch.from_numpy(y)
+    counts: Any = discretized(dist)
+    outside, inside = (levels.cpu().numpy() for levels in counts.entry_levels(y))
+    score = outside + random.random(len(outside)) * (inside - outside)
+    far = np.flatnonzero(score > _NEAR_TOP)
+    if len(far):
+        observed = torch.as_tensor(y)[far].double()
+        low, high, _ = counts.rows(torch.from_numpy(far)).narrowest_interval(_TOP)
+        beyond = (
+            torch.maximum(low.double() - observed, observed - high.double()) / (high - low + 1.0).double()
+        ).numpy()
+        score[far] = np.where(beyond > 0.0, 1.0 + beyond, np.minimum(score[far], _TOP))
+    return score
+
+
+@torch.no_grad()
+def score_blocks(blocks: Iterable[Distribution], y: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Score the counts of consecutive blocks of rows as `score_counts` does; `seed` draws the random points."""
+    random, scores, start = np.random.default_rng(seed), [], 0
     for dist in blocks:
-        part, rest = rest[: dist.batch_shape[0]], rest[dist.batch_shape[0] :]
-        needed.append(level_needed(dist, part).double())
-        if with_expected:
-            expected.append(level_expected(dist, len(y), len(y) - len(rest) - len(part)).double())
-    return torch.cat(needed).numpy(), torch.cat(expected).numpy() if expected else None
+        end = start + dist.batch_shape[0]
+        scores.append(score_counts(dist, torch.from_numpy(y[start:end]), random))
+        start = end
+    return np.concatenate(scores)
+
+
+def interval_at(dist: Any, level: float | np.ndarray, kind: str = "narrowest") -> Interval:
+    """Return the interval of counts that has at least the probability `level`, of one level or one per row.
+
+    `kind` is "narrowest", the fewest consecutive counts, or "central", with at most half of the rest on either side. A
+    level of 1.5 is the interval of level 1 - 1e-9 with half of its width more on either side.
+    """
+    counts: Any = discretized(dist)
+    levels = torch.as_tensor(level, dtype=torch.float64).clamp(max=_TOP).expand(counts.batch_shape)
+    if check_choice("kind", kind, INTERVAL_KINDS) == "narrowest":
+        interval = counts.narrowest_interval(levels)
+    else:
+        tail = 0.5 * (1.0 - levels)
+        low, high = counts.icdf(torch.stack([tail, 1.0 - tail]))
+        interval = Interval(low, high, probability_between(counts, low, high))
+    return widen_interval(counts, interval, level)
+
+
+def summarise_with_interval(
+    counts: Any, quantile_levels: Tensor, level: float | np.ndarray, kind: str
+) -> tuple[Summary, Interval]:
+    """Summarise count distributions as `CountDistribution.summary` does, and return the intervals of `interval_at`."""
+    if check_choice("kind", kind, INTERVAL_KINDS) == "central":
+        return counts.summary(quantile_levels), interval_at(counts, level, kind)
+    summary = counts.summary(quantile_levels, interval_level=np.minimum(level, _TOP))
+    return summary, widen_interval(counts, summary.interval, level)
+
+
+def widen_interval(counts: Any, interval: Interval, level: float | np.ndarray) -> Interval:
+    """Widen intervals whose level is above 1 by (level - 1) x width on either side; return the others unchanged."""
+    if np.max(level, initial=0.0) <= 1.0:
+        return interval
+    low, high, _ = interval
+    share = (torch.as_tensor(level, dtype=torch.float64) - 1.0).clamp(min=0.0)
+    more = (share * (high - low + 1.0).double()).floor().to(low.dtype)
+    low, high = (low - more).clamp(min=0.0), high + more
+    return Interval(low, high, probability_between(counts, low, high))
+
+
+@torch.no_grad()
+def probability_between(counts: Any, low: Tensor, high: Tensor) -> Tensor:
+    """Return P(low <= count <= high) of each row in float64."""
+    (below, above), (upto, beyond) = (torch.from_numpy(counts._sides(end)[0]) for end in (low - 1.0, high))
+    # As a difference of upper tails above the median, where these have more digits.
+    between = torch.where(below > 0.5, above - beyond, upto - below)
+    return between.reshape(counts.batch_shape).clamp(0.0, 1.0)
 
 
 class IntervalLevels(NamedTuple):
-    """The levels that calibration rows need, in order, and the weight of each, 1 on average (split conformal).
+    """The scores of calibration rows (`score_counts`) in order, and the weight of each, 1 on average.
 
-    An interval of counts covers more than its level, much more where few counts have all the mass, and a prediction may
-    be too sure or not sure enough. The level that covered the asked share of the calibration rows makes up for both:
-    where these rows chose nothing else and `prior_rows` is 0, a new row like them lies inside with at least that
-    probability, on average over calibration sets, whatever the model.
+    The level of an interval is the score that the asked share of calibration rows does not exceed, or the asked
+    coverage itself, whichever is higher (split conformal prediction). Where these rows chose nothing else and
+    `prior_rows` is 0, a new row like them lies inside with at least the asked probability, on average over calibration
+    sets: exactly so for distributions with one peak, whatever the model.
 
     Weights that are density ratios of new rows to calibration rows make the same true for the new rows (weighted
     conformal prediction). `new` is the weight of a new row: what one has on average, sum w^2 / sum w, so that the level
-    is as cautious as that of so many rows as the weights are worth, (sum w)^2 / sum w^2.
+    is as cautious as if there were (sum w)^2 / sum w^2 rows.
 
     Parameters
     ----------
-    needed : array
-        The level of the interval that just covers each calibration row, ascending.
+    scores : array
+        The score of each calibration row, ascending.
     weight : array
         The weight of each, 1 on average.
     rows : array, shape (1,)
@@ -142,55 +142,43 @@ class IntervalLevels(NamedTuple):
         The weight of a new row.
     """
 
-    needed: np.ndarray
+    scores: np.ndarray
     weight: np.ndarray
     rows: np.ndarray
     new: np.ndarray = np.ones(1)
 
     @classmethod
-    def of(
-        cls,
-        needed: np.ndarray,
-        weight: np.ndarray | None = None,
-        expected: np.ndarray | None = None,
-        prior_rows: float = 0.0,
-        is_censored: np.ndarray | None = None,
-    ) -> Self:
-        """From rows in any order; what the model expects of them (`expected`) counts as `prior_rows` more.
+    def from_scores(cls, scores: np.ndarray, weight: np.ndarray | None = None, prior_rows: float = 0.0) -> Self:
+        """Sort the scores of rows in any order; a right distribution counts as `prior_rows` rows more.
 
-        Rows of weight 0 are left out. `is_censored` marks rows whose count is known only to be the recorded one or
-        more, so that whether intervals cover it is not known: if there are any, no level is below the asked coverage.
+        Rows of weight 0 are left out.
         """
         if weight is not None:
             used = weight > 0
-            needed, weight = needed[used], weight[used]
-            expected = None if expected is None else expected[used]
-            is_censored = None if is_censored is None else is_censored[used]
-        rows = len(needed)
-        each = np.ones(rows) if weight is None else weight * (rows / weight.sum())
-        new = np.ones(1) if weight is None else np.array([np.square(each).sum() / rows])
-        if expected is not None and prior_rows:
-            more = np.repeat(each * (prior_rows / rows / expected.shape[1]), expected.shape[1])
-            needed, each = np.concatenate([needed, expected.ravel()]), np.concatenate([each, more])
-        order = np.argsort(needed, kind="stable")
-        needed, each = needed[order], each[order]
-        if is_censored is not None and is_censored.any():
-            needed = np.maximum(needed, np.cumsum(each) / (each.sum() + new[0]))
-        return cls(np.ascontiguousarray(needed), np.ascontiguousarray(each), np.array([rows]), new)
+            scores, weight = scores[used], weight[used]
+        rows = len(scores)
+        weight = np.ones(rows) if weight is None else weight * (rows / weight.sum())
+        new = np.array([np.square(weight).sum() / rows if rows else 1.0])
+        if prior_rows:
+            scores = np.concatenate([scores, _UNIFORM])
+            weight = np.concatenate([weight, np.full(len(_UNIFORM), prior_rows / len(_UNIFORM))])
+        order = np.argsort(scores, kind="stable")
+        return cls(np.ascontiguousarray(scores[order]), np.ascontiguousarray(weight[order]), np.array([rows]), new)
 
-    def shrunk_towards(self, other: Self, rows: float) -> Self:
-        """These levels with those of `other` added, which count as so many rows more."""
+    def shrink_towards(self, other: Self, rows: float) -> Self:
+        """Add the scores of `other`, which count as so many rows more."""
         if not rows:
             return self
         weight = np.concatenate([self.weight, other.weight * (rows / other.weight.sum())])
-        needed = np.concatenate([self.needed, other.needed])
-        order = np.argsort(needed, kind="stable")
-        return self._replace(needed=needed[order], weight=weight[order])
+        scores = np.concatenate([self.scores, other.scores])
+        order = np.argsort(scores, kind="stable")
+        return self._replace(scores=scores[order], weight=weight[order])
 
     def at(self, coverage: float) -> float:
-        """The level to take an interval at, so that it covers `coverage`; above 1 beyond the highest quantiles.
+        """Return the level of intervals that should cover `coverage`; above 1 beyond the highest quantiles.
 
-        With too few rows to know (fewer than 9 for 90%), the asked level itself, or the highest that any row needed.
+        It is at least the asked coverage. With too few rows to know (fewer than 9 for 90%), it is the asked coverage
+        or the highest score.
 
         Parameters
         ----------
@@ -199,19 +187,19 @@ class IntervalLevels(NamedTuple):
 
         Examples
         --------
-        >>> IntervalLevels.of(np.linspace(0.05, 0.95, 19)).at(0.9), IntervalLevels.of(np.array([0.2])).at(0.9)
-        (0.900000001, 0.9)
+        >>> right = np.linspace(0.05, 1.0, 20)
+        >>> too_narrow, too_wide = IntervalLevels.from_scores(right**0.25), IntervalLevels.from_scores(right**4)
+        >>> round(too_narrow.at(0.9), 3), too_wide.at(0.9)
+        (0.987, 0.9)
         """
         coverage = check_coverage(coverage)
         # The new row counts too. A trace less than asked: sums of weights are not exact.
         total = np.cumsum(self.weight)
-        wanted = coverage * (total[-1] + self.new[0]) - 1e-9 if len(total) else np.inf
-        place = int(np.searchsorted(total, wanted))
-        if place < len(self.needed):
-            level = float(self.needed[place])
-        else:
-            level = max(coverage - _JUST, float(self.needed.max(initial=0.0)))
-        return level + _JUST if level > 1.0 else float(np.clip(level + _JUST, _JUST, _TOP))
+        enough = coverage * (total[-1] + self.new[0]) - 1e-9 if len(total) else np.inf
+        position = int(np.searchsorted(total, enough))
+        score = self.scores[position] if position < len(self.scores) else self.scores.max(initial=0.0)
+        level = max(coverage, float(score))
+        return level if level > 1.0 else min(level, _TOP)
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
@@ -227,10 +215,10 @@ def column_of(X: Any, name: str) -> Any:
 
 @dataclass
 class IntervalGroups:
-    """Groups of rows, and the levels that each of them needs, for the mixture and every member by name.
+    """Groups of rows, and the scores of the rows of each, for the mixture and every member by name.
 
-    The level of a group is that of its own rows, to which those of all calibration rows are added as if they were
-    `prior_rows` rows: groups of few rows take the level of all rows.
+    The level of a group follows from the scores of its own rows, to which those of all calibration rows are added as if
+    they were `prior_rows` rows: groups of few rows take the level of all rows.
 
     Parameters
     ----------
@@ -254,7 +242,7 @@ class IntervalGroups:
     def rows(self) -> dict[str, int]:
         """The number of calibration rows of each group."""
         first = next(iter(self.levels.values()))
-        return {name: len(one.needed) for name, one in zip(self.names, first, strict=True)}
+        return {name: len(one.scores) for name, one in zip(self.names, first, strict=True)}
 
     def codes(self, labels: np.ndarray) -> np.ndarray:
         """The position of each row's group, -1 for a group that calibration did not have."""
@@ -278,29 +266,20 @@ class IntervalGroups:
         rows = f"{len(missing):,} of {len(labels):,} rows"
         return f"{rows} have a {self.by} that the calibration rows did not have ({shown}): level of all rows."
 
-    def add(
-        self,
-        name: str,
-        needed: np.ndarray,
-        codes: np.ndarray,
-        weight: np.ndarray | None = None,
-        is_censored: np.ndarray | None = None,
-    ) -> None:
-        """The levels of the mixture or of a member, from those that the rows of all groups need."""
+    def add(self, name: str, scores: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> None:
+        """Keep the scores of the mixture or of a member, by the group of each row."""
         masks = [codes == code for code in range(len(self.names))]
-        known = [[None if each is None else each[own] for each in (weight, is_censored)] for own in masks]
         self.levels[name] = [
-            IntervalLevels.of(needed[own], weights, is_censored=censored)
-            for own, (weights, censored) in zip(masks, known, strict=True)
+            IntervalLevels.from_scores(scores[mask], None if weight is None else weight[mask]) for mask in masks
         ]
 
     def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
         """The level of each row's interval, that of all rows (`whole`) for a code of -1. Shape: (rows,)."""
         key = of, coverage
         if key not in self._known:
-            found = [one.shrunk_towards(whole, self.prior_rows).at(coverage) for one in self.levels[of]]
+            levels = [one.shrink_towards(whole, self.prior_rows).at(coverage) for one in self.levels[of]]
             # The last, at -1, is that of rows in no group.
-            self._known[key] = np.array([*found, whole.at(coverage)])
+            self._known[key] = np.array([*levels, whole.at(coverage)])
         return self._known[key][codes]
 
 

@@ -53,6 +53,7 @@ def predict(
     data: o.Tables,
     out: PredictionTable,
     coverage: o.Coverage = 0.9,
+    interval_kind: o.IntervalKind = "narrowest",
     quantiles: Quantiles = "",
     pmf: Pmf = None,
     keep: Keep = False,
@@ -65,11 +66,11 @@ def predict(
 ) -> None:
     """Predict every row of one or several tables.
 
-    Columns: mean, median, mode, lower and upper (an interval that contains the count with probability --coverage),
-    aleatoric (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and
-    ood_pvalue (small if a row is unlike the training data). With --member, these are the predictions of one member of
-    the mixture, with its own calibrated intervals. Notes about unusual values in the table, such as unseen levels, go
-    to standard error.
+    Columns: mean, median, mode, lower and upper (an interval that contains the count with a probability of at least
+    --coverage), interval_probability (the probability of that interval), aleatoric (variance that more data would
+    not remove), epistemic (variance that more data would remove), stddev, and ood_pvalue (small if a row is unlike
+    the training data). With --member, these are the predictions of one member of the mixture, with its own
+    calibrated intervals. Notes about unusual values in the table, such as unseen levels, go to standard error.
 
     Memory does not grow with the length of a table. The predictions of a long table are kept in the folder OUT.parts
     until all are done: if the program is stopped or killed, the same command continues. On a cluster, every core
@@ -81,7 +82,15 @@ def predict(
     from ddpn.workflow.streaming import predict_files
 
     levels, findings = parse_levels(quantiles), list[str]()
-    request = Request(coverage=coverage, quantiles=levels, pmf=pmf, keep=keep, ood=ood, member=member)
+    request = Request(
+        coverage=coverage,
+        interval_kind=interval_kind,
+        quantiles=levels,
+        pmf=pmf,
+        keep=keep,
+        ood=ood,
+        member=member,
+    )
     options: dict[str, Any] = {"overwrite": overwrite, "verbose": True, "n_jobs": o.cluster_of(cluster)}
     rows = predict_files(model, data, out, request=request, **columns, **options, on_finding=findings.append)
     for sentence in findings:
@@ -213,8 +222,9 @@ def export(
     """Write a model as one ONNX file, which predicts without Python.
 
     The file takes the raw columns of the table and returns mean, variance, aleatoric, epistemic, median, lower and
-    upper (an interval that contains the count with probability --coverage), --quantiles, and pmf, the probabilities of
-    0, 1, 2, ..., with their sum, pmf_mass. Needs the extra export.
+    upper (the narrowest interval that contains the count with a probability of at least --coverage),
+    interval_probability, --quantiles, and pmf, the probabilities of 0, 1, 2, ..., with their sum, pmf_mass. Needs the
+    extra export.
 
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """

@@ -48,7 +48,10 @@ Config = Annotated[
         "[head_options] and [training_options]. Options given here take precedence.",
     ),
 ]
-Coverage = Annotated[float, option("SHARE", "Coverage of the interval from lower to upper.")]
+Coverage = Annotated[float, option("SHARE", "Least probability of the interval from lower to upper.")]
+IntervalKind = Annotated[
+    str, option("KIND", "narrowest: the interval with the fewest counts; central: between two quantiles.")
+]
 
 # Roles of columns for commands on a model: as in fit by default, unknown to models saved in Python.
 _AS_IN_FIT = "Default: as in `ddpn fit`. Required for a model saved in Python"

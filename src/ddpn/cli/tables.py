@@ -63,14 +63,15 @@ def leaderboard_table(found: Mapping[str, Any]) -> "Table":
     """The mixture and every member, best first; members without a weight are there for comparison."""
     share = f"{found['coverage']:.0%}"
     title = f"Scores on {found['rows']:,} test rows (smaller CRPS, NLL and MAE are better)"
-    headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", f"{share} width", "fit, s")
+    headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")
     rows = []
     for entry in found["entries"]:
         weight = "" if entry["weight"] is None else f"{entry['weight']:.0%}" if entry["weight"] else "-"
         # None is an infinite score.
         scores = [as_text(math.inf if entry[name] is None else entry[name]) for name in ("crps", "nll", "mae", "width")]
         seconds = "" if entry["seconds"] is None else f"{entry['seconds']:.1f}"
-        cells = (entry["label"], weight, *scores[:3], f"{entry['coverage']:.1%}", scores[3], seconds)
+        shares = (f"{entry[name]:.1%}" for name in ("coverage", "expected"))
+        cells = (entry["label"], weight, *scores[:3], *shares, scores[3], seconds)
         rows.append((cells, entry["weight"] is None))
     return table_of(headings, rows, range(1, len(headings)), title)
 

@@ -23,11 +23,12 @@ SIGNATURES = {
     "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], float64[::1], {_MATRIX})",
     "summaries": (
         f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], float64[::1], {_MATRIX}, "
-        f"boolean[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, boolean[::1])"
+        f"{_MATRIX}, {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, "
+        "boolean[::1])"
     ),
     "long_summaries": (
-        f"void(int64[::1], {_CUBE}, {_MATRIX}, int64[::1], {_MATRIX}, {_MATRIX}, boolean, {_MATRIX}, {_MATRIX}, "
-        f"{_MATRIX})"
+        f"void(int64[::1], {_CUBE}, {_MATRIX}, int64[::1], {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, boolean, "
+        f"{_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX})"
     ),
 }
 #: Numbers of components that are worked on at once: with five parameters each they stay in a processor's cache.
@@ -192,14 +193,33 @@ class Part(NamedTuple):
 
 
 class Summaries(NamedTuple):
-    """Float64 arrays: moments (rows, 6), quantiles (rows, L) and CRPS (rows, Q).
+    """Float64 arrays: moments (rows, 6), quantiles (rows, L), CRPS (rows, Q), intervals (rows, 3), entries (rows, 2).
 
     Moments: mean, variance, mode, entropy, and the parts of the variance within and between groups of components.
+    Intervals: lowest and highest count and their probability. Entries: see `kernels.arrays.entry_masses`.
     """
 
     moments: np.ndarray
     quantiles: np.ndarray
     scores: np.ndarray
+    intervals: np.ndarray
+    entries: np.ndarray
+
+
+class Interval(NamedTuple):
+    """Intervals of counts, one per row.
+
+    Parameters
+    ----------
+    low, high : Tensor
+        The lowest and the highest count, both included.
+    probability : Tensor
+        The probability that a count lies in the interval, in float64.
+    """
+
+    low: Tensor
+    high: Tensor
+    probability: Tensor
 
 
 class Summary(NamedTuple):
@@ -217,6 +237,8 @@ class Summary(NamedTuple):
         The most probable count.
     crps, entropy : Tensor or None
         The score of the counts that were given, and the entropy where it was asked for.
+    interval : Interval or None
+        The narrowest intervals, where they were asked for.
     """
 
     mean: Tensor
@@ -227,19 +249,22 @@ class Summary(NamedTuple):
     mode: Tensor
     crps: Tensor | None
     entropy: Tensor | None
+    interval: Interval | None = None
 
 
 class Asked(NamedTuple):
     """What to compute per row: quantiles at levels (rows, L), scores of counts y (rows, Q), and perhaps the entropy.
 
-    `change` (2, knots) is a map of cdfs, which applies to the rows that `is_changed` (rows,) marks.
+    `interval_levels` (rows, 1) asks for the narrowest interval of that probability, `entries` for the levels at which
+    the first y enters it. `change` (2, knots) is a map of all cdfs.
     """
 
     levels: np.ndarray
     y: np.ndarray
+    interval_levels: np.ndarray | None = None
+    entries: bool = False
     entropy: bool = False
     change: np.ndarray = np.empty((2, 0))
-    is_changed: np.ndarray | None = None
 
 
 class _Block(NamedTuple):
@@ -323,42 +348,44 @@ def _run(task: Callable[[Any], None], blocks: Sequence[Any]) -> None:
 
 def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
     """Everything that needs all probabilities of a row, of `count` rows."""
-    found = Summaries(*(np.empty((count, size)) for size in (6, asked.levels.shape[1], asked.y.shape[1])))
+    no_levels = asked.interval_levels is None
+    interval_levels = np.empty((count, 0)) if no_levels else np.ascontiguousarray(asked.interval_levels)
+    widths = 6, asked.levels.shape[1], asked.y.shape[1], 0 if no_levels else 3, 2 if asked.entries else 0
+    found = Summaries(*(np.empty((count, width)) for width in widths))
     _load(parts, "summaries")
     groups = np.array([group for part in parts for group in part.group], dtype=np.int64)
-    is_changed = np.zeros(count, dtype=np.bool_) if asked.is_changed is None else asked.is_changed
-    # Tables, and rows whose cdf is changed, cannot take panels.
-    is_counted = is_changed | any(part.family is None for part in parts)
+    has_tables = any(part.family is None for part in parts)  # which cannot take panels
     is_long = np.zeros(count, dtype=np.bool_)
 
+    def inputs(index: slice | np.ndarray) -> list[np.ndarray]:
+        return [np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y, interval_levels)]
+
     def summarised(block: _Block, index: slice | np.ndarray, capacity: int, own: Sequence[np.ndarray]) -> None:
-        levels, y, changes = (np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y, is_changed))
         work = np.empty((block.weights.shape[1] + rows.PARTS) * capacity)
-        kernel("summaries")(*block, groups, work, asked.change, changes, levels, y, asked.entropy, *own)
+        kernel("summaries")(*block, groups, work, asked.change, *inputs(index), asked.entropy, *own)
 
     def task(index: slice) -> None:
         block = _block(parts, index, index.stop - index.start)
-        capacity = rows.LONG if is_counted[index].any() else rows.SHORT
+        capacity = rows.LONG if has_tables else rows.SHORT
         summarised(block, index, capacity, [x[index] for x in (*found, is_long)])
 
     def long_task(index: np.ndarray) -> None:
         block, own = _block(parts, index, len(index)), [x[index] for x in found]
-        if is_counted[index[0]]:
+        if has_tables:
             is_longer = np.zeros(len(index), dtype=np.bool_)
             summarised(block, index, rows.LARGEST, [*own, is_longer])
             for x in own:
                 x[is_longer] = np.nan
         else:
-            kernel("long_summaries")(*block[:3], groups, asked.levels[index], asked.y[index], asked.entropy, *own)
+            kernel("long_summaries")(*block[:3], groups, asked.change, *inputs(index), asked.entropy, *own)
         for x, values in zip(found, own, strict=True):
             x[index] = values
 
     _run(task, _blocks(parts, count))
-    if (is_long & ~is_counted).any():
+    long_rows = is_long.nonzero()[0]
+    if len(long_rows):
         _load(parts, "long_summaries")
-    for some in (is_long & is_counted, is_long & ~is_counted):
-        rest = some.nonzero()[0]
-        _run(long_task, [rest[block] for block in _blocks(parts, len(rest))])
+        _run(long_task, [long_rows[block] for block in _blocks(parts, len(long_rows))])
     if not len(groups):
         found.moments[:, 4], found.moments[:, 5] = found.moments[:, 1], 0.0
     found.moments[np.isnan(found.moments[:, 0])] = np.nan

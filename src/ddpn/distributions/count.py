@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 
 from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.components import Asked, Part, Summaries, Summary
+from ddpn.distributions.components import Asked, Interval, Part, Summaries, Summary
 from ddpn.runtime.errors import DDPNError, InputError
 
 #: The depth of a bracket from which dtype and device of a distribution's results are learnt.
@@ -316,8 +316,70 @@ class CountDistribution(Distribution, ABC):
         return self._shaped(found[:, 0]), self._shaped(found[:, 1])
 
     @torch.no_grad()
-    def summary(self, levels: Tensor, y: Tensor | None = None, entropy: bool = False) -> Summary:
-        """Moments, quantiles, mode and score at once, which takes as long as one of them.
+    def narrowest_interval(self, level: Any) -> Interval:
+        """Fewest consecutive counts, both ends included, that together have at least the probability `level`.
+
+        Of several intervals with that number of counts, the most probable is returned. Where a distribution spans
+        thousands of counts, the number may be larger than necessary by a thousandth.
+
+        Parameters
+        ----------
+        level : float or array-like
+            A probability in (0, 1) for all rows, or one per row, of shape `batch_shape`.
+
+        Returns
+        -------
+        Interval
+            `low`, `high` and their `probability`, each of shape `batch_shape`.
+
+        Examples
+        --------
+        >>> from ddpn.distributions import Poisson
+        >>> low, high, probability = Poisson(torch.tensor([0.3, 6.0]).double()).narrowest_interval(0.8)
+        >>> low.tolist(), high.tolist(), probability.round(decimals=3).tolist()
+        ([0.0, 3.0], [1.0, 9.0], [0.963, 0.854])
+        """
+        return self._as_interval(self._summarised(interval_levels=self._interval_levels(level)).intervals)
+
+    def _interval_levels(self, level: Any) -> np.ndarray:
+        """Levels of narrowest intervals as the kernels take them. Shape: (rows, 1)."""
+        levels = torch.as_tensor(level, dtype=torch.float64, device="cpu")
+        if is_checked(self._check, levels):
+            arguments.check_probabilities("level", levels)
+        return np.ascontiguousarray(levels.expand(self.batch_shape).reshape(-1, 1).numpy())
+
+    def _as_interval(self, columns: np.ndarray) -> Interval:
+        low, high, probability = columns.T
+        exact = torch.from_numpy(np.ascontiguousarray(probability)).reshape(self.batch_shape).to(self.device)
+        return Interval(self._shaped(low), self._shaped(high), exact)
+
+    @torch.no_grad()
+    def entry_levels(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Levels between which a count enters the narrowest interval: outside at the first, inside at the second.
+
+        If counts follow the distribution and it has one peak, a point drawn uniformly between the two levels is uniform
+        on [0, 1]. This makes it a score for conformal prediction whose distribution does not depend on the counts.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y, of shape `batch_shape`.
+
+        Returns
+        -------
+        outside, inside : Tensor
+            In float64, of shape `batch_shape`; equal where a distribution spans thousands of counts.
+        """
+        y, shape = self._paired(value)
+        entries = torch.from_numpy(self._summarised(shape, y=y[:, None], entries=True).entries)
+        outside, inside = entries.T.reshape(2, *shape).to(self.device)
+        return outside, inside
+
+    @torch.no_grad()
+    def summary(
+        self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: Any = None
+    ) -> Summary:
+        """Moments, quantiles, mode, score and interval at once, which takes as long as one of them.
 
         Parameters
         ----------
@@ -327,16 +389,20 @@ class CountDistribution(Distribution, ABC):
             Observed counts to score, of shape (rows,).
         entropy : bool
             Whether to compute the entropy, which takes a logarithm per count.
+        interval_level : float or array-like, optional
+            The level of the narrowest interval, as for `narrowest_interval`.
         """
         rows = self.batch_shape.numel()
         given = torch.as_tensor(levels, dtype=torch.float64).cpu()
         q = np.ascontiguousarray(given.expand(rows, given.shape[-1]).numpy())
         counts = np.empty((rows, 0)) if y is None else self._paired(y)[0][:, None]
-        found = self._summarised(levels=q, y=counts, entropy=entropy)
+        interval_levels = None if interval_level is None else self._interval_levels(interval_level)
+        found = self._summarised(levels=q, y=counts, entropy=entropy, interval_levels=interval_levels)
         mean, variance, mode, spread, within, between = (self._shaped(x) for x in found.moments.T)
         scores = None if y is None else self._shaped(found.scores)
         quantiles = self._shaped(found.quantiles, q.shape)
-        return Summary(mean, variance, within, between, quantiles, mode, scores, spread if entropy else None)
+        interval = None if interval_levels is None else self._as_interval(found.intervals)
+        return Summary(mean, variance, within, between, quantiles, mode, scores, spread if entropy else None, interval)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw counts by inversion of the cdf, from uniforms in float64.

@@ -11,15 +11,11 @@ from torch.distributions import Distribution
 from ddpn.distributions.components import Summaries, Summary
 from ddpn.distributions.count import Modified, without_gradient
 from ddpn.distributions.discretized import discretized
-from ddpn.distributions.limits import Censored
 from ddpn.distributions.mixture import Mixture
 from ddpn.runtime.errors import InputError
 
 #: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
 _ROUNDING = 1e-14
-_DEPTH = 37.0
-#: Distributions that span more counts than this stay as they are.
-LONGEST = 1 << 16
 
 
 class MonotoneMap(NamedTuple):
@@ -111,9 +107,7 @@ class Recalibrated(Modified):
     """A count distribution whose cdf F is replaced by G(F), with a monotone map G: p(y) = G(F(y)) - G(F(y - 1)).
 
     Integers stay integers, and all of `CountDistribution` is exact: probabilities (relatively accurate in both tails),
-    quantiles, intervals, entropy, CRPS, samples. Moments, entropy and CRPS sum over all counts that matter, which takes
-    longer than for the base where these are many thousands. Distributions that span more than 65,536 counts stay as
-    they are. There are no gradients.
+    quantiles, intervals, entropy, CRPS, samples. There are no gradients.
 
     Parameters
     ----------
@@ -153,12 +147,7 @@ class Recalibrated(Modified):
         log_p = self.base.log_prob(y).double()
         cdf = torch.from_numpy(self.base._sides(y)[0][0]).reshape(log_p.shape).to(log_p.device)
         slope = self.map.mean_slope(log_p.exp(), cdf)
-        return torch.where(self._is_far(), log_p, log_p + slope.log()).to(self.dtype)
-
-    def _is_far(self) -> Tensor:
-        """Rows that span too many counts, and stay as they are, also where a limit makes them shorter."""
-        first, last = (self.base.base if isinstance(self.base, Censored) else self.base).bracket(_DEPTH)
-        return last - first > LONGEST
+        return (log_p + slope.log()).to(self.dtype)
 
     def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
         return self.base._paired(value, negative)
@@ -185,27 +174,24 @@ class Recalibrated(Modified):
 
     def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
         change = np.ascontiguousarray(np.stack([x.cpu().numpy() for x in self.map]))
-        far = self._is_far().cpu().expand(self.batch_shape if shape is None else shape).reshape(-1).numpy()
-        return self.base._summarised(shape, change=change, is_changed=~far, **asked)
+        return self.base._summarised(shape, change=change, **asked)
 
     def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
-        found, shape = self.base._sides(value)
-        far = self._is_far().cpu().expand(shape).reshape(-1).numpy()
+        sides, shape = self.base._sides(value)
         maps = self.map, self.map.mirrored()
-        changed = [of(torch.from_numpy(side)).cpu().numpy() for of, side in zip(maps, found, strict=True)]
-        return np.where(far, found, np.stack(changed)), shape
+        return np.stack([of(torch.from_numpy(side)).cpu().numpy() for of, side in zip(maps, sides, strict=True)]), shape
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         # G(F(y)) >= q exactly where F(y) >= the inverse of G at q.
         q = torch.from_numpy(np.ascontiguousarray(levels))
-        base = self.map.inverse(q - _ROUNDING * torch.minimum(q, 1.0 - q)).cpu()
-        far = self._is_far().cpu().reshape(-1, 1)
-        return self.base._quantiles(torch.where(far, q, base).numpy())
+        return self.base._quantiles(self.map.inverse(q - _ROUNDING * torch.minimum(q, 1.0 - q)).cpu().numpy())
 
     @torch.no_grad()
-    def summary(self, levels: Tensor, y: Tensor | None = None, entropy: bool = False) -> Summary:
+    def summary(
+        self, levels: Tensor, y: Tensor | None = None, entropy: bool = False, interval_level: Any = None
+    ) -> Summary:
         """As for every count distribution; the parts of the variance are divided as in the base."""
-        found = super().summary(levels, y, entropy)
+        found = super().summary(levels, y, entropy, interval_level)
         share = found.epistemic / (found.aleatoric + found.epistemic)
         epistemic = found.variance * torch.where(share.isnan(), 0.0, share)
         return found._replace(aleatoric=found.variance - epistemic, epistemic=epistemic)

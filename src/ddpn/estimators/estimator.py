@@ -183,11 +183,16 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         X: Any,
         coverage: float = 0.9,
         exposure: Any = None,
-        kind: str = "auto",
+        kind: str = "narrowest",
         groups: Any = None,
         upper: Any = None,
-    ) -> np.ndarray:
+        return_probability: bool = False,
+    ) -> Any:
         """Predict an interval of counts per row, both ends included.
+
+        Every interval has at least the probability `coverage` by its row's own distribution. After `fit_intervals`
+        (`CountRegressor` and `ddpn fit` calibrate themselves) it has more, if distributions that are too narrow would
+        otherwise leave out too many counts.
 
         Parameters
         ----------
@@ -195,24 +200,30 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             As for `predict_distribution`.
         coverage : float
             The share of counts that the intervals should contain.
-        kind : {"auto", "central", "calibrated"}
-            "central" leaves at most half of the rest on either side, and covers at least `coverage` by each row's
-            distribution. "calibrated" intervals are central ones that cover it over all rows together: see
-            `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`, which
-            calibrates), else "central".
+        kind : {"narrowest", "central"}
+            "narrowest" is the interval with the fewest counts. "central" lies between two quantiles: it leaves at most
+            half of the rest on either side.
         groups : array-like, optional
             The label of each row's group, where `fit_intervals` was given labels. Rows of a group that it did not have
             get the level of all rows, with a warning.
+        return_probability : bool
+            Whether to return the probability of each interval, too.
 
         Returns
         -------
         array of int, shape (rows, 2)
             The lowest and the highest count of each interval.
+        array of float, shape (rows,)
+            With `return_probability`, the probability of each interval by its row's distribution. Intervals end at
+            integers, so it is above `coverage`.
         """
-        labels = self._group_labels(X, groups) if kind in ("auto", "calibrated") else None
-        return self._over_blocks(
-            lambda found: torch.stack(found.interval(coverage, kind), dim=1), X, exposure, upper, labels
-        ).astype(np.int64)
+        labels = self._group_labels(X, groups)
+        ends = self._over_blocks(
+            lambda rows: torch.stack([end.double() for end in rows._interval(coverage, kind)], dim=1),
+            X, exposure, upper, labels,
+        )  # fmt: skip
+        intervals = ends[:, :2].astype(np.int64)
+        return (intervals, ends[:, 2]) if return_probability else intervals
 
     def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
         """The groups of rows by which intervals are calibrated, with a warning about those that are unknown."""
@@ -364,8 +375,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     ) -> Self:
         """Calibrate intervals with rows that `fit` was not trained on.
 
-        `predict_interval` then takes each row's central interval at the level that covers what is asked. That holds for
-        all rows together: where few counts have all the mass, some intervals cover more and some less.
+        Intervals of distributions that are right keep their probability. If distributions are too narrow, intervals get
+        a higher probability by these distributions, so that they contain the asked share of counts.
 
         Parameters
         ----------
@@ -375,8 +386,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             How many times each row counts, or the density of new rows over that of these rows: intervals then cover
             what is asked on rows like the new ones.
         prior_rows : float
-            Shrinks the level towards that of the predicted distributions themselves, which count as so many rows.
-            Useful where calibration rows are few; coverage is exact with 0.
+            Shrinks the level towards the asked coverage, as if the distributions had been right for so many rows more.
+            Useful where calibration rows are few; the guarantee is exact with 0.
         groups : str or array-like, optional
             Makes intervals cover what is asked within each group, too: the name of a column of X, or a label per row.
         group_rows : float
@@ -388,17 +399,18 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from ddpn import DDPNRegressor
+        >>> from ddpn import CountGLM
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(-2, 2, (2300, 1))
-        >>> y = rng.poisson(np.exp(X[:, 0] - 1))
-        >>> model = DDPNRegressor(likelihood="double_poisson", members=2, hidden=(16,), epochs=30, random_state=0)
-        >>> model = model.fit(X[:300], y[:300]).fit_intervals(X[300:1300], y[300:1300])
-        >>> for kind in ("central", "calibrated"):
-        ...     low, high = model.predict_interval(X[1300:], coverage=0.9, kind=kind).T
-        ...     print(kind, round(float(((low <= y[1300:]) & (y[1300:] <= high)).mean()), 2))
-        central 0.99
-        calibrated 0.9
+        >>> X = rng.uniform(-1, 1, (5000, 1))
+        >>> y = rng.negative_binomial(2, 1 / (1 + np.exp(1 + X[:, 0])))
+        >>> model = CountGLM(likelihood="poisson").fit(X[:1000], y[:1000])  # its distributions are too narrow
+        >>> def coverage():
+        ...     low, high = model.predict_interval(X[2000:], coverage=0.9).T
+        ...     return round(float(((low <= y[2000:]) & (y[2000:] <= high)).mean()), 2)
+        >>> before = coverage()
+        >>> model = model.fit_intervals(X[1000:2000], y[1000:2000])
+        >>> before, coverage()
+        (0.68, 0.9)
         """
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.calibration.intervals import probability_between
 from ddpn.distributions import discretized
-from ddpn.predictor import MIXTURE, Predictor
-from ddpn.runtime.display import html_table, text_table
+from ddpn.distributions.components import Interval
+from ddpn.predictor import Predictor
+from ddpn.runtime.display import html_table, interval_words, text_table
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import check_choice
 from ddpn.sample import check_counts, row_count
 
 #: Rows that are shown, and the coverage of their intervals.
@@ -50,10 +51,10 @@ class Prediction:
     >>> found = model.predict_distribution(X)
     >>> found
     Prediction of 3 rows
-    row  mean  90% interval
-      0     2        0 to 5
-      1     2        0 to 5
-      2     2        0 to 5
+    row  mean  interval, 90% or more
+      0     2           0 to 4 (95%)
+      1     2           0 to 4 (95%)
+      2     2           0 to 4 (95%)
     >>> found.pmf([0, 1])[0].numpy().round(3), found.quantile(0.5).tolist()
     (array([0.135, 0.271]), [2.0, 2.0, 2.0])
     """
@@ -128,30 +129,63 @@ class Prediction:
         return found if np.ndim(q) else found[:, 0]
 
     @torch.no_grad()
-    def interval(self, coverage: float = _COVERAGE, kind: str = "auto") -> tuple[Tensor, Tensor]:
+    def interval(self, coverage: float = _COVERAGE, kind: str = "narrowest") -> tuple[Tensor, Tensor]:
         """The lowest and the highest count of an interval per row, both included.
+
+        `probability` says how probable each interval is.
 
         Parameters
         ----------
         coverage : float
             The share of counts that the intervals should contain.
-        kind : {"auto", "central", "calibrated"}
+        kind : {"narrowest", "central"}
             As for `predict_interval`.
 
         Returns
         -------
         low, high : Tensor, shape (rows,)
         """
-        check_choice("kind", kind, ("auto", "central", "calibrated"))
-        if kind == "calibrated" and MIXTURE not in self._predictor.intervals:
-            raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
-        if kind == "central":
-            return self._rounded.interval(coverage)
-        return self._predictor.interval(self.distribution, coverage, labels=self._groups)
+        low, high, _ = self._interval(coverage, kind)
+        return low, high
+
+    def _interval(self, coverage: float = _COVERAGE, kind: str = "narrowest") -> Interval:
+        return self._predictor.interval(self.distribution, coverage, labels=self._groups, kind=kind)
+
+    def probability(self, low: Any, high: Any) -> Tensor:
+        """The probability that a count lies between two counts, both included, in every row.
+
+        Parameters
+        ----------
+        low, high : int or array-like
+            One count for all rows, or one per row.
+
+        Returns
+        -------
+        Tensor, shape (rows,)
+
+        Examples
+        --------
+        >>> from ddpn import CountGLM
+        >>> X = np.array([[0.0], [1.0], [2.0]])
+        >>> model = CountGLM(likelihood="poisson").fit(X.repeat(40, axis=0), np.tile([1, 3], 60))
+        >>> found = model.predict_distribution(X)
+        >>> found.probability(1, 3).numpy().round(3), found.probability(*found.interval(0.9)).numpy().round(3)
+        (array([0.722, 0.722, 0.722]), array([0.947, 0.947, 0.947]))
+        """
+        ends = []
+        for name, counts in (("low", low), ("high", high)):
+            plain = np.atleast_1d(np.asarray(counts, dtype=np.float64))
+            values = torch.from_numpy(check_counts(plain, row_count(plain), name=name)).double()
+            if len(values) not in (1, len(self)):
+                raise InputError(
+                    argument=name, must=f"be one count, or one per row ({len(self)})", got=str(len(values))
+                )
+            ends.append(values.expand(len(self)))
+        return probability_between(self._rounded, *ends)
 
     @torch.no_grad()
     def plot(self, rows: Sequence[int] | None = None) -> Any:
-        """Draw the distributions of some rows with their 90% intervals.
+        """Draw the distributions of some rows with their 90% intervals, and the probability of each interval.
 
         Parameters
         ----------
@@ -165,12 +199,15 @@ class Prediction:
         from ddpn.analysis.plots import binned, distributions_figure
 
         some = self._first() if rows is None else self._some(rows)
-        low, high = (end.numpy() for end in some.interval())
+        intervals = [end.numpy() for end in some._interval()]
+        low, high, _ = intervals
         tails = some.quantile([0.005, 0.995]).numpy()
         first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
         # From 0, unless much of the axis would be empty.
         edges, shares = binned(some._rounded, float(first) if first > 0.4 * last else 0.0, float(last) + 1.0, 48)
-        return distributions_figure([f"row {label}" for label in some._labels], edges, shares, low, high)
+        return distributions_figure(
+            [f"row {label}" for label in some._labels], edges, shares, list(zip(*intervals, strict=True))
+        )
 
     # What notebooks and terminals show ---------------------------------------------------------------------------
 
@@ -188,11 +225,10 @@ class Prediction:
     def _table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]], str]:
         """Headings, cells of the first rows, and how many more there are."""
         some, rest = self._first(), len(self) - _SHOWN
-        low, high = some.interval()
-        shown = zip(some._labels, some.mean.tolist(), low.tolist(), high.tolist(), strict=True)
-        rows = [(label, f"{mean:.3g}", f"{first:,.0f} to {last:,.0f}") for label, mean, first, last in shown]
+        shown = zip(some._labels, some.mean.tolist(), *(part.tolist() for part in some._interval()), strict=True)
+        rows = [(label, f"{mean:.3g}", interval_words(*interval)) for label, mean, *interval in shown]
         more = f"and {rest:,} more row{'s' if rest > 1 else ''}" if rest > 0 else ""
-        return ("row", "mean", f"{_COVERAGE:.0%} interval"), rows, more
+        return ("row", "mean", f"interval, {_COVERAGE:.0%} or more"), rows, more
 
     def __repr__(self) -> str:
         headings, rows, more = self._table()

@@ -58,7 +58,8 @@ def export_onnx(
     quantiles : sequence of float
         Levels of quantiles to have as outputs, named such as "q0.9".
     coverage : float
-        The share of counts that the interval, the outputs "lower" and "upper", should contain.
+        The share of counts that the interval, the outputs "lower" and "upper", should contain. The output
+        "interval_probability" is the probability of each row's interval.
     pmf_up_to : int, optional
         The largest count whose probability is an output. Default: the 99.9% quantile of the counts of the training
         rows, at least 20 and at most 1,000.

@@ -6,10 +6,10 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
+from ddpn.distributions.kernels.arrays import SLACK, TIE
 from ddpn.distributions.kernels.scalar import DEPTH
-from ddpn.distributions.recalibrated import LONGEST, MonotoneMap
+from ddpn.distributions.recalibrated import MonotoneMap
 from ddpn.export.families import LARGEST, Grid, HeadNodes, Stack, Tabulated, ends, grid_of, moments_on, tabulate
 from ddpn.export.graph import Graph, Value
 from ddpn.workflow.prediction_request import quantile_name
@@ -36,7 +36,15 @@ class ExportedOutputs:
     @property
     def names(self) -> dict[str, int]:
         """Outputs and the number of columns of each."""
-        plain = (*_MOMENTS, "median", "lower", "upper", *(quantile_name(level) for level in self.quantiles), "pmf_mass")
+        plain = (
+            *_MOMENTS,
+            "median",
+            "lower",
+            "upper",
+            "interval_probability",
+            *(quantile_name(level) for level in self.quantiles),
+            "pmf_mass",
+        )
         return dict.fromkeys(plain, 1) | {"pmf": self.pmf + 1}
 
     @property
@@ -165,10 +173,8 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
     else:
         pmf, moments = _plain(graph, mixture.share, row, tables)
     cdf = pmf.op("CumSum", graph.constant(1))
-    is_changed = None
     if mixture.change is not None:
-        is_changed = row.end <= float(LONGEST)
-        pmf, moments = _recalibrated(graph, mixture.change, pmf, cdf, moments, is_changed, grid)
+        cdf, pmf, moments = _recalibrated(graph, mixture.change, cdf, moments, grid)
     wanted, levels = mixture.wanted, mixture.wanted.levels
 
     def per_row(values: np.ndarray) -> Value:
@@ -178,22 +184,52 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
     def quantile(level: np.ndarray) -> Value:
         """The smallest count with so much mass up to it, NaN beyond the grid; at a level, or one per group. (R, 1)."""
         mass = per_row(level - _ROUNDING * np.minimum(level, 1.0 - level))
-        if mixture.change is not None and is_changed is not None:
-            at = mixture.change.inverse(torch.from_numpy(np.ascontiguousarray(level))).numpy()
-            mass = graph.where(is_changed, per_row(at - _ROUNDING * np.minimum(at, 1.0 - at)), mass)
         return graph.where(cdf.max(1) >= mass, (cdf < mass).cast("f").sum(1), np.nan)
 
     median, *quantiles = (quantile(np.array([level])) for level in (0.5, *wanted.quantiles))
-    # The calibrated interval, as `ddpn.calibration.intervals.interval_at`.
-    rest, wider = 0.5 * (1.0 - np.minimum(levels, _TOP)), np.maximum(levels - 1.0, 0.0)
-    low, high = quantile(rest), quantile(1.0 - rest)
+    low, high, probability = _narrowest(graph, cdf, per_row(np.minimum(levels, _TOP)))
+    # The calibrated interval, as `ddpn.calibration.intervals.widen_interval`.
+    wider = np.maximum(levels - 1.0, 0.0)
     if wider.any():
         more = ((high - low + 1.0) * per_row(wider)).floor()
         low, high = (low - more).clip(0.0, np.inf), high + more
+        probability = _mass_upto(graph, cdf, high) - _mass_upto(graph, cdf, low - 1.0)
     first = pmf.at(0, wanted.pmf + 1)
     # A row that cannot be predicted has no quantiles either.
-    plain = graph.concat([*moments, median, low, high, *quantiles])
+    plain = graph.concat([*moments, median, low, high, probability, *quantiles])
     return graph.concat([graph.where(moments.mean.is_nan(), np.nan, plain), first.sum(1), first])
+
+
+def _mass_upto(graph: Graph, cdf: Value, count: Value) -> Value:
+    """The cdf at one count per row, which may be -1 or beyond the grid. Shape: cdf (R, K), count (R, 1) or (R, K)."""
+    last = cdf.op("Shape", kind="i").take(1, axis=0) - 1
+    place = count.clip(0.0, last.cast("f")).cast("i")
+    return graph.where(count < 0.0, 0.0, cdf.op("GatherElements", place, axis=1))
+
+
+def _narrowest(graph: Graph, cdf: Value, level: Value) -> tuple[Value, Value, Value]:
+    """First and last count and probability of the shortest run of counts with at least the mass `level`. (R, 1) each.
+
+    As `ddpn.distributions.kernels.arrays.narrowest_run`; NaN where the grid does not hold so much. The number of counts
+    is found by halving: it is one more than the largest number of which no run has enough.
+    """
+    enough = level * (1.0 - SLACK)
+    before = graph.concat([cdf.take([0]) * 0.0, cdf.at(0, -1)])
+    first = (cdf * 0.0 + 1.0).op("CumSum", graph.constant(1)) - 1.0
+
+    def masses(length: Value) -> Value:
+        return _mass_upto(graph, cdf, first + length - 1.0) - before
+
+    length = cdf.take([0]) * 0.0
+    for step in (2.0**k for k in reversed(range(int(LARGEST).bit_length()))):
+        longer = length + step
+        length = graph.where(masses(longer).max(1) < enough, longer, length)
+    length = length + 1.0
+    mass = masses(length)
+    best = mass.max(1)
+    low = (mass >= best * (1.0 - TIE)).cast("f").op("ArgMax", axis=1, kind="i").cast("f")
+    low = graph.where(cdf.max(1) >= enough, low, np.nan)
+    return low, low + length - 1.0, best
 
 
 def _plain(graph: Graph, share: np.ndarray, row: _Rows, tables: list[Tabulated]) -> tuple[Value, MomentNodes]:
@@ -251,17 +287,15 @@ def _truncated(
 
 
 def _recalibrated(
-    graph: Graph, change: MonotoneMap, pmf: Value, cdf: Value, moments: MomentNodes, is_changed: Value, grid: Grid
-) -> tuple[Value, MomentNodes]:
-    """The pmf and the moments of the recalibrated distribution; longer windows than `LONGEST` stay as they are."""
+    graph: Graph, change: MonotoneMap, cdf: Value, moments: MomentNodes, grid: Grid
+) -> tuple[Value, Value, MomentNodes]:
+    """The cdf, the pmf and the moments of the recalibrated distribution."""
     at, value = change.at.numpy(), change.value.numpy()
     lines = zip(at.tolist(), np.diff(at).tolist(), (np.diff(value) / np.diff(at)).tolist(), strict=False)
     mapped = reduce(add, ((cdf - start).clip(0.0, width) * slope for start, width, slope in lines))
-    own = graph.concat([mapped.take([0]), mapped.at(1) - mapped.at(0, -1)])
-    mean, variance = moments_on(grid, own, 1)
+    pmf = graph.concat([mapped.take([0]), mapped.at(1) - mapped.at(0, -1)])
+    mean, variance = moments_on(grid, pmf, 1)
     is_positive = moments.variance > 0.0
     ratio = graph.where(is_positive, moments.epistemic / graph.where(is_positive, moments.variance, 1.0), 0.0)
     epistemic = variance * ratio
-    changed = MomentNodes(mean, variance, variance - epistemic, epistemic)
-    both = zip(changed, moments, strict=True)
-    return graph.where(is_changed, own, pmf), MomentNodes(*(graph.where(is_changed, new, old) for new, old in both))
+    return mapped, pmf, MomentNodes(mean, variance, variance - epistemic, epistemic)

@@ -127,3 +127,13 @@ def value_text(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def interval_words(low: float, high: float, probability: float) -> str:
+    """Write an interval of counts with its own probability.
+
+    >>> interval_words(2, 7, 0.934), interval_words(0, 12_000, 0.99999)
+    ('2 to 7 (93%)', '0 to 12,000 (over 99.9%)')
+    """
+    share = "over 99.9%" if probability > 0.9995 else f"{100 * probability:.1f}%" if probability > 0.985 else None
+    return f"{low:,.0f} to {high:,.0f} ({share or f'{100 * probability:.0f}%'})"

@@ -31,6 +31,7 @@ def answers(predicted: PredictedRows, wanted: Wanted) -> list[dict[str, Any]]:
         coverage=wanted.coverage,
         quantiles=wanted.quantiles,
         pmf=wanted.pmf,
+        interval_kind=wanted.interval_kind,
         pvalue=is_flagged,
         ood=predictor.ood.alpha if is_flagged and predictor.ood is not None else None,
         reasons="ood_reasons" in outputs,

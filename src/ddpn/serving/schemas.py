@@ -15,11 +15,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from ddpn.calibration import INTERVAL_KINDS
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.sample import RowError
 
 #: Outputs per row; those of the first tuple are the default.
-DEFAULT_OUTPUTS = ("mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev", "ood_pvalue", "ood")
+DEFAULT_OUTPUTS = (
+    "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev",
+    "ood_pvalue", "ood",
+)  # fmt: skip
 OUTPUTS = (*DEFAULT_OUTPUTS, "ood_reasons", "distribution", "members")
 #: The most quantiles, and the largest count of `pmf`, per request.
 MOST_QUANTILES, MOST_COUNTS = 99, 1000
@@ -59,12 +63,13 @@ _Level = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
 class Wanted(NamedTuple):
-    """What to predict per row: names of `OUTPUTS`, the coverage of intervals, quantiles, probabilities up to `pmf`."""
+    """What to predict per row: names of `OUTPUTS`, coverage and kind of intervals, quantiles, counts up to `pmf`."""
 
     outputs: tuple[str, ...] = DEFAULT_OUTPUTS
     coverage: float = 0.9
     quantiles: tuple[float, ...] = ()
     pmf: int | None = None
+    interval_kind: str = "narrowest"
 
 
 class PredictOptions(Described):
@@ -78,6 +83,11 @@ class PredictOptions(Described):
         description=f"a list of some of {', '.join(OUTPUTS)}",
     )
     coverage: _Level = Field(0.9, title="Of the interval from lower to upper", description="a number between 0 and 1")
+    interval_kind: Literal[INTERVAL_KINDS] = Field(  # type: ignore[valid-type]
+        "narrowest",
+        title="The fewest counts, or those between two quantiles",
+        description=f"one of {', '.join(INTERVAL_KINDS)}",
+    )
     quantiles: list[_Level] = Field(
         [], max_length=MOST_QUANTILES, description=f"a list of at most {MOST_QUANTILES} numbers between 0 and 1"
     )
@@ -89,7 +99,7 @@ class PredictOptions(Described):
     def wanted(self) -> Wanted:
         """What to predict, as one key."""
         outputs = DEFAULT_OUTPUTS if self.outputs is None else tuple(dict.fromkeys(self.outputs))
-        return Wanted(outputs, self.coverage, tuple(self.quantiles), self.pmf)
+        return Wanted(outputs, self.coverage, tuple(self.quantiles), self.pmf, self.interval_kind)
 
 
 def request_model(name: str, row: type[Row], most: int) -> Any:
@@ -110,6 +120,7 @@ class PredictedRow(TypedDict, total=False):
     mode: int
     lower: int
     upper: int
+    interval_probability: float
     aleatoric: float
     epistemic: float
     stddev: float

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.storage.files import atomic_folder, check_writable, folder_lock, recover, sha256
 
-FORMAT = 5
+FORMAT = 6
 MANIFEST = "model.json"
 #: The file of `ddpn fit` about how a model was fitted.
 TASK = "task.json"

@@ -8,8 +8,10 @@ mean
 median, mode
     The smallest count with at least half of the mass below or at it; the most probable count.
 lower, upper
-    The interval that contains the count with probability `Request.coverage`, both ends included; calibrated if the
-    model has calibrated intervals.
+    The narrowest (or, on request, central) interval that contains the count with a probability of at least
+    `Request.coverage`, both ends included; calibrated if the model has calibrated intervals.
+interval_probability
+    The probability of the interval by the row's own distribution. As counts are integers, it is more than asked.
 aleatoric, epistemic, stddev
     The variance that remains if the members agree, the variance of their means, and the square root of their sum.
 q0.1, ...
@@ -98,13 +100,16 @@ class PredictedRows:
         return found
 
     def _of_distributions(self, request: Request) -> dict[str, np.ndarray]:
-        known = self.predictor.described(self.dist, request.coverage, self.of, self.groups, request.quantiles)
+        known = self.predictor.described(
+            self.dist, request.coverage, self.of, self.groups, request.quantiles, request.interval_kind
+        )
+        low, high, probability = known.interval
         variance = known.aleatoric + known.epistemic
         _check_size(known.mean, variance)
-        _check_size(torch.stack([known.high, *known.quantiles.unbind(1)]).amax(0))
+        _check_size(torch.stack([high, *known.quantiles.unbind(1)]).amax(0))
         columns: dict[str, Tensor] = {"mean": known.mean}
-        integers = {"median": known.median, "mode": known.mode, "lower": known.low, "upper": known.high}
-        columns |= integers
+        integers = {"median": known.median, "mode": known.mode, "lower": low, "upper": high}
+        columns |= integers | {"interval_probability": probability}
         columns |= {"aleatoric": known.aleatoric, "epistemic": known.epistemic, "stddev": variance.sqrt()}
         quantiles = known.quantiles.unbind(1)
         more = {quantile_name(at): values for at, values in zip(request.quantiles, quantiles, strict=True)}

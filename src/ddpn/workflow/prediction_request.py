@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
+from ddpn.calibration import INTERVAL_KINDS
 from ddpn.members import member_named
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +17,9 @@ class Request:
     Parameters
     ----------
     coverage : float
-        The coverage of the interval, calibrated on the validation rows if there were any.
+        The least probability of the interval, calibrated on held-out rows if there were any.
+    interval_kind : {"narrowest", "central"}
+        The fewest consecutive counts with that probability, or the counts between two quantiles.
     quantiles : tuple of float
         Levels of quantiles.
     pmf : int, optional
@@ -33,6 +37,7 @@ class Request:
     """
 
     coverage: float = 0.9
+    interval_kind: str = "narrowest"
     quantiles: tuple[float, ...] = ()
     pmf: int | None = None
     keep: bool = False
@@ -44,6 +49,7 @@ class Request:
     def __post_init__(self) -> None:
         if not 0.0 < self.coverage < 1.0:
             raise ConfigError(argument="coverage", must="lie between 0 and 1", got=f"{self.coverage:g}")
+        check_choice("interval_kind", self.interval_kind, INTERVAL_KINDS)
         for level in self.quantiles:
             if not 0.0 < level < 1.0:
                 raise ConfigError(argument="quantiles", must="lie between 0 and 1", got=f"{level:g}")

@@ -42,7 +42,7 @@ def test_intervals_are_calibrated_ones(fitted, data, baselines):
     frame, y = data
     model = copy.deepcopy(fitted).fit_intervals(frame[:200], y[:200])
     found = gather(model, checked_sample(frame, y), baselines)
-    ends = model.predict_interval(frame, 0.9, kind="calibrated")
+    ends = model.predict_interval(frame, 0.9)
     assert np.column_stack([found.low, found.high]).tolist() == ends.tolist()
     (width,) = (entry["width"] for entry in found.board.entries if entry["name"] == "constant")
     assert width == np.ptp(stats.poisson(baselines["constant"].mean.numpy()).ppf([0.05, 0.95]))

@@ -22,7 +22,6 @@ from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import discretized
 from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import limited
-from ddpn.metrics.predictive import mass_between
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.sample import Sample
@@ -119,7 +118,7 @@ def gather(
     with torch.no_grad():
         mixture: Any = discretized(predictor.distribution(used.X, known["exposure"], upper=known["upper"]))
         recorded = limited(mixture, used.limit)
-        low, high = predictor.interval(recorded, LEVEL, labels=used.interval_groups)
+        interval = predictor.interval(recorded, LEVEL, labels=used.interval_groups)
         grouped = None
         if predictor.groups is not None and used.interval_groups is not None:
             grouped = predictor.groups.by, used.interval_groups
@@ -131,10 +130,10 @@ def gather(
             weight=used.weight_or_ones,
             dist=recorded,
             mean=_numbers(recorded.mean),
-            low=_numbers(low),
-            high=_numbers(high),
-            expected=_numbers(mass_between(recorded, low, high)),
-            scores=scored_rows(recorded, used.y, (low, high)),
+            low=_numbers(interval.low),
+            high=_numbers(interval.high),
+            expected=_numbers(interval.probability),
+            scores=scored_rows(recorded, used.y, interval),
             aleatoric=_numbers(mixture.aleatoric),
             epistemic=_numbers(mixture.epistemic),
             components=mixture.size,
@@ -164,6 +163,7 @@ class RowGroup(NamedTuple):
     aleatoric: float
     epistemic: float
     coverage: float
+    expected: float
     mae: float
 
     @property
@@ -179,7 +179,7 @@ class RowGroup(NamedTuple):
 def group_of(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> RowGroup:
     """The group of these rows, given by a mask or by positions."""
     scores, weight = evidence.scores, evidence.weight[rows]
-    values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.mae)
+    values = (evidence.y, evidence.aleatoric, evidence.epistemic, scores.coverage, scores.expected, scores.mae)
     return RowGroup(
         column, label, len(weight), effective_rows(weight), *(weighted_mean(each[rows], weight) for each in values)
     )
@@ -222,12 +222,11 @@ def error_sentences(evidence: Evidence, target: str) -> str:
 
 
 def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
-    """The share of rows inside the interval, its uncertainty, and what it means.
+    """Say how many rows lie inside their interval, how uncertain that share is, and how it compares with expectation.
 
-    Calibrated intervals should cover what they were calibrated to. Uncalibrated ones of integers cover more, and are
-    compared with what the predicted distributions expect.
+    The expectation is the mean probability of the intervals by their own distributions.
     """
-    level = percent(LEVEL, 0)
+    asked, expected = percent(LEVEL, 0), found.expected
     low, high = wilson(found.coverage, found.size)
     share, interval = percent(found.coverage), f"95% interval {percent(low)} to {percent(high)}"
     if evidence.weighted:
@@ -235,16 +234,13 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
     else:
         inside = round(found.coverage * found.rows)
         words = f"It covers {inside:,} of {plural(found.rows, 'row')} ({share}, {interval}). "
+    reason = f"expected {percent(expected)}; at least {asked} asked"
     if evidence.calibrated:
-        expected, reason = LEVEL, f"the calibration aimed at {level}"
         words += f"It was calibrated on {plural(evidence.calibrated, 'held-out row')}. "
-    else:
-        expected = weighted_mean(evidence.expected, evidence.weight)
-        reason = f"the distributions expect {percent(expected)}; intervals of integers cover more than {level}"
     if found.too_narrow:
-        return words + f"That is clearly less than {level}: the intervals are too narrow."
+        return words + f"That is clearly less than asked ({reason}): the intervals are too narrow."
     if found.too_wide:
-        return words + f"That is clearly more than {level}: the intervals are too wide."
+        return words + f"That is clearly more than expected ({reason}): the intervals are too wide."
     if high < expected:
         return words + f"That is a little less than expected ({reason}): the model is slightly overconfident."
     if low > expected:

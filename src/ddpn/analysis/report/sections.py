@@ -40,7 +40,7 @@ from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
 from ddpn.predictor import Predictor
-from ddpn.runtime.display import fmt, percent, plural, value_text
+from ddpn.runtime.display import fmt, interval_words, percent, plural, value_text
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.storage.files import write_text
@@ -66,6 +66,7 @@ _SCORES = [
     ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
     ("MAE", "Mean absolute error of the predicted median, in counts."),
     ("Coverage", "Share of rows inside the interval."),
+    ("Expected", "Mean probability of the intervals by their own distributions. The coverage should be near it."),
     ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
     ("Fit, s", "Seconds to fit."),
 ]
@@ -271,7 +272,8 @@ def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
     words = (
         "The variance of a prediction has two parts. Aleatoric variance is noise in the counts: more training rows do "
         "not remove it. Epistemic variance is disagreement between the components: more training rows of the same "
-        f"kind reduce it. Coverage is the share of rows inside their {_PERCENT} interval, with Wilson's 95% interval."
+        f"kind reduce it. Coverage is the share of rows inside their {_PERCENT} interval, with Wilson's 95% interval; "
+        "expected is the mean probability of these intervals by the model's own distributions."
     )
     groups = (fifths(evidence), *by_column)
     tables = "".join(_group_table(found, f"Uncertainty by {found[0].column}") for found in groups)
@@ -280,12 +282,21 @@ def _uncertainty(evidence: Evidence, by_column: list[list[RowGroup]]) -> str:
 
 def _group_table(found: list[RowGroup], caption: str) -> str:
     rows = []
-    headings = (found[0].column, "Rows", "Mean count", "Std. dev.", "MAE", "Epistemic share", f"{_PERCENT} coverage")
+    headings = (
+        found[0].column,
+        "Rows",
+        "Mean count",
+        "Std. dev.",
+        "MAE",
+        "Epistemic share",
+        f"{_PERCENT} coverage",
+        "Expected",
+    )
     for g in found:
         means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
         low, high = wilson(g.coverage, g.size)
         coverage = f"{percent(g.coverage)} ({percent(low)} to {percent(high)})"
-        rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), coverage))
+        rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), coverage, percent(g.expected)))
     return page.table_html(headings, rows, caption=caption)
 
 
@@ -423,7 +434,7 @@ def _card(evidence: Evidence, row: int, name: str, columns: Sequence[int]) -> st
     facts = [
         ("Observed", fmt(evidence.y[row])),
         ("Predicted mean", fmt(evidence.mean[row])),
-        (f"{_PERCENT} interval", f"{fmt(evidence.low[row])} to {fmt(evidence.high[row])}"),
+        (f"{_PERCENT} interval", interval_words(evidence.low[row], evidence.high[row], evidence.expected[row])),
         ("Probability of the observed count", percent(float(np.exp(-evidence.scores.nll[row])))),
         ("CRPS", fmt(evidence.scores.crps[row])),
         *([] if evidence.exposure is None else [("Exposure", fmt(evidence.exposure[row]))]),

@@ -123,3 +123,62 @@ def crps(below, above, n, first, y):
     at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
     total = sum_of_squares(below, at) + sum_of_squares(above, max(n - 1 - at, 0))
     return total + max(y - first - n, 0.0) + max(first - y, 0.0)
+
+
+# Runs of consecutive counts --------------------------------------------------------------------------------------
+
+
+def run_mass(below, first, length):
+    """The probability of `length` places from `first` on."""
+    return below[first + length - 1] - (below[first - 1] if first > 0 else 0.0)
+
+
+def narrowest_run(below, n, level):
+    """First place, length and probability of the shortest run of places with a probability of at least `level`.
+
+    Of several runs of that length the most probable is taken, and of equally probable ones the first.
+    """
+    enough, end = level * (1.0 - SLACK), 0
+    best_first, best_length, best = 0, n + 1, 0.0
+    for first in range(n):
+        before = below[first - 1] if first > 0 else 0.0
+        while end < n and below[end] - before < enough:
+            end += 1
+        if end == n:
+            break
+        length, mass = end - first + 1, below[end] - before
+        if length < best_length or (length == best_length and mass > best * (1.0 + TIE)):
+            best_first, best_length, best = first, length, mass
+    if best_length > n:
+        return 0, n, below[n - 1]
+    return best_first, best_length, best
+
+
+def most_probable_run(below, n, length):
+    """First place of the most probable run of `length` places, the first of several."""
+    best_first, best = 0, run_mass(below, 0, length)
+    for first in range(1, n - length + 1):
+        mass = run_mass(below, first, length)
+        if mass > best * (1.0 + TIE):
+            best_first, best = first, mass
+    return best_first
+
+
+def entry_masses(below, n, at):
+    """The probabilities of the longest run of `narrowest_run` without a place, and of the next one, which has it.
+
+    Runs grow around the mode if there is one peak. Where there are several, a place may enter more than once, and one
+    of its entries is found.
+    """
+    if at < 0 or at >= n:
+        return below[n - 1], below[n - 1]
+    without, length = 0, n
+    while length - without > 1:
+        middle = (without + length) // 2
+        first = most_probable_run(below, n, middle)
+        if first <= at < first + middle:
+            length = middle
+        else:
+            without = middle
+    before = run_mass(below, most_probable_run(below, n, without), without) if without > 0 else 0.0
+    return before, run_mass(below, most_probable_run(below, n, length), length)

@@ -26,33 +26,53 @@ SLACK = 1e-11
 call: Any = None
 
 
-def of_row(addresses, components, weights, known, levels, y, entropy, moments, quantiles, scores):
-    """Mean, variance, mode, entropy, quantiles and CRPS of one mixture, as in `rows.summaries`."""
+def of_row(mixture, known, change, levels, y, interval_levels, entropy, results):
+    """Mean, variance, mode, entropy, quantiles, CRPS, interval and entry of one mixture, as in `rows.summaries`.
+
+    `mixture` is (addresses, components, weights), and `results` (moments, quantiles, scores, interval, entry).
+    """
+    addresses, components, weights = mixture
+    moments, quantiles, scores, interval, entry = results
     records = np.zeros((len(weights), 16))
     sums, buffer = np.zeros(9), np.zeros(5 * SIZE)
     for k in range(len(weights)):
         if weights[k] > 0.0:
             call(addresses[k], PREPARED, components[k].ctypes.data, records[k].ctypes.data, 1)
             facts_of(addresses[k], records[k], components[k, 3], components[k, 4], known[k], sums, buffer)
-    panels = np.zeros((covered(known, weights, np.zeros((0, 2))), 2))
+    panels = np.zeros((covered(known, weights, np.zeros((0, 3))), 3))
     covered(known, weights, panels)
     if len(panels) == 0:
         moments[0] = moments[1] = moments[2] = moments[3] = np.nan
-        quantiles[:], scores[:] = np.nan, np.nan
+        quantiles[:], scores[:], interval[:], entry[:] = np.nan, np.nan, np.nan, np.nan
         return
     row = addresses, records, weights, known, buffer
+    if change.shape[1] > 0:
+        panels = divided(row, panels, change)
     positions, values = np.zeros((len(panels), SIZE)), np.zeros((len(panels), SIZE))
     for s in range(len(panels)):
-        panel_masses(row, panels[s, 0], panels[s, 1], positions[s], values[s])
+        panel_masses(row, panels[s, 0], panels[s, 1], panels[s, 2], positions[s], values[s])
     mixed_moments(known, weights, moments)
-    moments[2] = mode(row, positions.reshape(-1), values.reshape(-1))
+    if change.shape[1] > 0:
+        change_knots(panels, values, change)
+        summed_moments(panels, positions, values, moments)
+    moments[2] = mode(row, panels, positions, values)
     totals = np.zeros((len(panels), 5))
     moments[3] = accumulated(panels, values, entropy, totals)
     work = np.zeros((5, SIZE))
     for j in range(len(levels)):
-        quantiles[j], _ = split(row, panels, values, totals, levels[j], -1.0, work)
+        quantiles[j], _, _ = split(row, panels, values, totals, levels[j], -1.0, work)
     for j in range(len(y)):
-        _, scores[j] = split(row, panels, values, totals, -1.0, y[j], work)
+        _, scores[j], _ = split(row, panels, values, totals, -1.0, y[j], work)
+    if len(interval) > 0 or len(entry) > 0:
+        curve = cdf_curve(panels, positions, values, totals)
+        if len(interval) > 0:
+            tail = narrowest_tail(curve, interval_levels[0])
+            low, _, before = split(row, panels, values, totals, tail, -1.0, work)
+            high, _, _ = split(row, panels, values, totals, before + interval_levels[0], -1.0, work)
+            _, _, upto = split(row, panels, values, totals, -1.0, high + 1.0, work)
+            interval[0], interval[1], interval[2] = low, high, upto - before
+        if len(entry) > 0:
+            entry[0] = entry[1] = level_of_set(curve, y[0])
 
 
 def mixed_moments(known, weights, moments):
@@ -69,8 +89,98 @@ def mixed_moments(known, weights, moments):
     moments[0], moments[1] = mean, variance / total
 
 
+# Changed cdfs --------------------------------------------------------------------------------------------------------
+
+#: The slope of a panel of 16 counts in which a map has a knot: each count has a slope of its own.
+KNOT = 0.0
+
+
+def slope_of(change, piece):
+    """The slope of one piece of a map."""
+    return (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
+
+
+def divided(row, panels, change):
+    """Panels that each lie within one piece of the map, with the slope there; around a knot they are 16 counts.
+
+    Panels with a knot in them are halved. All that is computed for a panel is linear in its probabilities, so that a
+    panel within a piece only needs its slope.
+    """
+    knots, number = change.shape[1], 0
+    result = np.zeros((len(panels) + 2 * knots * 64, 3))
+    positions, values = np.zeros(SIZE), np.zeros(SIZE)
+    piece, upto = 0, 0.0
+    for s in range(len(panels)):
+        x, n, end = panels[s, 0], panels[s, 1], panels[s, 0] + panels[s, 1]
+        while x < end:
+            panel_masses(row, x, n, 1.0, positions, values)
+            mass = mass_of(values, n)
+            is_within = piece == knots - 2 or upto + mass <= change[0, piece + 1]
+            if not is_within and n > SIZE:
+                n *= 0.5
+                continue
+            if number == len(result):
+                result = np.concatenate((result, np.zeros((len(result), 3))))
+            result[number, 0], result[number, 1] = x, n
+            result[number, 2] = slope_of(change, piece) if is_within else KNOT
+            number += 1
+            upto += mass
+            while piece < knots - 2 and upto > change[0, piece + 1]:
+                piece += 1
+            x += n
+            while x + 2.0 * n <= end:
+                n *= 2.0
+            while x + n > end and x < end:
+                n *= 0.5
+    return result[:number]
+
+
+def change_knots(panels, values, change):
+    """Change the probabilities of counts in panels with a knot, which have not been multiplied by a slope."""
+    upto, piece, knots = 0.0, 0, change.shape[1]
+    for s in range(len(panels)):
+        n, slope = panels[s, 1], panels[s, 2]
+        if slope != KNOT:
+            upto += mass_of(values[s], n) / slope
+            continue
+        while piece < knots - 2 and upto > change[0, piece + 1]:
+            piece += 1
+        for i in range(SIZE):
+            rest, total = values[s, i], 0.0
+            while piece < knots - 2 and upto + rest > change[0, piece + 1]:
+                part = max(change[0, piece + 1] - upto, 0.0)
+                total += slope_of(change, piece) * part
+                rest -= part
+                upto += part
+                piece += 1
+            upto += rest
+            values[s, i] = total + slope_of(change, piece) * rest
+
+
+def summed_moments(panels, positions, values, moments):
+    """Mean and variance by sums over all panels, around the mean that `moments` has before."""
+    around, work = moments[0], np.zeros(SIZE)
+    total, first, second = 0.0, 0.0, 0.0
+    for s in range(len(panels)):
+        total += mass_of(values[s], panels[s, 1])
+        for i in range(SIZE):
+            work[i] = values[s, i] * (positions[s, i] - around)
+        first += mass_of(work, panels[s, 1])
+        for i in range(SIZE):
+            work[i] *= positions[s, i] - around
+        second += mass_of(work, panels[s, 1])
+    shift = first / total
+    moments[0], moments[1] = around + shift, max(second / total - shift * shift, 0.0)
+
+
+# Panels --------------------------------------------------------------------------------------------------------------
+
+
 def covered(known, weights, panels):
-    """First count and size of the panels from 0 to the last count, as many as there is room for; their number."""
+    """First count, size and slope 1 of the panels from 0 to the last count, as many as there is room for; their number.
+
+    A slope is what multiplies all probabilities of a panel.
+    """
     x, n, last, number = 0.0, float(SIZE), -1.0, 0
     for k in range(len(weights)):
         if not (weights[k] <= 0.0 or weights[k] * (known[k, 0] + known[k, 1]) < inf):
@@ -85,7 +195,7 @@ def covered(known, weights, panels):
         if not x < x + n < 1e300:
             return 0  # counts that float64 cannot tell apart
         if number < len(panels):
-            panels[number, 0], panels[number, 1] = x, n
+            panels[number, 0], panels[number, 1], panels[number, 2] = x, n, 1.0
         number += 1
         x += n
     return number
@@ -102,11 +212,14 @@ def is_smooth(known, weights, x, n):
     return n < 1e300
 
 
-def panel_masses(row, x, n, positions, values):
-    """The positions of the panel of n counts from x on, and the mixture's pmf there."""
+def panel_masses(row, x, n, slope, positions, values):
+    """The positions of the panel of n counts from x on, and the mixture's pmf there, times the slope of the panel."""
     for i in range(SIZE):
         positions[i], values[i] = x - 0.5 + n * POSITIONS[table_of(n), i], 0.0
     add_mass(row, x, x + n, positions, SIZE, values)
+    if slope != 1.0 and slope != KNOT:
+        for i in range(SIZE):
+            values[i] *= slope
 
 
 def add_mass(row, first, end, positions, n, values):
@@ -123,11 +236,25 @@ def add_mass(row, first, end, positions, n, values):
                     values[i] += weights[k] * exp(buffer[n + i] - known[k, 0])
 
 
-def mode(row, positions, values):
-    """The most probable count: between the neighbours of the highest position, by halving."""
+def mode(row, panels, positions, values):
+    """The most probable count: between the neighbours of the highest position, by halving.
+
+    Neighbours in panels of another slope do not count: probabilities jump between them.
+    """
     best = np.argmax(values)
-    before = best - 1 if best > 0 and values[best - 1] > 0.0 else best
-    low, high = np.floor(positions[before]), np.floor(positions[min(best + 1, len(positions) - 1)])
+    s, i = best // SIZE, best % SIZE
+    x, n, slope = panels[s, 0], panels[s, 1], panels[s, 2]
+    low = high = np.floor(positions[s, i])
+    if n > SIZE or slope != KNOT:
+        low, high = x, x + n - 1.0
+        if i > 0:
+            low = np.floor(positions[s, i - 1])
+        elif s > 0 and panels[s - 1, 2] == slope and values[s - 1, SIZE - 1] > 0.0:
+            low = np.floor(positions[s - 1, SIZE - 1])
+        if i < SIZE - 1:
+            high = np.floor(positions[s, i + 1])
+        elif s < len(panels) - 1 and panels[s + 1, 2] == slope:
+            high = np.floor(positions[s + 1, 0])
     pair, there = np.zeros(2), np.zeros(2)
     while low < high:
         pair[0] = np.floor(0.5 * (low + high))
@@ -200,9 +327,10 @@ def is_reached(below, above, end, level, y):
 
 
 def split(row, panels, values, totals, level, y, work):
-    """The count at a level of the cdf, or y if the level is -1; the sum of F(z)^2 below it, (1 - F(z))^2 from it on.
+    """The count at a level of the cdf, or y if the level is -1; its CRPS; and the mass below it.
 
-    The panel that it is in is halved until it is 16 counts.
+    The CRPS is the sum of F(z)^2 below the count and of (1 - F(z))^2 from it on. The panel that the count is in is
+    halved until it is 16 counts.
     """
     s, last = 0, len(panels) - 1
     while s < last and not is_reached(totals[s + 1, 1], totals[s, 2], panels[s + 1, 0], level, y):
@@ -213,8 +341,8 @@ def split(row, panels, values, totals, level, y, work):
         here[i] = values[s, i]
     while n > SIZE:
         n *= 0.5
-        panel_masses(row, x, n, positions, left)
-        panel_masses(row, x + n, n, positions, right)
+        panel_masses(row, x, n, panels[s, 2], positions, left)
+        panel_masses(row, x + n, n, panels[s, 2], positions, right)
         lower, upper = mass_of(left, n), mass_of(right, n)
         if is_reached(below + lower, above + upper, x + n, level, y):
             score += squares(right, n, above + upper, -1.0, sums)
@@ -225,7 +353,7 @@ def split(row, panels, values, totals, level, y, work):
             below += lower
             x += n
             here, right = right, here
-    count, rest = x, mass_of(here, n)
+    count, rest, before = x, mass_of(here, n), below
     for i in range(SIZE):
         below += here[i]
         rest -= here[i]
@@ -235,5 +363,86 @@ def split(row, panels, values, totals, level, y, work):
         else:
             score += below**2
             count += 1.0
+            before = below
     end = x + SIZE
-    return min(count, end - 1.0), score + max(y - end, 0.0)
+    return min(count, end - 1.0), score + max(y - end, 0.0), before
+
+
+# Narrowest intervals --------------------------------------------------------------------------------------------------
+
+#: Points of a curve per position of a panel: at four the interval is the narrowest to a thousandth of its width.
+POINTS = 4
+
+
+def cdf_curve(panels, positions, values, totals):
+    """Counts, P(Z <= count) and pmf at the positions of all panels and at points between them. Shape: (3, points)."""
+    nodes = np.zeros((3, len(panels) * SIZE))
+    upto = np.zeros(SIZE)
+    for s in range(len(panels)):
+        n = panels[s, 1]
+        times(UPTO[table_of(n)], values[s], upto)
+        for i in range(SIZE):
+            node = s * SIZE + i
+            nodes[0, node], nodes[2, node] = positions[s, i], values[s, i]
+            nodes[1, node] = totals[s, 1] + n * upto[i] + 0.5 * values[s, i]
+    curve = np.zeros((3, (nodes.shape[1] - 1) * POINTS + 1))
+    for node in range(nodes.shape[1] - 1):
+        x, h = nodes[0, node], nodes[0, node + 1] - nodes[0, node]
+        start, end = nodes[1, node], nodes[1, node + 1]
+        slope, next_slope = h * nodes[2, node], h * nodes[2, node + 1]
+        for i in range(POINTS):
+            t = i / POINTS
+            cubic = (
+                slope * t * (1.0 - t) ** 2 - next_slope * t * t * (1.0 - t) + (end - start) * t * t * (3.0 - 2.0 * t)
+            )
+            point = node * POINTS + i
+            curve[0, point], curve[1, point] = x + t * h, min(max(start + cubic, start), end)
+            curve[2, point] = nodes[2, node] + t * (nodes[2, node + 1] - nodes[2, node])
+    curve[:, -1] = nodes[:, -1]
+    return curve
+
+
+def narrowest_tail(curve, level):
+    """The mass below the shortest stretch of a curve that has so much mass, at points of the curve."""
+    best, tail, end = curve[0, -1] + 1.0, 0.0, 0
+    for start in range(curve.shape[1]):
+        goal = (curve[1, start] if start > 0 else 0.0) + level
+        while end < curve.shape[1] and curve[1, end] < goal:
+            end += 1
+        if end == curve.shape[1]:
+            break
+        step = curve[1, end] - curve[1, end - 1] if end > 0 else 0.0
+        share = (curve[1, end] - goal) / step if step > 0.0 else 0.0
+        stop = curve[0, end] - share * (curve[0, end] - curve[0, end - 1]) if end > 0 else curve[0, end]
+        first = curve[0, start] if start > 0 else 0.0
+        if stop - first < best * (1.0 - SLACK):
+            best, tail = stop - first, goal - level
+    return tail
+
+
+def level_of_set(curve, y):
+    """The mass of the shortest stretch that has y and all counts that are more probable than y."""
+    last = curve.shape[1] - 1
+    if y > curve[0, last]:
+        return curve[1, last]
+    at = np.searchsorted(curve[0], y)
+    before = max(at - 1, 0)
+    width = curve[0, at] - curve[0, before]
+    share = (y - curve[0, before]) / width if width > 0.0 else 0.0
+    probability = curve[2, before] + share * (curve[2, at] - curve[2, before])
+    cdf = curve[1, before] + share * (curve[1, at] - curve[1, before])
+    first, end = 0, last
+    while first < last and curve[2, first] < probability:
+        first += 1
+    while end > 0 and curve[2, end] < probability:
+        end -= 1
+    low = min(crossing(curve, first - 1, first, probability), cdf) if first > 0 else 0.0
+    high = max(crossing(curve, end, end + 1, probability), cdf) if end < last else curve[1, last]
+    return high - low
+
+
+def crossing(curve, before, after, probability):
+    """The cdf where the pmf passes a value between two points of a curve."""
+    rise = curve[2, after] - curve[2, before]
+    share = min(max((probability - curve[2, before]) / rise, 0.0), 1.0) if rise != 0.0 else 0.0
+    return curve[1, before] + share * (curve[1, after] - curve[1, before])

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.arrays import changed, crps, described, moments_around, place_of, sum_of, totals
+from ddpn.distributions.kernels.arrays import (
+    changed,
+    crps,
+    described,
+    entry_masses,
+    moments_around,
+    narrowest_run,
+    place_of,
+    sum_of,
+    totals,
+)
 from ddpn.distributions.kernels.gauss import SIZE
 from ddpn.distributions.kernels.panels import of_row as by_panels
 from ddpn.distributions.kernels.ranges import facts_of, information, log_range, long_log_prob, sides
@@ -26,7 +36,7 @@ OPERATIONS = {
     "facts": (ALL_FACTS, 5),
     "information": (INFORMATION, 3),
 }
-#: Rows of more counts than this take panels; those whose cdf is changed, and those of tables, have more room.
+#: Rows of more counts than this take panels; those of tables cannot, and have more room.
 SHORT, LONG, LARGEST = loops.USUAL, 1 << 17, 1 << 25
 #: The most counts that are summed one by one for a cdf.
 WALKED = 1 << 12
@@ -113,26 +123,31 @@ def summaries(
     groups,
     work,
     change,
-    is_changed,
     levels,
     y,
+    interval_levels,
     entropy,
     moments,
     quantiles,
     scores,
+    intervals,
+    entries,
     is_long,
 ):
-    """Moments (n, 6), quantiles (n, L) and CRPS (n, Q).
+    """Moments (n, 6), quantiles (n, L), CRPS (n, Q), narrowest intervals (n, 3) and entries of y (n, 2).
+
+    Intervals are first and last count and their probability, at one level per row if `interval_levels` has a column;
+    entries are what `entry_masses` finds for the first y, if asked for.
 
     Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components, if there are
-    such. `change` (2, knots) is a map of the cdfs of some rows. Rows with more counts than there is room for in `work`
-    are marked in `is_long` and left out.
+    such. `change` (2, knots) is a map of the cdfs, if it has knots. Rows with more counts than there is room for in
+    `work` are marked in `is_long` and left out.
     """
     rows, size = weights.shape
     place, each, grouped = np.zeros((size, 5)), np.zeros((size, 2)), np.zeros((len(groups), 3))
-    capacity, start = len(work) // (size + PARTS), work.ctypes.data
-    mass, below = reals(start, capacity), reals(start + 8 * capacity, capacity)
-    above, arena = reals(start + 16 * capacity, capacity), reals(start + 24 * capacity, (size + 1) * capacity)
+    capacity, memory = len(work) // (size + PARTS), work.ctypes.data
+    mass, below = reals(memory, capacity), reals(memory + 8 * capacity, capacity)
+    above, arena = reals(memory + 16 * capacity, capacity), reals(memory + 24 * capacity, (size + 1) * capacity)
     for i in range(rows):
         first, last = gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place)
         if not last - first < capacity:
@@ -152,7 +167,7 @@ def summaries(
                 each[k, 0] += shift
         if len(groups) > 0:
             variance_parts(groups, weights, each, grouped, moments, i)
-        if is_changed[i]:
+        if change.shape[1] > 0:
             changed(mass, n, change)
         totals(mass, below, above, n)
         described(mass, n, first, entropy, moments, i)
@@ -160,18 +175,40 @@ def summaries(
             quantiles[i, j] = first + place_of(below, above, n, levels[i, j])
         for j in range(y.shape[1]):
             scores[i, j] = crps(below, above, n, first, y[i, j])
+        if intervals.shape[1] > 0:
+            start, length, probability = narrowest_run(below, n, interval_levels[i, 0])
+            intervals[i, 0], intervals[i, 1], intervals[i, 2] = first + start, first + start + length - 1, probability
+        if entries.shape[1] > 0:
+            at = int(min(max(y[i, 0] - first, -1.0), float(n)))
+            entries[i, 0], entries[i, 1] = entry_masses(below, n, at)
         if not below[n - 1] > 0.0:
             moments[i, :], quantiles[i, :], scores[i, :] = np.nan, np.nan, np.nan
+            intervals[i, :], entries[i, :] = np.nan, np.nan
 
 
-def long_summaries(addresses, components, weights, groups, levels, y, entropy, moments, quantiles, scores):
+def long_summaries(
+    addresses,
+    components,
+    weights,
+    groups,
+    change,
+    levels,
+    y,
+    interval_levels,
+    entropy,
+    moments,
+    quantiles,
+    scores,
+    intervals,
+    entries,
+):
     """What `summaries` finds, of rows with very many counts: by panels."""
     rows, size = weights.shape
     known, grouped = np.zeros((size, 8)), np.zeros((len(groups), 3))
     for i in range(rows):
-        by_panels(
-            addresses, components[i], weights[i], known, levels[i], y[i], entropy, moments[i], quantiles[i], scores[i]
-        )
+        mixture = addresses, components[i], weights[i]
+        results = moments[i], quantiles[i], scores[i], intervals[i], entries[i]
+        by_panels(mixture, known, change, levels[i], y[i], interval_levels[i], entropy, results)
         if len(groups) > 0:
             variance_parts(groups, weights, known[:, 1:3], grouped, moments, i)
 

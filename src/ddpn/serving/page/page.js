@@ -151,7 +151,7 @@ function showProblems(problems) {
 // Predictions ------------------------------------------------------------------------------------------------------
 
 let running = null, later = null;
-const OUTPUTS = ["mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev", "ood", "ood_pvalue", "ood_reasons", "distribution", "members"];
+const OUTPUTS = ["mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev", "ood", "ood_pvalue", "ood_reasons", "distribution", "members"];
 
 function update() {
   clearTimeout(later);
@@ -188,7 +188,7 @@ function report(error) {
 
 function showPrediction(row, coverage) {
   const target = state.about.target || "counts";
-  at("headline").textContent = `${short(row.mean)} ${target} expected; ${percent(coverage)} interval ${short(row.lower)} to ${short(row.upper)}`;
+  at("headline").textContent = `${short(row.mean)} ${target} expected; ${short(row.lower)} to ${short(row.upper)} with ${percent(row.interval_probability)} (at least ${percent(coverage)} asked)`;
   const flag = at("flag");
   flag.hidden = row.ood === undefined;
   flag.className = row.ood ? "care" : "good";
@@ -241,7 +241,7 @@ function drawDistribution(row) {
   for (const tick of ticks(low, high, 8).filter(Number.isInteger)) marks.push(mark("text", {x: x(tick), y: floor + 18, "text-anchor": "middle", class: "tick"}, short(tick)));
   marks.push(mark("text", {x: (left + right) / 2, y: 266, "text-anchor": "middle"}, state.about.target || "count"));
   svg.replaceChildren(...marks);
-  svg.setAttribute("aria-label", `Predicted distribution: mean ${short(row.mean)}, interval ${short(row.lower)} to ${short(row.upper)}`);
+  svg.setAttribute("aria-label", `Predicted distribution: mean ${short(row.mean)}, interval ${short(row.lower)} to ${short(row.upper)}, ${percent(row.interval_probability)}`);
   showLegend(row);
 }
 
@@ -274,7 +274,7 @@ function showAbout() {
   at("under").textContent = [about.name, `version ${about.version}`, about.fitted ? `fitted on ${about.fitted.slice(0, 10)}` : "", `ddpn ${about.ddpn}`].filter(Boolean).join(" · ");
   const best = scores?.entries.find(entry => entry.name === "mixture");
   const known = {Target: about.target, Exposure: about.exposure, "Training rows": about.rows, Columns: about.columns.length};
-  if (best) Object.assign(known, {"Test rows": scores.rows, CRPS: best.crps, "Mean absolute error": best.mae, [`Coverage of ${percent(scores.coverage)} intervals`]: percent(best.coverage)});
+  if (best) Object.assign(known, {"Test rows": scores.rows, CRPS: best.crps, "Mean absolute error": best.mae, [`Coverage of ${percent(scores.coverage)} intervals`]: `${percent(best.coverage)} (expected ${percent(best.expected)})`});
   at("facts").replaceChildren(...facts(Object.fromEntries(Object.entries(known).filter(([, value]) => value !== null && value !== undefined))));
   const parts = [];
   if (about.warnings.length) parts.push(element("div", {class: "warnings care"}, element("strong", {}, "Warnings"), list(about.warnings)));
