@@ -11,7 +11,7 @@ import torch
 from ddpn import predictor as module
 from ddpn.calibration import intervals
 from ddpn.calibration.calibrate import HeldOut
-from ddpn.calibration.intervals import IntervalLevels, level_needed, levels_of
+from ddpn.calibration.intervals import IntervalLevels, interval_at, score_blocks
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member, arrays_to_bytes
@@ -158,8 +158,7 @@ def test_exposure_is_required_where_the_fit_had_it(predictor, members):
 
 
 @pytest.mark.parametrize("prior_rows", [0.0, 100.0])
-def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, monkeypatch, prior_rows):
-    monkeypatch.setattr(intervals, "_EXPECTED", 120)  # two quantiles per row
+def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, prior_rows):
     some = SAMPLE.rows(slice(0, 60)).replace(weight=np.where(np.arange(60) < 50, 1.0, 0.0))
     assert predictor.interval_level(0.8, of="glm") == 0.8
     rows = HeldOut.of(predictor, some)
@@ -169,15 +168,14 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
     y = torch.from_numpy(some.y)
     for name in predictor.intervals:
         dist = predictor.distribution(some.X, some.exposure, of=name)
-        needed, expected = levels_of([dist], some.y, prior_rows > 0)
-        alone = IntervalLevels.of(needed, some.weight, expected, prior_rows)
+        alone = IntervalLevels.from_scores(score_blocks([dist], some.y), some.weight, prior_rows)
         assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
         assert predictor.intervals[name].rows.tolist() == [50]
         if not prior_rows:
-            needed = level_needed(dist, y).numpy()[some.weight > 0]
-            assert (needed < predictor.interval_level(0.8, of=name)).sum() >= np.ceil(0.8 * 51)
-    levels = {predictor.interval_level(0.8, of=name) for name in predictor.intervals}
-    assert len(levels) == 4
+            low, high, _ = interval_at(dist, predictor.interval_level(0.8, of=name))
+            assert ((low <= y) & (y <= high))[some.weight > 0].sum() >= np.ceil(0.8 * 51)
+    scores = {predictor.intervals[name].scores.sum() for name in predictor.intervals}
+    assert len(scores) == 4
 
 
 @pytest.mark.parametrize("is_recalibrated", [False, True])

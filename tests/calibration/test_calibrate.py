@@ -6,7 +6,7 @@ import torch
 
 from ddpn.calibration import calibrate as module
 from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
-from ddpn.calibration.intervals import level_needed
+from ddpn.calibration.intervals import score_blocks
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import Poisson, Recalibrated
 from ddpn.members.blending import mix_members
@@ -79,12 +79,11 @@ def test_intervals_are_calibrated_with_those_maps(crossed, calibrated, predictor
     assert calibrated.is_recalibrated()
     rows = HeldOut.of_folds(predictor, crossed, seed=0)
     _, maps = Recalibration.fit(rows, MIXTURE)
-    needed = []
-    for number, dist, block in rows.blocks(MIXTURE):
-        needed.append(level_needed(Recalibrated(dist, maps[number]), torch.from_numpy(block.y)).numpy())
+    changed = [Recalibrated(dist, maps[number]) for number, dist, _ in rows.blocks(MIXTURE)]
+    scores = score_blocks(changed, rows.sample.y)
     predictor.recalibrate(rows)
     predictor.calibrate_intervals(rows)
-    assert predictor.intervals[MIXTURE].needed == pytest.approx(np.sort(np.concatenate(needed)))
+    assert predictor.intervals[MIXTURE].scores == pytest.approx(np.sort(scores))
 
 
 def test_members_are_recalibrated_where_the_mixture_is(crossed, calibrated, predictor):

@@ -22,7 +22,7 @@ def sample(predictor, rows_of) -> Sample:
     """Counts that spread more than the predictions."""
     X = rows_of(80, seed=5)
     drawn = predictor.distribution(X).sample(generator=torch.Generator().manual_seed(0)).numpy()
-    return Sample(X, np.floor(drawn * np.random.default_rng(0).gamma(1.0, 1.0, 80)))
+    return Sample(X, np.floor(drawn * np.random.default_rng(0).gamma(0.3, 4.0, 80)))
 
 
 def held_out(predictor: Predictor, sample: Sample, groups=None) -> HeldOut:
@@ -31,9 +31,9 @@ def held_out(predictor: Predictor, sample: Sample, groups=None) -> HeldOut:
 
 def test_calibrated_intervals_also_wider_than_any_quantile(predictor, sample, rows_of, assert_parity):
     predictor.calibrate_intervals(held_out(predictor, sample))
-    assert predictor.interval_level(0.8) != 0.8
+    assert predictor.interval_level(0.8) > 0.8
     assert_parity(predictor, rows_of(20), coverage=0.8)
-    predictor.intervals[MIXTURE] = IntervalLevels.of(np.full(30, 1.7))
+    predictor.intervals[MIXTURE] = IntervalLevels.from_scores(np.full(30, 1.7))
     assert predictor.interval_level(0.9) > 1.0
     assert_parity(predictor, rows_of(20))
 

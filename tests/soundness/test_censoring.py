@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.calibration.intervals import IntervalLevels, levels_of
+from ddpn.calibration.intervals import IntervalLevels, score_blocks
 from ddpn.distributions import Censored, NegativeBinomial
 from ddpn.estimators import CountGLM
 from ddpn.members.glm import GLM, Constant
@@ -68,14 +68,13 @@ def test_the_glm_of_a_mixture_takes_the_family_that_fits():
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.99])
-def test_intervals_of_censored_counts_are_never_calibrated_below_the_central_ones(coverage):
+def test_intervals_of_censored_counts_keep_the_level_of_a_right_model(coverage):
     _, y, _ = simulated(400, 0)
     dist = Censored(NegativeBinomial(torch.full((len(y),), 6.6, dtype=torch.float64), 1.0), LIMIT)
-    needed, expected = levels_of([dist], np.minimum(y, LIMIT), with_expected=True)
+    counts = dist.base.sample().clamp(max=LIMIT).double().numpy()
     for prior_rows in (0.0, 50.0):
-        levels = IntervalLevels.of(needed, None, expected, prior_rows, is_censored=y >= LIMIT)
-        assert levels.at(coverage) >= coverage
-    assert IntervalLevels.of(needed).at(0.9) < 0.9  # what would be believed of counts known exactly
+        level = IntervalLevels.from_scores(score_blocks([dist], counts), prior_rows=prior_rows).at(coverage)
+        assert coverage <= level < coverage + 3 * np.sqrt(coverage * (1 - coverage) / len(y)) + 3 / len(y)
 
 
 @pytest.mark.parametrize("likelihood", ["negative_binomial", "double_poisson"])

@@ -14,7 +14,7 @@ import torch
 
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import PRIOR_ROWS, HeldOut
-from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
+from ddpn.calibration.intervals import IntervalLevels, score_blocks
 from ddpn.members.folds import copies_of
 from ddpn.members.glm import PoissonGLM
 from ddpn.networks.heads import PoissonHead
@@ -65,8 +65,8 @@ def test_intervals_of_every_member_are_calibrated_on_validation_rows(fitted, pre
     levels = predictor.intervals[name]
     assert levels.rows.tolist() == [30]
     dist = predictor.distribution(rows.X, rows.exposure, of=name)
-    needed, expected = level_needed(dist, torch.from_numpy(rows.y)).numpy(), level_expected(dist, 30).numpy()
-    assert levels.at(0.9) == IntervalLevels.of(needed, rows.weight, expected, PRIOR_ROWS).at(0.9)
+    scores = score_blocks([dist], rows.y)
+    assert levels.at(0.9) == IntervalLevels.from_scores(scores, rows.weight, PRIOR_ROWS).at(0.9)
 
 
 def with_extreme_test_rows(table, prepared):

@@ -142,7 +142,7 @@ def covered(evidence):
 def covering(made, share, expected, **more):
     """Evidence of 1,000 rows of which a share is inside the interval, and as many as `expected` should be."""
     evidence = made(Poisson(torch.ones(1000).double()), np.ones(1000), **more)
-    found = replace(evidence.board.evaluation, coverage=share, interior=0.0)
+    found = replace(evidence.board.evaluation, coverage=share, expected=expected)
     board = replace(evidence.board, evaluation=found)
     return evidence._replace(expected=np.full(1000, expected), board=board)
 
