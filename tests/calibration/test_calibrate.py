@@ -51,7 +51,7 @@ def predictor(members) -> Predictor:
 @pytest.fixture(scope="module")
 def calibrated(crossed, members) -> Predictor:
     predictor = Predictor(members, WEIGHTS)
-    assert calibrate(predictor, crossed, seed=0) == 600
+    assert len(calibrate(predictor, crossed, seed=0)) == 600
     return predictor
 
 
@@ -100,7 +100,7 @@ def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
     if has_validation:
         folds = Folds.of(counts(600, seed=0), counts(600, seed=1), seed=0)
         predictor = fitted(folds)
-        assert calibrate(predictor, folds, seed=0) == 600
+        assert len(calibrate(predictor, folds, seed=0)) == 600
     new = counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
         dist = predictor.distribution(new.X, of=name)
@@ -143,7 +143,7 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
     monkeypatch.setattr(module, "FEWEST_ROWS", 100)
     monkeypatch.setattr(deadlines, "FEWEST_ROWS", 100)
     monkeypatch.setattr(predictor, "calibrate_intervals", slow)
-    assert calibrate(predictor, crossed, seed=0, clock=Clock(1e6)) == 100
+    assert len(calibrate(predictor, crossed, seed=0, clock=Clock(1e6))) == 100
     assert len(found) == 2
     assert predictor.intervals == {MIXTURE: found[0]}
     assert found[0].rows.tolist() == [100]

@@ -15,6 +15,8 @@ Z = 1.959963984540054
 _TAIL = 0.025
 #: A handful of rows: a hundredth of all, but at least and at most so many.
 _FEWEST, _MOST = 3, 20
+#: A mean score below this share of the rival's counts as so much: the logarithm of 0 is not finite.
+_LEAST_RATIO = 1e-9
 #: Fewer groups do not show how much values differ between groups.
 MIN_GROUPS = 5
 
@@ -53,19 +55,65 @@ def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, gro
     is that of Bonferroni's interval. The lower end needs none: the model is better than all where it is better than
     each.
     """
-    # A handful of large differences makes the mean uncertain, but those in its favour do not make its sign uncertain.
-    number = min(max(_FEWEST, math.ceil(len(difference) / 100)), _MOST)
-    few = np.argsort(-np.abs(difference * weight), kind="stable")[:number]
-    in_favour, against = difference.copy(), difference.copy()
-    in_favour[few], against[few] = np.minimum(difference[few], 0.0), np.maximum(difference[few], 0.0)
-    others = difference.copy()
-    others[few] = 0.0
-    every = np.stack([difference, in_favour, against, others])
-    found = _intervals(*_by_group(every, weight, group), candidates)
+    return _gain(_without_few_rows(difference, weight), weight, candidates, group)
+
+
+def score_gain(
+    model: np.ndarray, rival: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None
+) -> Gain:
+    """Return by how much the mean score of a model is below that of a rival, for scores of at least 0, such as CRPS.
+
+    The interval is that of the logarithm of the ratio of both means (by the delta method), so that no end says that
+    the model's score is more than 100% lower: a score cannot be. It is an interval of the relative gain; its ends are
+    multiplied by the mean score of the rival. Rows, `candidates` and `group` count as in `gain_of`.
+
+    >>> gain = score_gain(np.array([0.1, 0.4, 0.1]), np.array([2.0, 9.0, 1.0]), np.ones(3))
+    >>> gain.low < gain.mean < gain.high < 4.0
+    True
+    """
+    base = weighted_mean(rival, weight)
+    if not base > 0.0:
+        # The rival is never wrong, and nothing is lower than 0.
+        return gain_of(rival - model, weight, candidates, group)
+    variants = _without_few_rows(rival - model, weight)
+    scores = rival - variants
+    # A model that is never wrong has a mean of 0, whose logarithm is not finite.
+    means = np.maximum((scores * weight).sum(-1) / weight.sum(), _LEAST_RATIO * base)[:, None]
+    # The linear part of log(base / mean): its mean over rows is the logarithm, its spread that of the logarithm.
+    logs = np.log(base / means) + rival / base - scores / means
+    found = _gain(logs, weight, candidates, group)
+    mean, without_few, low, high = (
+        -base * math.expm1(-value) for value in (found.mean, found.without_few, found.low, found.high)
+    )
+    return found._replace(mean=mean, without_few=without_few, low=low, high=high, error=found.error * (base - mean))
+
+
+def _without_few_rows(difference: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return four variants of differences: as they are, and with a handful of rows that count most changed.
+
+    Of these rows, the second has only differences against the model, the third only those in its favour, the fourth
+    none. Shape: (rows,) -> (4, rows).
+    """
+    few = np.argsort(-np.abs(difference * weight), kind="stable")[: _handful(len(difference))]
+    variants = np.stack([difference] * 4)
+    variants[1, few], variants[2, few] = np.minimum(difference[few], 0.0), np.maximum(difference[few], 0.0)
+    variants[3, few] = 0.0
+    return variants
+
+
+def _handful(rows: int) -> int:
+    return min(max(_FEWEST, math.ceil(rows / 100)), _MOST)
+
+
+def _gain(variants: np.ndarray, weight: np.ndarray, candidates: int, group: np.ndarray | None) -> Gain:
+    """The gain of `_without_few_rows`, in the unit of its values."""
+    found = _intervals(*_by_group(variants, weight, group), candidates)
     (mean, low, high, error), (_, lowest, _, _), (_, _, highest, _), (rest, rest_low, rest_high, _) = found
+    # A handful of large differences makes the mean uncertain, but those in its favour do not make its sign uncertain.
     low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
     rest_is_clear = rest_low > 0 if mean > 0 else rest_high < 0
     is_half_gone = rest * math.copysign(1.0, mean) < 0.5 * abs(mean)
+    number = _handful(variants.shape[1])
     return Gain(mean, low, high, error, number, rest, is_half_gone and not rest_is_clear)
 
 
