@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
@@ -308,13 +309,13 @@ class Predictor:
         if groups is not None:
             found, codes = grouping(groups, sample, group_rows)
         is_censored = None if sample.limit is None else sample.y >= sample.limit
-        known: dict[str, tuple[np.ndarray, np.ndarray | None]] = {}
+        with_expected = prior_rows > 0
+        known: dict[str, tuple[Any, ...]] = {}
         for name in (MIXTURE, *self.members) if of is None else of:
             same = MIXTURE if name == self.sole_member else name
             if same not in known:
                 known[same] = rows.measure(
-                    ("levels", same, prior_rows > 0),
-                    lambda whole, of=same: levels_of(whole.distributions(of), whole.sample.y, prior_rows > 0),
+                    ("levels", same, with_expected), partial(_measure_levels, same, with_expected)
                 )
             needed, expected = known[same]
             self.intervals[name] = IntervalLevels.of(needed, sample.weight, expected, prior_rows, is_censored)
@@ -535,6 +536,11 @@ class Predictor:
         """
         manifest = read_manifest(Path(path))
         return cls.from_state(read_files(Path(path), manifest), manifest)
+
+
+def _measure_levels(of: str, with_expected: bool, rows: HeldOut) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the levels that rows need and, if asked for, those that their distributions expect."""
+    return levels_of(rows.distributions(of), rows.sample.y, with_expected)
 
 
 def _facts(part: Any) -> dict[str, Any]:

@@ -103,8 +103,8 @@ class Evaluation:
     weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as they
     stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count that all
     rows have. `simpler` are the candidates that are simpler than the model, the simplest first; the default is all.
-    `leak` is a sentence about a target leak, `meaning` one about what the scores mean. `is_out_of_fold` says that rows
-    were predicted by cross-fitted copies that left them out, and not held out as test rows.
+    `leak` is a sentence about a target leak, `meaning` one about what the scores mean. `folds` is the number of folds,
+    where rows were predicted by cross-fitted copies that left them out; 0 for test rows.
     """
 
     model: str
@@ -122,7 +122,7 @@ class Evaluation:
     simpler: Sequence[str] | None = None
     leak: str = ""
     meaning: str = ""
-    is_out_of_fold: bool = False
+    folds: int = 0
 
     @classmethod
     def from_rows(
@@ -132,6 +132,7 @@ class Evaluation:
         y: np.ndarray,
         weight: np.ndarray | None = None,
         group: np.ndarray | None = None,
+        folds: int = 0,
         **options: Any,
     ) -> Self:
         """The evaluation of each candidate's scores per row, and of the counts.
@@ -144,7 +145,7 @@ class Evaluation:
         found = cls(
             model=model,
             crps=crps,
-            gains={name: score_gain(own.crps, scores[name].crps, weight, len(others), group) for name in others},
+            gains={name: score_gain(own.crps, scores[name].crps, weight, len(others), group, folds) for name in others},
             errors={name: weighted_mean(each.mae, weight) for name, each in scores.items()},
             rows=int(used.sum()),
             effective_rows=independent_rows(own.coverage, weight, group),
@@ -152,11 +153,12 @@ class Evaluation:
             interior=weighted_mean(own.interior, weight),
             mean_count=weighted_mean(y, weight),
             only_count=None if np.ptp(y[used]) else float(y[used][0]),
+            folds=folds,
             **options,
         )
         if found.rival is None:
             return found
-        error_gain = score_gain(own.mae, scores[found.rival].mae, weight, len(others), group)
+        error_gain = score_gain(own.mae, scores[found.rival].mae, weight, len(others), group, folds)
         return replace(found, error_gains={found.rival: error_gain})
 
     def margin(self, name: str) -> float:
@@ -209,7 +211,7 @@ class Evaluation:
     @property
     def row_words(self) -> str:
         """What the scored rows are called within a sentence."""
-        return "out-of-fold rows" if self.is_out_of_fold else "test rows"
+        return "out-of-fold rows" if self.folds else "test rows"
 
     @property
     def is_decidable(self) -> bool:
@@ -299,7 +301,7 @@ def verdict(found: Evaluation) -> Verdict:
         wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
         share = f"{100 * found.coverage:.1f}%"
         sentences.append(f"The model's {COVERAGE:.0%} intervals cover {share} of the {found.row_words}{wrong}.")
-    sentences += [_OUT_OF_FOLD if found.is_out_of_fold else "", found.meaning]
+    sentences += [_OUT_OF_FOLD if found.folds else "", found.meaning]
     return Verdict(level, tuple(filter(None, sentences)), found.rival if is_replaced else None)
 
 
@@ -422,10 +424,7 @@ class Leaderboard:
     @property
     def title(self) -> str:
         """How many rows were scored, and whether these are test rows."""
-        rows = f"{self.rows:,} {self.evaluation.row_words}"
-        if self.evaluation.is_out_of_fold:
-            return f"Scores on {rows}, each predicted by copies that were fitted without it"
-        return f"Scores on {rows}"
+        return f"Scores on {self.rows:,} {self.evaluation.row_words}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -520,8 +519,8 @@ def out_of_fold_leaderboard(
     scores = {
         name: RowScores(*map(np.concatenate, zip(*(part[name] for part in parts), strict=True))) for name in parts[0]
     }
-    options = {"leak": " ".join(leaks), "meaning": meaning, "is_out_of_fold": True}
-    return _rank_candidates(predictor, scores, rows.sample, [], **options)
+    about = {"leak": " ".join(leaks), "meaning": meaning, "folds": len(rows.predictors)}
+    return _rank_candidates(predictor, scores, rows.sample, [], **about)
 
 
 def _score_candidates(predictor: Predictor, sample: Sample) -> dict[str, RowScores]:

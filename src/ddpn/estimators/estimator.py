@@ -595,7 +595,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> [entry["label"] for entry in found.entries], found.verdict.prefer
         (['GLM', 'mixture', 'constant distribution'], 'glm')
         >>> str(model.leaderboard()).splitlines()[0]  # 400 rows were fitted
-        'Scores on 400 out-of-fold rows, each predicted by copies that were fitted without it'
+        'Scores on 400 out-of-fold rows'
         """
         if X is None and y is None:
             return self._out_of_fold_leaderboard()

@@ -384,12 +384,13 @@ class CountRegressor(NetworkRegressor):
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
         _ = self._fitted  # or it is not fitted
-        if getattr(self, "_folds", None) is None:
+        fitted = getattr(self, "_folds", None)
+        if fitted is None:
             raise InputError(
                 "Give a test set as X and y. Out-of-fold scores need a model that was cross-fitted in this process: "
                 "one of up to 5,000 rows, without validation rows, that was not loaded or copied."
             )
-        return out_of_fold_leaderboard(self.predictor_, calibrate_copies(self.predictor_, *self._folds))
+        return out_of_fold_leaderboard(self.predictor_, calibrate_copies(self.predictor_, *fitted))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the training rows, which out-of-fold scores need, of files and copies."""

@@ -487,7 +487,7 @@ def folds_of(prepared: Prepared) -> list[Prepared]:
     random, found = np.random.default_rng(plan.seed), []
     for fitted, scored in pairs:
         scored = np.sort(random.permutation(scored)[: SCORED_ROWS // len(pairs)])
-        share = plan.shares[1] / sum(plan.shares[:2]) if len(fitted) >= MIN_VALIDATED else 0.0
+        share = plan.split_shares[1] / sum(plan.split_shares[:2]) if len(fitted) >= MIN_VALIDATED else 0.0
         if plan.time is not None and group is None:
             # The last rows are held out: `fitted` is in the order of time.
             inner, held_out = np.split(fitted, [len(fitted) - round(len(fitted) * share)])
