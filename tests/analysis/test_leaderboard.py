@@ -85,8 +85,9 @@ def test_every_member_and_the_mixture_best_first_in_the_shape_that_json_document
     found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     assert json.loads(json.dumps(found)) == found
     gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
-    assert set(found) == {"rows", "coverage", "entries", "verdict"} | gain
-    assert (found["rows"], found["coverage"]) == (300, 0.9)
+    assert set(found) == {"rows", "scored_on", "title", "coverage", "entries", "verdict"} | gain
+    assert (found["rows"], found["scored_on"], found["coverage"]) == (300, "test rows", 0.9)
+    assert found["title"] == "Scores on 300 test rows"
     assert set(found["verdict"]) == {"level", "sentences", "prefer"}
     for entry in found["entries"]:
         assert list(entry) == ["name", "label", "weight", "mae", "crps", "nll", "coverage", "width", "seconds"]
@@ -183,34 +184,39 @@ TABLE = [
     (evaluation(gain=-0.03), "worse", "Gradient boosting with a Negative Binomial is better"),
     (evaluation(gain=-0.03), "worse", "3% lower, 95% interval 1% to 5%): use it"),
     (evaluation(gain=-0.03, coverage=0.8), "worse", "intervals cover 80.0% of the test rows: they are too narrow"),
-    (evaluation(gain=0.015), "unclear", "1.5% lower, 95% interval 0.49% higher to 3.4% lower): 500 test rows cannot"),
-    (evaluation(gain=-0.01), "unclear", "the model's CRPS is 1% higher, 95% interval 3% higher to 1% lower"),
-    (evaluation(gain=0.0, reach=0.0), "unclear", "no difference from the best alternative, gradient boosting"),
-    (evaluation(gain=0.004, **LARGE), "unclear", "too small to matter (the model's CRPS is 0.4% lower"),
-    (evaluation(gain=-0.004, **LARGE), "unclear", "too small to matter (the model's CRPS is 0.4% higher"),
-    (evaluation(gain=1e-4, **LARGE), "unclear", "under 0.1% lower"),
-    (evaluation(coverage=0.8), "unclear", "but its intervals are too narrow"),
+    (evaluation(gain=0.015), "undecided", "1.5% lower, 95% interval 0.49% higher to 3.4% lower). Keep the model"),
+    (evaluation(gain=-0.01), "undecided", "the model's CRPS is 1% higher, 95% interval 3% higher to 1% lower"),
+    (evaluation(gain=0.015, folds=5), "undecided", "Undecided: 500 out-of-fold rows are too few to tell"),
+    (evaluation(gain=0.015, simpler=[]), "undecided", "3.4% lower). Keep the model; more rows would decide."),
+    (evaluation(gain=0.0, reach=0.0), "as good as", "is as good as the model, within 1% (the same CRPS): prefer it"),
+    (evaluation(gain=0.004, **LARGE), "as good as", "within 1% (the model's CRPS is 0.4% lower"),
+    (evaluation(gain=-0.004, **LARGE), "as good as", "within 1% (the model's CRPS is 0.4% higher"),
+    (evaluation(gain=1e-4, **LARGE), "as good as", "under 0.1% lower"),
+    (evaluation(gain=1e-4, **LARGE, simpler=[]), "as good as", "The model is as good as gradient boosting"),
+    (evaluation(gain=0.011, **LARGE), "better", "1.1% lower"),
+    (evaluation(folds=5), "better", "There are no test rows: every row was scored by copies of the models that were"),
+    (evaluation(coverage=0.8), "undecided", "but its intervals are too narrow"),
     (evaluation(coverage=0.89, rows=10**6), "better", "cover 89.0% of the test rows."),
     (evaluation(coverage=0.85, rows=60), "better", "cover 85.0% of the test rows."),
-    (evaluation(coverage=0.99, interior=0.985), "unclear", "but its intervals are much wider than necessary"),
+    (evaluation(coverage=0.99, interior=0.985), "undecided", "but its intervals are much wider than necessary"),
     (evaluation(coverage=0.99, interior=0.8), "better", "cover 99.0% of the test rows."),
-    (evaluation(rows=49), "unclear", "Too few rows for a verdict: with 49 test rows"),
-    (evaluation(effective_rows=12.3), "unclear", "500 test rows, which by their weights and groups count as 12"),
-    (evaluation(gain=-0.3, rows=1), "unclear", "with 1 test row "),
-    (evaluation(crps={"mixture": 1.0}, gains={}), "unclear", "not compared"),
-    (evaluation(gains={}), "unclear", "No other model could be scored"),
+    (evaluation(rows=49), "undecided", "Too few rows for a verdict: with 49 test rows"),
+    (evaluation(effective_rows=12.3), "undecided", "500 test rows, which by their weights and groups count as 12"),
+    (evaluation(gain=-0.3, rows=1), "undecided", "with 1 test row "),
+    (evaluation(crps={"mixture": 1.0}, gains={}), "undecided", "not compared"),
+    (evaluation(gains={}), "undecided", "No other model could be scored"),
     (evaluation(model=-3.0), "unusable", "not a finite number of at least 0"),
     (evaluation(model=float("nan")), "unusable", "not a finite number"),
     (evaluation(model=float("inf"), coverage=float("nan")), "unusable", "not a finite number"),
     (evaluation(leak="Column 'total' predicts it."), "unusable", "Column 'total' predicts it."),
     (evaluation(gain=-0.3, leak="Column 'total'."), "unusable", "cannot be trusted"),
     (evaluation(meaning="40% of rows are new."), "better", "40% of rows are new."),
-    (evaluation(only_count=5.0), "unclear", "All 500 test rows have the count 5"),
-    (evaluation(model=6e-44, gain=6e-24, reach=1e-25, mean_count=5.0), "unclear", "too small to matter"),
-    (evaluation(error_gain=-0.3), "unclear", "its mean absolute error 18% higher, 95% interval 15% to 21%"),
-    (evaluation(gain=-0.2, error_gain=0.3), "unclear", "the model's CRPS is 25% higher"),
+    (evaluation(only_count=5.0), "undecided", "All 500 test rows have the count 5"),
+    (evaluation(model=6e-44, gain=6e-24, reach=1e-25, mean_count=5.0), "as good as", "within 1%"),
+    (evaluation(error_gain=-0.3), "undecided", "its mean absolute error 18% higher, 95% interval 15% to 21%"),
+    (evaluation(gain=-0.2, error_gain=0.3), "undecided", "the model's CRPS is 25% higher"),
     (evaluation(error_gain=-0.04), "better", "use it"),
-    (evaluation(gains={"boosted_nb": FEW}), "unclear", "8.3% higher without the 5 of 500 rows that count most"),
+    (evaluation(gains={"boosted_nb": FEW}), "undecided", "8.3% higher without the 5 of 500 rows that count most"),
 ]
 
 
@@ -290,11 +296,30 @@ def test_the_right_interval_of_integers_is_never_too_wide(mean):
 
 def test_the_rival_is_the_best_that_is_clearly_better_or_else_not_clearly_beaten():
     crps = {"m": 2.0, "a": 1.9, "b": 1.8, "c": 2.2}
-    unclear, better, worse = Gain(-0.1, -0.3, 0.1), Gain(0.2, 0.1, 0.3), Gain(-0.2, -0.3, -0.1)
+    doubt, better, worse = Gain(-0.1, -0.3, 0.1), Gain(0.2, 0.1, 0.3), Gain(-0.2, -0.3, -0.1)
     given = {"model": "m", "crps": crps, "rows": 900, "coverage": 0.9}
-    assert Evaluation(**given, gains={"a": unclear, "b": worse, "c": better}).rival == "b"
-    assert Evaluation(**given, gains={"a": better, "b": better, "c": unclear}).rival == "c", "uncertain, so not beaten"
+    assert Evaluation(**given, gains={"a": doubt, "b": worse, "c": better}).rival == "b"
+    assert Evaluation(**given, gains={"a": better, "b": better, "c": doubt}).rival == "c", "uncertain, so not beaten"
     assert Evaluation(**given, gains={"a": better, "c": better}).rival == "a"
+
+
+def test_of_those_that_are_as_good_the_simplest_is_preferred():
+    """So that following the advice ends at once, and loses 1% at most."""
+    tie, doubt, worse = Gain(0.0, -0.01, 0.01), Gain(0.01, -0.3, 0.3), Gain(-0.2, -0.3, -0.1)
+    crps = {"m": 2.0, "trees": 1.99, "glm": 2.0, "constant": 2.01}
+    given = {"model": "m", "crps": crps, "rows": 900, "coverage": 0.9, "simpler": ["constant", "glm", "trees"]}
+    assert verdict(Evaluation(**given, gains={"trees": tie, "glm": tie, "constant": tie})).prefer == "constant"
+    assert verdict(Evaluation(**given, gains={"trees": tie, "glm": tie, "constant": doubt})).prefer == "glm"
+    assert verdict(Evaluation(**given, gains={"trees": doubt, "glm": tie, "constant": doubt})).prefer == "glm"
+    assert verdict(Evaluation(**given, gains={"trees": worse, "glm": tie, "constant": tie})).prefer == "trees"
+    assert verdict(Evaluation(**given, gains={"trees": doubt, "glm": doubt})).prefer is None
+    assert verdict(Evaluation(**given | {"simpler": ["constant"]}, gains={"trees": tie})).prefer is None
+
+
+def test_simpler_candidates_are_in_the_order_of_their_complexity():
+    members = {"trees": Scaled(complexity=3), "glm": Scaled(complexity=2), "constant": Scaled(complexity=0)}
+    weights = {"trees": 0.5, "glm": 0.5, "constant": 0.0}
+    assert leaderboard(Predictor(members, weights), SAMPLE).evaluation.simpler == ["constant", "glm", "trees"]
 
 
 # Simulated rows: the verdict that is right is known ------------------------------------------------------------------
@@ -353,7 +378,7 @@ def failing_rival(rng):
 def narrow_or_wide(rng, coverage, interior, words):
     """A better model whose intervals are wrong."""
     found = verdict_on(rng, 1.0 + rng.normal(size=600), coverage=coverage, interior=interior)
-    assert found.level != "unclear" or words in str(found)
+    assert found.level != "undecided" or words in str(found)
     return found
 
 
@@ -368,13 +393,13 @@ LEVELS = {
     ),
     "clearly better": (lambda rng: verdict_on(rng, 0.3 + 0.8 * rng.normal(size=400)), 100, {"better": (0.95, 1)}),
     "clearly worse": (lambda rng: verdict_on(rng, -0.3 + 0.8 * rng.normal(size=400)), 100, {"worse": (0.95, 1)}),
-    "a tie": (lambda rng: verdict_on(rng, np.zeros(400)), 5, {"unclear": (1, 1)}),
+    "a tie": (lambda rng: verdict_on(rng, np.zeros(400)), 5, {"as good as": (1, 1)}),
     "too small to matter": (
-        lambda rng: verdict_on(rng, 0.01 + 1e-3 * rng.normal(size=4000)), 20, {"unclear": (1, 1)},
+        lambda rng: verdict_on(rng, 0.01 + 1e-3 * rng.normal(size=4000)), 20, {"as good as": (1, 1)},
     ),
     "few rows have all the weight": (
         lambda rng: verdict_on(rng, 1.0 + rng.normal(size=500), weight=np.r_[np.full(8, 1e3), np.ones(492)]), 20,
-        {"unclear": (1, 1)},
+        {"undecided": (1, 1)},
     ),
     **{
         f"{number} outliers of {size:g}": (partial(with_outliers, outliers=number, size=size), 50, {"better": (0, 0)})
@@ -383,14 +408,14 @@ LEVELS = {
     "a rival that fails on two rows is beaten by the others": (failing_rival, 50, {"better": (0.95, 1)}),
     "an MAE 3,000 times as large, whatever the CRPS says": (
         lambda rng: verdict_on(rng, 2.0 + 0.5 * rng.normal(size=600), level=0.1, error=np.r_[-2e6, np.zeros(599)]), 20,
-        {"unclear": (1, 1)},
+        {"undecided": (1, 1)},
     ),
-    "too narrow": (partial(narrow_or_wide, coverage=0.8, interior=0.9, words="too narrow"), 50, {"unclear": (0.95, 1)}),
-    "too wide": (partial(narrow_or_wide, coverage=0.995, interior=0.99, words="too wide"), 50, {"unclear": (0.95, 1)}),
+    "too narrow": (partial(narrow_or_wide, coverage=0.8, interior=0.9, words="too narrow"), 50, {"undecided": (0.95, 1)}),
+    "too wide": (partial(narrow_or_wide, coverage=0.995, interior=0.99, words="too wide"), 50, {"undecided": (0.95, 1)}),
     "right intervals": (lambda rng: verdict_on(rng, 1.0 + rng.normal(size=600)), 200, {"better": (0.95, 1)}),
     "medians that are clearly worse": (
         lambda rng: verdict_on(rng, 0.5 + rng.normal(size=600), error=-0.5 + rng.normal(size=600)), 50,
-        {"unclear": (0.95, 1)},
+        {"undecided": (0.95, 1)},
     ),
 }  # fmt: skip
 

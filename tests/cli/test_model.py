@@ -60,7 +60,7 @@ def test_options_of_the_command_take_precedence_over_the_file(ddpn, files):
     assert (model["members"], model["likelihood"], model["training_options"]) == (1, "poisson", {"lr": 0.01})
     left_out = {column["name"]: column["left_out"] for column in document["roles"]["columns"]}
     assert left_out == {"patient": "", "severity": "", "ward": "dropped as asked"}
-    members = {entry["name"] for entry in document["test"]["entries"]}
+    members = {entry["name"] for entry in document["scores"]["entries"]}
     assert members == {"mixture", "networks", "glm", "constant", "poisson_glm"}
     assert "Rows: " in found.stderr
 
@@ -168,7 +168,7 @@ def test_evaluate_on_new_rows_and_on_the_table_of_fit(ddpn, files, saved, table)
     assert "Scores on 152 test rows" in mixed.stdout
     same = json.loads(ddpn("evaluate", str(saved), "visits.csv", "--json").stdout)
     assert same["note"] == "The model was fitted to this table: only its 52 test rows are scored."
-    assert same["entries"] == read_task(saved)["test"]["entries"]
+    assert same["entries"] == read_task(saved)["scores"]["entries"]
 
 
 def test_show(ddpn, saved, fit):
@@ -191,7 +191,7 @@ def test_a_report_is_one_html_file(ddpn, files, saved):
     assert found.stderr.splitlines()[-1] == "Report written to report.html"
     html = (files / "report.html").read_text()
     assert html.lstrip().lower().startswith("<!doctype html")
-    verdict = read_task(saved)["test"]["verdict"]["sentences"]
+    verdict = read_task(saved)["scores"]["verdict"]["sentences"]
     assert escape(verdict[0]) in html
     (interval,) = re.findall(r"95% interval ([^)]*)\)", verdict[0])
     sentences = re.findall(r"CRPS is [^<]*? 95% interval ([^,)]*)", html)

@@ -15,7 +15,7 @@ from ddpn.workflow.model_folder import describe, load
 
 def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files):
     predictor = load(fit.model).model.predictor_
-    entries = describe(fit.model)["task"]["test"]["entries"]
+    entries = describe(fit.model)["task"]["scores"]["entries"]
     assert len(entries) >= 5
     for entry in entries:
         for name in {entry["name"], entry["label"]}:
@@ -39,7 +39,7 @@ def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     assert {key: weight for key, weight in predictor.weights.items() if weight} == {name: 1.0}
     assert set(predictor.members) == {name, "constant", "poisson_glm"}
     assert {MIXTURE, name} <= set(predictor.intervals)
-    entries = {entry["name"]: entry for entry in describe(files / "m")["task"]["test"]["entries"]}
+    entries = {entry["name"]: entry for entry in describe(files / "m")["task"]["scores"]["entries"]}
     assert entries[MIXTURE]["coverage"] >= 0.75  # 52 test rows
 
 
@@ -51,7 +51,7 @@ def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
     words = ["fit", "line data.csv", "--config", "quick.toml", "--compare-with", "glm,constant", "-o", "m"]
     monkeypatch.setattr(sys, "argv", ["ddpn", *words])
     found = ddpn(*words)
-    name = describe(files / "m")["task"]["test"]["verdict"]["prefer"]
+    name = describe(files / "m")["task"]["scores"]["verdict"]["prefer"]
     assert name == "glm", found.stdout
     again = re.search(r"To fit glm alone, add these options to ddpn fit: (.*)", found.stdout)[1]
     predicted = re.search(r"To predict with glm alone: ddpn (.*)", found.stdout)[1]
@@ -60,7 +60,7 @@ def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
     followed = ddpn(*words, *shlex.split(again))
     assert followed.exit_code == 0, followed.output
     assert load(files / "m").model.predictor_.weights["glm"] == 1.0
-    assert describe(files / "m")["task"]["test"]["verdict"]["prefer"] is None
+    assert describe(files / "m")["task"]["scores"]["verdict"]["prefer"] is None
     assert "To fit" not in ddpn("show", "m").stdout
 
 

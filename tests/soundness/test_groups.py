@@ -37,7 +37,7 @@ def grouped():
     )  # fmt: skip
     found = fit(prepare(persons(400, 5, seed=0), plan), {})
     new = found.folder.roles.sample(persons(600, 5, seed=1))
-    return found.folder.task["test"], leaderboard(found.folder.model.predictor_, new).to_dict()
+    return found.folder.task["scores"], leaderboard(found.folder.model.predictor_, new).to_dict()
 
 
 def test_reported_scores_are_those_of_new_persons(grouped):

@@ -93,7 +93,9 @@ def score_gain(
     mean, without_few, low, high = (
         -base * math.expm1(-value) for value in (found.mean, found.without_few, found.low, found.high)
     )
-    return found._replace(mean=mean, without_few=without_few, low=low, high=high, error=found.error * (base - mean))
+    values, weights = _by_group((rival - model)[None], weight, group)
+    error = fold_error_factor(folds) * float(mean_and_error(values, weights)[1][0])
+    return found._replace(mean=mean, without_few=without_few, low=low, high=high, error=error)
 
 
 def fold_error_factor(folds: int) -> float:
