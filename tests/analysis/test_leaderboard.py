@@ -410,8 +410,12 @@ LEVELS = {
         lambda rng: verdict_on(rng, 2.0 + 0.5 * rng.normal(size=600), level=0.1, error=np.r_[-2e6, np.zeros(599)]), 20,
         {"undecided": (1, 1)},
     ),
-    "too narrow": (partial(narrow_or_wide, coverage=0.8, interior=0.9, words="too narrow"), 50, {"undecided": (0.95, 1)}),
-    "too wide": (partial(narrow_or_wide, coverage=0.995, interior=0.99, words="too wide"), 50, {"undecided": (0.95, 1)}),
+    "too narrow": (
+        partial(narrow_or_wide, coverage=0.8, interior=0.9, words="too narrow"), 50, {"undecided": (0.95, 1)},
+    ),
+    "too wide": (
+        partial(narrow_or_wide, coverage=0.995, interior=0.99, words="too wide"), 50, {"undecided": (0.95, 1)},
+    ),
     "right intervals": (lambda rng: verdict_on(rng, 1.0 + rng.normal(size=600)), 200, {"better": (0.95, 1)}),
     "medians that are clearly worse": (
         lambda rng: verdict_on(rng, 0.5 + rng.normal(size=600), error=-0.5 + rng.normal(size=600)), 50,

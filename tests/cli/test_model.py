@@ -30,7 +30,8 @@ def test_fit_shows_columns_rows_the_leaderboard_and_the_verdict(fit):
     assert re.search(r"severity .* number .* 260", shown)
     assert re.search(r"visits .* target", shown)
     assert "Rows: 182 training rows, 26 validation rows; 52 test rows; split at random by seed 0" in shown
-    board = read_task(fit.model)["test"]
+    board = read_task(fit.model)["scores"]
+    assert f"{board['title']} (smaller CRPS" in shown
     assert {entry["name"] for entry in board["entries"]} == {"mixture", "networks", "glm", *COMPARED}
     for entry in board["entries"]:
         weight = "" if entry["weight"] is None else f"{entry['weight']:.0%}" if entry["weight"] else "-"

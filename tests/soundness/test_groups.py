@@ -52,7 +52,10 @@ def test_intervals_cover_new_persons(grouped):
 
 def test_the_verdict_says_what_scores_mean(grouped):
     reported, _ = grouped
-    assert any("no value of person" in sentence for sentence in reported["verdict"]["sentences"])
+    assert any(
+        "no copy that predicts a row was fitted to a row with its group" in sentence
+        for sentence in reported["verdict"]["sentences"]
+    )
 
 
 def test_predictions_do_not_need_the_group():

@@ -9,7 +9,7 @@ import pytest
 
 from ddpn.members.member import arrays_to_bytes
 from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.errors import InputError, TrainingError
+from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.jobs import run as run_jobs
 from ddpn.workflow import tuning
 from ddpn.workflow.model_folder import load, read_task
@@ -187,7 +187,8 @@ def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
     noise = np.random.default_rng(0)
     scored_by(monkeypatch, lambda fold, settings: noise.random(len(fold.test)))
     prepared = prepare(
-        larger.drop("part").with_columns(shop=np.arange(600) // 100), Plan(target="visits", group=("shop",), test_size=0.2)
+        larger.drop("part").with_columns(shop=np.arange(600) // 100),
+        Plan(target="visits", group=("shop",), test_size=0.2),
     )
     found = Search(prepared, SEARCHED, tmp_path / "study", Clock(), 6)
     found.run()

@@ -79,23 +79,19 @@ def score_gain(
     >>> gain.low < gain.mean < gain.high < 4.0
     True
     """
-    base = weighted_mean(rival, weight)
-    if not base > 0.0:
-        # The rival is never wrong, and nothing is lower than 0.
-        return _gain(_without_few_rows(rival - model, weight), weight, candidates, group, fold_error_factor(folds))
+    base, factor = weighted_mean(rival, weight), fold_error_factor(folds)
     variants = _without_few_rows(rival - model, weight)
+    gain = _gain(variants, weight, candidates, group, factor)
+    if not base > 0.0:
+        return gain  # the rival is never wrong, and nothing is lower than 0
     scores = rival - variants
     # A model that is never wrong has a mean of 0, whose logarithm is not finite.
     means = np.maximum((scores * weight).sum(-1) / weight.sum(), _LEAST_RATIO * base)[:, None]
     # The linear part of log(base / mean): its mean over rows is the logarithm, its spread that of the logarithm.
     logs = np.log(base / means) + rival / base - scores / means
-    found = _gain(logs, weight, candidates, group, fold_error_factor(folds))
-    mean, without_few, low, high = (
-        -base * math.expm1(-value) for value in (found.mean, found.without_few, found.low, found.high)
-    )
-    values, weights = _by_group((rival - model)[None], weight, group)
-    error = fold_error_factor(folds) * float(mean_and_error(values, weights)[1][0])
-    return found._replace(mean=mean, without_few=without_few, low=low, high=high, error=error)
+    found = _gain(logs, weight, candidates, group, factor)
+    low, high = (-base * math.expm1(-end) for end in (found.low, found.high))
+    return gain._replace(low=min(low, gain.mean), high=max(high, gain.mean))
 
 
 def fold_error_factor(folds: int) -> float:
