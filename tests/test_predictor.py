@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from ddpn import predictor as module
-from ddpn.calibration import intervals
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, interval_at, score_blocks
 from ddpn.calibration.ood import FeatureProfile
@@ -189,7 +188,7 @@ def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members,
     found = predictor.described(dist, 0.8, quantiles=(0.1, 0.99))
     for name in ("mean", "aleatoric", "epistemic"):
         torch.testing.assert_close(getattr(found, name), getattr(dist, name), rtol=1e-9, atol=1e-12)
-    low, high = predictor.interval(dist, 0.8)
+    low, high, _ = predictor.interval(dist, 0.8)
     levels = torch.tensor([[0.5], [0.1], [0.99]], dtype=torch.float64)
     median, *quantiles = dist.icdf(levels)
     expected = (median, dist.mode, low, high, *quantiles)

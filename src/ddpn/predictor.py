@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
@@ -72,6 +73,9 @@ class Predictor:
         The times that the fits took, where known.
     counts : CountRange, optional
         The range of possible counts, outside of which predictions have no mass. Default: no bounds.
+    fold_weights : sequence of mappings, optional
+        For cross-fitted members, the weights that the held-out rows of all other folds chose for each fold. Default:
+        `weights` for all folds.
 
     Attributes
     ----------
@@ -97,7 +101,9 @@ class Predictor:
         needs_exposure: bool = False,
         seconds: Mapping[str, float] | None = None,
         counts: CountRange | None = None,
+        fold_weights: Sequence[Mapping[str, float]] = (),
     ) -> None:
+        self.fold_weights = [dict(weights) for weights in fold_weights]
         self.members, self.needs_exposure = dict(members), needs_exposure
         self.counts = CountRange() if counts is None else counts
         self.weights = dict.fromkeys(members, 1.0 / len(members)) if weights is None else dict(weights)
@@ -235,9 +241,19 @@ class Predictor:
             yield self._uncalibrated(block.X, block.exposure, of, upper), block
 
     def of_copies(self, number: int) -> "Predictor":
-        """The mixture of the copies that left out one fold of the training rows, before calibration."""
+        """The mixture of the copies that left out one fold of the training rows, before calibration.
+
+        Its weights are those that the other folds chose.
+        """
         copies = {name: copies_of(member)[number] for name, member in self.members.items()}
-        return Predictor(copies, self.weights, self.needs_exposure, None, self.counts)
+        chosen = self.fold_weights[number] if self.fold_weights else self.weights
+        weights = {name: chosen.get(name, 0.0) for name in copies}
+        return Predictor(copies, weights, self.needs_exposure, None, self.counts)
+
+    def copy_uncalibrated(self) -> "Predictor":
+        """Return the same mixture without calibration."""
+        parts = self.members, self.weights, self.needs_exposure, self.seconds, self.counts, self.fold_weights
+        return Predictor(*parts)
 
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))
@@ -260,11 +276,11 @@ class Predictor:
         Intervals that were calibrated before are dropped: they belong to the distributions as they were.
         """
         for name in of:
-            rows.maps.pop(name, None)
+            rows.set_maps(name, None)
             found, maps = Recalibration.fit(rows, name, prior_rows, always, seed)
             self.recalibrations[name] = found
             if found.is_used:
-                rows.maps[name] = maps
+                rows.set_maps(name, maps)
                 self.intervals.pop(name, None)
                 self.groups = None
 
@@ -294,7 +310,7 @@ class Predictor:
         for name in (MIXTURE, *self.members) if of is None else of:
             same = MIXTURE if name == self.sole_member else name
             if same not in scores:
-                scores[same] = score_blocks(rows.distributions(name), sample.y)
+                (scores[same],) = rows.measure(("scores", same), partial(_measure_scores, same))
             self.intervals[name] = IntervalLevels.from_scores(scores[same], sample.weight, prior_rows)
             if interval_groups is not None and codes is not None:
                 interval_groups.add(name, scores[same], codes, sample.weight)
@@ -428,7 +444,8 @@ class Predictor:
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
         more, calibration = self._calibration_state()
         counts = self.counts.as_dict()
-        return files | more, {"members": about, "needs_exposure": self.needs_exposure, "counts": counts, **calibration}
+        manifest = {"members": about, "needs_exposure": self.needs_exposure, "counts": counts, **calibration}
+        return files | more, manifest | ({"fold_weights": self.fold_weights} if self.fold_weights else {})
 
     def _calibration_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         parts: dict[str, Any] = {f"intervals.{name}": each for name, each in self.intervals.items()}
@@ -465,7 +482,8 @@ class Predictor:
             counts = CountRange(**manifest.get("counts", {}))
             seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
             weights = {name: each["weight"] for name, each in about.items()}
-            predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts)
+            fold_weights = manifest.get("fold_weights", ())
+            predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
             predictor._restore_calibration(files, manifest)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(
@@ -517,6 +535,11 @@ class Predictor:
         """
         manifest = read_manifest(Path(path))
         return cls.from_state(read_files(Path(path), manifest), manifest)
+
+
+def _measure_scores(of: str, rows: HeldOut) -> tuple[np.ndarray]:
+    """Score the counts of held-out rows by the level at which they enter intervals."""
+    return (score_blocks(rows.distributions(of), rows.sample.y),)
 
 
 def _facts(part: Any) -> dict[str, Any]:

@@ -48,10 +48,14 @@ def test_every_row_is_scored_as_by_scipy(blocks_of_two):
     assert found.mae == pytest.approx(np.abs(dist.median()[:, 0] - Y))
     assert found.crps == pytest.approx(np.square(dist.cdf(GRID) - (Y[:, None] <= GRID)).sum(1))
     assert found.nll == pytest.approx(-dist.logpmf(Y[:, None])[:, 0])
-    low, high = (dist.ppf(q)[:, 0] for q in (0.05, 0.95))
-    assert found.coverage.tolist() == ((low <= Y) & (high >= Y)).tolist()
-    assert found.width == pytest.approx(high - low)
-    assert found.interior.tolist() == ((low < Y) & (high > Y)).tolist()
+    cdf = np.c_[np.zeros(5), dist.cdf(GRID)]
+    for row, width in enumerate(found.width.astype(int)):
+        masses = cdf[row, width + 1 :] - cdf[row, : -width - 1]
+        low = masses.argmax()
+        assert found.expected[row] == pytest.approx(masses[low])
+        assert found.expected[row] >= 0.9
+        assert width == 0 or (cdf[row, width:] - cdf[row, :-width]).max() < 0.9
+        assert found.coverage[row] == (low <= Y[row] <= low + width)
 
 
 def test_means_count_rows_by_their_weight():
@@ -85,11 +89,23 @@ def test_every_member_and_the_mixture_best_first_in_the_shape_that_json_document
     found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     assert json.loads(json.dumps(found)) == found
     gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
-    assert set(found) == {"rows", "coverage", "entries", "verdict"} | gain
-    assert (found["rows"], found["coverage"]) == (300, 0.9)
+    assert set(found) == {"rows", "scored_on", "title", "coverage", "entries", "verdict"} | gain
+    assert (found["rows"], found["scored_on"], found["coverage"]) == (300, "test rows", 0.9)
+    assert found["title"] == "Scores on 300 test rows"
     assert set(found["verdict"]) == {"level", "sentences", "prefer"}
     for entry in found["entries"]:
-        assert list(entry) == ["name", "label", "weight", "mae", "crps", "nll", "coverage", "width", "seconds"]
+        assert list(entry) == [
+            "name",
+            "label",
+            "weight",
+            "mae",
+            "crps",
+            "nll",
+            "coverage",
+            "expected",
+            "width",
+            "seconds",
+        ]
     entries = {entry["name"]: entry for entry in found["entries"]}
     assert list(entries) == [MIXTURE, *sorted(["low", "high"], key=lambda name: entries[name]["crps"]), "half_of_it"]
     weights = {MIXTURE: None, "low": 0.25, "high": 0.75, "half_of_it": 0.0}
@@ -182,35 +198,48 @@ TABLE = [
     (evaluation(), "better", "the model's CRPS is 17% lower, 95% interval 15% to 18%"),
     (evaluation(gain=-0.03), "worse", "Gradient boosting with a Negative Binomial is better"),
     (evaluation(gain=-0.03), "worse", "3% lower, 95% interval 1% to 5%): use it"),
-    (evaluation(gain=-0.03, coverage=0.8), "worse", "intervals cover 80.0% of the test rows: they are too narrow"),
-    (evaluation(gain=0.015), "unclear", "1.5% lower, 95% interval 0.49% higher to 3.4% lower): 500 test rows cannot"),
-    (evaluation(gain=-0.01), "unclear", "the model's CRPS is 1% higher, 95% interval 3% higher to 1% lower"),
-    (evaluation(gain=0.0, reach=0.0), "unclear", "no difference from the best alternative, gradient boosting"),
-    (evaluation(gain=0.004, **LARGE), "unclear", "too small to matter (the model's CRPS is 0.4% lower"),
-    (evaluation(gain=-0.004, **LARGE), "unclear", "too small to matter (the model's CRPS is 0.4% higher"),
-    (evaluation(gain=1e-4, **LARGE), "unclear", "under 0.1% lower"),
-    (evaluation(coverage=0.8), "unclear", "but its intervals are too narrow"),
-    (evaluation(coverage=0.89, rows=10**6), "better", "cover 89.0% of the test rows."),
-    (evaluation(coverage=0.85, rows=60), "better", "cover 85.0% of the test rows."),
-    (evaluation(coverage=0.99, interior=0.985), "unclear", "but its intervals are much wider than necessary"),
-    (evaluation(coverage=0.99, interior=0.8), "better", "cover 99.0% of the test rows."),
-    (evaluation(rows=49), "unclear", "Too few rows for a verdict: with 49 test rows"),
-    (evaluation(effective_rows=12.3), "unclear", "500 test rows, which by their weights and groups count as 12"),
-    (evaluation(gain=-0.3, rows=1), "unclear", "with 1 test row "),
-    (evaluation(crps={"mixture": 1.0}, gains={}), "unclear", "not compared"),
-    (evaluation(gains={}), "unclear", "No other model could be scored"),
+    (
+        evaluation(gain=-0.03, coverage=0.8),
+        "worse",
+        "80.0% of the test rows (at least 90% asked): they are too narrow",
+    ),
+    (evaluation(gain=0.015), "undecided", "1.5% lower, 95% interval 0.49% higher to 3.4% lower). Keep the model"),
+    (evaluation(gain=-0.01), "undecided", "the model's CRPS is 1% higher, 95% interval 3% higher to 1% lower"),
+    (evaluation(gain=0.015, folds=5), "undecided", "Undecided: 500 out-of-fold rows are too few to tell"),
+    (evaluation(gain=0.015, simpler=[]), "undecided", "3.4% lower). Keep the model; more rows would decide."),
+    (evaluation(gain=0.0, reach=0.0), "as good as", "is as good as the model, within 1% (the same CRPS): prefer it"),
+    (evaluation(gain=0.004, **LARGE), "as good as", "within 1% (the model's CRPS is 0.4% lower"),
+    (evaluation(gain=-0.004, **LARGE), "as good as", "within 1% (the model's CRPS is 0.4% higher"),
+    (evaluation(gain=1e-4, **LARGE), "as good as", "under 0.1% lower"),
+    (evaluation(gain=1e-4, **LARGE, simpler=[]), "as good as", "The model is as good as gradient boosting"),
+    (evaluation(gain=0.011, **LARGE), "better", "1.1% lower"),
+    (evaluation(folds=5), "better", "There are no test rows: every row was scored by copies of the models that were"),
+    (evaluation(coverage=0.8), "undecided", "but its intervals are too narrow"),
+    (evaluation(coverage=0.89, rows=10**6), "better", "cover 89.0% of the test rows (at least 90% asked)."),
+    (evaluation(coverage=0.85, rows=60), "better", "cover 85.0% of the test rows (at least 90% asked)."),
+    (evaluation(coverage=0.99, expected=0.92), "undecided", "but its intervals are much wider than necessary"),
+    (
+        evaluation(coverage=0.99, expected=0.97),
+        "better",
+        "cover 99.0% of the test rows (expected 97.0%",
+    ),
+    (evaluation(rows=49), "undecided", "Too few rows for a verdict: with 49 test rows"),
+    (evaluation(effective_rows=12.3), "undecided", "500 test rows, which by their weights and groups count as 12"),
+    (evaluation(gain=-0.3, rows=1), "undecided", "with 1 test row "),
+    (evaluation(crps={"mixture": 1.0}, gains={}), "undecided", "not compared"),
+    (evaluation(gains={}), "undecided", "No other model could be scored"),
     (evaluation(model=-3.0), "unusable", "not a finite number of at least 0"),
     (evaluation(model=float("nan")), "unusable", "not a finite number"),
     (evaluation(model=float("inf"), coverage=float("nan")), "unusable", "not a finite number"),
     (evaluation(leak="Column 'total' predicts it."), "unusable", "Column 'total' predicts it."),
     (evaluation(gain=-0.3, leak="Column 'total'."), "unusable", "cannot be trusted"),
     (evaluation(meaning="40% of rows are new."), "better", "40% of rows are new."),
-    (evaluation(only_count=5.0), "unclear", "All 500 test rows have the count 5"),
-    (evaluation(model=6e-44, gain=6e-24, reach=1e-25, mean_count=5.0), "unclear", "too small to matter"),
-    (evaluation(error_gain=-0.3), "unclear", "its mean absolute error 18% higher, 95% interval 15% to 21%"),
-    (evaluation(gain=-0.2, error_gain=0.3), "unclear", "the model's CRPS is 25% higher"),
+    (evaluation(only_count=5.0), "undecided", "All 500 test rows have the count 5"),
+    (evaluation(model=6e-44, gain=6e-24, reach=1e-25, mean_count=5.0), "as good as", "within 1%"),
+    (evaluation(error_gain=-0.3), "undecided", "its mean absolute error 18% higher, 95% interval 15% to 21%"),
+    (evaluation(gain=-0.2, error_gain=0.3), "undecided", "the model's CRPS is 25% higher"),
     (evaluation(error_gain=-0.04), "better", "use it"),
-    (evaluation(gains={"boosted_nb": FEW}), "unclear", "8.3% higher without the 5 of 500 rows that count most"),
+    (evaluation(gains={"boosted_nb": FEW}), "undecided", "8.3% higher without the 5 of 500 rows that count most"),
 ]
 
 
@@ -235,13 +264,13 @@ def test_a_leak_forbids_every_positive_verdict():
 # Numbers from rows ---------------------------------------------------------------------------------------------------
 
 
-def scores(crps, inside=None, interior=None, error=None):
+def scores(crps, inside=None, expected=None, error=None):
     """The scores of every candidate, of which the verdict needs these."""
     found = {}
     for name, values in crps.items():
         rows = np.ones(len(values)) if inside is None else np.asarray(inside, dtype=float)
-        inner = 0 * rows if interior is None else np.asarray(interior, dtype=float)
-        found[name] = RowScores(values if error is None else error[name], values, values, rows, rows, inner)
+        own = 0 * rows + 0.92 if expected is None else np.asarray(expected, dtype=float)
+        found[name] = RowScores(values if error is None else error[name], values, values, rows, own, rows)
     return found
 
 
@@ -256,7 +285,7 @@ def test_rows_give_their_means_and_the_gain_on_the_best(weight):
     difference = crps["glm"] - crps["mixture"]
     assert found.gain.mean == pytest.approx(np.average(difference, weights=weight))
     assert found.coverage == pytest.approx(np.average(inside, weights=weight))
-    assert found.interior == pytest.approx(np.average(inside[::-1], weights=weight))
+    assert found.expected == pytest.approx(np.average(inside[::-1], weights=weight))
     assert (found.errors, found.error_gains) == (found.crps, {"glm": found.gain})
     assert found.mean_count == pytest.approx(np.average(np.arange(200), weights=weight))
     if weight is None:
@@ -283,24 +312,44 @@ def test_candidates_without_a_finite_score_are_left_out():
 def test_the_right_interval_of_integers_is_never_too_wide(mean):
     y = np.random.default_rng(0).poisson(mean, 20_000)
     low, high = stats.poisson.ppf([0.05, 0.95], mean)
-    found = scores({"m": np.ones(len(y))}, (low <= y) & (y <= high), (low < y) & (y < high))
+    own = stats.poisson.cdf(high, mean) - stats.poisson.cdf(low - 1, mean)
+    found = scores({"m": np.ones(len(y))}, (low <= y) & (y <= high), np.full(len(y), own))
     found = Evaluation.from_rows("m", found, y)
     assert not found.too_wide
 
 
 def test_the_rival_is_the_best_that_is_clearly_better_or_else_not_clearly_beaten():
     crps = {"m": 2.0, "a": 1.9, "b": 1.8, "c": 2.2}
-    unclear, better, worse = Gain(-0.1, -0.3, 0.1), Gain(0.2, 0.1, 0.3), Gain(-0.2, -0.3, -0.1)
+    doubt, better, worse = Gain(-0.1, -0.3, 0.1), Gain(0.2, 0.1, 0.3), Gain(-0.2, -0.3, -0.1)
     given = {"model": "m", "crps": crps, "rows": 900, "coverage": 0.9}
-    assert Evaluation(**given, gains={"a": unclear, "b": worse, "c": better}).rival == "b"
-    assert Evaluation(**given, gains={"a": better, "b": better, "c": unclear}).rival == "c", "uncertain, so not beaten"
+    assert Evaluation(**given, gains={"a": doubt, "b": worse, "c": better}).rival == "b"
+    assert Evaluation(**given, gains={"a": better, "b": better, "c": doubt}).rival == "c", "uncertain, so not beaten"
     assert Evaluation(**given, gains={"a": better, "c": better}).rival == "a"
+
+
+def test_of_those_that_are_as_good_the_simplest_is_preferred():
+    """So that following the advice ends at once, and loses 1% at most."""
+    tie, doubt, worse = Gain(0.0, -0.01, 0.01), Gain(0.01, -0.3, 0.3), Gain(-0.2, -0.3, -0.1)
+    crps = {"m": 2.0, "trees": 1.99, "glm": 2.0, "constant": 2.01}
+    given = {"model": "m", "crps": crps, "rows": 900, "coverage": 0.9, "simpler": ["constant", "glm", "trees"]}
+    assert verdict(Evaluation(**given, gains={"trees": tie, "glm": tie, "constant": tie})).prefer == "constant"
+    assert verdict(Evaluation(**given, gains={"trees": tie, "glm": tie, "constant": doubt})).prefer == "glm"
+    assert verdict(Evaluation(**given, gains={"trees": doubt, "glm": tie, "constant": doubt})).prefer == "glm"
+    assert verdict(Evaluation(**given, gains={"trees": worse, "glm": tie, "constant": tie})).prefer == "trees"
+    assert verdict(Evaluation(**given, gains={"trees": doubt, "glm": doubt})).prefer is None
+    assert verdict(Evaluation(**given | {"simpler": ["constant"]}, gains={"trees": tie})).prefer is None
+
+
+def test_simpler_candidates_are_in_the_order_of_their_complexity():
+    members = {"trees": Scaled(complexity=3), "glm": Scaled(complexity=2), "constant": Scaled(complexity=0)}
+    weights = {"trees": 0.5, "glm": 0.5, "constant": 0.0}
+    assert leaderboard(Predictor(members, weights), SAMPLE).evaluation.simpler == ["constant", "glm", "trees"]
 
 
 # Simulated rows: the verdict that is right is known ------------------------------------------------------------------
 
 
-def verdict_on(rng, difference, level=3.0, coverage=0.9, interior=None, error=None, y=None, **options):
+def verdict_on(rng, difference, level=3.0, coverage=0.92, error=None, y=None, **options):
     """The verdict on a model whose CRPS is lower by these differences, one row of them per other candidate."""
     difference = np.atleast_2d(difference)
     rows = difference.shape[1]
@@ -310,8 +359,7 @@ def verdict_on(rng, difference, level=3.0, coverage=0.9, interior=None, error=No
     error = difference if error is None else np.atleast_2d(error)
     errors = {"model": own} | {f"other {i}": own + each for i, each in enumerate(error)}
     inside = rng.random(rows) < coverage
-    inner = inside & (rng.random(rows) < (0.9 if interior is None else interior))
-    return verdict(Evaluation.from_rows("model", scores(crps, inside, inner, errors), y, **options))
+    return verdict(Evaluation.from_rows("model", scores(crps, inside, error=errors), y, **options))
 
 
 def levels(make, seeds=300):
@@ -350,10 +398,10 @@ def failing_rival(rng):
     return verdict_on(rng, [failing, 0.4 + 0.5 * rng.normal(size=600)])
 
 
-def narrow_or_wide(rng, coverage, interior, words):
+def narrow_or_wide(rng, coverage, words):
     """A better model whose intervals are wrong."""
-    found = verdict_on(rng, 1.0 + rng.normal(size=600), coverage=coverage, interior=interior)
-    assert found.level != "unclear" or words in str(found)
+    found = verdict_on(rng, 1.0 + rng.normal(size=600), coverage=coverage)
+    assert found.level != "undecided" or words in str(found)
     return found
 
 
@@ -368,13 +416,13 @@ LEVELS = {
     ),
     "clearly better": (lambda rng: verdict_on(rng, 0.3 + 0.8 * rng.normal(size=400)), 100, {"better": (0.95, 1)}),
     "clearly worse": (lambda rng: verdict_on(rng, -0.3 + 0.8 * rng.normal(size=400)), 100, {"worse": (0.95, 1)}),
-    "a tie": (lambda rng: verdict_on(rng, np.zeros(400)), 5, {"unclear": (1, 1)}),
+    "a tie": (lambda rng: verdict_on(rng, np.zeros(400)), 5, {"as good as": (1, 1)}),
     "too small to matter": (
-        lambda rng: verdict_on(rng, 0.01 + 1e-3 * rng.normal(size=4000)), 20, {"unclear": (1, 1)},
+        lambda rng: verdict_on(rng, 0.01 + 1e-3 * rng.normal(size=4000)), 20, {"as good as": (1, 1)},
     ),
     "few rows have all the weight": (
         lambda rng: verdict_on(rng, 1.0 + rng.normal(size=500), weight=np.r_[np.full(8, 1e3), np.ones(492)]), 20,
-        {"unclear": (1, 1)},
+        {"undecided": (1, 1)},
     ),
     **{
         f"{number} outliers of {size:g}": (partial(with_outliers, outliers=number, size=size), 50, {"better": (0, 0)})
@@ -383,14 +431,18 @@ LEVELS = {
     "a rival that fails on two rows is beaten by the others": (failing_rival, 50, {"better": (0.95, 1)}),
     "an MAE 3,000 times as large, whatever the CRPS says": (
         lambda rng: verdict_on(rng, 2.0 + 0.5 * rng.normal(size=600), level=0.1, error=np.r_[-2e6, np.zeros(599)]), 20,
-        {"unclear": (1, 1)},
+        {"undecided": (1, 1)},
     ),
-    "too narrow": (partial(narrow_or_wide, coverage=0.8, interior=0.9, words="too narrow"), 50, {"unclear": (0.95, 1)}),
-    "too wide": (partial(narrow_or_wide, coverage=0.995, interior=0.99, words="too wide"), 50, {"unclear": (0.95, 1)}),
+    "too narrow": (
+        partial(narrow_or_wide, coverage=0.8, words="too narrow"), 50, {"undecided": (0.95, 1)},
+    ),
+    "too wide": (
+        partial(narrow_or_wide, coverage=0.995, words="too wide"), 50, {"undecided": (0.95, 1)},
+    ),
     "right intervals": (lambda rng: verdict_on(rng, 1.0 + rng.normal(size=600)), 200, {"better": (0.95, 1)}),
     "medians that are clearly worse": (
         lambda rng: verdict_on(rng, 0.5 + rng.normal(size=600), error=-0.5 + rng.normal(size=600)), 50,
-        {"unclear": (0.95, 1)},
+        {"undecided": (0.95, 1)},
     ),
 }  # fmt: skip
 

@@ -51,7 +51,7 @@ def predictor(members) -> Predictor:
 @pytest.fixture(scope="module")
 def calibrated(crossed, members) -> Predictor:
     predictor = Predictor(members, WEIGHTS)
-    assert calibrate(predictor, crossed, seed=0) == 600
+    assert len(calibrate(predictor, crossed, seed=0)) == 600
     return predictor
 
 
@@ -99,11 +99,11 @@ def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
     if has_validation:
         folds = Folds.of(counts(600, seed=0), counts(600, seed=1), seed=0)
         predictor = fitted(folds)
-        assert calibrate(predictor, folds, seed=0) == 600
+        assert len(calibrate(predictor, folds, seed=0)) == 600
     new = counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
         dist = predictor.distribution(new.X, of=name)
-        low, high = predictor.interval(dist, 0.9, of=name)
+        low, high, _ = predictor.interval(dist, 0.9, of=name)
         inside = ((low.numpy() <= new.y) & (new.y <= high.numpy())).mean()
         # Three standard errors of a share of 600 calibration rows; intervals of counts cover rather more.
         assert 0.9 - 3 * np.sqrt(0.09 / 600) < inside < 0.96, name
@@ -123,7 +123,7 @@ def test_groups_of_intervals_follow_their_rows():
     for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
         predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
         calibrate(predictor, folds, seed=0, wanted=CalibrationOptions(groups="shop"))
-        low, high = predictor.interval(predictor.distribution(new.X), 0.9, labels=new.interval_groups)
+        low, high, _ = predictor.interval(predictor.distribution(new.X), 0.9, labels=new.interval_groups)
         inside = (low.numpy() <= new.y) & (new.y <= high.numpy())
         assert inside[new.interval_groups == "calm"].mean() == pytest.approx(0.9, abs=0.06)
         assert inside[new.interval_groups == "wild"].mean() == pytest.approx(0.9, abs=0.06)
@@ -142,7 +142,7 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
     monkeypatch.setattr(module, "FEWEST_ROWS", 100)
     monkeypatch.setattr(deadlines, "FEWEST_ROWS", 100)
     monkeypatch.setattr(predictor, "calibrate_intervals", slow)
-    assert calibrate(predictor, crossed, seed=0, clock=Clock(1e6)) == 100
+    assert len(calibrate(predictor, crossed, seed=0, clock=Clock(1e6))) == 100
     assert len(found) == 2
     assert predictor.intervals == {MIXTURE: found[0]}
     assert found[0].rows.tolist() == [100]

@@ -30,7 +30,8 @@ def test_fit_shows_columns_rows_the_leaderboard_and_the_verdict(fit):
     assert re.search(r"severity .* number .* 260", shown)
     assert re.search(r"visits .* target", shown)
     assert "Rows: 182 training rows, 26 validation rows; 52 test rows; split at random by seed 0" in shown
-    board = read_task(fit.model)["test"]
+    board = read_task(fit.model)["scores"]
+    assert f"{board['title']} (smaller CRPS" in shown
     assert {entry["name"] for entry in board["entries"]} == {"mixture", "networks", "glm", *COMPARED}
     for entry in board["entries"]:
         weight = "" if entry["weight"] is None else f"{entry['weight']:.0%}" if entry["weight"] else "-"
@@ -60,7 +61,7 @@ def test_options_of_the_command_take_precedence_over_the_file(ddpn, files):
     assert (model["members"], model["likelihood"], model["training_options"]) == (1, "poisson", {"lr": 0.01})
     left_out = {column["name"]: column["left_out"] for column in document["roles"]["columns"]}
     assert left_out == {"patient": "", "severity": "", "ward": "dropped as asked"}
-    members = {entry["name"] for entry in document["test"]["entries"]}
+    members = {entry["name"] for entry in document["scores"]["entries"]}
     assert members == {"mixture", "networks", "glm", "constant", "poisson_glm"}
     assert "Rows: " in found.stderr
 
@@ -168,7 +169,7 @@ def test_evaluate_on_new_rows_and_on_the_table_of_fit(ddpn, files, saved, table)
     assert "Scores on 152 test rows" in mixed.stdout
     same = json.loads(ddpn("evaluate", str(saved), "visits.csv", "--json").stdout)
     assert same["note"] == "The model was fitted to this table: only its 52 test rows are scored."
-    assert same["entries"] == read_task(saved)["test"]["entries"]
+    assert same["entries"] == read_task(saved)["scores"]["entries"]
 
 
 def test_show(ddpn, saved, fit):
@@ -191,7 +192,7 @@ def test_a_report_is_one_html_file(ddpn, files, saved):
     assert found.stderr.splitlines()[-1] == "Report written to report.html"
     html = (files / "report.html").read_text()
     assert html.lstrip().lower().startswith("<!doctype html")
-    verdict = read_task(saved)["test"]["verdict"]["sentences"]
+    verdict = read_task(saved)["scores"]["verdict"]["sentences"]
     assert escape(verdict[0]) in html
     (interval,) = re.findall(r"95% interval ([^)]*)\)", verdict[0])
     sentences = re.findall(r"CRPS is [^<]*? 95% interval ([^,)]*)", html)

@@ -37,7 +37,7 @@ def grouped():
     )  # fmt: skip
     found = fit(prepare(persons(400, 5, seed=0), plan), {})
     new = found.folder.roles.sample(persons(600, 5, seed=1))
-    return found.folder.task["test"], leaderboard(found.folder.model.predictor_, new).to_dict()
+    return found.folder.task["scores"], leaderboard(found.folder.model.predictor_, new).to_dict()
 
 
 def test_reported_scores_are_those_of_new_persons(grouped):
@@ -52,7 +52,10 @@ def test_intervals_cover_new_persons(grouped):
 
 def test_the_verdict_says_what_scores_mean(grouped):
     reported, _ = grouped
-    assert any("no value of person" in sentence for sentence in reported["verdict"]["sentences"])
+    assert any(
+        "no copy that predicts a row was fitted to a row with its group" in sentence
+        for sentence in reported["verdict"]["sentences"]
+    )
 
 
 def test_predictions_do_not_need_the_group():

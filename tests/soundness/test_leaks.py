@@ -150,8 +150,8 @@ def test_a_question_leaves_the_verdict_usable_and_a_leak_does_not():
     asked = fit(prepare(frame, Plan(target="y", compare_with=("constant",), model=model)), {}).folder.task
     assert asked["leaks"] == []
     assert "Is it known before the count?" in asked["warnings"][0]
-    assert asked["test"]["verdict"]["level"] == "better"
+    assert asked["scores"]["verdict"]["level"] == "better"
     leaking = fit(
         prepare(frame.with_columns(copy=2 * y + 1), Plan(target="y", compare_with=("constant",), model=model)), {}
     )
-    assert leaking.folder.task["test"]["verdict"]["level"] == "unusable"
+    assert leaking.folder.task["scores"]["verdict"]["level"] == "unusable"

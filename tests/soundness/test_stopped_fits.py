@@ -47,7 +47,7 @@ def expected(rows, tmp_path_factory) -> dict[str, tuple]:
 
 
 def scores(model: Path) -> dict[str, tuple]:
-    entries = describe(model)["task"]["test"]["entries"]
+    entries = describe(model)["task"]["scores"]["entries"]
     return {entry["name"]: (entry["crps"], entry["coverage"], entry["weight"]) for entry in entries}
 
 
@@ -77,7 +77,7 @@ def test_the_model_is_saved_and_the_same_command_continues(
     assert code == 130, told
     assert "Traceback" not in told
     task = describe(tmp_path / "m")["task"]
-    assert (task["missing"], "test" in task) == (missing, False)
+    assert (task["missing"], "scores" in task) == (missing, False)
     assert re.search(rf"Stopped\. The fitted model is saved in m, {words}; the same command with --overwrite ", told)
     assert "Saved in m." in printed
     assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "m"}

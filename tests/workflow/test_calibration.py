@@ -46,7 +46,7 @@ def test_a_poisson_of_many_zeros_is_recalibrated_before_its_intervals(folder):
     assert predictor.groups.rows.keys() == {"a", "b"}
     rows = predictor.distribution(TABLE.select("x"))
     assert isinstance(rows, Recalibrated)
-    entries = {entry["name"]: entry for entry in folder.task["test"]["entries"]}
+    entries = {entry["name"]: entry for entry in folder.task["scores"]["entries"]}
     assert entries["mixture"]["coverage"] == pytest.approx(0.9, abs=0.06)
     assert predictor.is_recalibrated("networks"), "members are compared with the mixture after the same treatment"
 

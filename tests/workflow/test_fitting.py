@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from ddpn.analysis.leaderboard import leaderboard
 from ddpn.calibration.calibrate import PRIOR_ROWS, HeldOut
@@ -45,7 +44,7 @@ def test_the_task_has_all_about_the_fit(fitted, prepared):
 
 
 def test_the_leaderboard_is_that_of_the_test_rows(fitted, prepared):
-    task, predictor = fitted.folder.task["test"], fitted.folder.model.predictor_
+    task, predictor = fitted.folder.task["scores"], fitted.folder.model.predictor_
     assert task == leaderboard(predictor, prepared.test).to_dict()
     weights = {entry["name"]: entry["weight"] for entry in task["entries"]}
     assert weights == {MIXTURE: None, **predictor.weights}
@@ -111,7 +110,7 @@ def test_members_of_other_plans(table, plan, options, members):
     found = fit(prepare(table, plan(**options)), {}, on_step=steps.append).folder
     assert list(found.model.predictor_.members) == members
     assert found.model.head_.name == options["model"]["likelihood"]
-    crps = {entry["name"]: entry["crps"] for entry in found.task["test"]["entries"]}
+    crps = {entry["name"]: entry["crps"] for entry in found.task["scores"]["entries"]}
     assert 0 < crps[MIXTURE] < table["visits"].mean()
     assert steps[0] == "Training"
     assert steps[1] == "Fitting networks"
@@ -142,14 +141,14 @@ def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
     frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "visits": COUNTS[kind]})
     options = {"exposure": None, "weight": None, "compare_with": ("constant",)}
     small = plan(**options, model={"members": 1, "epochs": 2, "mix_with": (), "likelihood": "mixed"})
-    verdict = fit(prepare(frame, small), {}).folder.task["test"]["verdict"]
+    verdict = fit(prepare(frame, small), {}).folder.task["scores"]["verdict"]
     assert verdict["level"] != "better", verdict
     assert (kind == "equal") == (verdict["sentences"][0].startswith("All 64 test rows have the count 5"))
 
 
 def test_rows_that_are_scored_in_short_time_are_drawn_with_the_seed_of_the_fit(table, plan, monkeypatch):
     rows = table.with_columns(part=pl.Series((["train"] * 7 + ["validation"] + ["test"] * 2) * 30))
-    labels = lambda predictor, test, *_: SimpleNamespace(to_dict=lambda: {"rows": len(test), "y": test.labels.tolist()})
+    labels = lambda predictor, test, *_: SimpleNamespace(rows=len(test), to_dict=lambda: {"y": test.labels.tolist()})
     monkeypatch.setattr(fitting, "leaderboard", labels)
     monkeypatch.setattr(fitting, "with_rows", lambda clock, number, work: work(10))
 
@@ -158,7 +157,7 @@ def test_rows_that_are_scored_in_short_time_are_drawn_with_the_seed_of_the_fit(t
         with pytest.warns(UserWarning, match="scored on 10 of 60 test rows"):
             task = fit(made, {}).folder.task
         assert task["warnings"][-1].startswith("The model is scored on 10"), "the warning stays with the model"
-        return task["test"]["y"]
+        return task["scores"]["y"]
 
     assert scored(0) == scored(0) != scored(1)
 
@@ -250,7 +249,7 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
         expected = whole.folder.model.predict_interval(X, 0.9, exposure).T
         assert (low == expected[0]).all()
         assert (high == expected[1]).all()
-    crps = [[entry["crps"] for entry in found.folder.task["test"]["entries"]] for found in (second, whole)]
+    crps = [[entry["crps"] for entry in found.folder.task["scores"]["entries"]] for found in (second, whole)]
     assert crps[0] == crps[1]
 
 
@@ -301,13 +300,14 @@ def test_checkpoints_of_other_folders_are_left_alone(at_once, prepared, tmp_path
 @pytest.mark.parametrize(
     ("options", "most", "expected"),
     [
-        ({}, 240, True),
-        ({}, 239, False),
+        ({}, 300, True),
+        ({"test_size": 0.2}, 240, True),
+        ({"test_size": 0.2}, 239, False),
         ({"time": "admitted"}, 240, False),
         ({"model": {"members": 2}}, 240, False),
         ({"shares": (0.8, 0.0, 0.2)}, 100, True),
     ],
-    ids=["few rows", "more rows", "by time", "a number of networks", "no validation rows"],
+    ids=["all rows", "few rows and test rows", "more rows", "by time", "a number of networks", "no validation rows"],
 )
 def test_members_are_cross_fitted_where_validation_rows_are_few_and_like_the_others(
     table, plan, monkeypatch, options, most, expected
@@ -318,7 +318,7 @@ def test_members_are_cross_fitted_where_validation_rows_are_few_and_like_the_oth
 
 
 def test_cross_fitted_members_use_all_rows_but_those_of_the_test(table, plan):
-    made = prepare(table, plan(only="glm", compare_with=("constant",), model={"members": "auto"}))
+    made = prepare(table, plan(only="glm", compare_with=("constant",), test_size=0.2, model={"members": "auto"}))
     predictor = fit(made, {}).folder.model.predictor_
     assert {name: len(copies_of(member)) for name, member in predictor.members.items()} == {"glm": 5, "constant": 5}
     for name in (MIXTURE, "glm", "constant"):

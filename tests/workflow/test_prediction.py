@@ -8,14 +8,15 @@ from polars.testing import assert_frame_equal
 
 from ddpn.analysis.report.evidence import gather
 from ddpn.distributions import discretized
+from ddpn.members.folds import copies_of
 from ddpn.members.glm import Constant
-from ddpn.predictor import Predictor
+from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import RowError, Sample, rows_named
 from ddpn.workflow import prediction
-from ddpn.workflow.examining import evaluate, report_parts, rows_to_score
+from ddpn.workflow.examining import evaluate, explain_table, monitor, report_parts, rows_to_score
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.model_folder import ModelFolder, load
+from ddpn.workflow.model_folder import ModelFolder, load, read_task
 from ddpn.workflow.prediction import predict, predict_rows, prediction_table
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
@@ -110,14 +111,14 @@ def test_of_the_table_of_fit_only_test_rows_are_scored(folder, table):
     found = evaluate(folder, table)
     assert found.pop("note") == "The model was fitted to this table: only its 60 test rows are scored."
     assert found.pop("warnings") == folder.task["warnings"]
-    assert found == folder.task["test"]
+    assert found == folder.task["scores"]
 
 
 def test_of_another_table_all_rows_are_scored(folder, new):
-    sample, note, _ = rows_to_score(folder, new)
-    assert (len(sample), note) == (50, "")
-    assert sample.labels.tolist() == list(range(1, 51))
-    assert rows_to_score(folder, new.drop("weight"))[0].weight is None
+    found = rows_to_score(folder, new)
+    assert (len(found.sample), found.note, found.folds) == (50, "", None)
+    assert found.sample.labels.tolist() == list(range(1, 51))
+    assert rows_to_score(folder, new.drop("weight")).sample.weight is None
 
 
 @pytest.mark.parametrize("role", ["split_column", "time"])
@@ -127,36 +128,103 @@ def test_the_table_of_fit_without_the_column_that_splits_it(folder, table, new, 
     split = ModelFolder(folder.model, folder.task | {"plan": plan})
     with pytest.raises(InputError, match="No column named 'part', which says which rows are test rows"):
         evaluate(split, table)
-    assert rows_to_score(split, new)[1] == ""
+    assert rows_to_score(split, new).note == ""
     if role == "split_column":
-        assert len(rows_to_score(split, marked)[0]) == 150
+        assert len(rows_to_score(split, marked).sample) == 150
 
 
 def test_rows_of_weight_zero_are_not_scored(folder, new):
     some = new.with_columns(weight=pl.Series([0, 1] * 25))
-    assert rows_to_score(folder, some)[0].labels.tolist() == list(range(2, 51, 2))
+    assert rows_to_score(folder, some).sample.labels.tolist() == list(range(2, 51, 2))
 
 
 def test_rows_without_a_target_are_not_scored_and_counted(folder, new, table):
     some = new.with_columns(visits=pl.when(pl.int_range(pl.len()) % 10 != 3).then("visits"))
-    sample, note, _ = rows_to_score(folder, some)
+    found = rows_to_score(folder, some)
+    sample, note = found.sample, found.note
     assert note == "5 rows without a value of 'visits' were left out."
     assert (len(sample), 4 in sample.labels) == (45, False)
     assert evaluate(folder, some)["note"] == note
     mixed = pl.concat([table.head(1), some])
-    assert rows_to_score(folder, mixed)[1].startswith(note)
+    assert rows_to_score(folder, mixed).note.startswith(note)
 
 
 def test_rows_of_fit_are_recognised_in_any_order(folder, table, prepared, tmp_path):
     folder.save(tmp_path / "model")
     again = load(tmp_path / "model")
     order = np.random.default_rng(0).permutation(300)
-    sample, note, _ = rows_to_score(again, table[order])
-    assert note == "240 of 300 rows were used to fit the model and are left out of the scores."
-    assert set(order[sample.labels - 1].tolist()) == set(prepared.split.rows.test.tolist())
-    scores, usual = evaluate(again, table[order]), folder.task["test"]
+    found = rows_to_score(again, table[order])
+    assert found.note == "240 of 300 rows were used to fit the model and are left out of the scores."
+    assert set(order[found.sample.labels - 1].tolist()) == set(prepared.split.rows.test.tolist())
+    scores, usual = evaluate(again, table[order]), folder.task["scores"]
     assert scores["crps_gain"] == pytest.approx(usual["crps_gain"])
     assert scores["verdict"] == usual["verdict"]
+
+
+# Scores out of fold, where all rows are fitted ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def crossed(table, plan):
+    """Fitted to all 300 rows, with groups of intervals."""
+    made = plan(only="glm", compare_with=("constant",), interval_groups="ward", model={"members": "auto"})
+    return fit(prepare(table, made), {}).folder
+
+
+def test_a_table_that_was_fitted_as_a_whole_is_scored_out_of_fold(crossed, table, tmp_path):
+    assert crossed.task["split"]["rows"] == {"train": 300, "validation": 0, "test": 0}
+    assert crossed.task["scores"]["scored_on"] == "out-of-fold rows"
+    crossed.save(tmp_path / "model")
+    for folder in (crossed, load(tmp_path / "model")):
+        found = evaluate(folder, table)
+        assert found.pop("note") == "The model was fitted to all 300 rows of this table: they are scored out of fold."
+        assert found.pop("warnings") == folder.task["warnings"]
+        seconds = [entry.pop("seconds") for entry in found["entries"]]
+        assert len(seconds) == 3
+        for entry, usual in zip(found["entries"], folder.task["scores"]["entries"], strict=True):
+            assert entry == pytest.approx({name: usual[name] for name in entry})
+        assert found["verdict"] == folder.task["scores"]["verdict"]
+
+
+def test_no_copy_that_scores_a_row_was_fitted_to_it(crossed, table):
+    held_out = rows_to_score(crossed, table).predict_out_of_fold(crossed)
+    assert sorted(held_out.sample.labels.tolist()) == list(range(1, 301))
+    for number, (copies, rows) in enumerate(held_out.pairs()):
+        assert (crossed.folds[rows.labels - 1] == number).all()
+        own = copies_of(crossed.model.predictor_.members["glm"])[number]
+        assert copies.members["glm"] is own
+        assert copies.intervals[MIXTURE].rows[0] == 300 - len(rows), "levels are those of the other folds"
+        assert sum(copies.groups.rows.values()) == 300 - len(rows)
+
+
+def test_new_rows_beside_those_of_fit_are_scored_alone(crossed, table, new):
+    found = rows_to_score(crossed, pl.concat([table, new]))
+    assert found.note == "300 of 350 rows were used to fit the model and are left out of the scores."
+    assert found.folds is None
+    assert found.sample.labels.tolist() == list(range(301, 351))
+    with pytest.raises(InputError, match="All 300 rows were used to fit the model"):
+        rows_to_score(crossed, table[::-1])
+
+
+def test_reports_and_explanations_of_a_table_that_was_fitted_as_a_whole(crossed, table, new):
+    parts = report_parts(crossed, table)
+    board = board_of(parts)
+    assert list(board.verdict.sentences) == crossed.task["scores"]["verdict"]["sentences"]
+    assert (board.rows, board.evaluation.row_words) == (300, "out-of-fold rows")
+    assert parts["ids"][1] == [f"p{label - 1}" for label in parts["sample"].labels]
+    explanation, note = explain_table(crossed, table)
+    assert "importance is measured on 60 of them, with the copies that were fitted without these" in note
+    assert (explanation.importance.rows, explanation.effects.rows) == (60, 300)
+    compared = monitor(crossed, table)
+    assert "the model was fitted to all rows of this table" in compared.not_compared[-1]
+    assert not {"coverage", "pit"} & {check.kind for check in compared.checks}
+
+
+def test_models_of_version_0_3_have_scores_of_test_rows(crossed, tmp_path):
+    scores = {name: value for name, value in crossed.task["scores"].items() if name not in ("scored_on", "title")}
+    task = {name: value for name, value in crossed.task.items() if name != "scores"} | {"test": scores}
+    ModelFolder(crossed.model, task).save(tmp_path / "old")
+    assert read_task(tmp_path / "old")["scores"]["title"] == "Scores on 300 test rows"
 
 
 def board_of(parts):
@@ -178,7 +246,7 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
 
 def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder, table, prepared):
     parts = report_parts(folder, table)
-    assert list(board_of(parts).verdict.sentences) == folder.task["test"]["verdict"]["sentences"]
+    assert list(board_of(parts).verdict.sentences) == folder.task["scores"]["verdict"]["sentences"]
     assert parts["sample"].labels.tolist() == (prepared.split.rows.test + 1).tolist()
     assert parts["ids"] == ("patient", [f"p{row}" for row in prepared.split.rows.test])
     assert parts["task"]["numbering"].startswith("Rows are numbered as in the file")

@@ -25,15 +25,31 @@ def frame(**columns) -> pl.DataFrame:
 
 
 def test_by_seed():
-    one, again, other = (parts(frame(), seed=seed) for seed in (0, 0, 1))
+    one, again, other = (parts(frame(), seed=seed, test_size=0.2) for seed in (0, 0, 1))
     assert [len(part) for part in one.rows] == [700, 100, 200]
     assert one.rows.test.tolist() == again.rows.test.tolist() != other.rows.test.tolist()
     assert one.how == "at random by seed 0"
 
 
+def test_up_to_5000_rows_are_all_fitted_unless_test_rows_are_asked_for():
+    few, many = frame(x=[0] * 5000), frame(x=[0] * 5001)
+    sizes = lambda rows, **options: [len(part) for part in parts(rows, **options).rows]
+    assert sizes(few) == [5000, 0, 0]
+    assert sizes(many) == [3501, 500, 1000]
+    assert sizes(few, test_size=0.4) == [2625, 375, 2000]
+    assert sizes(few, shares=(0.5, 0.25, 0.25)) == [2500, 1250, 1250]
+    assert sizes(few, model={"members": 3}) == [3500, 500, 1000], "networks alone are not cross-fitted"
+    assert sizes(few.with_columns(when=pl.int_range(pl.len())), time="when", test_size=0.4) == [2625, 375, 2000]
+    grouped = split_rows(few, Plan(target="y", group=("person",)), group=labels(50, 5000))
+    assert grouped.meaning == (
+        "Scores are for new groups: no copy that predicts a row was fitted to a row with its group."
+    )
+
+
 @pytest.mark.parametrize("rows", [100, 240])
 def test_few_rows_are_not_kept_for_validation(rows):
-    found = parts(frame(x=[0] * rows))
+    found = parts(frame(x=[0] * rows), test_size=0.2)
+    assert len(found.rows.test) == rows // 5
     assert [len(part) for part in found.rows] == [rows - len(found.rows.test), 0, len(found.rows.test)]
 
 
@@ -119,7 +135,7 @@ def are_apart(rows, group: np.ndarray) -> bool:
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_are_in_one_part_each(seed):
     group = labels(200, N, seed)
-    found = split_rows(frame(), Plan(target="y", group=("person",), seed=seed), group=group)
+    found = split_rows(frame(), Plan(target="y", group=("person",), seed=seed, test_size=0.2), group=group)
     assert sorted(np.concatenate(list(found.rows)).tolist()) == list(range(N))
     assert are_apart(found.rows, group)
     for part, share in zip(found.rows, (0.7, 0.1, 0.2), strict=True):

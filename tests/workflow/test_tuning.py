@@ -9,7 +9,7 @@ import pytest
 
 from ddpn.members.member import arrays_to_bytes
 from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.errors import InputError, TrainingError
+from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.jobs import run as run_jobs
 from ddpn.workflow import tuning
 from ddpn.workflow.model_folder import load, read_task
@@ -56,7 +56,7 @@ def check_parts(prepared, folds):
 
 
 def test_every_known_row_is_scored_once_or_some_of_many(prepared, larger, monkeypatch):
-    for each in (prepared, prepare(larger.drop("hour", "part"), Plan(target="visits"))):
+    for each in (prepared, prepare(larger.drop("hour", "part"), Plan(target="visits", test_size=0.2))):
         folds = folds_of(each)
         check_parts(each, folds)
         scored = np.sort(np.concatenate([fold.split.rows.test for fold in folds]))
@@ -83,7 +83,7 @@ def test_by_time_scored_rows_are_later(larger):
 @pytest.mark.parametrize(("options", "crossed"), [({"split_column": "part"}, 5000), ({"drop": ("part",)}, 400)])
 def test_chosen_or_many_validation_rows_are_scored(larger, options, crossed, monkeypatch):
     monkeypatch.setattr(tuning, "CROSSED_ROWS", crossed)
-    prepared = prepare(larger, Plan(target="visits", **options))
+    prepared = prepare(larger, Plan(target="visits", **options).with_test_rows())
     (fold,) = folds_of(prepared)
     check_parts(prepared, [fold])
     np.testing.assert_array_equal(fold.split.rows.test, np.sort(prepared.split.rows.validation))
@@ -94,7 +94,7 @@ def test_groups_are_not_divided(larger, how, monkeypatch):
     monkeypatch.setattr(tuning, "CROSSED_ROWS", 400 if how == "many rows" else 5000)
     person = np.arange(600) // 4
     plan = Plan(target="visits", group=("person",), time="hour" if how == "by time" else None)
-    prepared = prepare(larger.drop("part").with_columns(person=person), plan)
+    prepared = prepare(larger.drop("part").with_columns(person=person), plan.with_test_rows())
     folds = folds_of(prepared)
     check_parts(prepared, folds)
     assert len(folds) == (3 if how == "at random" else 1)
@@ -187,7 +187,8 @@ def test_few_groups_do_not_make_a_gain_certain(larger, tmp_path, monkeypatch):
     noise = np.random.default_rng(0)
     scored_by(monkeypatch, lambda fold, settings: noise.random(len(fold.test)))
     prepared = prepare(
-        larger.drop("part").with_columns(shop=np.arange(600) // 100), Plan(target="visits", group=("shop",))
+        larger.drop("part").with_columns(shop=np.arange(600) // 100),
+        Plan(target="visits", group=("shop",), test_size=0.2),
     )
     found = Search(prepared, SEARCHED, tmp_path / "study", Clock(), 6)
     found.run()
@@ -307,6 +308,12 @@ def tuned(prepared, tmp_path_factory):
     return result, folder, lines
 
 
+def test_a_search_needs_test_rows(larger, tmp_path):
+    """The rows that choose settings would make the best ones look better than they are."""
+    with pytest.raises(ConfigError, match="A search needs test rows"):
+        tune(tmp_path / "m", prepare(larger.drop("hour", "part"), Plan(target="visits")), trials=2)
+
+
 def test_the_best_trial_is_refitted_and_saved(tuned):
     result, folder, lines = tuned
     assert [each.name for each in folder.iterdir()] == ["m"], "the trials are removed"
@@ -318,7 +325,7 @@ def test_the_best_trial_is_refitted_and_saved(tuned):
     assert task["data"] == "d"
     assert task["tuning"]["best"] == result.best
     assert len(task["tuning"]["trials"]) == 4
-    assert task["test"]["entries"]
+    assert task["scores"]["entries"]
     assert json.loads(json.dumps(result.as_dict(), allow_nan=False)) == task["tuning"]
     assert lines[0].startswith("Trial 0: CRPS ")
     assert any(line.startswith("Refitting trial") for line in lines)

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple, Self
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.analysis.gains import Gain, gain_of, independent_rows, weighted_mean, wilson
+from ddpn.analysis.gains import Gain, independent_rows, score_gain, weighted_mean, wilson
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import interval_at
 from ddpn.distributions import discretized
 from ddpn.distributions.components import Interval
@@ -34,17 +35,21 @@ from ddpn.sample import Sample, rows_named
 COVERAGE = 0.9
 #: The scores of a leaderboard.
 SCORES = ("mae", "crps", "nll", "coverage", "expected", "width")
-#: Fewer test rows than this support no verdict.
+#: Fewer rows than this support no verdict.
 MIN_ROWS = 50
-#: Relative differences in a score below this do not matter in practice, however certain they are.
-MIN_DIFFERENCE = 0.005
-#: Nor do differences below this share of the mean count or of one count, down to where float64 is only rounding.
+#: Two models whose CRPS differ by less than this share are as good as each other, however certain the difference is.
+MAX_DIFFERENCE = 0.01
+#: So are those that differ by less than this share of the mean count or of one count; less is rounding of float64.
 _NEGLIGIBLE, _ROUNDING = 1e-3, 1e-6
 #: Intervals are too narrow if they cover so much less than asked, and too wide if they cover so much more than their
 #: own probability, both beyond chance.
 MAX_SHORTFALL, MAX_EXCESS = 0.02, 0.05
 #: A median that is so much farther from the counts (as a share) is reported even where it may be chance.
 _FAR = 0.5
+
+
+#: What out-of-fold scores are, in a sentence of the verdict.
+_OUT_OF_FOLD = "There are no test rows: every row was scored by copies of the models that were fitted without it."
 
 
 class RowScores(NamedTuple):
@@ -99,8 +104,9 @@ class Evaluation:
     probability of these intervals by the model's own distributions, NaN where that is unknown. With unequal
     weights, or rows in groups that are alike, `effective_rows` is below `rows`, its default. `labels` are names as
     they stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the count
-    that all rows have. `simpler` are the candidates that are simpler than the model; the default is all. `leak` is
-    a sentence about a target leak, `meaning` one about what the scores mean.
+    that all rows have. `simpler` are the candidates that are simpler than the model, the simplest first; the
+    default is all. `leak` is a sentence about a target leak, `meaning` one about what the scores mean. `folds` is
+    the number of folds, where rows were predicted by cross-fitted copies that left them out; 0 for test rows.
     """
 
     model: str
@@ -115,9 +121,10 @@ class Evaluation:
     labels: Mapping[str, str] = field(default_factory=dict)
     mean_count: float = 1.0
     only_count: float | None = None
-    simpler: Collection[str] | None = None
+    simpler: Sequence[str] | None = None
     leak: str = ""
     meaning: str = ""
+    folds: int = 0
 
     @classmethod
     def from_rows(
@@ -127,6 +134,7 @@ class Evaluation:
         y: np.ndarray,
         weight: np.ndarray | None = None,
         group: np.ndarray | None = None,
+        folds: int = 0,
         **options: Any,
     ) -> Self:
         """The evaluation of each candidate's scores per row, and of the counts.
@@ -139,7 +147,7 @@ class Evaluation:
         found = cls(
             model=model,
             crps=crps,
-            gains={name: gain_of(scores[name].crps - own.crps, weight, len(others), group) for name in others},
+            gains={name: score_gain(own.crps, scores[name].crps, weight, len(others), group, folds) for name in others},
             errors={name: weighted_mean(each.mae, weight) for name, each in scores.items()},
             rows=int(used.sum()),
             effective_rows=independent_rows(own.coverage, weight, group),
@@ -147,23 +155,29 @@ class Evaluation:
             expected=weighted_mean(own.expected, weight),
             mean_count=weighted_mean(y, weight),
             only_count=None if np.ptp(y[used]) else float(y[used][0]),
+            folds=folds,
             **options,
         )
         if found.rival is None:
             return found
-        difference = scores[found.rival].mae - own.mae
-        return replace(found, error_gains={found.rival: gain_of(difference, weight, len(others), group)})
+        error_gain = score_gain(own.mae, scores[found.rival].mae, weight, len(others), group, folds)
+        return replace(found, error_gains={found.rival: error_gain})
 
-    def least(self, name: str) -> float:
-        """The smallest difference in CRPS from a candidate that matters in practice."""
-        relative = MIN_DIFFERENCE * max(self.crps[name], self.crps[self.model])
-        return max(relative, _ROUNDING, _NEGLIGIBLE * min(self.mean_count, 1.0))
+    def margin(self, name: str) -> float:
+        """The largest difference in CRPS from a candidate that does not matter in practice."""
+        return max(MAX_DIFFERENCE * self.crps[name], _ROUNDING, _NEGLIGIBLE * min(self.mean_count, 1.0))
 
     def against(self, name: str) -> str:
-        """The model against one candidate: "better", "worse" or "unclear"."""
-        gain = self.gains[name]
-        if not gain.is_clear or abs(gain.mean) < self.least(name):
-            return "unclear"
+        """The model against one candidate: "better", "as good as", "undecided" or "worse".
+
+        "as good as" is shown, and not just not refuted: the 95% interval of the difference lies within the margin (a
+        test of equivalence, as by two one-sided tests of 2.5% each).
+        """
+        gain, margin = self.gains[name], self.margin(name)
+        if -margin <= gain.low and gain.high <= margin:
+            return "as good as"
+        if not gain.is_clear:
+            return "undecided"
         return "better" if gain.mean > 0 else "worse"
 
     @property
@@ -173,9 +187,18 @@ class Evaluation:
 
     @property
     def rival(self) -> str | None:
-        """The candidate that decides: the best of those that are clearly better, else of those not clearly beaten."""
-        order = {"worse": 0, "unclear": 1, "better": 2}
-        return min(self.others, key=lambda name: order[self.against(name)], default=None)
+        """The candidate that decides.
+
+        It is the best of those that are clearly better than the model; else the simplest of those that are simpler and
+        as good; else the best of those that are undecided, as good, or clearly worse, in this order.
+        """
+        outcomes = {name: self.against(name) for name in self.others}
+        simpler = self.others if self.simpler is None else self.simpler
+        as_good = [name for name in simpler if outcomes.get(name) == "as good as"]
+        if as_good and "worse" not in outcomes.values():
+            return as_good[0]
+        order = {"worse": 0, "undecided": 1, "as good as": 2, "better": 3}
+        return min(self.others, key=lambda name: order[outcomes[name]], default=None)
 
     @property
     def gain(self) -> Gain:
@@ -186,6 +209,11 @@ class Evaluation:
     def rival_is_simpler(self) -> bool:
         """Whether the rival is simpler than the model."""
         return self.simpler is None or self.rival in self.simpler
+
+    @property
+    def row_words(self) -> str:
+        """What the scored rows are called within a sentence."""
+        return "out-of-fold rows" if self.folds else "test rows"
 
     @property
     def is_decidable(self) -> bool:
@@ -217,19 +245,19 @@ class Evaluation:
         if name not in self.error_gains:
             return False
         other, sign = self.error_gains[name], np.sign(self.gain.mean)
-        small = MIN_DIFFERENCE * max(self.errors[name], self.errors[self.model])
+        small = MAX_DIFFERENCE * max(self.errors[name], self.errors[self.model])
         is_far = abs(other.mean) > _FAR * min(self.errors[name], self.errors[self.model])
         return bool(sign * other.mean < -small and (other.is_clear or is_far))
 
 
-def coverage_words(coverage: float, expected: float) -> str:
+def coverage_words(coverage: float, expected: float, rows: str = "rows") -> str:
     """Say what intervals cover, beside what their own distributions expect of them and what was asked.
 
     >>> coverage_words(0.939, 0.935)
     'cover 93.9% of the rows (expected 93.5%; at least 90% asked)'
     """
     own = f"expected {expected:.1%}; " if math.isfinite(expected) else ""
-    return f"cover {coverage:.1%} of the rows ({own}at least {COVERAGE:.0%} asked)"
+    return f"cover {coverage:.1%} of the {rows} ({own}at least {COVERAGE:.0%} asked)"
 
 
 def is_score(crps: float) -> bool:
@@ -238,9 +266,11 @@ def is_score(crps: float) -> bool:
 
 
 class Verdict(NamedTuple):
-    """`level` is "better", "unclear", "worse" or "unusable"; the first of the `sentences` is the headline.
+    """Whether to use the model; the first of the `sentences` is the headline.
 
-    `prefer` is the candidate to use instead of the model, if there is one.
+    `level` is "better" (than all others), "as good as" (a simpler one, or one that is no simpler, within 1%),
+    "undecided" (the rows are too few to tell), "worse" or "unusable". `prefer` is the candidate to use instead of the
+    model: one that is clearly better, or that is simpler and shown to be as good.
     """
 
     level: str
@@ -276,14 +306,14 @@ def verdict(found: Evaluation) -> Verdict:
     'Gradient boosting is better on these rows (its CRPS is 3% lower, 95% interval 1% to 5%): use it.'
     """
     level, headline = _headline(found)
-    is_tied = level == "unclear" and found.is_decidable and found.rival is not None
-    is_tied = is_tied and found.against(str(found.rival)) == "unclear" and found.rival_is_simpler
+    is_replaced = level == "worse" or (level == "as good as" and found.rival_is_simpler)
     sentences = [headline, found.leak]
     if math.isfinite(found.coverage):
         wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
-        sentences.append(f"The model's intervals {coverage_words(found.coverage, found.expected)}{wrong}.")
-    sentences.append(found.meaning)
-    return Verdict(level, tuple(filter(None, sentences)), found.rival if level == "worse" or is_tied else None)
+        covered = coverage_words(found.coverage, found.expected, found.row_words)
+        sentences.append(f"The model's intervals {covered}{wrong}.")
+    sentences += [_OUT_OF_FOLD if found.folds else "", found.meaning]
+    return Verdict(level, tuple(filter(None, sentences)), found.rival if is_replaced else None)
 
 
 def _headline(found: Evaluation) -> tuple[str, str]:
@@ -293,29 +323,29 @@ def _headline(found: Evaluation) -> tuple[str, str]:
     if found.leak:
         return "unusable", "These scores cannot be trusted: a column contains the target (target leak)."
     if found.size < MIN_ROWS:
-        rows = "1 test row" if found.rows == 1 else f"{found.rows:,} test rows"
+        rows = f"{found.rows:,} {found.row_words if found.rows != 1 else found.row_words.removesuffix('s')}"
         if found.rows >= MIN_ROWS:
             rows += f", which by their weights and groups count as {found.size:.0f},"
-        return "unclear", f"Too few rows for a verdict: with {rows} every difference may be chance."
+        return "undecided", f"Too few rows for a verdict: with {rows} every difference may be chance."
     if not found.is_decidable:
-        same = f"All {found.rows:,} test rows have the count {found.only_count:g}"
-        return "unclear", f"{same}: they cannot show how well counts are predicted."
+        same = f"All {found.rows:,} {found.row_words} have the count {found.only_count:g}"
+        return "undecided", f"{same}: they cannot show how well counts are predicted."
     if found.rival is None:
         why = "No other model could be scored" if len(found.crps) > 1 else "The model was not compared with any other"
-        return "unclear", f"{why}, so it is unknown whether a simpler one would do as well."
+        return "undecided", f"{why}, so it is unknown whether a simpler one would do as well."
     name, gain, base = found.labels.get(found.rival, found.rival), found.gain, found.crps[found.rival]
     outcome, crps = found.against(found.rival), f"the model's CRPS is {change(gain, base)}"
-    if outcome == "unclear":
-        return "unclear", _no_difference(found, name, crps)
+    if outcome in ("as good as", "undecided"):
+        return outcome, (_describe_tie if outcome == "as good as" else _describe_doubt)(found, name, crps)
     if gain.hangs_on_few:
         without = f"{_share(gain.without_few, base)} {_side(gain.without_few)}"
-        return "unclear", (
+        return "undecided", (
             f"A handful of rows decides between the model and {name}: {crps}, but {without} without the {gain.few} of "
             f"{found.rows:,} rows that count most. Test on more rows."
         )
     if found.medians_disagree:
         error = change(found.error_gains[found.rival], found.errors[found.rival])
-        return "unclear", (
+        return "undecided", (
             f"CRPS and absolute error disagree on the model and {name}: {crps}, its mean absolute error {error}. "
             "Choose by what you need, distributions or single numbers."
         )
@@ -325,21 +355,24 @@ def _headline(found: Evaluation) -> tuple[str, str]:
     ahead = f"better than the best alternative, {name} ({crps})"
     if found.too_narrow or found.too_wide:
         wrong = "too narrow" if found.too_narrow else "much wider than necessary"
-        return "unclear", f"The model predicts {ahead}, but its intervals are {wrong}: use them with care."
+        return "undecided", f"The model predicts {ahead}, but its intervals are {wrong}: use them with care."
     return "better", f"The model is {ahead}: use it."
 
 
-def _no_difference(found: Evaluation, name: str, crps: str) -> str:
-    """The sentence for a difference that is too small, or too uncertain, to decide."""
-    gain, least = found.gain, found.least(str(found.rival))
-    advice = f"prefer the simpler, {name}" if found.rival_is_simpler else "keep the model, which is the simpler"
-    if gain.mean == 0:
-        return f"There is no difference from the best alternative, {name} (the same CRPS): {advice}."
-    if abs(gain.mean) < least and (gain.is_clear or max(abs(gain.low), abs(gain.high)) < least):
-        return f"The difference from the best alternative, {name}, is too small to matter ({crps}): {advice}."
+def _describe_tie(found: Evaluation, name: str, crps: str) -> str:
+    """The sentence for a candidate that is as good as the model."""
+    crps = "the same CRPS" if found.gain.mean == 0 else crps
+    if found.rival_is_simpler:
+        return f"The simpler {name} is as good as the model, within {MAX_DIFFERENCE:.0%} ({crps}): prefer it."
+    return f"The model is as good as {name}, within {MAX_DIFFERENCE:.0%} ({crps}), and simpler: keep it."
+
+
+def _describe_doubt(found: Evaluation, name: str, crps: str) -> str:
+    """The sentence for a difference that the rows are too few to decide."""
+    advice = f"Keep the model unless you need the simpler one, {name}" if found.rival_is_simpler else "Keep the model"
     return (
-        f"There is no clear difference from the best alternative, {name} ({crps}): {found.rows:,} test rows cannot "
-        f"distinguish it from chance. {_capital(advice)}, or test on more rows."
+        f"Undecided: {found.rows:,} {found.row_words} are too few to tell whether the model or {name} predicts better "
+        f"({crps}). {advice}; more rows would decide."
     )
 
 
@@ -400,11 +433,18 @@ class Leaderboard:
         """Whether to use the mixture, in plain sentences."""
         return verdict(self.evaluation)
 
+    @property
+    def title(self) -> str:
+        """How many rows were scored, and whether these are test rows."""
+        return f"Scores on {self.rows:,} {self.evaluation.row_words}"
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         gain, decision = self.evaluation.gain, self.verdict
         return {
             "rows": self.rows,
+            "scored_on": self.evaluation.row_words,
+            "title": self.title,
             "coverage": COVERAGE,
             "entries": self.entries,
             "crps_gain": gain.mean,
@@ -427,12 +467,12 @@ class Leaderboard:
         return headings, rows, {(0, 2)} if len(rows) > 1 else set()
 
     def __str__(self) -> str:
-        return f"Scores on {self.rows:,} rows\n{text_table(*self.cells()[:2])}\n{self.verdict}"
+        return f"{self.title}\n{text_table(*self.cells()[:2])}\n{self.verdict}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<p>Scores on {self.rows:,} rows</p>{html_table(*self.cells())}{self.verdict._repr_html_()}"
+        return f"<p>{self.title}</p>{html_table(*self.cells())}{self.verdict._repr_html_()}"
 
 
 def leaderboard(
@@ -460,14 +500,7 @@ def leaderboard(
     others : mapping of str to Distribution, optional
         What other models predict for the same rows, by name; a Normal is rounded to counts.
     """
-    rows = {MIXTURE: score_rows(predictor, sample)}
-    for name in predictor.members:
-        # A member has the scores of the mixture if it has its distributions and its intervals.
-        is_mixture = name == predictor.sole_member and predictor.groups is None
-        if is_mixture and predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE):
-            rows[name] = rows[MIXTURE]
-        else:
-            rows[name] = score_rows(predictor, sample, name)
+    rows = _score_candidates(predictor, sample)
     for name, dist in (others or {}).items():
         shape, number = tuple(known(dist).batch_shape), len(sample)
         if shape not in ((), (1,), (number,)):
@@ -476,6 +509,49 @@ def leaderboard(
             )
         other = limited(discretized(dist if shape == (number,) else dist.expand((number,))), sample.limit)
         rows[name] = scored_rows(other, sample.y, interval_at(other, COVERAGE))
+    return _rank_candidates(predictor, rows, sample, list(others or {}), leak=" ".join(leaks), meaning=meaning)
+
+
+def out_of_fold_leaderboard(
+    predictor: Predictor, rows: HeldOut, leaks: Sequence[str] = (), meaning: str = ""
+) -> Leaderboard:
+    """Score the mixture and every member on rows that were cross-fitted, without test rows.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+    rows : HeldOut
+        What `ddpn.calibration.calibrate` returned: its rows, with the copies that were not fitted to them, whose
+        weights and calibration the other folds chose. Every row is scored once.
+    leaks, meaning
+        As for `leaderboard`.
+    """
+    parts = [_score_candidates(copies, sample) for copies, sample in rows.pairs()]
+    scores = {
+        name: RowScores(*map(np.concatenate, zip(*(part[name] for part in parts), strict=True))) for name in parts[0]
+    }
+    about = {"leak": " ".join(leaks), "meaning": meaning, "folds": len(rows.predictors)}
+    return _rank_candidates(predictor, scores, rows.sample, [], **about)
+
+
+def _score_candidates(predictor: Predictor, sample: Sample) -> dict[str, RowScores]:
+    """Score the mixture and every member, by name."""
+    rows = {MIXTURE: score_rows(predictor, sample)}
+    for name in predictor.members:
+        # A member has the scores of the mixture if it has its distributions and its intervals.
+        is_mixture = name == predictor.sole_member and predictor.groups is None
+        if is_mixture and predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE):
+            rows[name] = rows[MIXTURE]
+        else:
+            rows[name] = score_rows(predictor, sample, name)
+    return rows
+
+
+def _rank_candidates(
+    predictor: Predictor, rows: Mapping[str, RowScores], sample: Sample, others: Sequence[str], **options: Any
+) -> Leaderboard:
+    """Make the leaderboard of scores per row; `options` are further fields of the evaluation."""
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     entries = [
@@ -491,22 +567,20 @@ def leaderboard(
     # A member of weight 1 is the mixture; networks beside others are what the mixture is made of.
     networks = [name for name, member in predictor.members.items() if _complexity(member) >= Networks.complexity]
     compared = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name not in networks)]
-    compared += list(others or {})
     # All members are simpler than a mixture of several; than a single member, those of a simpler kind.
-    simpler = list(predictor.members)
+    simpler = sorted(predictor.members, key=lambda name: _complexity(predictor.members[name]))
     if len(predictor.mixed) == 1:
         (own,) = predictor.mixed.values()
-        simpler = [name for name, member in predictor.members.items() if _complexity(member) < _complexity(own)]
-    found = Evaluation.from_rows(
+        simpler = [name for name in simpler if _complexity(predictor.members[name]) < _complexity(own)]
+    evaluation = Evaluation.from_rows(
         MIXTURE,
-        {name: rows[name] for name in (MIXTURE, *compared)},
+        {name: rows[name] for name in (MIXTURE, *compared, *others)},
         sample.y,
         sample.weight,
         sample.group,
         labels=labels | {name: f"the ensemble of {labels[name]} alone" for name in networks},
-        simpler=[*simpler, *(others or {})],
-        leak=" ".join(leaks),
-        meaning=meaning,
+        simpler=[*simpler, *others],
+        **options,
     )
     entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])
-    return Leaderboard(entries, found, len(sample))
+    return Leaderboard(entries, evaluation, len(sample))

@@ -206,6 +206,14 @@ class Pit(NamedTuple):
         """That of counts and their predicted distributions."""
         return cls(pit_histogram(dist, y, bins, weight).numpy(), Z * math.sqrt((bins - 1) / effective_rows(weight)))
 
+    @classmethod
+    def of_blocks(cls, dists: Sequence[Any], y: np.ndarray, weight: np.ndarray) -> "Pit":
+        """That of predicted distributions of some rows after the other."""
+        ends = np.cumsum([dist.batch_shape[0] for dist in dists])[:-1]
+        parts = [cls.of(*part) for part in zip(dists, np.split(y, ends), np.split(weight, ends), strict=True)]
+        heights = np.average([part.heights for part in parts], 0, [part.sum() for part in np.split(weight, ends)])
+        return cls(heights, Z * math.sqrt((len(heights) - 1) / effective_rows(weight)))
+
     @property
     def shape(self) -> str:
         """How it looks: "flat" up to chance, sloped "up" or "down", "U", "hump" or, if none of these, "uneven"."""

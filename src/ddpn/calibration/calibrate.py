@@ -1,6 +1,6 @@
 """Calibrate a fitted mixture with the rows that its members, or copies of them, were not fitted to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -39,6 +39,9 @@ class HeldOut:
         self.sample, self.predictors, self.part = sample, list(predictors), part
         #: Per name the map of each part, where distributions are recalibrated.
         self.maps: dict[str, list[MonotoneMap]] = {}
+        #: What `measure` has computed, and, for some of the rows of another object, that object and their positions.
+        self._measured: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._whole: tuple[HeldOut, np.ndarray] | None = None
 
     @classmethod
     def of(cls, predictor: Any, sample: Sample, seed: int = 0) -> Self:
@@ -66,6 +69,38 @@ class HeldOut:
             return self
         kept = np.sort(np.random.default_rng(seed).permutation(len(self))[:number])
         return HeldOut(self.sample.rows(kept), self.predictors, self.part[kept])
+
+    def without(self, number: int) -> "HeldOut":
+        """Return the rows of all other parts. What was measured for all rows is not measured again."""
+        kept = np.flatnonzero(self.part != number)
+        others = HeldOut(self.sample.rows(kept), self.predictors, self.part[kept])
+        others.maps, others._whole = dict(self.maps), (self, kept)
+        return others
+
+    def set_maps(self, of: str, maps: Sequence[MonotoneMap] | None) -> None:
+        """Recalibrate the distributions of the mixture or of a member with a map per part; with None, not at all."""
+        self.maps.pop(of, None)
+        if maps is not None:
+            self.maps[of] = list(maps)
+        self._measured.clear()
+
+    def measure(self, key: tuple[Any, ...], compute: "Callable[[HeldOut], tuple[Any, ...]]") -> tuple[Any, ...]:
+        """Return arrays with a value per row, or None, which `compute` takes from the distributions of the rows.
+
+        They are computed once per `key`, for the rows of this object and of all that `without` makes of it.
+        """
+        if self._whole is not None:
+            whole, kept = self._whole
+            return tuple(None if values is None else values[kept] for values in whole.measure(key, compute))
+        if key not in self._measured:
+            self._measured[key] = compute(self)
+        return self._measured[key]
+
+    def pairs(self) -> Iterator[tuple[Any, Sample]]:
+        """Yield the predictor and the rows of each part that has rows, in the order of the rows."""
+        for number, predictor in enumerate(self.predictors):
+            if (rows := self.part == number).any():
+                yield predictor, self.sample.rows(rows)
 
     def blocks(self, of: str) -> Iterator[tuple[int, Any, Sample]]:
         """The rows in order, in blocks: the part, the distributions of the recorded counts, and the rows."""
@@ -95,39 +130,72 @@ class CalibrationOptions(NamedTuple):
 
 def calibrate(
     predictor: Any, folds: Folds, seed: int, wanted: CalibrationOptions | None = None, clock: Clock | None = None
-) -> int:
+) -> HeldOut:
     """Calibrate distributions, intervals and out-of-distribution flags with as many rows as there is time for.
 
     Copies of the members of `predictor` were fitted to fewer rows than all of them together, so that cross-fitted
-    calibration makes intervals rather too wide than too narrow. Returns the number of rows that were used.
+    calibration makes intervals rather too wide than too narrow. Returns the rows that were used; where members are
+    cross-fitted, the predictor of each part is calibrated with the other parts, so that the rows can be scored.
     """
     wanted, clock = wanted or CalibrationOptions(), clock or Clock()
     rows = HeldOut.of_folds(predictor, folds, seed)
     _calibrate_ood(predictor, folds, wanted.time_columns, clock)
 
-    def work(number: int) -> int:
-        before = {name: getattr(predictor, name) for name in _CALIBRATED}
+    def work(number: int) -> HeldOut:
+        before = [(one, {name: getattr(one, name) for name in _CALIBRATED}) for one in (predictor, *rows.predictors)]
         predictor.intervals, predictor.recalibrations = {}, {}
         # Where time is short, the mixture comes first.
         is_rough = clock.has_limit and number < min(len(rows), 2 * FEWEST_ROWS)
         try:
             some = rows.some(number, seed)
-            if wanted.recalibrate and not is_rough and len(some) >= MIN_ROWS:
-                predictor.recalibrate(some, seed=seed)
-                if predictor.is_recalibrated():
-                    # Members are compared with the mixture after the same treatment.
-                    predictor.recalibrate(some, of=list(predictor.members), seed=seed)
-            # What the predictions themselves expect takes longer than what the rows need.
-            of, prior = ([_MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
-            predictor.calibrate_intervals(some, prior, wanted.groups, wanted.group_rows, of)
+            _calibrate_with(predictor, some, wanted, is_rough, seed)
+            if folds.are_crossed:
+                _calibrate_copies(predictor, some, wanted, is_rough)
         except TimeLimitError:
-            for name, value in before.items():
-                setattr(predictor, name, value)
+            for one, values in before:
+                vars(one).update(values)
             raise
-        return number
+        return some
 
     with single_thread():
         return with_rows(clock, len(rows), work)
+
+
+def calibrate_copies(predictor: Any, folds: Folds, seed: int, wanted: CalibrationOptions) -> HeldOut:
+    """Return the rows of cross-fitted members, with copies that did not see them, calibrated with the other folds.
+
+    It is what `calibrate` returns, for a predictor that is calibrated already, and stays as it is.
+    """
+    again = predictor.copy_uncalibrated()
+    rows = HeldOut.of_folds(again, folds, seed)
+    with single_thread():
+        _calibrate_with(again, rows, wanted, False, seed)
+        _calibrate_copies(again, rows, wanted, False)
+    return rows
+
+
+def _calibrate_with(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, is_rough: bool, seed: int) -> None:
+    """Calibrate distributions and intervals; roughly, the intervals of the mixture alone."""
+    if wanted.recalibrate and not is_rough and len(rows) >= MIN_ROWS:
+        predictor.recalibrate(rows, seed=seed)
+        if predictor.is_recalibrated():
+            # Members are compared with the mixture after the same treatment.
+            predictor.recalibrate(rows, of=list(predictor.members), seed=seed)
+    # What the predictions themselves expect takes longer than what the rows need.
+    of, prior = ([_MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
+    predictor.calibrate_intervals(rows, prior, wanted.groups, wanted.group_rows, of)
+
+
+def _calibrate_copies(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, is_rough: bool) -> None:
+    """Calibrate the copies that left out each fold with the rows of the other folds, as `predictor` is calibrated."""
+    for number, copies in enumerate(rows.predictors):
+        copies.intervals, copies.groups = {}, None
+        copies.recalibrations = {
+            name: predictor.recalibrations[name]._replace(value=maps[number].value.numpy())
+            for name, maps in rows.maps.items()
+        }
+        prior, of = 0.0 if is_rough else PRIOR_ROWS, list(predictor.intervals)
+        copies.calibrate_intervals(rows.without(number), prior, wanted.groups, wanted.group_rows, of)
 
 
 def _calibrate_ood(predictor: Any, folds: Folds, time_columns: Sequence[str], clock: Clock) -> None:

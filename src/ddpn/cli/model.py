@@ -158,8 +158,8 @@ def _show_folder(model: Path, as_json: bool) -> None:
         return
     show(fact_table(model_facts(about)))
     show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
-    if "test" in about["task"]:
-        show_scores(about["task"]["test"], model, about["task"])
+    if "scores" in about["task"]:
+        show_scores(about["task"]["scores"], model, about["task"])
 
 
 @command("report")

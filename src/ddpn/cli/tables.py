@@ -62,7 +62,7 @@ def column_table(roles: "Roles") -> "Table":
 def leaderboard_table(found: Mapping[str, Any]) -> "Table":
     """The mixture and every member, best first; members without a weight are there for comparison."""
     share = f"{found['coverage']:.0%}"
-    title = f"Scores on {found['rows']:,} test rows (smaller CRPS, NLL and MAE are better)"
+    title = f"{found['title']} (smaller CRPS, NLL and MAE are better)"
     headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", "expected", f"{share} width", "fit, s")
     rows = []
     for entry in found["entries"]:

@@ -571,20 +571,22 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def leaderboard(
         self,
-        X: Any,
-        y: Any,
+        X: Any = None,
+        y: Any = None,
         sample_weight: Any = None,
         exposure: Any = None,
         upper: Any = None,
         censored: Any = None,
         groups: Any = None,
     ) -> Leaderboard:
-        """Score the model and each of its members on a test set.
+        """Score the model and each of its members on a test set, or out-of-fold on the rows of `fit`.
 
         Parameters
         ----------
         X, y, sample_weight, exposure, upper, censored
-            The test set, as for `score`: rows that `fit` was not given.
+            The test set, as for `score`: rows that `fit` was not given. Without X and y, the rows of a `CountRegressor`
+            that was cross-fitted in this process: each is predicted by copies of the members that were fitted without
+            it, with weights and calibration that the other folds chose.
         groups : array-like, optional
             What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
 
@@ -604,25 +606,32 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> found = model.leaderboard(X[400:], y[400:])
         >>> [entry["label"] for entry in found.entries], found.verdict.prefer
         (['GLM', 'mixture', 'constant distribution'], 'glm')
+        >>> str(model.leaderboard()).splitlines()[0]  # 400 rows were fitted
+        'Scores on 400 out-of-fold rows'
         """
+        if X is None and y is None:
+            return self._out_of_fold_leaderboard()
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         sample = sample.replace(group=check_groups(groups, len(sample)))
         return leaderboard_of(self._fitted, sample.rows(sample.is_used))
 
-    def verdict(self, X: Any, y: Any, **known: Any) -> Verdict:
-        """Decide with a test set whether to use the model, or a simpler one instead.
+    def _out_of_fold_leaderboard(self) -> Leaderboard:
+        raise InputError("X and y are missing: give a test set, rows that `fit` was not given.")
+
+    def verdict(self, X: Any = None, y: Any = None, **known: Any) -> Verdict:
+        """Decide whether to use the model, or a simpler one instead.
 
         Parameters
         ----------
-        X, y : array-like
-            The test set, as for `score`: rows that `fit` was not given.
+        X, y : array-like, optional
+            The test set, or nothing for out-of-fold scores, as for `leaderboard`.
         **known
             Further arguments of `leaderboard`.
 
         Returns
         -------
         Verdict
-            Sentences, and `level`: "better", "unclear", "worse" or "unusable".
+            Sentences, and `level`: "better", "as good as", "undecided", "worse" or "unusable".
         """
         return self.leaderboard(X, y, **known).verdict
 

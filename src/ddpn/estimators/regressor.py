@@ -11,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate, calibrate_copies
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, mixable
@@ -173,7 +174,7 @@ class NetworkRegressor(CountEstimator):
             self.n_rows_, self.n_validation_rows_ = len(folds.train), len(folds.validation)
         portfolio = Portfolio(candidates, clock, on_step, None if here else self._elsewhere(on_step)).fit(folds, seed)
         parts = portfolio.members, portfolio.weights, needs_exposure(train, counts), portfolio.seconds, counts
-        self._set_fitted(reader, Predictor(*parts))
+        self._set_fitted(reader, Predictor(*parts, portfolio.fold_weights))
         self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out
         for name, why in portfolio.left_out.items():
             label = MEMBERS[name].label or name
@@ -378,7 +379,22 @@ class CountRegressor(NetworkRegressor):
         fitted = self.fit_members(train, validation, counts, clock.part(_FITS * clock.left))
         # After a recalibration the mean would depend on the spread as well, and might fall.
         wanted = CalibrationOptions(recalibrate=self.monotone is None)
+        self._folds = (fitted.folds, fitted.seed, wanted) if fitted.folds.are_crossed else None
         calibrate(self.predictor_, fitted.folds, fitted.seed, wanted, clock)
+
+    def _out_of_fold_leaderboard(self) -> Leaderboard:
+        _ = self._fitted  # or it is not fitted
+        fitted = getattr(self, "_folds", None)
+        if fitted is None:
+            raise InputError(
+                "Give a test set as X and y. Out-of-fold scores need a model that was cross-fitted in this process: "
+                "one of up to 5,000 rows, without validation rows, that was not loaded or copied."
+            )
+        return out_of_fold_leaderboard(self.predictor_, calibrate_copies(self.predictor_, *fitted))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the training rows, which out-of-fold scores need, of files and copies."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_folds"}
 
     def _planned(
         self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState

@@ -89,7 +89,7 @@ def columns_of_roles(roles: Roles, kinds: Sequence[str]) -> list[InputColumn]:
 
 
 #: What a saved task says about the fit, which the file repeats.
-_SUMMARY = ("date", "data", "command", "split", "versions", "test", "leaks", "warnings", "interrupted")
+_SUMMARY = ("date", "data", "command", "split", "versions", "scores", "leaks", "warnings", "interrupted")
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,8 @@ class Portfolio:
     #: What was fitted, its weights and how long it took, and why candidates are not part of the model, by name.
     members: dict[str, Member] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
+    #: Per fold, weights that were chosen by the held-out rows of the other folds alone; empty without folds.
+    fold_weights: list[dict[str, float]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     #: That of the mixture so far on held-out rows.
@@ -218,7 +220,14 @@ class Portfolio:
         chosen = shrunk_weights(scores, scores.weight)
         self.weights = dict(zip(mixed, chosen.tolist(), strict=True))
         self.crps = float(np.average(scores.at(chosen), weights=scores.weight))
+        self.fold_weights = self._choose_fold_weights(mixed, scores) if self.folds.are_crossed else []
         return True
+
+    def _choose_fold_weights(self, names: Sequence[str], scores: MixtureScores) -> list[dict[str, float]]:
+        """Choose the weights of each fold by the rows of the other folds."""
+        fold = np.repeat(np.arange(len(scores.blocks)), [len(block) for block in scores.blocks])
+        chosen = [shrunk_weights(scores, scores.weight * (fold != number)) for number in range(len(scores.blocks))]
+        return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 
     def _affordable(self, folds: Folds, seed: int) -> Folds:
         """As many training rows as there is time to fit to, where others are held out."""

@@ -169,7 +169,7 @@ def about(served: ServedModel) -> dict[str, Any]:
         "rows": None if predictor.profile is None else predictor.profile.rows,
         "split": {key: task["split"][key] for key in _SPLIT} if "split" in task else None,
         "members": members,
-        "scores": task.get("test"),
+        "scores": task.get("scores"),
         "calibration": [predictor.calibration_words(), flags],
         "limits": _limits(served),
         "warnings": [*task["leaks"], *task["warnings"]],

@@ -13,6 +13,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.tables.cells import cleaned, polars
 from ddpn.tables.kinds import canonical_number
+from ddpn.tables.splits import FOLDS
 
 #: The constants of splitmix64, whose last steps spread every bit over all others.
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -118,12 +119,15 @@ def group_words(columns: Sequence[str]) -> str:
     return "equal inputs" if tuple(columns) == (EQUAL_INPUTS,) else f"the same {' and '.join(columns)}"
 
 
-def meaning_of(columns: Sequence[str], in_time: bool = False) -> str:
-    """What the scores of test rows mean where rows are split by groups.
+def meaning_of(columns: Sequence[str], in_time: bool = False, is_out_of_fold: bool = False) -> str:
+    """What the scores of test rows, or out-of-fold scores, mean where rows are split by groups.
 
     >>> meaning_of(["person"])
     'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
     """
+    if is_out_of_fold:
+        kind, what = ("inputs", "the same inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "its group")
+        return f"Scores are for new {kind}: no copy that predicts a row was fitted to a row with {what}."
     later = " that begin later" if in_time else ""
     if tuple(columns) == (EQUAL_INPUTS,):
         return f"Scores are for new inputs{later}: no test row has the same inputs as a training row."
@@ -163,7 +167,8 @@ def row_hashes(sample: Sample) -> np.ndarray:
 class SeenRows(NamedTuple):
     """Hashes of the rows that a model was fitted to, sorted; and how many of its `tested` test rows equal one of them.
 
-    The latter is chance: the test rows were not used, but in tables of few values equal rows occur. `total` is the sum
+    The latter is chance: the test rows were not used, but in tables of few values equal rows occur. Without test rows,
+    some of the training rows are compared with the others. `total` is the sum
     of the hashes of all rows, test rows included: it identifies the table in any order.
     """
 
@@ -174,10 +179,15 @@ class SeenRows(NamedTuple):
 
     @classmethod
     def of(cls, sample: Sample, test: np.ndarray) -> "SeenRows":
-        """Those of a table of which all but the rows at these positions were used."""
+        """Those of a table of which all but the rows at these positions were used.
+
+        Without test rows, every fifth row stands in for these: how many of them equal one of the others is chance, too.
+        """
         hashes = row_hashes(sample)
         used = np.sort(np.delete(hashes, test))
-        return cls(used, int(np.isin(hashes[test], used).sum()), len(test), _sum(hashes))
+        tested = test if len(test) else np.arange(0, len(hashes), FOLDS)
+        others = used if len(test) else np.delete(hashes, tested)
+        return cls(used, int(np.isin(hashes[tested], others).sum()), len(tested), _sum(hashes))
 
     def to_bytes(self) -> bytes:
         numbers = np.array(self[1:], dtype=np.uint64)
@@ -208,7 +218,7 @@ class SeenRows(NamedTuple):
             error = math.sqrt(usual * (1.0 - usual) * (1.0 / total + 1.0 / self.tested))
             if share <= usual + _Z * error:
                 found = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
-                return sample, f"{found}. That is as frequent among its own test rows, so all rows are scored."
+                return sample, f"{found}. Rows of its own table equal each other as often, so all rows are scored."
         if number == total:
             raise InputError(
                 f"All {total:,} rows were used to fit the model, so scores on them say nothing about new rows. "

@@ -103,10 +103,14 @@ def rows_words(rows: Mapping[str, int], folds: int = 0) -> str:
     '755 rows, 5-fold cross-fitted; 189 test rows'
     >>> rows_words({"train": 661, "validation": 94})
     '661 training rows, 94 validation rows'
+    >>> rows_words({"train": 944, "validation": 0, "test": 0}, folds=5)
+    '944 rows, 5-fold cross-fitted and scored out of fold; no test rows'
     """
     train, validation, test = (rows.get(part, 0) for part in ("train", "validation", "test"))
     if folds:
         words = f"{_counted(train + validation, 'row')}, {folds}-fold cross-fitted"
+        if "test" in rows and not test:
+            return f"{words} and scored out of fold; no test rows"
     else:
         words = _counted(train, "training row") + (f", {_counted(validation, 'validation row')}" if validation else "")
     return f"{words}; {_counted(test, 'test row')}" if test else words

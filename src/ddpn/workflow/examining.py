@@ -1,7 +1,7 @@
 """Examine a saved model on another table: its scores, a report, explanations, and drift of new rows."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from ddpn.analysis.explanations import Contributions, Explanation, Inputs, contributions, explanation_of
-from ddpn.analysis.leaderboard import leaderboard
+from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
+from ddpn.calibration.calibrate import HeldOut, calibrate_copies
+from ddpn.members.folds import Folds
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
 from ddpn.storage.files import write_bytes
 from ddpn.tables.files import check_free, check_output, polars, write
+from ddpn.workflow.fitting import calibration_options, folds_to_score
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
@@ -26,11 +29,31 @@ _NUMBERING = "Rows are numbered as in the file: the first below the header is 1.
 _IMAGES = (".png", ".svg", ".pdf")
 
 
-def rows_to_score(folder: ModelFolder, frame: Any) -> tuple[Sample, str, str]:
-    """The rows of a table that has the target, without those that the model was fitted to.
+@dataclass(frozen=True)
+class RowsToScore:
+    """Rows of a table with the target that show how well a model predicts.
 
-    For the training table, these are the test rows. Returns them, which they are if these are not all rows, and what
-    their scores mean.
+    `note` says which rows these are if they are not all rows, `meaning` what their scores mean. `folds` are the rows
+    with their folds, where the model was fitted to all of them: they must be scored out of fold.
+    """
+
+    sample: Sample
+    note: str = ""
+    meaning: str = ""
+    folds: Folds | None = None
+
+    def predict_out_of_fold(self, folder: ModelFolder) -> HeldOut | None:
+        """Return the rows with the calibrated copies that were fitted without them; None where these are new rows."""
+        if self.folds is None:
+            return None
+        plan = plan_from(folder.task["plan"])
+        return calibrate_copies(folder.model.predictor_, self.folds, plan.seed, calibration_options(plan))
+
+
+def rows_to_score(folder: ModelFolder, frame: Any) -> RowsToScore:
+    """Choose the rows of a table that has the target to score, without those that the model was fitted to.
+
+    For the training table, these are the test rows; without test rows, all rows, which are scored out of fold.
     """
     sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
     missing = " ".join(folder.roles.without_target(frame.height - len(sample)))
@@ -38,7 +61,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> tuple[Sample, str, str]:
     frame = frame[sample.labels - 1]
     if fingerprint(sample) != folder.task.get("fingerprint"):
         sample, note = (sample, "") if folder.seen is None else folder.seen.unseen(sample)
-        return sample, f"{missing} {note}".strip(), ""
+        return RowsToScore(sample, f"{missing} {note}".strip())
     plan = plan_from(folder.task["plan"])
     for name in (plan.split_column, plan.time):
         if name is not None and name not in frame.columns:
@@ -47,9 +70,13 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> tuple[Sample, str, str]:
                 "Add the column, or use other rows."
             )
     split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
+    if folder.folds is not None:
+        note = f"{missing} The model was fitted to all {len(sample):,} rows of this table: they are scored out of fold."
+        folds = folds_to_score(folder.model.predictor_, sample, folder.folds)
+        return RowsToScore(sample, note.strip(), split.meaning, folds)
     test = sample.rows(split.rows.test)
     note = f"{missing} The model was fitted to this table: only its {len(test):,} test rows are scored.".strip()
-    return test, note, split.meaning
+    return RowsToScore(test, note, split.meaning)
 
 
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
@@ -60,25 +87,33 @@ def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     folder : ModelFolder
         The model.
     frame : polars DataFrame
-        The table. Rows that the model was fitted to are left out.
+        The table. Rows that the model was fitted to are left out; a table that it was fitted to as a whole is scored
+        out of fold.
     """
-    sample, note, meaning = rows_to_score(folder, frame)
-    found = leaderboard(folder.model.predictor_, sample, folder.task["leaks"], meaning)
-    return {"note": note, **found.to_dict(), "warnings": folder.task["leaks"] + folder.task["warnings"]}
+    rows, predictor, leaks = rows_to_score(folder, frame), folder.model.predictor_, folder.task["leaks"]
+    held_out = rows.predict_out_of_fold(folder)
+    if held_out is None:
+        board = leaderboard(predictor, rows.sample, leaks, rows.meaning)
+    else:
+        board = out_of_fold_leaderboard(predictor, held_out, leaks, rows.meaning)
+    return {"note": rows.note, **board.to_dict(), "warnings": folder.task["leaks"] + folder.task["warnings"]}
 
 
 def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     """What a report is written from, as keyword arguments of `write_report`."""
-    (sample, note, meaning), task = rows_to_score(folder, frame), folder.task
+    rows, task = rows_to_score(folder, frame), folder.task
+    held_out = rows.predict_out_of_fold(folder)
+    sample = rows.sample if held_out is None else held_out.sample
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
-    shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
+    shown |= {"exposure": folder.roles.exposure, "note": rows.note, "numbering": _NUMBERING}
     name = folder.roles.identifier
     return {
         "model": folder.model,
         "sample": sample,
+        "held_out": held_out,
         "leak": " ".join(task["leaks"]),
-        "meaning": meaning,
+        "meaning": rows.meaning,
         "warnings": task["warnings"],
         # Labels are the rows of the file from 1.
         "ids": (name, frame[name][sample.labels - 1].to_list()) if name in frame.columns else None,
@@ -94,16 +129,26 @@ def explain_table(
 ) -> tuple[Explanation, str]:
     """Importance and effects, and a sentence about the rows that they are from; importance needs the target.
 
-    Rows that the model was fitted to are left out where the table has the target.
+    Rows that the model was fitted to are left out where the table has the target. Where it was fitted to the whole
+    table, importance is measured on a fold, with the copies that were fitted without it.
     """
     roles = folder.roles
     names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
     if roles.target is None or roles.target not in frame.columns:
         inputs = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame), names)
         return explanation_of(inputs, seed, progress), "Without the target, importance is not measured."
-    sample, note, _ = rows_to_score(folder, frame)
-    inputs = Inputs.of_sample(folder.model, sample, names)
-    return explanation_of(inputs, seed, progress), note.replace("scored", "used")
+    rows = rows_to_score(folder, frame)
+    held_out = rows.predict_out_of_fold(folder)
+    if held_out is None:
+        inputs = Inputs.of_sample(folder.model, rows.sample, names)
+        return explanation_of(inputs, seed, progress), rows.note.replace("scored", "used")
+    measured = Inputs.of_first_fold(folder.model, held_out, names)
+    note = (
+        f"The model was fitted to all {len(rows.sample):,} rows of this table: importance is measured on "
+        f"{len(measured):,} of them, with the copies that were fitted without these."
+    )
+    inputs = Inputs.of_sample(folder.model, rows.sample, names)
+    return explanation_of(inputs, seed, progress, measured), note
 
 
 def explain_rows(folder: ModelFolder, frame: Any, rows: list[int], of: str = "mean", seed: int = 0) -> Contributions:
@@ -218,8 +263,10 @@ def _with_counts(folder: ModelFolder, frame: Any) -> tuple[Sample | None, list[s
     frame = frame.filter(folder.roles.has_target(frame))
     if frame.height < LEAST_ROWS:
         return None, [f"Coverage and PIT: {frame.height:,} rows have a count so far, {LEAST_ROWS} are needed."]
-    sample, note, _ = rows_to_score(folder, frame)
-    notes = [note] if note else []
+    rows = rows_to_score(folder, frame)
+    if rows.folds is not None:
+        return None, ["Coverage and PIT: the model was fitted to all rows of this table, which show nothing new."]
+    sample, notes = rows.sample, [rows.note] if rows.note else []
     if len(sample) < LEAST_ROWS:
         few = f"{len(sample):,} rows with counts were not trained on, {LEAST_ROWS} are needed"
         return None, [*notes, f"Coverage and PIT: {few}."]

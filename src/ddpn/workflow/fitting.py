@@ -26,8 +26,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ddpn.analysis.leaderboard import leaderboard
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
+from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate, calibrate_copies
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.regressor import NetworkRegressor
@@ -40,10 +40,12 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread
+from ddpn.sample import Sample
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_hashes import SeenRows
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
+from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 
 #: Rows that the level of all rows counts as in each group of calibrated intervals.
@@ -145,7 +147,9 @@ def fit(
     interrupts: Interrupts | None = None,
     unfinished: ModelFolder | None = None,
 ) -> Fitted:
-    """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
+    """Fit the model and what it is compared with, calibrate on held-out rows, and score on test rows.
+
+    Without test rows, every row is scored by the copies of the members that were fitted without it.
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
     of the networks or of members to compare with; the other steps continue with what was fitted so far. Ctrl-C in one
@@ -170,13 +174,15 @@ def fit(
                 fitted = train_model(model, prepared, checkpoint, step, Clock(seconds))
                 missing = ["training"] if model.interrupted_ else []
                 missing += ["comparisons"] if _add_comparisons(model, prepared, fitted, clock, step) else []
-                folds: Folds | None = fitted
+                folds, is_calibrated = fitted, False
         else:
             step("Continuing with the members that were fitted")
             model, missing = unfinished.model, []
             is_calibrated = "calibration" not in unfinished.task["missing"]
-            folds = None if is_calibrated else Folds(prepared.train, prepared.validation)
-        more, scores = _finish(model.predictor_, prepared, folds, clock, interrupts, step)
+            folds = Folds(prepared.train, prepared.validation)
+            if unfinished.folds is not None:
+                folds = folds_to_score(model.predictor_, prepared.sample, unfinished.folds)
+        more, scores = _finish(model.predictor_, prepared, folds, is_calibrated, clock, interrupts, step)
     missing += more
     packages = {name: version(name) for name in ("ddpn", "torch", "scikit-learn", "numpy", "polars")}
     task = {
@@ -189,13 +195,14 @@ def fit(
         "missing": missing,
         "leaks": list(prepared.leaks),
         "warnings": [*prepared.warnings, *kept],
-        **({} if scores is None else {"test": scores}),
+        **({} if scores is None else {"scores": scores}),
         "versions": {"python": platform.python_version(), **packages},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen))
+    numbers = folds.number if prepared.is_scored_out_of_fold else None
+    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen, numbers))
 
 
 @contextmanager
@@ -287,49 +294,64 @@ def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
 def _finish(
     predictor: Predictor,
     prepared: Prepared,
-    folds: Folds | None,
+    folds: Folds,
+    is_calibrated: bool,
     clock: Clock,
     interrupts: Interrupts,
     on_step: Callable[[str], None],
 ) -> tuple[list[str], dict[str, Any] | None]:
-    """Calibrate by the held-out rows of `folds`, unless that is None, and score the test rows.
+    """Calibrate by the held-out rows of `folds`, unless that was done, and score the test rows or, without any, these.
 
     Both use as many rows as there is time for. Returns the steps that Ctrl-C ended or prevented, and the leaderboard,
     None if it did.
     """
-    plan, test = prepared.plan, prepared.test
-    order = np.random.default_rng(plan.seed).permutation(len(test))
-    missing, found = list[str](), list[dict[str, Any]]()
+    plan, options = prepared.plan, calibration_options(prepared.plan, prepared.time_columns)
+    missing, scores, held_out = list[str](), list[dict[str, Any]](), list[HeldOut]()
 
-    def calibrate_by(folds: Folds, clock: Clock) -> None:
-        wanted = CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, prepared.time_columns)
-        used = calibrate(predictor, folds, plan.seed, wanted, clock)
-        if used:
-            _warn_of_few("calibrated with", used, sum(map(len, folds.held_out)), "rows")
-
-    def scores_of(number: int) -> dict[str, Any]:
-        some = test if number == len(test) else test.rows(np.sort(order[:number]))
-        return leaderboard(predictor, some, prepared.leaks, prepared.split.meaning).to_dict()
+    def calibrate_by(clock: Clock) -> None:
+        held_out.append(calibrate(predictor, folds, plan.seed, options, clock))
+        _warn_of_few("calibrated with", len(held_out[0]), sum(map(len, folds.held_out)), "rows")
 
     def score(clock: Clock) -> None:
-        found.append(with_rows(clock, len(test), scores_of))
-        _warn_of_few("scored on", found[0]["rows"], len(test), "test rows")
+        about = prepared.leaks, prepared.split.meaning
+        if prepared.is_scored_out_of_fold:
+            rows = held_out[0] if held_out else calibrate_copies(predictor, folds, plan.seed, options)
+            total, words = len(folds.train), "rows"
+            board = with_rows(
+                clock, len(rows), lambda n: out_of_fold_leaderboard(predictor, rows.some(n, plan.seed), *about)
+            )
+        else:
+            test, words = prepared.test, "test rows"
+            total, order = len(test), np.random.default_rng(plan.seed).permutation(len(test))
+            board = with_rows(clock, total, lambda n: leaderboard(predictor, test.rows(np.sort(order[:n])), *about))
+        scores.append(board.to_dict())
+        _warn_of_few("scored on", board.rows, total, words)
 
     interrupts.hold()
-    if folds is not None and not folds.are_crossed and folds.validation is None:
+    if not is_calibrated and not folds.are_crossed and folds.validation is None:
         predictor.profile = FeatureProfile.fit(folds.train.X, folds.train.weight, prepared.time_columns)
-    elif folds is not None:
+    elif not is_calibrated:
         on_step("Calibrating on rows that were not trained on")
-        if not interrupts.step(partial(calibrate_by, folds, _share(clock, _CALIBRATION))):
+        if not interrupts.step(partial(calibrate_by, _share(clock, _CALIBRATION))):
             missing.append("calibration")
             warnings.warn("The model is not calibrated, because the fit was stopped.", UserWarning, stacklevel=2)
             # Ctrl-C may have left some of it.
             predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood = {}, None, {}, None
-    on_step("Scoring the test rows")
+    on_step("Scoring every row out of fold" if prepared.is_scored_out_of_fold else "Scoring the test rows")
     if not interrupts.step(partial(score, _share(clock, _SCORES))):
         missing.append("scores")
         warnings.warn("The model is not scored, because the fit was stopped.", UserWarning, stacklevel=2)
-    return missing, found[0] if found else None
+    return missing, scores[0] if scores else None
+
+
+def calibration_options(plan: Plan, time_columns: Sequence[str] = ()) -> CalibrationOptions:
+    """Return what is calibrated in a model of this plan."""
+    return CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, time_columns)
+
+
+def folds_to_score(predictor: Predictor, sample: Sample, number: np.ndarray) -> Folds:
+    """Return the folds of a saved model: the rows that it was fitted to, and the fold of each."""
+    return Folds(sample.replace(X=predictor.prepared(sample.X)), None, number)
 
 
 def _warn_of_few(what: str, used: int, known: int, rows: str) -> None:

@@ -8,6 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 from ddpn.storage.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
@@ -22,18 +26,22 @@ if TYPE_CHECKING:
 FORMAT = 2
 CHECKPOINT = "checkpoint.safetensors"
 #: In a folder of its own, as predictions do not read it.
-SEEN_ROWS = "fit/rows.safetensors"
+SEEN_ROWS, FOLDS = "fit/rows.safetensors", "fit/folds.safetensors"
 #: Kinds of columns that estimators call otherwise, with the kind of levels.
 _KINDS = {"flag": ("boolean", "text"), "category with numbers": ("category", "number")}
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A fitted model, how it was fitted, and to which rows (unknown where it was loaded for predictions only)."""
+    """A fitted model, how it was fitted, and to which rows (unknown where it was loaded for predictions only).
+
+    `folds` has the fold of every row of its table, where all rows are cross-fitted and there are no test rows.
+    """
 
     model: "CountRegressor | CountGLM"
     task: dict[str, Any]
     seen: SeenRows | None = None
+    folds: np.ndarray | None = None
 
     @property
     def roles(self) -> Roles:
@@ -45,6 +53,8 @@ class ModelFolder:
         files[TASK] = json.dumps(self.task, indent=1).encode()
         if self.seen is not None:
             files[SEEN_ROWS] = self.seen.to_bytes()
+        if self.folds is not None:
+            files[FOLDS] = save_arrays({"number": self.folds.astype(np.int64)})
         if checkpoint is not None and checkpoint.exists():
             files[CHECKPOINT] = checkpoint.read_bytes()
         write_model(path, files, manifest, overwrite)
@@ -64,6 +74,11 @@ def _task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     if task.get("format") != FORMAT:
         got = f"got format {task.get('format')!r}, this version reads {FORMAT}"
         raise InputError(f"{path / TASK} must be of a known format, {got}. Fit the model again.")
+    if "test" in task:
+        # Version 0.3 scored test rows only.
+        rows = "test rows"
+        title = f"Scores on {task['test']['rows']:,} {rows}"
+        task["scores"] = {"scored_on": rows, "title": title, **task.pop("test")}
     return task
 
 
@@ -119,10 +134,11 @@ def _loaded(path: Path, mixed_only: bool, **columns: str | None) -> ModelFolder:
 
     kind = check_choice("the class of the saved model", manifest["estimator"]["class"], estimators.__all__)
     model = getattr(estimators, kind).load(path, mixed_only)
-    seen, digest = None, manifest["files"].get(SEEN_ROWS)
-    if digest is not None and not mixed_only:
-        seen = SeenRows.from_bytes(read_files(path, {"files": {SEEN_ROWS: digest}})[SEEN_ROWS])
-    return ModelFolder(model, json.loads(json.dumps(task)), seen)
+    about_rows = {name: manifest["files"][name] for name in (SEEN_ROWS, FOLDS) if name in manifest["files"]}
+    files = {} if mixed_only else read_files(path, {"files": about_rows})
+    seen = SeenRows.from_bytes(files[SEEN_ROWS]) if SEEN_ROWS in files else None
+    folds = load_arrays(files[FOLDS])["number"] if FOLDS in files else None
+    return ModelFolder(model, json.loads(json.dumps(task)), seen, folds)
 
 
 @refuses_strange_files

@@ -6,7 +6,7 @@ is read.
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ddpn.runtime.validation import check_choice, check_column, check_keys, is_i
 from ddpn.tables.count_range import CountRange
 from ddpn.tables.row_hashes import is_by_inputs
 
-#: Shares of training, validation and test rows.
+#: Shares of training, validation and test rows, where there are test rows and nothing else is asked for.
 SHARES = (0.7, 0.1, 0.2)
 #: What a given number of networks is mixed with by default.
 MIXED = ("glm",)
@@ -58,8 +58,11 @@ class Plan:
     split_column, time : str, optional
         Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
         random.
-    shares : tuple of float
-        Shares of training, validation and test rows.
+    test_size : float, optional
+        The share of rows to hold out as test rows. Default: with up to 5,000 rows none, all rows are fitted, and scores
+        are out-of-fold; a fifth of more rows, of a split by time, and of networks whose number is given.
+    shares : tuple of float, optional
+        Shares of training, validation and test rows, instead of `test_size`.
     seed : int
         Seed of the split and of the training.
     compare_with : tuple of str
@@ -74,7 +77,7 @@ class Plan:
 
     Examples
     --------
-    >>> Plan(target="visits", model={"members": 3}).shares
+    >>> Plan(target="visits", model={"members": 3}).split_shares
     (0.7, 0.1, 0.2)
     """
 
@@ -90,7 +93,8 @@ class Plan:
     group: tuple[str, ...] = ()
     split_column: str | None = None
     time: str | None = None
-    shares: tuple[float, ...] = SHARES
+    test_size: float | None = None
+    shares: tuple[float, ...] | None = None
     seed: int = 0
     compare_with: tuple[str, ...] = BASELINES
     interval_groups: str | None = None
@@ -102,7 +106,9 @@ class Plan:
             raise ConfigError("Give either `split_column` or `time`, not both.")
         if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
             raise ConfigError(argument="seed", must="be an integer from 0 to 2^32 - 1", got=repr(self.seed))
-        shares = tuple(self.shares)
+        if self.test_size is not None:
+            self._check_test_size()
+        shares = SHARES if self.shares is None else tuple(self.shares)
         good = len(shares) == 3 and all(is_number(share) and share >= 0 for share in shares)
         if not good or abs(sum(shares) - 1) > 1e-9 or not (shares[0] > 0 and shares[2] > 0):
             must = "be three numbers that sum to 1 (training, validation, test), the first and last above 0"
@@ -128,6 +134,31 @@ class Plan:
         if self.only is not None:
             member_named(self.only)
         self._check_model()
+
+    def _check_test_size(self) -> None:
+        for name in ("shares", "split_column"):
+            if getattr(self, name) is not None:
+                raise ConfigError(f"Give either `test_size` or `{name}`, not both.")
+        if not is_number(self.test_size) or not 0.0 < float(self.test_size or 0.0) < 1.0:
+            raise ConfigError(argument="test_size", must="lie between 0 and 1", got=repr(self.test_size))
+
+    @property
+    def split_shares(self) -> tuple[float, ...]:
+        """Shares of training, validation and test rows, where rows are held out for a test."""
+        if self.test_size is None:
+            return SHARES if self.shares is None else self.shares
+        fitted = (1.0 - self.test_size) / (SHARES[0] + SHARES[1])
+        return fitted * SHARES[0], fitted * SHARES[1], self.test_size
+
+    @property
+    def asks_for_test_rows(self) -> bool:
+        """Whether rows must be held out for a test, however few there are."""
+        given = self.test_size, self.shares, self.split_column, self.time
+        return self.members != "auto" or any(value is not None for value in given)
+
+    def with_test_rows(self) -> "Plan":
+        """Return the same plan, asking for test rows: by default a fifth of all."""
+        return self if self.asks_for_test_rows else replace(self, shares=SHARES)
 
     @property
     def members(self) -> int | str:
@@ -333,6 +364,9 @@ _EVERY = (
         "combined. Training rows and the rows that a model is scored on then have different groups, so that scores are "
         "those for new groups. The columns are not inputs, unless --use names them. equal-inputs keeps rows with equal "
         "inputs together.", _EVALUATION, _ALL),
+    PlanOption("test_size", "number", "SHARE",
+        "Share of the rows to hold out as test rows, such as 0.2. Default: none of up to 5,000 rows, which are all "
+        "fitted and scored out of fold; a fifth of more rows.", _EVALUATION),
     PlanOption("split_column", "column", "COLUMN", "Column that holds train, validation or test in every row.",
         _EVALUATION),
     PlanOption("time", "column", "COLUMN", "Column of dates or numbers to split by: the last rows are the test rows.",

@@ -81,6 +81,11 @@ class Prepared:
         return self.plan.members == "auto" and (is_small or not counts["validation"])
 
     @property
+    def is_scored_out_of_fold(self) -> bool:
+        """Return True if there are no test rows, because every row is predicted by copies that left it out."""
+        return not self.counts["test"]
+
+    @property
     def rows_words(self) -> str:
         """The number of rows of each part in words."""
         return rows_words(self.counts, FOLDS if self.is_cross_fitted else 0)
@@ -106,6 +111,7 @@ def prepare(table: Any, plan: Plan, verbose: bool = False) -> Prepared:
     """
     if not isinstance(table, Table):
         return _prepared(table, plan)
+    plan = plan.with_test_rows()
     numbers = sampled_rows(table, plan.seed)
     frame, used = checked_rows(table, plan, numbers, verbose)
     prepared = _prepared(frame, plan)
@@ -130,7 +136,7 @@ def _prepared(frame: Any, plan: Plan) -> Prepared:
     timed = roles.times(frame, plan.time)
     split = split_rows(timed, plan, sample.labels, sample.group)
     warnings += missing_sentences(frame, plan.group, roles.missing)
-    if plan.model.get("mix_with") and not len(split.rows.validation):
+    if plan.model.get("mix_with") and plan.members != "auto" and not len(split.rows.validation):
         names = listed(plan.model["mix_with"])
         warnings.append(
             f"Left out of the mixture, because there are no validation rows to choose its weights: {names}."
@@ -331,7 +337,7 @@ def open_table(
         if stream is False or is_small or fits_memory(Table(sources, plan.category)):
             return read(first, plan.category), ""
     table = Table(sources, plan.category)
-    is_small = table.rows * sum(plan.shares[:2]) <= SMALL_ROWS
+    is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_ROWS
     if is_small or not (stream or (stream is None and not fits_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
         return checked_rows(table, plan, np.arange(table.rows), verbose)[0], note

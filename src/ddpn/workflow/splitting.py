@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddpn.members.network_options import SMALL_ROWS
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
 from ddpn.sample import labels_of
@@ -45,6 +46,8 @@ class RowSplit(NamedTuple):
 def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: np.ndarray | None = None) -> RowSplit:
     """The parts that the plan asks for. With few rows none are kept for validation.
 
+    Up to 5,000 rows are all training rows, which are cross-fitted, unless the plan asks for test rows.
+
     `labels` are what messages call the rows, by default their numbers from 1. `group` has a label per row: rows with
     equal labels are in one part.
     """
@@ -59,11 +62,16 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
         return _by_column(frame, plan, labels, group)
     if plan.time is not None:
         return _by_time(frame, plan, labels, group)
-    parts = _without_few(SplitRows(*random_parts(frame.height, plan.shares, plan.seed, group)))
+    has_test = plan.asks_for_test_rows or frame.height > SMALL_ROWS
+    if has_test:
+        parts = _without_few(SplitRows(*random_parts(frame.height, plan.split_shares, plan.seed, group)))
+    else:
+        every = np.arange(frame.height)
+        parts = SplitRows(every, every[:0], every[:0])
     if group is None:
         return RowSplit(parts, f"at random by seed {plan.seed}")
     how = f"at random by seed {plan.seed}; rows with {group_words(plan.group)} stay together"
-    return RowSplit(parts, how, meaning_of(plan.group))
+    return RowSplit(parts, how, meaning_of(plan.group, is_out_of_fold=not has_test))
 
 
 def _without_few(parts: SplitRows) -> SplitRows:
@@ -90,7 +98,7 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | N
             argument = Argument("split_column", name)
             raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
     if not len(parts.validation) and len(parts.train) >= MIN_VALIDATED:
-        shares = np.array(plan.shares[:2]) / sum(plan.shares[:2])
+        shares = np.array(plan.split_shares[:2]) / sum(plan.split_shares[:2])
         of_train = None if group is None else group[parts.train]
         train, validation = random_parts(len(parts.train), shares.tolist(), plan.seed, of_train)
         parts = SplitRows(parts.train[train], parts.train[validation], parts.test)
@@ -124,7 +132,7 @@ def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | Non
     begins = start[codes]
     order = np.argsort(begins, kind="stable")
     firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
-    cuts = [int(firsts[np.abs(firsts - frame.height * share).argmin()]) for share in np.cumsum(plan.shares)[:2]]
+    cuts = [int(firsts[np.abs(firsts - frame.height * share).argmin()]) for share in np.cumsum(plan.split_shares)[:2]]
     argument = Argument("time", str(plan.time))
     if cuts[0] == 0 and group is None:
         got = f"{len(firsts)} different times in {frame.height} rows"

@@ -26,7 +26,7 @@ from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.metrics import crps
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.display import plural, value_text
-from ddpn.runtime.errors import TrainingError
+from ddpn.runtime.errors import ConfigError, TrainingError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.jobs import Job, Where, run, slots
 from ddpn.runtime.threads import single_thread
@@ -201,8 +201,9 @@ def tune(
     path : path
         The folder to save the model in.
     prepared : Prepared
-        What `ddpn.workflow.preparing.prepare` made of a table and a plan. Settings that the plan fixes are not
-        searched.
+        What `ddpn.workflow.preparing.prepare` made of a table and a plan that asks for test rows
+        (`Plan.with_test_rows`): settings that were chosen by held-out rows look better on these than they are. Settings
+        that the plan fixes are not searched.
     budget : str or float, optional
         Time for everything, such as "10m", "90s" or seconds; time for the refit is reserved. Default: "10m", or none
         where `trials` is given.
@@ -245,6 +246,8 @@ def tune(
     """
     started, place = time.monotonic(), Path(path)
     seconds, most, names = check_search(prepared.plan, budget, trials, search)
+    if prepared.is_scored_out_of_fold:
+        raise ConfigError("A search needs test rows, got a table prepared without. Give the plan a `test_size`.")
     clock = Clock(seconds, started)
     check_destination(place, overwrite)
     with folder_lock(place):
@@ -487,7 +490,7 @@ def folds_of(prepared: Prepared) -> list[Prepared]:
     random, found = np.random.default_rng(plan.seed), []
     for fitted, scored in pairs:
         scored = np.sort(random.permutation(scored)[: SCORED_ROWS // len(pairs)])
-        share = plan.shares[1] / sum(plan.shares[:2]) if len(fitted) >= MIN_VALIDATED else 0.0
+        share = plan.split_shares[1] / sum(plan.split_shares[:2]) if len(fitted) >= MIN_VALIDATED else 0.0
         if plan.time is not None and group is None:
             # The last rows are held out: `fitted` is in the order of time.
             inner, held_out = np.split(fitted, [len(fitted) - round(len(fitted) * share)])

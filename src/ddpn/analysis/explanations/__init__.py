@@ -109,7 +109,17 @@ def explain(
     return explanation_of(inputs, seed, progress)
 
 
-def explanation_of(inputs: Inputs, seed: int = 0, progress: Callable[[str], object] | None = None) -> Explanation:
-    """The same for inputs: importance where their counts are known, and effects."""
-    found = None if inputs.sample is None else importance(inputs, seed=seed, progress=progress)
+def explanation_of(
+    inputs: Inputs,
+    seed: int = 0,
+    progress: Callable[[str], object] | None = None,
+    measured: Inputs | None = None,
+) -> Explanation:
+    """The same for inputs: importance where their counts are known, and effects.
+
+    `measured` are the inputs of importance, where a model that was fitted to the rows would make columns look too
+    important.
+    """
+    measured = inputs if measured is None else measured
+    found = None if measured.sample is None else importance(measured, seed=seed, progress=progress)
     return Explanation(effects(inputs, seed=seed, progress=progress), found)

@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 import torch
 
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.distributions import CountDistribution, Recalibrated
 from ddpn.members.folds import copies_of
 from ddpn.members.member import TableReader
@@ -113,6 +114,14 @@ class Inputs:
         known = predictor.counts.arguments(sample)
         found = cls(model, sample.X, known["exposure"], known["upper"], names)
         found.sample = sample.replace(X=None)
+        return found
+
+    @classmethod
+    def of_first_fold(cls, model: Any, rows: HeldOut, names: Mapping[str, str] | None = None) -> Self:
+        """The inputs of the first part of cross-fitted rows, predicted by the copies that were fitted without them."""
+        copies, sample = next(rows.pairs())
+        found = cls.of_sample(model, sample, names)
+        found.predictor = copies
         return found
 
     def __len__(self) -> int:

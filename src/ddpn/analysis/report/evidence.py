@@ -16,8 +16,17 @@ from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.gains import effective_rows, gain_of, weighted_mean, weighted_quantile, wilson, z_of
 from ddpn.analysis.leaderboard import COVERAGE as LEVEL
-from ddpn.analysis.leaderboard import MIN_ROWS, Evaluation, Leaderboard, RowScores, leaderboard, scored_rows
+from ddpn.analysis.leaderboard import (
+    MIN_ROWS,
+    Evaluation,
+    Leaderboard,
+    RowScores,
+    leaderboard,
+    out_of_fold_leaderboard,
+    scored_rows,
+)
 from ddpn.analysis.plots import Pit
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.recalibration import Recalibration
 from ddpn.distributions import discretized
 from ddpn.distributions.count import rows_of
@@ -40,6 +49,10 @@ _MIN_ROWS, _MIN_SHARE = 10, 0.02
 _AGREED = 0.02
 
 
+#: Fields of the evidence that are predicted part by part.
+_PREDICTED = ("mean", "low", "high", "expected", "aleatoric", "epistemic")
+
+
 class Evidence(NamedTuple):
     """The evaluated rows: their inputs with the counts, and arrays with one value per row.
 
@@ -47,7 +60,8 @@ class Evidence(NamedTuple):
     interval, `expected` its probability. `components` is how many distributions per row the model mixes, `board` has
     the scores of all rows and all candidates, `calibrated` is the number of rows that intervals were calibrated on (0
     without calibration). `ids` are the name of a column that identifies rows, and its values; `grouped` the name of
-    what intervals are calibrated by and the group of every row.
+    what intervals are calibrated by and the group of every row. `measured` are the inputs that importance is measured
+    on, where the model was fitted to all rows. `dists` are the distributions of some rows after the other.
     """
 
     inputs: Inputs
@@ -55,7 +69,7 @@ class Evidence(NamedTuple):
     total: int
     y: np.ndarray
     weight: np.ndarray
-    dist: Any
+    dists: list[Any]
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -69,6 +83,15 @@ class Evidence(NamedTuple):
     calibrated: int = 0
     ids: tuple[str, Sequence[Any]] | None = None
     grouped: tuple[str, np.ndarray] | None = None
+    measured: Inputs | None = None
+
+    def distribution(self, row: int) -> Any:
+        """The predicted distribution of one row."""
+        for dist in self.dists:
+            if row < dist.batch_shape[0]:
+                return dist.rows(torch.tensor([row]))
+            row -= dist.batch_shape[0]
+        raise IndexError(row)
 
     @property
     def columns(self) -> list[Column]:
@@ -96,53 +119,72 @@ def gather(
     ids: tuple[str, Sequence[Any]] | None = None,
     names: Mapping[str, str] | None = None,
     progress: Callable[[str], object] = lambda stage: None,
+    held_out: HeldOut | None = None,
 ) -> Evidence:
-    """Score all rows that have a weight, and predict those that are shown."""
+    """Score all rows that have a weight, and predict those that are shown; those of `held_out` out of fold."""
     predictor: Predictor = model.predictor_
-    total = len(sample)
+    total, leaks = len(sample), [leak] if leak else []
     if predictor.groups is not None:
         labels = predictor.groups.labels(sample.X, sample.interval_groups, "interval_groups")
         sample = sample.replace(interval_groups=labels)
     rows = np.flatnonzero(sample.is_used)
-    others = {
-        str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (total,) else dist
-        for name, dist in (baselines or {}).items()
-    }
     progress(f"Scoring {len(rows):,} rows")
-    board = leaderboard(predictor, sample.rows(rows), [leak] if leak else [], meaning, others)
+    if held_out is None:
+        others = {
+            str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (total,) else dist
+            for name, dist in (baselines or {}).items()
+        }
+        board = leaderboard(predictor, sample.rows(rows), leaks, meaning, others)
+    else:
+        board = out_of_fold_leaderboard(predictor, held_out, leaks, meaning)
     if len(rows) > MAX_ROWS:
         rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
     used = sample.rows(rows)
     progress(f"Predicting {len(rows):,} rows")
-    known = predictor.counts.arguments(used)
-    with torch.no_grad():
-        mixture: Any = discretized(predictor.distribution(used.X, known["exposure"], upper=known["upper"]))
-        recorded = limited(mixture, used.limit)
-        interval = predictor.interval(recorded, LEVEL, labels=used.interval_groups)
-        grouped = None
-        if predictor.groups is not None and used.interval_groups is not None:
-            grouped = predictor.groups.by, used.interval_groups
-        return Evidence(
-            inputs=Inputs.of_sample(model, used, names),
-            labels=rows if used.labels is None else used.labels,
-            total=total,
-            y=used.y,
-            weight=used.weight_or_ones,
-            dist=recorded,
-            mean=_numbers(recorded.mean),
-            low=_numbers(interval.low),
-            high=_numbers(interval.high),
-            expected=_numbers(interval.probability),
-            scores=scored_rows(recorded, used.y, interval),
-            aleatoric=_numbers(mixture.aleatoric),
-            epistemic=_numbers(mixture.epistemic),
-            components=mixture.size,
-            board=board,
-            fingerprint=sample.digest(),
-            calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
-            ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
-            grouped=grouped,
-        )
+    parts = [(predictor, used)] if held_out is None else list(held_out.pairs())
+    predicted = [_predict_part(*part) for part in parts]
+    columns = [np.concatenate(values) for values in zip(*(part.arrays for part in predicted), strict=True)]
+    grouped = None
+    if predictor.groups is not None and used.interval_groups is not None:
+        grouped = predictor.groups.by, used.interval_groups
+    return Evidence(
+        inputs=Inputs.of_sample(model, used, names),
+        labels=rows if used.labels is None else used.labels,
+        total=total,
+        y=used.y,
+        weight=used.weight_or_ones,
+        dists=[part.dist for part in predicted],
+        **dict(zip(_PREDICTED, columns, strict=True)),
+        scores=RowScores(*map(np.concatenate, zip(*(part.scores for part in predicted), strict=True))),
+        components=max(part.components for part in predicted),
+        board=board,
+        fingerprint=sample.digest(),
+        calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
+        ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
+        grouped=grouped,
+        measured=None if held_out is None else Inputs.of_first_fold(model, held_out, names),
+    )
+
+
+class _PredictedPart(NamedTuple):
+    """The distributions of some rows as recorded, their scores, and an array for each of `_PREDICTED`."""
+
+    dist: Any
+    scores: RowScores
+    components: int
+    arrays: list[np.ndarray]
+
+
+@torch.no_grad()
+def _predict_part(predictor: Predictor, sample: Sample) -> _PredictedPart:
+    """Predict rows with their calibrated intervals, and score them."""
+    known = predictor.counts.arguments(sample)
+    mixture: Any = discretized(predictor.distribution(sample.X, known["exposure"], upper=known["upper"]))
+    recorded = limited(mixture, sample.limit)
+    interval = predictor.interval(recorded, LEVEL, labels=sample.interval_groups)
+    values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic
+    scores = scored_rows(recorded, sample.y, interval)
+    return _PredictedPart(recorded, scores, mixture.size, list(map(_numbers, values)))
 
 
 def _numbers(values: Tensor) -> np.ndarray:

@@ -10,7 +10,13 @@ from ddpn.analysis.plots import svg_of
 from ddpn.runtime.display import html_table
 
 #: CSS class and sign of each level of a verdict.
-_LEVELS = {"better": ("good", "✓"), "unclear": ("care", "!"), "worse": ("bad", "✕"), "unusable": ("bad", "✕")}
+_LEVELS = {
+    "better": ("good", "✓"),
+    "as good as": ("care", "="),
+    "undecided": ("care", "!"),
+    "worse": ("bad", "✕"),
+    "unusable": ("bad", "✕"),
+}
 
 
 def page(title: str, under: Iterable[str], sections: Mapping[str, str], warnings: Iterable[str] = ()) -> str:
@@ -40,7 +46,7 @@ def heading(words: str) -> str:
 
 
 def headline_html(level: str, words: str, details: Iterable[tuple[str, str]]) -> str:
-    """A headline with the sign of its level ("better", "unclear", "worse"), and sentences by topic."""
+    """A headline with the sign of its level ("better", "undecided", "worse", ...), and sentences by topic."""
     kind, sign = _LEVELS[level]
     headline = f'<span class="sign" aria-hidden="true">{sign}</span>{escape(words)}'
     return f'<div class="verdict {kind}"><p class="headline">{headline}</p>\n{definitions(details)}</div>\n'

@@ -36,6 +36,7 @@ from ddpn.analysis.report.evidence import (
     recalibration_sentences,
     uncertainty_sentences,
 )
+from ddpn.calibration.calibrate import HeldOut
 from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
@@ -98,6 +99,7 @@ def write_report(
     meaning: str = "",
     ids: tuple[str, Sequence[Any]] | None = None,
     progress: Callable[[str], object] | None = None,
+    held_out: HeldOut | None = None,
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
 
@@ -125,6 +127,9 @@ def write_report(
         The name and the values of a column that identifies the rows.
     progress : callable, optional
         Called with the name of each step.
+    held_out : HeldOut, optional
+        The same rows with copies of the members that were fitted without them, if the model was cross-fitted to all of
+        them: they are scored out of fold.
 
     Examples
     --------
@@ -146,7 +151,7 @@ def write_report(
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
     names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
-    evidence = gather(model, sample, baselines, leak, meaning, ids, names, step)
+    evidence = gather(model, sample, baselines, leak, meaning, ids, names, step, held_out)
     found = explained(evidence, step)
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known)
@@ -156,7 +161,7 @@ def write_report(
         members_text(model),
         f"likelihood {likelihood_text(model)}",
         " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
-        f"evaluated on {plural(len(evidence.y), 'row')} on {date.today().isoformat()}",
+        f"evaluated on {len(evidence.y):,} {evidence.board.evaluation.row_words} on {date.today().isoformat()}",
     ]
     above = [*filter(None, [leak]), *warnings]
     text = page.page(f"How well the model predicts {target}", filter(None, under), parts, above)
@@ -171,7 +176,7 @@ def sections(
     model: Any, evidence: Evidence, explanation: Explanation, target: str, task: Mapping[str, Any]
 ) -> dict[str, str]:
     """The HTML of every section that has something to show, by its title."""
-    board, pit = evidence.board, plots.Pit.of(evidence.dist, evidence.y, evidence.weight)
+    board, pit = evidence.board, plots.Pit.of_blocks(evidence.dists, evidence.y, evidence.weight)
     found, shape = board.evaluation, pit_sentence(pit)
     importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns))
     by_column = important_groups(importances, evidence)
@@ -180,7 +185,7 @@ def sections(
         (f"{_PERCENT} interval", coverage_sentences(evidence, found)),
         ("Calibration", shape),
         *uncertainty_sentences(evidence, [group for each in by_column for group in each]),
-        *([("Test rows", found.meaning)] if found.meaning else []),
+        ("Scored rows", " ".join(filter(None, [f"{board.title}.", found.meaning]))),
     ]
     parts = {
         "Verdict": page.headline_html(board.verdict.level, board.verdict.headline, details),
@@ -318,7 +323,8 @@ def important_groups(found: Importances, evidence: Evidence) -> list[list[RowGro
 
 def explained(evidence: Evidence, progress: Callable[[str], object]) -> Explanation:
     """Shuffle every column, and measure the effects of the most important ones."""
-    found = importance(evidence.inputs, seed=SEED, progress=progress)
+    measured = evidence.inputs if evidence.measured is None else evidence.measured
+    found = importance(measured, seed=SEED, progress=progress)
     if not found.each:
         return Explanation(Effects([], 0), found)
     order = sorted(found, key=lambda one: -max(one.strength("mean"), one.strength("spread")))
@@ -446,7 +452,7 @@ def _card(evidence: Evidence, row: int, name: str, columns: Sequence[int]) -> st
 
 def distribution_svg(evidence: Evidence, row: int, name: str) -> str:
     """The predicted distribution of one row, with its observed count."""
-    dist, y = evidence.dist.rows(torch.tensor([row])), float(evidence.y[row])
+    dist, y = evidence.distribution(row), float(evidence.y[row])
     tails = [float(dist.icdf(torch.tensor([q], dtype=torch.float64))) for q in (_LEFT_OUT, 1 - _LEFT_OUT)]
     low, high = min(tails[0], y), max(tails[1], y) + 1.0
     # A distribution on one or two counts is shown with its neighbours.

@@ -274,12 +274,12 @@ function showAbout() {
   at("under").textContent = [about.name, `version ${about.version}`, about.fitted ? `fitted on ${about.fitted.slice(0, 10)}` : "", `ddpn ${about.ddpn}`].filter(Boolean).join(" · ");
   const best = scores?.entries.find(entry => entry.name === "mixture");
   const known = {Target: about.target, Exposure: about.exposure, "Training rows": about.rows, Columns: about.columns.length};
-  if (best) Object.assign(known, {"Test rows": scores.rows, CRPS: best.crps, "Mean absolute error": best.mae, [`Coverage of ${percent(scores.coverage)} intervals`]: `${percent(best.coverage)} (expected ${percent(best.expected)})`});
+  if (best) Object.assign(known, {[scores.scored_on === "test rows" ? "Test rows" : "Out-of-fold rows"]: scores.rows, CRPS: best.crps, "Mean absolute error": best.mae, [`Coverage of ${percent(scores.coverage)} intervals`]: `${percent(best.coverage)} (expected ${percent(best.expected)})`});
   at("facts").replaceChildren(...facts(Object.fromEntries(Object.entries(known).filter(([, value]) => value !== null && value !== undefined))));
   const parts = [];
   if (about.warnings.length) parts.push(element("div", {class: "warnings care"}, element("strong", {}, "Warnings"), list(about.warnings)));
   if (scores) {
-    parts.push(element("h3", {}, "Scores on test rows"), element("p", {class: "muted"}, scores.verdict?.sentences.join(" ") || ""));
+    parts.push(element("h3", {}, scores.title), element("p", {class: "muted"}, scores.verdict?.sentences.join(" ") || ""));
     parts.push(table(["model", "weight", "CRPS", "NLL", "MAE", "coverage", "width"], scores.entries.map(entry =>
       [entry.label, entry.weight ? percent(entry.weight) : "–", short(entry.crps), short(entry.nll), short(entry.mae), percent(entry.coverage), short(entry.width)])));
   }

@@ -1,0 +1,148 @@
+"""Verdicts from out-of-fold scores: what they say about new rows is true, and following their advice loses little."""
+
+import numpy as np
+import pytest
+
+from ddpn import CountRegressor
+from ddpn.analysis.gains import score_gain
+from ddpn.analysis.leaderboard import Evaluation, RowScores, out_of_fold_leaderboard, score_rows, verdict
+from ddpn.calibration.calibrate import calibrate_copies
+from ddpn.predictor import MIXTURE
+from ddpn.sample import Sample
+
+#: Fresh rows of every table: the gain on them has a third of the standard error that the gain on 300 rows has.
+FRESH = 3000
+
+
+def draw_log_linear(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Poisson counts of a log-linear mean: the GLM is the truth, and nothing else can be better."""
+    X = rng.normal(size=(rows, 4))
+    return X, rng.poisson(np.exp(1.0 + 0.4 * X[:, 0] - 0.3 * X[:, 1])).astype(float)
+
+
+def draw_curved(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Over-dispersed counts of a curved mean with an interaction, which trees can learn and a GLM cannot."""
+    X = rng.normal(size=(rows, 4))
+    mean = np.exp(1.0 + 0.4 * X[:, 0] + 0.6 * np.sin(2.0 * X[:, 1]) * (X[:, 2] > 0.0))
+    return X, rng.negative_binomial(5.0, 5.0 / (5.0 + mean)).astype(float)
+
+
+def measure_table(draw, rows: int, seed: int) -> dict[str, bool]:
+    """Fit a table, and compare what its verdict says about the rival with the gain on fresh rows."""
+    rng = np.random.default_rng(10_000 + seed)
+    (X, y), (new_X, new_y) = draw(rng, rows), draw(rng, FRESH)
+    model = CountRegressor(members=["trees", "glm"], random_state=seed).fit(X, y)
+    found, predictor = model.leaderboard().evaluation, model.predictor_
+    new = Sample(new_X, new_y)
+    crps = {name: score_rows(predictor, new, name).crps.mean() for name in (MIXTURE, found.rival)}
+    gain, base = found.gain, found.crps[found.rival]
+    true = 1.0 - crps[MIXTURE] / crps[found.rival]
+    return {
+        "covered": gain.low / base <= true <= gain.high / base,
+        "better than the GLM": "glm" in found.gains and found.against("glm") == "better",
+        "possible": max(each.high / found.crps[name] for name, each in found.gains.items()) <= 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("draw", "rows", "seeds"),
+    [
+        (draw_log_linear, 300, 8),
+        (draw_curved, 400, 6),
+        pytest.param(draw_log_linear, 300, 200, marks=pytest.mark.slow),
+        pytest.param(draw_curved, 400, 100, marks=pytest.mark.slow),
+    ],
+)
+def test_the_stated_gain_is_that_on_new_rows(draw, rows, seeds):
+    found = [measure_table(draw, rows, seed) for seed in range(seeds)]
+    share = {name: np.mean([one[name] for one in found]) for name in found[0]}
+    assert share["possible"] == 1.0
+    # Three standard errors of a share of so many tables, around 95%.
+    assert share["covered"] >= 0.95 - 3.0 * np.sqrt(0.95 * 0.05 / seeds)
+    if draw is draw_log_linear:
+        assert share["better than the GLM"] <= 0.05
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A model of 1,500 rows, and 6,000 fresh rows."""
+    rng = np.random.default_rng(3)
+    (X, y), (new_X, new_y) = draw_curved(rng, 1500), draw_curved(rng, 6000)
+    return CountRegressor(members=["trees", "glm"], random_state=0).fit(X, y), Sample(new_X, new_y)
+
+
+@pytest.mark.parametrize("of", [MIXTURE, "trees", "glm"])
+def test_out_of_fold_scores_are_those_of_new_rows_with_small_and_large_means(fitted, of):
+    model, new = fitted
+    rows = calibrate_copies(model.predictor_, *model._folds)
+    parts = [(score_rows(copies, sample, of), sample) for copies, sample in rows.pairs()]
+    fresh = score_rows(model.predictor_, new, of)
+    for is_large in (False, True):
+        chosen = [(model.predict(sample.X) > 3.0) == is_large for _, sample in parts]
+        new_chosen = (model.predict(new.X) > 3.0) == is_large
+        for name, most in (("crps", 0.04), ("coverage", 0.02)):
+            own = np.concatenate([getattr(scores, name)[keep] for (scores, _), keep in zip(parts, chosen, strict=True)])
+            other = getattr(fresh, name)[new_chosen]
+            error = np.sqrt(own.var() / len(own) + other.var() / len(other))
+            # Copies were fitted to four fifths of the rows, and are mixed with no others: they score a little worse.
+            assert abs(own.mean() - other.mean()) < 3.0 * error + most * other.mean(), (name, is_large)
+
+
+def test_every_row_is_scored_once_by_copies_that_left_it_out(fitted):
+    model, _ = fitted
+    rows = calibrate_copies(model.predictor_, *model._folds)
+    board = out_of_fold_leaderboard(model.predictor_, rows)
+    assert board.rows == len(rows.sample) == 1500
+    again = model.leaderboard()
+    assert again.entries == board.entries
+    assert again.evaluation.folds == 5
+    # With other counts in a fold, what its rows are predicted with stays the same: weights, maps and levels.
+    folds, seed, wanted = model._folds
+    changed = folds.train.replace(y=np.where(folds.number == 2, folds.train.y + 5.0, folds.train.y))
+    other = calibrate_copies(model.predictor_, type(folds)(changed, None, folds.number), seed, wanted)
+    for name in (MIXTURE, "trees", "glm"):
+        levels = [each.predictors[2].interval_level(0.9, name) for each in (rows, other)]
+        assert levels[0] == levels[1]
+        assert rows.predictors[1].interval_level(0.9, name) != other.predictors[1].interval_level(0.9, name)
+
+
+def test_no_interval_says_that_a_score_is_more_than_100_percent_lower():
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        rows = int(rng.integers(50, 200))
+        rival = rng.lognormal(0.0, 2.0, rows)
+        close, often = rival * rng.uniform(0.0, 0.3, rows), np.where(rng.random(rows) < 0.9, 0.0, rival)
+        for model in (close, often, np.zeros(rows)):
+            gain = score_gain(model, rival, np.ones(rows), candidates=4, folds=5)
+            assert gain.low <= gain.mean <= gain.high <= rival.mean() * (1.0 + 1e-12)
+
+
+def test_following_the_advice_loses_little_and_ends():
+    """Of counts that follow one column weakly, the simplest model is preferred only where that is shown to be safe."""
+    for seed, slope in ((0, 0.0), (1, 0.0), (2, 0.15), (3, 0.4)):
+        rng = np.random.default_rng(seed)
+        X, new_X = rng.normal(size=(1500, 2)), rng.normal(size=(4000, 2))
+        y, new_y = (rng.poisson(np.exp(1.0 + slope * x[:, 0])).astype(float) for x in (X, new_X))
+        members, crps = ["glm", "poisson_glm", "constant"], []
+        for _ in range(3):
+            model = CountRegressor(members=members, random_state=0).fit(X, y)
+            crps.append(score_rows(model.predictor_, Sample(new_X, new_y)).crps.mean())
+            chosen = model.verdict().prefer
+            if chosen is None:
+                break
+            members = [chosen]
+        assert model.verdict().prefer is None
+        assert crps[-1] <= 1.01 * crps[0], (seed, slope)
+
+
+def test_a_few_rows_do_not_make_models_equal():
+    """Fifty rows cannot show equality within 1%: the answer is undecided, and the model is kept."""
+    rng = np.random.default_rng(0)
+    own = rng.gamma(2.0, size=50)
+    zeros = np.zeros(50)
+    scores = {
+        name: RowScores(values, values, values, zeros, zeros, zeros)
+        for name, values in (("model", own), ("simple", own * rng.uniform(0.8, 1.2, 50)))
+    }
+    found = verdict(Evaluation.from_rows("model", scores, rng.poisson(3.0, 50).astype(float)))
+    assert (found.level, found.prefer) == ("undecided", None)
