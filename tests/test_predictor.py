@@ -188,12 +188,14 @@ def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members,
     found = predictor.described(dist, 0.8, quantiles=(0.1, 0.99))
     for name in ("mean", "aleatoric", "epistemic"):
         torch.testing.assert_close(getattr(found, name), getattr(dist, name), rtol=1e-9, atol=1e-12)
-    low, high, _ = predictor.interval(dist, 0.8)
+    low, high, probability = predictor.interval(dist, 0.8)
     levels = torch.tensor([[0.5], [0.1], [0.99]], dtype=torch.float64)
     median, *quantiles = dist.icdf(levels)
     expected = (median, dist.mode, low, high, *quantiles)
-    for own, other in zip((*found[3:7], *found.quantiles.T), expected, strict=True):
+    described = found.median, found.mode, found.interval.low, found.interval.high, *found.quantiles.T
+    for own, other in zip(described, expected, strict=True):
         assert torch.equal(own, other)
+    torch.testing.assert_close(found.interval.probability, probability)
 
 
 def test_a_member_that_is_the_mixture_has_its_levels(members):
