@@ -645,6 +645,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Path
             The path of the file.
         """
+        if not isinstance(path, str | PathLike):
+            must, got = "be the file to write, before the rows", f"{type(path).__name__} instead"
+            raise InputError(argument="path", must=must, got=got, remedy='Call report("report.html", X, y).')
         from ddpn.analysis.report import write_report  # which has pages and figures
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
