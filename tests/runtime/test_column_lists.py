@@ -27,7 +27,7 @@ def test_a_value_that_is_a_column_is_never_split(values, names):
 
 
 def test_an_unknown_name_of_a_list_says_how_names_with_commas_are_given():
-    with pytest.raises(InputError, match="No column named 'articles'.*Commas separate names in 'age,articles'"):
+    with pytest.raises(InputError, match=r"No column named 'articles'.*Commas separate names in 'age,articles'"):
         resolve_names(["age,articles"], COLUMNS, "drop")
     with pytest.raises(InputError, match=r"No column named 'agee' \(`drop`\). Did you mean 'age'\?$"):
         resolve_names(["agee"], COLUMNS, "drop")
