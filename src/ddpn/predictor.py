@@ -21,7 +21,7 @@ from ddpn.calibration.intervals import (
     levels_of,
     widened,
 )
-from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, row_reasons
+from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, check_alpha, row_reasons
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.distributions import Mixture, Recalibrated, discretized
 from ddpn.distributions.arguments import check_coverage
@@ -368,7 +368,8 @@ class Predictor:
 
     def calibrate_ood(self, X: Any, alpha: float = 0.05) -> None:
         """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on."""
-        self.ood = OODScores.fit(self._profile.measure(X).score, alpha)
+        scores = self._profile.measure(X).score
+        self.ood = OODScores.fit(scores, check_alpha(alpha, len(scores)))
 
     def ood_pvalue(self, X: Any) -> np.ndarray:
         """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
