@@ -45,6 +45,19 @@ _CALIBRATION = "calibration.safetensors"
 _Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 
 
+class ScaleSummary(NamedTuple):
+    """The smallest value, the median and the largest value of the training rows' exposures or upper bounds."""
+
+    smallest: float
+    median: float
+    largest: float
+
+    @classmethod
+    def of_values(cls, values: np.ndarray) -> Self:
+        """Summarise values; the median is one of them, so that it is an integer where they are."""
+        return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
+
+
 class PredictionSummary(NamedTuple):
     """What `Predictor.described` returns, (rows,) each: moments, counts, and more quantiles (rows, levels)."""
 
@@ -81,6 +94,9 @@ class Predictor:
         scores; empty or None before calibration.
     profile : FeatureProfile or None
         A summary of the training rows, by which out-of-distribution scores take features into account.
+    scales : dict
+        Summaries of the training rows' exposures and upper bounds, by the keys "exposure" and "upper", where rows have
+        them; empty in models saved by version 0.3 or earlier.
 
     Examples
     --------
@@ -108,6 +124,7 @@ class Predictor:
         self.recalibrations: dict[str, Recalibration] = {}
         self.ood: OODScores | None = None
         self.profile: FeatureProfile | None = None
+        self.scales: dict[str, ScaleSummary] = {}
 
     @property
     def mixed(self) -> dict[str, Member]:
@@ -162,6 +179,17 @@ class Predictor:
         self.members[name], self.weights[name] = member, 0.0
         if seconds is not None:
             self.seconds[name] = seconds
+
+    def summarise_scales(self, sample: Sample) -> None:
+        """Keep a summary of the exposures and upper bounds of the training rows, where rows have them.
+
+        Parameters
+        ----------
+        sample : Sample
+            The training rows.
+        """
+        columns = {"exposure": sample.exposure, "upper": sample.upper if self.counts.upper_per_row else None}
+        self.scales = {name: ScaleSummary.of_values(own) for name, own in columns.items() if own is not None}
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -427,7 +455,8 @@ class Predictor:
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
         more, calibration = self._calibration_state()
         counts = self.counts.as_dict()
-        return files | more, {"members": about, "needs_exposure": self.needs_exposure, "counts": counts, **calibration}
+        facts = {"needs_exposure": self.needs_exposure, "counts": counts, "scales": self.scales}
+        return files | more, {"members": about, **facts, **calibration}
 
     def _calibration_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         parts: dict[str, Any] = {f"intervals.{name}": each for name, each in self.intervals.items()}
@@ -465,6 +494,7 @@ class Predictor:
             seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
             weights = {name: each["weight"] for name, each in about.items()}
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts)
+            predictor.scales = {name: ScaleSummary(*values) for name, values in manifest.get("scales", {}).items()}
             predictor._restore_calibration(files, manifest)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(

@@ -174,6 +174,7 @@ class NetworkRegressor(CountEstimator):
         portfolio = Portfolio(candidates, clock, on_step, None if here else self._elsewhere(on_step)).fit(folds, seed)
         parts = portfolio.members, portfolio.weights, needs_exposure(train, counts), portfolio.seconds, counts
         self._set_fitted(reader, Predictor(*parts))
+        self.predictor_.summarise_scales(train)
         self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out
         for name, why in portfolio.left_out.items():
             label = MEMBERS[name].label or name
