@@ -241,6 +241,7 @@ def calibrated(members) -> Predictor:
     predictor.calibrate_intervals(HeldOut.of(predictor, SAMPLE))
     predictor.profile = FeatureProfile.fit(X)
     predictor.calibrate_ood(X, alpha=0.1)
+    predictor.summarise_scales(SAMPLE)
     return predictor
 
 
@@ -257,6 +258,7 @@ def test_a_saved_predictor_is_the_same(calibrated, saved):
     for name, levels in predictor.intervals.items():
         for ours, theirs in zip(levels, again.intervals[name], strict=True):
             assert (ours == theirs).all()
+    assert again.scales == {"exposure": (EXPOSURE.min(), np.sort(EXPOSURE)[(len(X) - 1) // 2], EXPOSURE.max())}
     assert again.ood.alpha == 0.1
     assert (again.ood_pvalue(2 * X) == predictor.ood_pvalue(2 * X)).all()
     manifest = json.loads((saved / "model.json").read_text())

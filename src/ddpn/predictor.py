@@ -21,7 +21,7 @@ from ddpn.calibration.intervals import (
     score_blocks,
     summarise_with_interval,
 )
-from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, row_reasons
+from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, check_alpha, row_reasons
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.distributions import Mixture, Recalibrated, discretized
 from ddpn.distributions.arguments import check_coverage
@@ -44,6 +44,19 @@ from ddpn.tables.encoding.table import PreparedTable
 MIXTURE = "mixture"
 _CALIBRATION = "calibration.safetensors"
 _Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
+
+
+class ScaleSummary(NamedTuple):
+    """The smallest value, the median and the largest value of the training rows' exposures or upper bounds."""
+
+    smallest: float
+    median: float
+    largest: float
+
+    @classmethod
+    def of_values(cls, values: np.ndarray) -> Self:
+        """Summarise values; the median is one of them, so that it is an integer where they are."""
+        return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
 
 
 class PredictionSummary(NamedTuple):
@@ -84,6 +97,9 @@ class Predictor:
         scores; empty or None before calibration.
     profile : FeatureProfile or None
         A summary of the training rows, by which out-of-distribution scores take features into account.
+    scales : dict
+        Summaries of the training rows' exposures and upper bounds, by the keys "exposure" and "upper", where rows have
+        them; empty in models saved by version 0.3 or earlier.
 
     Examples
     --------
@@ -113,6 +129,7 @@ class Predictor:
         self.recalibrations: dict[str, Recalibration] = {}
         self.ood: OODScores | None = None
         self.profile: FeatureProfile | None = None
+        self.scales: dict[str, ScaleSummary] = {}
 
     @property
     def mixed(self) -> dict[str, Member]:
@@ -167,6 +184,17 @@ class Predictor:
         self.members[name], self.weights[name] = member, 0.0
         if seconds is not None:
             self.seconds[name] = seconds
+
+    def summarise_scales(self, sample: Sample) -> None:
+        """Keep a summary of the exposures and upper bounds of the training rows, where rows have them.
+
+        Parameters
+        ----------
+        sample : Sample
+            The training rows.
+        """
+        columns = {"exposure": sample.exposure, "upper": sample.upper if self.counts.upper_per_row else None}
+        self.scales = {name: ScaleSummary.of_values(own) for name, own in columns.items() if own is not None}
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -386,7 +414,8 @@ class Predictor:
 
     def calibrate_ood(self, X: Any, alpha: float = 0.05) -> None:
         """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on."""
-        self.ood = OODScores.fit(self._profile.measure(X).score, alpha)
+        scores = self._profile.measure(X).score
+        self.ood = OODScores.fit(scores, check_alpha(alpha, len(scores)))
 
     def ood_pvalue(self, X: Any) -> np.ndarray:
         """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
@@ -444,7 +473,8 @@ class Predictor:
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
         more, calibration = self._calibration_state()
         counts = self.counts.as_dict()
-        manifest = {"members": about, "needs_exposure": self.needs_exposure, "counts": counts, **calibration}
+        facts = {"needs_exposure": self.needs_exposure, "counts": counts, "scales": self.scales}
+        manifest = {"members": about, **facts, **calibration}
         return files | more, manifest | ({"fold_weights": self.fold_weights} if self.fold_weights else {})
 
     def _calibration_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -484,6 +514,7 @@ class Predictor:
             weights = {name: each["weight"] for name, each in about.items()}
             fold_weights = manifest.get("fold_weights", ())
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
+            predictor.scales = {name: ScaleSummary(*values) for name, values in manifest.get("scales", {}).items()}
             predictor._restore_calibration(files, manifest)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(

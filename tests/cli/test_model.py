@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from html import escape
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,6 +104,27 @@ def test_a_leak_is_reported_everywhere_and_forbids_a_positive_verdict(ddpn, file
         assert leak in found.stdout
     kept = ddpn("fit", "leaky.csv", *SMALL, "--use", "paid", "-o", "kept")
     assert "cannot be trusted" not in kept.stdout
+
+
+def test_hints_can_be_copied_and_names_may_contain_commas(ddpn, files, table):
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 9, 16), "1d", eager=True)
+    names = {"paid": "paid, in total", "day": "first day"}
+    frame = table.with_columns(paid=pl.col("visits") * 20 + 1, day=days).rename(names)
+    frame.write_csv(files / "odd.csv")
+    warned = ddpn("fit", "odd.csv", *SMALL, "-o", "model").stderr
+    drop = re.search(r"Leave it out with (--drop .*?);", warned)[1]
+    time = re.search(r"Then split by time, with (--time .*)[.]", warned)[1]
+    followed = ddpn(
+        "fit", "odd.csv", *SMALL, *shlex.split(f"{drop} {time}"), "--drop", "patient,ward", "-o", "next", "--json"
+    )
+    assert followed.exit_code == 0, followed.output
+    document = json.loads(followed.stdout)
+    left_out = {column["name"] for column in document["roles"]["columns"] if column["left_out"] == "dropped as asked"}
+    assert left_out == {"paid, in total", "patient", "ward"}
+    assert document["plan"]["time"] == "first day"
+    refused = ddpn("fit", "odd.csv", *SMALL, "--drop", "paid,in total", "-o", "other")
+    assert refused.exit_code == 1
+    assert "give --drop once for each such name" in refused.stderr
 
 
 # Predict -------------------------------------------------------------------------------------------------------------

@@ -210,6 +210,12 @@ def test_the_leaderboard_is_shown_as_a_table(over_dispersed):
     assert f"{found.entries[0]['crps']:.4g}</strong>" in html
 
 
+def test_a_report_whose_path_comes_last_says_where_it_belongs(fitted, counts):
+    model, (X, y) = fitted, counts[:2]
+    with pytest.raises(InputError, match=r'got ndarray instead. Call report\("report.html", X, y\)'):
+        model.report(X, y, "report.html")
+
+
 def test_the_report_is_a_page_on_these_rows(over_dispersed, tmp_path):
     model, X, y = over_dispersed
     path = model.report(tmp_path / "report.html", X[:300], y[:300], task={"target": "visits"})

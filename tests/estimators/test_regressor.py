@@ -7,7 +7,7 @@ import torch
 
 from ddpn import CountRegressor, DDPNRegressor
 from ddpn.estimators.regressor import held_out
-from ddpn.members import network_options
+from ddpn.members import MEMBERS, label_of, network_options
 from ddpn.members.glm import GLM
 from ddpn.networks.training.loop import Training
 from ddpn.runtime.errors import ConfigError, InputError
@@ -31,6 +31,20 @@ def test_the_default_model_says_what_it_is_fitted_without(line, monkeypatch):
     assert model.predictor_.weights == {"constant": 1.0}
     assert list(model.left_out_) == ["glm"]
     assert not hasattr(model, "history_"), "it has no networks"
+
+
+@pytest.mark.parametrize("seconds", [0.2, 1.5])
+def test_a_budget_that_is_too_small_names_all_that_is_left_out(line, seconds):
+    with pytest.warns(UserWarning, match="The mixture is fitted without") as caught:
+        model = CountRegressor(time_budget=seconds, random_state=0).fit(*line)
+    sentences = [str(each.message) for each in caught if "fitted without" in str(each.message)]
+    assert len(sentences) == 1
+    planned = {"constant", "trees", "glm", "networks", "large_networks"}
+    assert set(model.left_out_) == planned - set(model.predictor_.members)
+    for name in model.left_out_:
+        assert label_of(name, MEMBERS[name]) in sentences[0]
+    if list(model.predictor_.weights) == ["constant"]:
+        assert sentences[0].endswith("The model is one member only: constant distribution.")
 
 
 @pytest.mark.parametrize(

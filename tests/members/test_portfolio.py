@@ -119,12 +119,17 @@ def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
     found.fit(Folds.of(sample, None, 0), seed=0)
     assert list(found.members) == ["constant", "glm"]
     assert found.weights == {"constant": 0.0, "glm": 1.0}
-    assert found.left_out == {"slow": "the time is up", "refused": "it is refused"}
+    assert found.left_out == {"slow": "the time budget is too short", "refused": "it is refused"}
 
 
 def test_a_baseline_is_the_model_where_nothing_else_is_left(sample):
-    for found in (portfolio(candidate("refused", Refused)), portfolio(candidate("glm", PoissonGLM), seconds=0.0)):
+    larger = candidate("larger", PoissonGLM, larger_than="glm")
+    for found, left_out in (
+        (portfolio(candidate("refused", Refused)), {"refused"}),
+        (portfolio(candidate("glm", PoissonGLM), larger, seconds=0.0), {"glm", "larger"}),
+    ):
         assert found.fit(Folds.of(sample, None, 0), seed=0).weights == {"constant": 1.0}
+        assert (set(found.left_out), found.not_tried) == (left_out, {})
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -140,13 +145,14 @@ def test_without_time_to_score_it_a_member_is_kept_only_if_it_is_the_first(sampl
     monkeypatch.setattr(MixtureScores, "add", slow)
     found = portfolio(candidate("one", PoissonGLM), candidate("two", PoissonGLM), seconds=100.0)
     assert found.fit(Folds.of(sample, None, 0), seed=0).weights == {"constant": 0.0, "one": 1.0}
-    assert ("two" in found.left_out) is not first
+    assert found.left_out == {"two": "the time budget is too short"}
 
 
 @pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (Underfitted, True)])
 def test_a_larger_member_follows_one_that_could_learn_more(sample, first, expected):
     found = portfolio(candidate("first", first), candidate("larger", PoissonGLM, larger_than="first"))
     assert ("larger" in found.fit(Folds.of(sample, None, 0), seed=0).members) == expected
+    assert (found.left_out, list(found.not_tried)) == ({}, [] if expected else ["larger"])
 
 
 def test_an_interruption_keeps_what_was_fitted(sample):
@@ -157,6 +163,7 @@ def test_an_interruption_keeps_what_was_fitted(sample):
     found = portfolio(candidate("glm", PoissonGLM), candidate("stop", Interrupted), candidate("never", Slow))
     assert list(found.fit(Folds.of(sample, None, 0), seed=0).members) == ["constant", "glm"]
     assert found.interrupted
+    assert (found.left_out, set(found.not_tried)) == ({}, {"stop", "never"})
     with pytest.raises(KeyboardInterrupt):
         Portfolio([candidate("stop", Interrupted)]).fit(Folds.of(sample, None, 0), seed=0)
 

@@ -32,6 +32,11 @@ def test_errors_survive_another_process(error):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("error", ERRORS, ids=str)
+def test_repr_shows_the_sentence(error):
+    assert repr(error) == f"{type(error).__name__}({str(error)!r})"
+
+
 def test_rows_are_named_after_another_process():
     error = pickle.loads(pickle.dumps(RowError("X must be finite, got NaN", np.array([False, True]))))
     with pytest.raises(RowError, match="at row 9"), rows_named([7, 9]):

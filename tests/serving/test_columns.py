@@ -1,5 +1,8 @@
 """Columns with roles: an upper bound per row that is a feature, too, groups of intervals, dates in another order."""
 
+import json
+import shutil
+
 import numpy as np
 import polars as pl
 import pytest
@@ -59,6 +62,30 @@ def test_the_example_of_the_model_is_predicted(server):
     example = server.get("/model").json()["example"]
     (found,) = server.post("/predict", json={"rows": [example]}).json()["predictions"]
     assert found["upper"] <= example["beds"]
+
+
+def test_a_bound_is_shown_with_the_range_and_the_median_of_the_training_rows(server, wards):
+    (column,) = [each for each in server.get("/model").json()["columns"] if each["kind"] == "upper"]
+    low, high = column["range"]
+    assert wards["beds"].min() <= low < column["typical"] < high <= wards["beds"].max()
+    assert abs(column["typical"] - wards["beds"].median()) <= 0.1 * (high - low)
+
+
+def test_the_example_has_a_typical_exposure_also_of_older_models(saved, table, tmp_path, rewrite):
+    """Models that were saved without a summary of exposures start from 1."""
+    old = tmp_path / "old.model"
+    shutil.copytree(saved, old)
+    manifest = json.loads((old / "model.json").read_text())
+    del manifest["scales"]
+    (old / "model.json").write_text(json.dumps(manifest))
+    rewrite(old)
+    with TestClient(create_app({"new": saved, "old": old}, reload_every=0.0)) as client:
+        new, before = (client.get(f"/models/{name}").json() for name in ("new", "old"))
+    days = table["days"]
+    assert days.quantile(0.4) < new["example"]["days"] < days.quantile(0.6)
+    (column,) = [each for each in new["columns"] if each["name"] == "days"]
+    assert days.min() <= column["range"][0] < column["range"][1] <= days.max()
+    assert before["example"] == {**new["example"], "days": 1.0}
 
 
 @pytest.mark.parametrize(("beds", "words"), [(-1, "at least 0"), (2.5, "an integer"), (None, "an integer")])

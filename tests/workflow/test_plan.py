@@ -39,7 +39,7 @@ lr = 0.01
 
 
 def test_a_file_and_what_takes_precedence_over_it(file):
-    found = plan_of({"target": "y", "members": 3, "seed": None, "drop": "a, b,", "beta": 0.5}, file(TOML))
+    found = plan_of({"target": "y", "members": 3, "seed": None, "drop": ["a, b,", "c"], "beta": 0.5}, file(TOML))
     model = {
         "members": 3,
         "hidden": (8, 4),
@@ -47,7 +47,7 @@ def test_a_file_and_what_takes_precedence_over_it(file):
         "head_options": {"objective": "paper", "beta": 0.5},
         "training_options": {"lr": 0.01},
     }
-    known = {"target": "y", "drop": ("a", "b"), "use": ("id",), "seed": 7, "shares": (0.8, 0.1, 0.1)}
+    known = {"target": "y", "drop": ("a, b,", "c"), "use": ("id",), "seed": 7, "shares": (0.8, 0.1, 0.1)}
     assert found == Plan(**known, compare_with=("constant", "poisson_glm"), model=model)
     assert plan_from(found.as_dict()) == found
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.calibration.ood import FeatureProfile
+from ddpn.calibration.ood import FeatureProfile, OODScores
 from ddpn.distributions import MonotoneMap, Recalibrated
 from ddpn.distributions.limits import limited
 from ddpn.members.folds import Folds
@@ -199,15 +199,17 @@ def _calibrate_copies(predictor: Any, rows: HeldOut, wanted: CalibrationOptions,
 
 
 def _calibrate_ood(predictor: Any, folds: Folds, time_columns: Sequence[str], clock: Clock) -> None:
-    """Summarise the training rows, and score rows that the summary leaves out: validation rows, or the first fold."""
-    known, apart = folds.train, folds.validation
-    if apart is None and folds.number is not None:
-        known, apart = folds.train.rows(folds.number != 0), folds.train.rows(folds.number == 0)
-    known = _some(known, clock)
-    predictor.profile = FeatureProfile.fit(known.X, known.weight, tuple(time_columns))
-    if apart is not None and len(apart):
-        rows = _some(apart, clock)
-        predictor.calibrate_ood(rows.X, max(OOD_ALPHA, 1.0 / (len(rows) + 1)))
+    """Summarise the training rows, and score rows by summaries that left them out: validation rows, or each fold."""
+    train, ignored = _some(folds.train, clock), tuple(time_columns)
+    number = None if folds.number is None else folds.number[: len(train)]
+    if number is not None and len(np.unique(number)) > 1:
+        predictor.profile, scores = FeatureProfile.cross_fit(train.X, train.weight, number, ignored)
+        predictor.ood = OODScores.fit(scores, OOD_ALPHA)
+        return
+    predictor.profile = FeatureProfile.fit(train.X, train.weight, ignored)
+    if folds.validation is not None and len(folds.validation):
+        scores = predictor.profile.measure(_some(folds.validation, clock).X).score
+        predictor.ood = OODScores.fit(scores, OOD_ALPHA)
 
 
 def _some(sample: Sample, clock: Clock) -> Sample:

@@ -174,6 +174,49 @@ class FeatureProfile:
         profile._fit_scores(table)
         return profile
 
+    @classmethod
+    def cross_fit(
+        cls, X: Any, weight: np.ndarray | None, fold: np.ndarray, ignored: Sequence[str] = ()
+    ) -> tuple[Self, np.ndarray]:
+        """Summarise all training rows, and score each of them by a summary of the other folds.
+
+        The tails that turn distances into scores are those of all rows, which each fold's summary did not know. So
+        scores of training rows and of later rows are on one scale, and all training rows can calibrate flags.
+
+        Parameters
+        ----------
+        X : table
+            The training rows.
+        weight : array, optional
+            Rows of weight 0 are left out.
+        fold : array of int
+            The fold of each row, at least two of them.
+        ignored : sequence of str
+            Columns that do not count in the score of a row.
+
+        Returns
+        -------
+        tuple of FeatureProfile and array
+            The summary, and the scores of the rows with a weight.
+        """
+        reader = TableReader()
+        table = reader.fit(X)
+        if weight is not None:
+            used = np.asarray(weight) > 0.0
+            table, fold = _rows(table, np.flatnonzero(used)), fold[used]
+        profile = cls(reader, [fit_column(column) for column in table], None, (), ignored)
+        has_joint = len(fold) >= _FEWEST_ROWS and sum(profile.columns[j].width for j in profile.scored) <= _JOINT_WIDTH
+        profile.joint = Joint.fit(profile._all_inputs(table)) if has_joint else None
+        distances = np.empty((len(_TAILS) if has_joint else 1, len(fold)))
+        for number in np.unique(fold):
+            others, apart = (_rows(table, np.flatnonzero(rows)) for rows in (fold != number, fold == number))
+            without = cls(reader, [fit_column(column) for column in others], None, (), ignored)
+            without.joint = Joint.fit(without._all_inputs(others)) if has_joint else None
+            distances[:, fold == number] = without._distances(apart)
+        largest, *joint = distances
+        profile.tails = (UpperTail.fit(largest, least_scale=1.0), *map(UpperTail.fit, joint))
+        return profile, profile._score(distances)
+
     def _fit_scores(self, table: list[Column]) -> None:
         """The tails of the scores, and the joint distribution where there are enough rows.
 
@@ -201,16 +244,24 @@ class FeatureProfile:
 
     # Scoring -----------------------------------------------------------------------------------------------------
 
+    def _distances(self, table: list[Column]) -> np.ndarray:
+        """Return what is scored of each row: its largest surprise and, with a joint distribution, two distances."""
+        return np.concatenate([self._cell_distances(cells) for cells in self._scored_cells(table)], axis=1)
+
+    def _cell_distances(self, cells: list[Cells]) -> np.ndarray:
+        joint = () if self.joint is None else self.joint.distances(_inputs(cells))
+        return np.stack([_largest(cells), *joint])
+
+    def _score(self, distances: np.ndarray) -> np.ndarray:
+        """Return the score of each row: the largest surprise of its distances, by their tails."""
+        surprises = [tail.of(own) for tail, own in zip(self.tails, distances, strict=True)]
+        return np.clip(np.maximum.reduce(surprises), 0.0, LARGEST)
+
     def measure(self, X: Any) -> Measured:
         """Score later rows."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for _, cells in self.chunks(self.reader.read(X)):
-            own = [cells[j] for j in self.scored]
-            found = self.tails[0].of(_largest(own))
-            if self.joint is not None:
-                for tail, distance in zip(self.tails[1:], self.joint.distances(_inputs(own)), strict=True):
-                    found = np.maximum(found, tail.of(distance))
-            scores.append(np.clip(found, 0.0, LARGEST))
+            scores.append(self._score(self._cell_distances([cells[j] for j in self.scored])))
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
@@ -403,8 +454,19 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, scores: np.ndarray, alpha: float) -> Self:
-        """The sorted scores of rows that the summary of the training rows left out."""
-        return cls(np.sort(scores), check_alpha(alpha, len(scores)))
+        """Sort the scores of rows by a summary that left them out; `alpha` may be too small for any flag."""
+        return cls(np.sort(scores), alpha)
+
+    @property
+    def warning(self) -> str:
+        """Why no row can be flagged at `alpha`; "" if rows can be."""
+        rows, smallest = len(self.scores), 1.0 / (len(self.scores) + 1.0)
+        if self.alpha >= smallest:
+            return ""
+        return (
+            f"No row can be flagged as out-of-distribution at alpha {self.alpha:g}: with {rows} calibration rows the "
+            f"smallest p-value is {smallest:.2g}."
+        )
 
     def pvalue(self, scores: np.ndarray) -> np.ndarray:
         """The p-value of every row. Shape: (rows,).
@@ -426,13 +488,14 @@ class OODScores(NamedTuple):
         pvalue : array
             What `pvalue` returned.
         alpha : float, optional
-            Rows with a p-value of at most this are flagged. Default: that of `fit`.
+            Rows with a p-value of at most this are flagged, which are none where `check_alpha` refuses it. Default:
+            that of `fit`.
         """
-        return pvalue <= (self.alpha if alpha is None else check_alpha(alpha, len(self.scores)))
+        return pvalue <= (self.alpha if alpha is None else alpha)
 
 
 def check_alpha(alpha: float, n: int) -> float:
-    """`alpha` as a float, if some p-value can be as small with n calibration rows."""
+    """Return `alpha` as a float, or raise an error if no p-value can be as small with n calibration rows."""
     if not is_number(alpha) or not 0.0 < alpha < 1.0:
         remedy = "Use 0.05 to flag 5% of ordinary rows."
         raise ConfigError(argument="alpha", must="lie between 0 and 1", got=repr(alpha), remedy=remedy)

@@ -48,7 +48,7 @@ def diagnose(
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
     check_integer("max_rows", max_rows, 50)
     plan = plan_of(given)
-    table = read(data, plan.category)
+    table = read(data, plan.as_text)
     with redirect_stdout(sys.stderr):
         found = diagnose_table(table, plan, mean_model, max_rows, print_step)
     if as_json:
@@ -228,7 +228,14 @@ Alpha = Annotated[float, option("SHARE", "Probability of one or more false alarm
 Effect = Annotated[
     float, option("SHARE", "The smallest difference between shares that counts as drift; half of it for coverage.")
 ]
-Ignore = Annotated[str, option("COLUMNS", "Columns that never count as drift, such as dates, separated by commas.")]
+Ignore = Annotated[
+    list[str] | None,
+    option(
+        "COLUMNS",
+        "Columns that never count as drift, such as dates, separated by commas; may be repeated, for names that "
+        "contain a comma.",
+    ),
+]
 
 
 @command("monitor")
@@ -237,7 +244,7 @@ def monitor(
     data: o.Data,
     alpha: Alpha = 0.01,
     effect: Effect = 0.1,
-    ignore: Ignore = "",
+    ignore: Ignore = None,
     *,
     columns: o.MonitoredColumns,
     as_json: o.Json = False,
@@ -257,9 +264,8 @@ def monitor(
     folder = load(model, mixed_only=False, **columns)
     from ddpn.workflow.examining import monitor as compared
 
-    names = [name.strip() for name in ignore.split(",") if name.strip()]
     with redirect_stdout(sys.stderr):
-        found = compared(folder, frame, alpha, effect, names)
+        found = compared(folder, frame, alpha, effect, ignore or ())
     if as_json:
         print_json({"model": str(model), "data": data, **found.as_dict()})
     else:

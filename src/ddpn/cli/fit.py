@@ -138,7 +138,7 @@ def tune(
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
-        prepared = prepare(read(data, plan.category), plan)
+        prepared = prepare(read(data, plan.as_text), plan)
     _show_prepared(data, prepared, as_json)
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.tuning import tune as run

@@ -26,6 +26,8 @@ EXIT_CODES = (
 
 #: Parameters of commands that stand for several options.
 _GROUPS = ("given", "columns")
+#: Kinds of plan options that may be given several times.
+_LISTS = ("columns", "names")
 
 
 class _BareFlags:
@@ -75,7 +77,7 @@ def command(
         @wraps(function)
         def run(context: typer.Context, **options: Any) -> None:
             for group, known in groups.items():
-                options[group] = {key: options.pop(each.name) for key, each in known.items()}
+                options[group] = {key: _read_value(key, options.pop(each.name)) for key, each in known.items()}
             if "started" in own.parameters:
                 options["started"] = time.monotonic() if context.obj is None else context.obj
             with friendly_errors(kept, context), prompt_ctrl_c(kept) if ends_at_once else nullcontext():
@@ -102,13 +104,20 @@ def _options(command: str, group: inspect.Parameter) -> dict[str, inspect.Parame
     found = {}
     for each in PLAN_OPTIONS.values():
         if command in each.commands and each.help:
-            kind = {"integer": int, "number": float}.get(each.kind, str)
+            kind: Any = {"integer": int, "number": float}.get(each.kind, list[str] if each.kind in _LISTS else str)
             names = [each.option] if each.option else []
             found[each.name] = _optional(each.name, kind, option(each.metavar, each.help, *names, panel=each.panel))
     return found
 
 
-def _optional(name: str, kind: type, about: Any) -> inspect.Parameter:
+def _read_value(name: str, value: Any) -> Any:
+    """Return what was given for an option: None for a list that was not, and all words of one as one text."""
+    if not isinstance(value, list):
+        return value
+    return (value if PLAN_OPTIONS[name].kind == "columns" else ",".join(value)) if value else None
+
+
+def _optional(name: str, kind: Any, about: Any) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, about]
     )

@@ -19,7 +19,7 @@ from ddpn.analysis.leaderboard import Leaderboard, Verdict
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import with_labels
-from ddpn.calibration.ood import FeatureProfile
+from ddpn.calibration.ood import FeatureProfile, check_alpha
 from ddpn.calibration.recalibration import PRIOR_ROWS
 from ddpn.distributions import discretized
 from ddpn.estimators.prediction import Prediction
@@ -530,13 +530,20 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         X : array-like or data frame
             Rows with the columns of `fit`.
         alpha : float, optional
-            Rows with a p-value of at most this are flagged. Default: that of `fit_ood`.
+            Rows with a p-value of at most this are flagged. Default: that of `fit_ood`, 0.05 in `CountRegressor`.
 
         Returns
         -------
         array of bool, shape (rows,)
+            With n calibration rows, no p-value is below 1 / (n + 1). A smaller `alpha` is refused; if the default is
+            smaller, no row is flagged and a warning says so.
         """
-        return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X), alpha)
+        ood = self._fitted.calibrated_ood
+        if alpha is not None:
+            alpha = check_alpha(alpha, len(ood.scores))
+        elif ood.warning:
+            warnings.warn(ood.warning, UserWarning, stacklevel=2)
+        return ood.is_ood(self.ood_pvalue(X), alpha)
 
     def ood_reasons(self, X: Any) -> list[list[str]]:
         """Explain what is unusual about each row.
@@ -563,7 +570,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> model.ood_reasons([[2, 2], [2, 50]])
         [[], ["'x1' above the training range: 50 > 4"]]
         """
-        flagged = None if self._fitted.ood is None else self.is_ood(X)
+        flagged = None if self._fitted.ood is None else self._fitted.ood.is_ood(self.ood_pvalue(X))
         days = () if self._roles is None else self._roles.days
         return self._fitted.ood_reasons(self.features(X), flagged, days)
 
@@ -666,6 +673,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Path
             The path of the file.
         """
+        if not isinstance(path, str | PathLike):
+            must, got = "be the file to write, before the rows", f"{type(path).__name__} instead"
+            raise InputError(argument="path", must=must, got=got, remedy='Call report("report.html", X, y).')
         from ddpn.analysis.report import write_report  # which has pages and figures
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)

@@ -170,6 +170,7 @@ class CountGLM(CountEstimator):
         found = fit_linear(head, scaled.X, scaled, self.dispersion, self.alpha, self.tol, self.max_iter)
         member = GLM.of_design(head, design, found.linear, unit)
         predictor = Predictor({"glm": member}, None, needs_exposure(sample, counts), counts=counts)
+        predictor.summarise_scales(rows)
         best, weight = found.optimum, merged.weight_or_ones
         covariance, deviations = found.covariances()
         loglik = -float(weight @ found.objective.losses(best.theta))

@@ -15,7 +15,7 @@ from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate, calibrate_copies
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
-from ddpn.members import MEMBERS, mixable
+from ddpn.members import MEMBERS, label_of, mixable
 from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options
@@ -27,7 +27,7 @@ from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock, parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.jobs import Where, is_here
-from ddpn.runtime.validation import check_integer, check_keys, is_integer, is_number
+from ddpn.runtime.validation import check_integer, check_keys, is_integer, is_number, listed
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.storage.results import ResultStore
 from ddpn.tables.count_range import CountRange
@@ -175,10 +175,10 @@ class NetworkRegressor(CountEstimator):
         portfolio = Portfolio(candidates, clock, on_step, None if here else self._elsewhere(on_step)).fit(folds, seed)
         parts = portfolio.members, portfolio.weights, needs_exposure(train, counts), portfolio.seconds, counts
         self._set_fitted(reader, Predictor(*parts, portfolio.fold_weights))
-        self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out
-        for name, why in portfolio.left_out.items():
-            label = MEMBERS[name].label or name
-            warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=4)
+        self.predictor_.summarise_scales(train)
+        self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out | portfolio.not_tried
+        if portfolio.left_out:
+            warnings.warn(_describe_left_out(portfolio), UserWarning, stacklevel=4)
         return portfolio
 
     @abstractmethod
@@ -337,7 +337,8 @@ class CountRegressor(NetworkRegressor):
     history_ : History
         How the training of the networks went.
     left_out_ : dict
-        Members that are not part of the model, and why.
+        Planned members that are not part of the model, and why. A warning of `fit` names those that could not be
+        fitted, for lack of time or because they do not apply to the table.
     interrupted_ : bool
         Whether Ctrl-C ended the training early; the best networks so far are kept.
 
@@ -497,6 +498,17 @@ def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray
     if not share or groups < 2:
         return np.zeros(len(sample), dtype=bool)
     return held_out_rows(len(sample), float(share), seed, sample.group)
+
+
+def _describe_left_out(portfolio: Portfolio) -> str:
+    """Name all members that could not be fitted, by reason, and what is left if that is a single one."""
+    labels: dict[str, list[str]] = {}
+    for name, why in portfolio.left_out.items():
+        labels.setdefault(why, []).append(label_of(name, MEMBERS[name]))
+    sentence = "; ".join(f"without {listed(names)}: {why}" for why, names in labels.items())
+    used = [name for name, weight in portfolio.weights.items() if weight > 0.0]
+    alone = f" The model is one member only: {label_of(used[0], MEMBERS[used[0]])}." if len(used) == 1 else ""
+    return f"The mixture is fitted {sentence}.{alone}"
 
 
 def _finite_numbers(X: Any) -> np.ndarray | None:

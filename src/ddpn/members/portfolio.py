@@ -36,6 +36,9 @@ _FITTED_PER_SECOND, _COLUMNS, _SCORED_PER_SECOND = 1000.0, 20, 100.0
 #: Seconds below which no further member is begun.
 _LEAST = 0.5
 
+#: Why a candidate is left out where there is no time for it.
+_TIME_IS_UP = "the time budget is too short"
+
 #: Makes the fits of members that are not fitted in this process.
 Elsewhere = Callable[[Folds, int], MemberFits]
 
@@ -108,13 +111,15 @@ class Portfolio:
     clock: Clock = field(default_factory=Clock)
     on_step: Callable[[str], object] = lambda text: None
     elsewhere: Elsewhere | None = None
-    #: What was fitted, its weights and how long it took, and why candidates are not part of the model, by name.
+    #: By name: what was fitted, its weights and how long it took, why candidates could not be fitted, and why others
+    #: were not tried.
     members: dict[str, Member] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     #: Per fold, weights that were chosen by the held-out rows of the other folds alone; empty without folds.
     fold_weights: list[dict[str, float]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    not_tried: dict[str, str] = field(default_factory=dict)
     #: That of the mixture so far on held-out rows.
     crps: float = float("inf")
     #: Whether Ctrl-C ended the fit, with what there was until then.
@@ -145,6 +150,7 @@ class Portfolio:
             if self.interrupted or (self.members and self.clock.left < _LEAST):
                 break
             if self.members and candidate.larger_than not in (None, *self._could_learn_more):
+                self._skip(candidate)
                 continue
             label = candidate.make(self.clock).label or candidate.name
             so_far = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
@@ -160,6 +166,7 @@ class Portfolio:
                 break
             if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
                 self._could_learn_more.append(candidate.name)
+        self._record_rest()
         if self.interrupted and not self.members:
             raise KeyboardInterrupt
         if not self.members:
@@ -171,6 +178,24 @@ class Portfolio:
         mixed = [name for name in self.members if name not in baselines] or list(self.members)
         self.weights = dict.fromkeys(self.members, 0.0) | (self.weights or dict.fromkeys(mixed, 1.0 / len(mixed)))
         return self
+
+    def _skip(self, candidate: Candidate) -> None:
+        """Record why a candidate is not fitted after the smaller one that it depends on."""
+        smaller = str(candidate.larger_than)
+        if smaller in self.left_out:
+            self.left_out[candidate.name] = self.left_out[smaller]
+        else:
+            self.not_tried[candidate.name] = f"more training than that of {smaller} was not expected to help"
+
+    def _record_rest(self) -> None:
+        """Record why the candidates after the last that was tried are not part of the model."""
+        for candidate in self.candidates:
+            if candidate.name in (*self.members, *self.left_out, *self.not_tried):
+                continue
+            if self.interrupted:
+                self.not_tried[candidate.name] = "the fit was stopped"
+            else:
+                self.left_out[candidate.name] = _TIME_IS_UP
 
     def _fitted(self, candidate: Candidate, seed: int, is_last: bool) -> Member | None:
         clock = self.clock.part((_LAST_SHARE if is_last else _SHARE) * self.clock.left)
@@ -186,8 +211,11 @@ class Portfolio:
                     member = self._fits.fitted(candidate.name, wave, clock)
                 else:
                     member = self.folds.fit(candidate.make(_own_part(clock)), seed)
-        except (NotApplicableError, TimeLimitError) as error:
+        except NotApplicableError as error:
             self.left_out[candidate.name] = str(error)
+            return None
+        except TimeLimitError:
+            self.left_out[candidate.name] = _TIME_IS_UP
             return None
         except KeyboardInterrupt:
             self.interrupted = True
@@ -209,8 +237,10 @@ class Portfolio:
         except (TimeLimitError, KeyboardInterrupt) as error:
             self.interrupted |= isinstance(error, KeyboardInterrupt)
             if self.weights:
-                why = "the fit was stopped" if self.interrupted else str(error)
-                self.left_out[candidate.name] = f"{why} before its weight was known"
+                if self.interrupted:
+                    self.not_tried[candidate.name] = "the fit was stopped before its weight was known"
+                else:
+                    self.left_out[candidate.name] = _TIME_IS_UP
                 self.members.pop(candidate.name)
                 self.seconds.pop(candidate.name)
             else:

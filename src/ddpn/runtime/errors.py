@@ -92,6 +92,9 @@ class DDPNError(Exception):
     def __str__(self) -> str:
         return self.sentence(str(self.argument))
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
 
 class InputError(DDPNError, ValueError):
     """Invalid data, parameters or files."""

@@ -113,14 +113,22 @@ def _names(levels: Sequence[str]) -> dict[str, Any]:
 
 def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
     """The columns that are no features: exposure, upper bound, group."""
-    found = []
+    found, about = [], dict[str, Any]()
     if roles.exposure is not None:
         kind = Annotated[float, Field(gt=0.0, le=_LARGEST, allow_inf_nan=False)]
-        found.append(ServedColumn(roles.exposure, "exposure", kind, "a number above 0", example=1.0))
+        about = {"example": 1.0}
+        if "exposure" in predictor.scales:
+            low, median, high = predictor.scales["exposure"]
+            about = {"example": median, "range": (low, high)}
+        found.append(ServedColumn(roles.exposure, "exposure", kind, "a number above 0", **about))
     if roles.upper is not None:
         least = max(predictor.counts.lower, int(predictor.counts.upper_is_total))
         kind, words = integer(least, int(_LARGEST)), f"an integer of at least {least}"
-        found.append(ServedColumn(roles.upper, "upper", kind, words, example=max(least, 1)))
+        about = {"example": max(least, 1)}
+        if "upper" in predictor.scales:
+            low, median, high = map(int, predictor.scales["upper"])
+            about = {"example": median, "range": (low, high), "integers": True}
+        found.append(ServedColumn(roles.upper, "upper", kind, words, **about))
     if roles.groups is not None:
         names = _names(() if predictor.groups is None else predictor.groups.names)
         found.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, **names))

@@ -153,9 +153,9 @@ def about(served: ServedModel) -> dict[str, Any]:
     task = saved["task"]
     flags = "Out-of-distribution flags are not calibrated."
     if predictor.ood is not None:
-        flags = (
-            f"Out-of-distribution flags are set for {100 * predictor.ood.alpha:.3g}% of rows like the training data."
-        )
+        share = f"{100 * predictor.ood.alpha:.3g}%"
+        expected = f"Out-of-distribution flags are set for {share} of rows like the training data."
+        flags = predictor.ood.warning or expected
     members = [
         {"name": name, "weight": known["weight"], "facts": known["facts"]} for name, known in saved["members"].items()
     ]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddpn.runtime.column_lists import format_option
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.tables.cells import (
     OPEN_ENDED,
@@ -162,7 +163,8 @@ def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]
         notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")
     is_plain = not notes and len(known) == len(text) - text.null_count()
     if is_plain and not known.cast(polars().Float64, strict=False).null_count():
-        return (f"Column {text.name}: its text is read as numbers; --category {text.name} keeps it categorical.",)
+        option = format_option("--category", [text.name])
+        return (f"Column {text.name}: its text is read as numbers; {option} keeps it categorical.",)
     return notes
 
 

@@ -5,13 +5,13 @@ strong predictor leaves different counts for the same value, or has different va
 known before the count is a question to the user.
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddpn.runtime.column_lists import format_option
 from ddpn.runtime.validation import listed
 from ddpn.tables.cells import polars
 
@@ -98,9 +98,10 @@ def find_leaks(
         if not names:
             continue
         named = list(dict.fromkeys(dates.get(name, name) for name in names))
-        who, quoted = f"Columns {listed(names)} together", shlex.quote(",".join(named))
+        who = f"Columns {listed(names)} together"
+        drop, use = format_option("--drop", named), format_option("--use", named)
         if is_exact:
-            remedy = f"with --drop {quoted}; if they are known before the count, keep them with --use {quoted}."
+            remedy = f"with {drop}; if they are known before the count, keep them with {use}."
             certain.append(f"{who} determine {target.name}: a weighted sum of them equals it. Leave them out {remedy}")
         else:
             how = f"predict {target.name} nearly without error, by a weighted sum"
@@ -122,8 +123,8 @@ class _Target(NamedTuple):
 
 
 def _leak(name: str, way: str) -> str:
-    column = shlex.quote(name)
-    remedy = f"Leave it out with --drop {column}; if it is known before the count, keep it with --use {column}."
+    drop, use = format_option("--drop", [name]), format_option("--use", [name])
+    remedy = f"Leave it out with {drop}; if it is known before the count, keep it with {use}."
     return f"Column {name} {way}. {remedy}"
 
 
@@ -141,9 +142,9 @@ def _nearly(name: str, series: Any, target: _Target) -> str:
 
 
 def _question(names: Sequence[str]) -> str:
-    columns = shlex.quote(",".join(names))
+    drop, use = format_option("--drop", names), format_option("--use", names)
     which = "Is it" if len(names) == 1 else "Are they"
-    return f"{which} known before the count? If not, use --drop {columns}; if so, --use {columns} ends this question."
+    return f"{which} known before the count? If not, use {drop}; if so, {use} ends this question."
 
 
 def _values(series: Any) -> np.ndarray:

@@ -13,8 +13,8 @@ from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
 from ddpn.analysis.monitoring import LEAST_ROWS, Monitoring, compare
 from ddpn.calibration.calibrate import HeldOut, calibrate_copies
 from ddpn.members.folds import Folds
+from ddpn.runtime.column_lists import resolve_names
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
 from ddpn.storage.files import write_bytes
 from ddpn.tables.files import check_free, check_output, polars, write
@@ -231,16 +231,16 @@ def monitor(
     alpha, effect
         As for `ddpn.analysis.monitoring.compare`.
     ignore : sequence of str
-        Columns of the table that are compared but never count as drift, such as dates.
+        Columns of the table that are compared but never count as drift, such as dates. Commas separate names within
+        a text that is not the name of a column.
 
     Returns
     -------
     Monitoring
     """
     roles = folder.roles
-    for name in ignore:
-        check_column(name, [column.name for column in roles.columns], "ignore", InputError)
-    ignored = {part for column in roles.columns if column.name in ignore for part in column.inputs}
+    names = resolve_names(ignore, [column.name for column in roles.columns], "ignore")
+    ignored = {part for column in roles.columns if column.name in names for part in column.inputs}
     sample, notes = _with_counts(folder, frame)
     found = compare(
         folder.model.predictor_,

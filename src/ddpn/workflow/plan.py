@@ -8,11 +8,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ddpn.members import member_named, mixable
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, TOTALS, check_likelihood, make_head
+from ddpn.runtime.column_lists import resolve_names, split_words
 from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
@@ -186,16 +187,24 @@ class Plan:
         is_total = self.model.get("likelihood") in TOTALS and has_upper
         return CountRange(**given, upper_per_row=self.upper_column is not None, upper_is_total=is_total)
 
-    def check_columns(self, columns: Sequence[str]) -> None:
-        """Raise an `InputError` for a column that the plan names and a table with these columns does not have."""
+    @property
+    def as_text(self) -> list[str]:
+        """Columns that may be named in `category`, whose digits a file's reader keeps as they are written."""
+        return [name for value in self.category for name in (value, *split_words(value))]
+
+    def resolve_columns(self, columns: Sequence[str]) -> Self:
+        """Return the plan for a table with these columns; raise an `InputError` for a column that it does not have.
+
+        Lists of columns are split at their commas, except for values that are the name of a column.
+        """
         roles = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups")
         given = {role: getattr(self, role) for role in roles}
         named = [(role, name) for role, name in given.items() if isinstance(name, str)]
-        named += [(role, name) for role in ("drop", "use", "category") for name in getattr(self, role)]
-        if not is_by_inputs(self.group, columns):
-            named += [("group", name) for name in self.group]
         for role, name in named:
             check_column(name, columns, role, InputError)
+        lists = ("drop", "use", "category", *(() if is_by_inputs(self.group, columns) else ("group",)))
+        resolved: dict[str, Any] = {role: resolve_names(getattr(self, role), columns, role) for role in lists}
+        return replace(self, **resolved)
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
@@ -266,8 +275,9 @@ _FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
 class PlanOption:
     """One option of a `Plan`, by its key in a settings file.
 
-    `kind` is how it is read: "column", "names" (a list, or text with commas), "member", "text", "integer", "number",
-    "range" (an integer or text), "table", or "list". Without a `help`, it is not an option of the `commands`. `part` is
+    `kind` is how it is read: "column", "columns" (a list of texts, which may have commas between names of columns),
+    "names" (a list, or text with commas), "member", "text", "integer", "number", "range" (an integer or text), "table",
+    or "list". Without a `help`, it is not an option of the `commands`. `part` is
     "plan" for a field of `Plan`, "model" for an argument of the estimator, "head" for an option of the likelihood.
     `option` is what commands call it, if that is not --name.
     """
@@ -292,16 +302,21 @@ class PlanOption:
                 raise ConfigError(argument=self.name, must="be the name of a member", got=repr(value))
             return member_named(value)
         if self.kind == "names" or (self.name == "likelihood" and isinstance(value, str) and "," in value):
-            words = value.split(",") if isinstance(value, str) else value
+            words = split_words(value) if isinstance(value, str) else value
             if self.name == "missing" and isinstance(words, list | tuple):
                 words = [str(word) if is_number(word) else word for word in words]
-            if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-                must = 'be a list of names such as ["one", "two"]'
-                raise ConfigError(argument=self.name, must=must, got=repr(value))
-            return tuple(word.strip() for word in words if word.strip())
+            return tuple(word.strip() for word in self._check_names(words) if word.strip())
+        if self.kind == "columns":
+            return tuple(self._check_names([value] if isinstance(value, str) else value))
         if self.kind == "range" and isinstance(value, str) and value.isdecimal():
             return int(value)
         return tuple(value) if isinstance(value, list) else value
+
+    def _check_names(self, names: Any) -> Sequence[str]:
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            must = 'be a list of names such as ["one", "two"]'
+            raise ConfigError(argument=self.name, must=must, got=repr(names))
+        return names
 
 
 _EVERY = (
@@ -318,11 +333,12 @@ _EVERY = (
         'Column of true and false; true marks counts that mean "this many or more".', _RANGE, _ALL),
     PlanOption("censored_above", "integer", "COUNT",
         'Counts of this size or more are recorded as this one ("10 or more").', _RANGE, _ALL, "model"),
-    PlanOption("drop", "names", "COLUMNS", "Columns to leave out, separated by commas.", _COLUMNS, _ALL),
-    PlanOption("use", "names", "COLUMNS",
+    PlanOption("drop", "columns", "COLUMNS",
+        "Columns to leave out, separated by commas; may be repeated, for names that contain a comma.", _COLUMNS, _ALL),
+    PlanOption("use", "columns", "COLUMNS",
         "Columns to keep although they look like ids or target leaks, or are named by --group or --time.", _COLUMNS,
         _ALL),
-    PlanOption("category", "names", "COLUMNS",
+    PlanOption("category", "columns", "COLUMNS",
         "Numeric columns to treat as categorical, such as zip,station.", _COLUMNS, _ALL),
     PlanOption("missing", "names", "WORDS",
         "Further words and numbers that mean a missing value, separated by commas, such as unknown,-999.", _COLUMNS,
@@ -359,7 +375,7 @@ _EVERY = (
         _EVALUATION),
     PlanOption("seed", "integer", "NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION,
         _ALL),
-    PlanOption("group", "names", "COLUMNS",
+    PlanOption("group", "columns", "COLUMNS",
         "Columns that identify rows that belong together, such as person; several, separated by commas, are "
         "combined. Training rows and the rows that a model is scored on then have different groups, so that scores are "
         "those for new groups. The columns are not inputs, unless --use names them. equal-inputs keeps rows with equal "

@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.calibration.ood import TableSummary
+from ddpn.calibration.ood import TableSummary, check_alpha
 from ddpn.distributions import discretized
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.threads import single_thread
@@ -238,7 +238,9 @@ class Findings:
             labels = np.array(list(self._groups.elements()), dtype=object)
             found.append(self._predictor.groups.unseen(labels))
         found += [] if self.summary is None else self.summary.sentences()
-        if self._alpha is not None and self._rows:
+        if self._predictor.ood is not None and self._predictor.ood.warning and self._alpha == self._predictor.ood.alpha:
+            found.append(self._predictor.ood.warning)
+        elif self._alpha is not None and self._rows:
             expected = f"{100 * self._alpha:.3g}% expected of rows like the training data"
             few = self._rows < _FEW_ROWS
             share = f"{self._flagged} of {self._rows}" if few else f"{self._flagged / self._rows:.1%} of"
@@ -281,7 +283,7 @@ def checked_request(predictor: Predictor, request: Request) -> Request:
     """The request for a model; raises an error for what it cannot do, before the work."""
     request = request.for_model(predictor.members, predictor.ood is not None)
     if request.ood is not None:
-        predictor.calibrated_ood.is_ood(np.ones(1), request.ood)  # a level that is too small for the calibration rows
+        check_alpha(request.ood, len(predictor.calibrated_ood.scores))
     return request
 
 

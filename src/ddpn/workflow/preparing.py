@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
+from ddpn.runtime.column_lists import format_option
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import listed
@@ -110,8 +111,8 @@ def prepare(table: Any, plan: Plan, verbose: bool = False) -> Prepared:
         What `fit_into` takes.
     """
     if not isinstance(table, Table):
-        return _prepared(table, plan)
-    plan = plan.with_test_rows()
+        return _prepared(table, plan.resolve_columns(table.columns))
+    plan = plan.with_test_rows().resolve_columns(list(table.schema))
     numbers = sampled_rows(table, plan.seed)
     frame, used = checked_rows(table, plan, numbers, verbose)
     prepared = _prepared(frame, plan)
@@ -176,10 +177,11 @@ def diagnose_table(
     frame: Any, plan: Plan, mean_model: str, max_rows: int, progress: Callable[[str], object] | None = None
 ) -> Any:
     """The `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first."""
+    plan = plan.resolve_columns(frame.columns)
     roles, sample, notes = _read(frame, plan)
     leaks = _leaks(sample, roles, plan)
     columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
-    options = [f"{name} {column}" for name, column in columns.items() if column is not None]
+    options = [format_option(name, [column]) for name, column in columns.items() if column is not None]
     notes += missing_sentences(frame, plan.group, roles.missing)
     from ddpn.analysis.diagnosis import diagnose_sample  # imports torch: wrong tables are reported at once
 
@@ -202,7 +204,7 @@ def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, t
     dates = [column.name for column in roles.used if column.kind == "date"]
     return [each.sentence for each in found if each is not None] + [
         f"Column {date} is a date, and rows are split at random: if the model is to predict later dates, the "
-        f"scores are too good. Then split by time, with --time {date}."
+        f"scores are too good. Then split by time, with {format_option('--time', [date])}."
         for date in dates[:1]
     ]
 
@@ -334,9 +336,9 @@ def open_table(
     if is_alone and not stream:
         # Small files, which may be compressed, are not opened to find out how many rows they have.
         is_small = free is None or not os.path.isfile(first) or _EXPANSION * os.path.getsize(first) <= free
-        if stream is False or is_small or fits_memory(Table(sources, plan.category)):
-            return read(first, plan.category), ""
-    table = Table(sources, plan.category)
+        if stream is False or is_small or fits_memory(Table(sources, plan.as_text)):
+            return read(first, plan.as_text), ""
+    table = Table(sources, plan.as_text)
     is_small = table.rows * sum(plan.split_shares[:2]) <= SMALL_ROWS
     if is_small or not (stream or (stream is None and not fits_memory(table))):
         note = f"{table.rows:,} rows are fitted in memory, because they are few." if stream else ""
@@ -352,7 +354,7 @@ def checked_rows(table: Table, plan: Plan, numbers: np.ndarray, verbose: bool = 
 
     Returns the rows with these numbers, which are sorted, and how many rows have a count and a weight above 0.
     """
-    plan.check_columns(list(table.schema))
+    plan = plan.resolve_columns(list(table.schema))
     roles = Roles(plan.target, plan.exposure, plan.weight, (), upper=plan.upper_column, censored=plan.censored)
     frames, used = [], 0
     with progress_bar("Checking rows", table.rows, verbose) as bar:
@@ -396,7 +398,7 @@ _TIME_NAMES = re.compile(
 
 def roles_of(frame: Any, plan: Plan) -> Roles:
     """What each column is for; `drop` and `use` override what is found."""
-    plan.check_columns(frame.columns)
+    plan = plan.resolve_columns(frame.columns)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
     columns = tuple(_profiled(frame[name], plan, missing) for name in frame.columns if name not in special)
@@ -459,7 +461,8 @@ def _why_useless(values: Any, column: TableColumn, distinct: int, plan: Plan) ->
     if distinct == 1 and present == len(values):
         return "the same value in every row"
     if column.name in plan.group:
-        return f"it keeps rows together, and a model would memorise it; --use {column.name} keeps it as an input"
+        option = format_option("--use", [column.name])
+        return f"it keeps rows together, and a model would memorise it; {option} keeps it as an input"
     if column.name == plan.time and column.kind != "date":
         return "used for the split by time"
     if column.kind == "category" and present >= _ID_ROWS and distinct > _ID_SHARE * present:

@@ -4,12 +4,12 @@ Both compare a model of the mean that is fitted in a second on different rows. I
 """
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddpn.runtime.column_lists import format_option
 from ddpn.sample import Sample
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.row_hashes import EQUAL_INPUTS, column_codes, hashed
@@ -118,8 +118,8 @@ class Repeated(NamedTuple):
             f"{self.rows:,} rows have {self.groups:,} different {what}, and those with {alike} are alike: a quick "
             f"model explains {max(self.seen, 0):.0%} of their deviance if it has seen others of them, "
             f"{max(self.new, 0):.0%} if not. Rows are split at random, so the scores hold for {what} that occur in "
-            f"this table. If the model is to predict new ones, the scores are too good: then use --group "
-            f"{shlex.quote(self.option)}."
+            f"this table. If the model is to predict new ones, the scores are too good: then use "
+            f"{format_option('--group', [self.option])}."
         )
 
 
@@ -277,7 +277,7 @@ def find_trend(sample: Sample, times: Any, time: str, is_input: bool) -> str:
     if abs(excess.sum()) <= _CLEAR * error or abs(change) < _LEAST_CHANGE:
         return ""
     side = "higher" if change > 0 else "lower"
-    remedy = "" if is_input else f" --use {time} makes the time an input, too."
+    remedy = "" if is_input else f" {format_option('--use', [time])} makes the time an input, too."
     return (
         f"Counts trend with {time}: those of the latest training and validation rows are {abs(change):.0%} {side} than "
         f"a quick model of the earlier rows predicts. Test rows, and rows to predict, may be as far off: trees and "

@@ -61,9 +61,9 @@ const MOST_FIELDS = 30;
 const numeric = column => ["number", "exposure", "upper"].includes(column.kind);
 
 function hint(column) {
-  if (column.range) return `${short(column.range[0])} to ${short(column.range[1])}`;
-  if (column.days) return `${column.days[0]} to ${column.days[1]}`;
-  return {exposure: "exposure", upper: "largest possible count", group: "group"}[column.kind] || "";
+  const role = {exposure: "exposure", upper: "largest possible count", group: "group"}[column.kind];
+  const values = column.range ? column.range.map(value => short(value)) : column.days;
+  return [role, values && values.join(" to ")].filter(Boolean).join(", ");
 }
 
 function field(column, index) {

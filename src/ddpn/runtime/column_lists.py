@@ -1,0 +1,72 @@
+"""Lists of column names as text: reading what a user typed, and writing an option that can be typed.
+
+Commas separate names, and a name may contain commas as well.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.runtime.validation import check_column
+
+
+def split_words(text: str) -> list[str]:
+    """Split text at commas into words without surrounding spaces; empty words are left out.
+
+    >>> split_words("age, ward,")
+    ['age', 'ward']
+    """
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def resolve_names(
+    values: Iterable[str], columns: Sequence[str], role: str, error: type[DDPNError] = InputError
+) -> tuple[str, ...]:
+    """Return the columns that a list names: a value that is exactly a column is that one, others have commas between.
+
+    Parameters
+    ----------
+    values : iterable of str
+        What was typed, one value for each time that the option was given.
+    columns : sequence of str
+        The columns of the table.
+    role : str
+        The argument that has the list, for messages.
+    error : type
+        Raised for a name that no column has.
+
+    Examples
+    --------
+    >>> resolve_names(["mentor, articles", "age,ward"], ["age", "mentor, articles", "ward"], "drop")
+    ('mentor, articles', 'age', 'ward')
+    """
+    names: list[str] = []
+    for value in values:
+        if value in columns:
+            names.append(value)
+            continue
+        words = split_words(value)
+        try:
+            names += [check_column(word, columns, role, error) for word in words]
+        except DDPNError as unknown:
+            if len(words) < 2:
+                raise
+            remedy = (
+                f"Commas separate names in {value!r}. Write a name that contains a comma exactly as in the table, and "
+                f"give `{role}` once for each such name."
+            )
+            raise error(f"{unknown} {remedy}") from None
+    return tuple(dict.fromkeys(names))
+
+
+def format_option(option: str, names: Sequence[str]) -> str:
+    """Write an option with column names so that a shell and the command read exactly these names.
+
+    >>> format_option("--drop", ["age", "ward"]), format_option("--time", ["interview date"])
+    ('--drop age,ward', "--time 'interview date'")
+    >>> format_option("--drop", ["mentor, articles", "age"])
+    "--drop 'mentor, articles' --drop age"
+    """
+    values = list(names) if any("," in name or name != name.strip() for name in names) else [",".join(names)]
+    # A value that begins with a dash would be read as another option.
+    return " ".join(f"{option}{'=' if value.startswith('-') else ' '}{shlex.quote(value)}" for value in values)

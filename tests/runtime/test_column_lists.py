@@ -1,0 +1,43 @@
+"""Lists of columns as text: what is typed is read, and what is written can be typed."""
+
+import shlex
+
+import pytest
+
+from ddpn.runtime.column_lists import format_option, resolve_names
+from ddpn.runtime.errors import InputError
+
+COLUMNS = ["age", "mentor, articles", "mentor", "interview date", "--drop", "it's", " padded "]
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (["age,mentor"], ("age", "mentor")),
+        (["age , interview date,"], ("age", "interview date")),
+        (["mentor, articles"], ("mentor, articles",)),
+        (["mentor, articles", "age,mentor", "age"], ("mentor, articles", "age", "mentor")),
+        ([" padded "], (" padded ",)),
+        ([""], ()),
+        ([], ()),
+    ],
+)
+def test_a_value_that_is_a_column_is_never_split(values, names):
+    assert resolve_names(values, COLUMNS, "drop") == names
+
+
+def test_an_unknown_name_of_a_list_says_how_names_with_commas_are_given():
+    with pytest.raises(InputError, match=r"No column named 'articles'.*Commas separate names in 'age,articles'"):
+        resolve_names(["age,articles"], COLUMNS, "drop")
+    with pytest.raises(InputError, match=r"No column named 'agee' \(`drop`\). Did you mean 'age'\?$"):
+        resolve_names(["agee"], COLUMNS, "drop")
+
+
+@pytest.mark.parametrize("names", [COLUMNS, ["age", "mentor"], *([name] for name in COLUMNS)])
+def test_a_written_option_is_read_as_the_same_names(names):
+    values, words = [], iter(shlex.split(format_option("--use", names)))
+    for word in words:
+        option, sign, value = word.partition("=")
+        assert option == "--use"
+        values.append(value if sign else next(words))
+    assert resolve_names(values, COLUMNS, "use") == tuple(names)
