@@ -5,6 +5,7 @@ rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A de
 the loss once for every coefficient.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ddpn.networks.heads import Head
+from ddpn.networks.heads.rates import PoissonHead
 from ddpn.runtime.threads import single_blas_thread, threads_for
 from ddpn.sample import Sample
 
@@ -30,6 +32,9 @@ _WORTH, _CLOSE = 1e-6, 1e-12
 #: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
 #: the objective must fall in a step.
 _ROUGH_STEPS, _ROUGH = (10, 60), 1e-5
+#: Second raw outputs from which a search may start: a Double Poisson is a Poisson at 0, and a Negative Binomial is
+#: close to one at -2 (alpha = e^-2).
+_DISPERSIONS = (-2.0, 0.0)
 #: The share of the information that is added where columns are redundant.
 _JITTER = 1e-9
 #: Newton's steps at the end, as far as rounding allows; a maximum at infinity is not pursued.
@@ -89,12 +94,40 @@ class LinearObjective:
         self.columns = [self.design[:, :width] for width in widths]
         self.penalty = np.concatenate([np.r_[0.0, np.full(width - 1, alpha)] for width in widths])
 
-    def start(self) -> np.ndarray:
+    @cached_property
+    def constant(self) -> np.ndarray:
         """The head's intercept-only fit, all slopes 0."""
         theta = np.zeros(self.blocks[-1].stop)
-        raw = self.head.sample_start(self.sample)
-        theta[[block.start for block in self.blocks]] = raw.numpy()
+        theta[[block.start for block in self.blocks]] = self.head.sample_start(self.sample).numpy()
         return theta
+
+    def start(self) -> np.ndarray:
+        """Return coefficients to search from: the line of a Poisson GLM with the best of a few dispersions.
+
+        The constant fit would be a bad start: it explains all variation of the counts by their dispersion. The Double
+        Poisson of counts that vary much is then so wide that its location has no slope left, and a search ends where it
+        began. Heads whose first raw output is no log mean of counts start from the constant fit all the same.
+        """
+        head = self.head
+        if not head.is_count or head.exposure_is_total or isinstance(head, PoissonHead):
+            return self.constant
+        others = np.array([block.start for block in self.blocks[1:]], dtype=int)
+        line, starts = self._fit_poisson_line(), []
+        for dispersion in (self.constant[others], *_DISPERSIONS):
+            theta = np.zeros_like(self.constant)
+            theta[self.blocks[0]], theta[others] = line, dispersion
+            starts.append(theta)
+        return min(starts, key=self.value)
+
+    def value(self, theta: np.ndarray) -> float:
+        """Return the objective, infinite where it is not a number."""
+        penalty = 0.5 * float(self.penalty @ np.square(theta))
+        return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
+
+    def _fit_poisson_line(self) -> np.ndarray:
+        """Return intercept and slopes of a Poisson GLM of the same rows, with the same penalty, to some digits."""
+        poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
+        return _approach(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
 
     def raw(self, theta: np.ndarray) -> Tensor:
         """The raw outputs of all rows. Shape: (D,) -> (N, P)."""
@@ -319,13 +352,9 @@ def fit_linear(
     rows = sample.replace(X=coordinates.reduced(X), weight=sample.weight_or_ones).map(torch.from_numpy)
     follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
     objective = LinearObjective(head, rows, follows, float(alpha))
-    theta = objective.start()
-    if rough:
-        with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-            theta, n_iter = _approach(objective, theta, sum(_ROUGH_STEPS))
-        best = Optimum(theta, np.nan, n_iter, converged=False)
-    else:
-        best = maximize(objective, theta, tol, max_iter)
+    best = _search(objective, objective.start(), tol, max_iter, rough)
+    if objective.value(best.theta) > objective.value(objective.constant):  # which is one of its lines
+        best = _search(objective, objective.constant, tol, max_iter, rough)
     slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
     for p, block in enumerate(objective.blocks):
         if follows[p]:
@@ -333,6 +362,14 @@ def fit_linear(
     base = best.theta[[block.start for block in objective.blocks]]
     line = LinearPredictor(coordinates.center, coordinates.scale, slopes, base)
     return LinearFit(line, coordinates, objective, best)
+
+
+def _search(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, rough: bool) -> Optimum:
+    if not rough:
+        return maximize(objective, theta, tol, max_iter)
+    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+        theta, n_iter = _approach(objective, theta, sum(_ROUGH_STEPS))
+    return Optimum(theta, np.nan, n_iter, converged=False)
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
