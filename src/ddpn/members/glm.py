@@ -164,10 +164,7 @@ class GLM(Member):
         self.unit = exposure_unit(train, self.head)
         scaled = in_units(train, self.unit)
         inputs = self.encoder.transform(train.X).astype(np.float64)
-        with warnings.catch_warnings():
-            # One that is not quite at its maximum is scored on validation rows like any other.
-            warnings.simplefilter("ignore")
-            self._fit_lines(inputs, scaled)
+        self._fit_lines(inputs, scaled)
         raw = self.linear.raw(inputs)
         unbounded = np.full(raw.shape[1], np.inf)
         self.low, self.high = (raw.min(0), raw.max(0)) if self.is_clipped else (-unbounded, unbounded)
@@ -180,8 +177,8 @@ class GLM(Member):
         """
         is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
-        lines = [fit_linear(head, inputs, sample, "linear", self.alpha, rough=self._is_rough).linear for head in heads]
-        best = 0
+        fits = [fit_linear(head, inputs, sample, "linear", self.alpha, rough=self._is_rough) for head in heads]
+        lines, best = [fit.linear for fit in fits], 0
         if len(heads) > 1:
             rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
             with torch.no_grad():
@@ -189,6 +186,14 @@ class GLM(Member):
                 losses = [head.sample_loss(torch.from_numpy(line.raw(inputs)), rows).numpy() for head, line in pairs]
             best = int(np.argmin([weight @ loss for loss in losses]))
         self.head, self.linear = heads[best], lines[best]
+        if not fits[best].optimum.converged:
+            # The same sentence for all copies of a cross-fitted member, which are then reported once.
+            warnings.warn(
+                f"The search of the {self.label} did not reach the maximum of its likelihood, so that it may predict "
+                "worse than it could. Its weight in the mixture allows for that.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     @classmethod
     def of_design(cls, head: Head, design: Design, linear: LinearPredictor, unit: float) -> Self:

@@ -32,6 +32,8 @@ _WORTH, _CLOSE = 1e-6, 1e-12
 #: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
 #: the objective must fall in a step.
 _ROUGH_STEPS, _ROUGH = (10, 60), 1e-5
+#: The same where no Newton steps follow: rounds of 60 steps until one ends by itself.
+_ROUGH_ROUNDS = (10, 60, 60, 60, 60)
 #: Second raw outputs from which a search may start: a Double Poisson is a Poisson at 0, and a Negative Binomial is
 #: close to one at -2 (alpha = e^-2).
 _DISPERSIONS = (-2.0, 0.0)
@@ -179,18 +181,24 @@ class LinearObjective:
         return roots
 
 
-def _approach(objective: LinearObjective, theta: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+def _approach(
+    objective: LinearObjective, theta: np.ndarray, max_iter: int, rounds: tuple[int, ...] = _ROUGH_STEPS
+) -> tuple[np.ndarray, int, bool]:
     """Minimise the objective by L-BFGS to some digits, without second derivatives, which take ten times as long.
 
     Coefficients are scaled by their expected information, which heads know in closed form, so that some tens of
-    gradients are enough. Where the information has changed, the search begins again from there.
+    gradients are enough. Where the information has changed, the search begins again from there: at least once, and as
+    long as a round uses up its steps. Returns the coefficients, the number of steps, and whether the last round ended
+    before its steps were used up.
     """
-    n_iter = 0
-    for steps in _ROUGH_STEPS:
-        if n_iter < max_iter:
-            theta, more = _scaled_search(objective, theta, min(steps, max_iter - n_iter))
-            n_iter += more
-    return theta, n_iter
+    n_iter, is_done = 0, False
+    for number, steps in enumerate(rounds):
+        if n_iter >= max_iter or (is_done and number > 1):
+            break
+        steps = min(steps, max_iter - n_iter)
+        theta, more = _scaled_search(objective, theta, steps)
+        n_iter, is_done = n_iter + more, more < steps
+    return theta, n_iter, is_done
 
 
 def _scaled_search(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
@@ -217,7 +225,7 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
     after `max_iter` steps at the latest.
     """
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        theta, n_iter = _approach(objective, theta, max_iter)
+        theta, n_iter, _ = _approach(objective, theta, max_iter)
         point = _point(objective, theta)
         if n_iter < max_iter:
             # Newton's method, in units in which all curvatures are 1 at the start.
@@ -368,8 +376,8 @@ def _search(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter:
     if not rough:
         return maximize(objective, theta, tol, max_iter)
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        theta, n_iter = _approach(objective, theta, sum(_ROUGH_STEPS))
-    return Optimum(theta, np.nan, n_iter, converged=False)
+        theta, n_iter, is_done = _approach(objective, theta, sum(_ROUGH_ROUNDS), _ROUGH_ROUNDS)
+    return Optimum(theta, np.nan, n_iter, is_done)
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
