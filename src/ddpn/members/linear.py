@@ -169,6 +169,12 @@ class LinearObjective:
         self._last = theta.copy(), hessian
         return hessian
 
+    def scores(self, theta: np.ndarray) -> np.ndarray:
+        """Return the gradient of each row's loss in all coefficients, without weight and penalty. Shape: (N, D)."""
+        slopes = self.head.gradient(self.raw(theta), self.sample)
+        parts = [slopes[:, p : p + 1] * columns for p, columns in enumerate(self.columns)]
+        return torch.cat(parts, dim=1).numpy()
+
     def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
         """Lower Cholesky factors of the expected information of each raw output's coefficients, penalty included."""
         sample, raw = self.sample, self.raw(theta)
@@ -324,15 +330,19 @@ class LinearFit(NamedTuple):
     optimum: Optimum
 
     @torch.inference_mode(False)
-    def covariances(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The covariance of the coefficients of the columns as they were given, NaN for those that are not identified.
+    def covariances(self, robust: bool = False, groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the covariance of the coefficients of the columns as they were given, NaN if not identified.
 
-        And the standard deviations of the intercept and of the coefficients of standardised columns that `coordinates`
-        keep, one array per raw output.
+        By default it is the inverse of the observed information, which is right if the likelihood is. If `robust`, or
+        with the number of each row's group, it is the sandwich estimator: right also where only the mean is
+        (`sandwich`). The second result are standard deviations by the observed information, of the intercept and of
+        the coefficients of standardised columns that `coordinates` keep, one array per raw output.
         """
         objective, kept = self.objective, self.coordinates.kept
         covariance = inverse_information(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
         deviations = np.sqrt(np.diag(covariance))
+        if robust or groups is not None:
+            covariance = sandwich(covariance, objective.scores(self.optimum.theta), objective.weight.numpy(), groups)
         back = block_diag(*(self.coordinates.to_columns(linear) for linear in objective.linear))
         covariance = back @ covariance @ back.T
         unknown = ~np.concatenate([np.r_[True, kept] if linear else [True] for linear in objective.linear])
@@ -340,12 +350,28 @@ class LinearFit(NamedTuple):
         return covariance, [deviations[block] for block in objective.blocks]
 
 
+def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+    """Return bread @ meat @ bread, the covariance of estimates that does not rely on the likelihood.
+
+    The meat is the sum of score score' over the rows, a row of weight w being w rows: statsmodels' `cov_type="HC0"`.
+    With groups, scores are added up within each group, and the result is multiplied by G / (G - 1) (n - 1) / (n - k)
+    for G groups, n rows and k coefficients: statsmodels' `cov_type="cluster"`. Shape: bread (k, k), scores (n, k).
+    """
+    if groups is None:
+        return bread @ (scores.T @ (weight[:, None] * scores)) @ bread
+    sums = np.zeros((int(groups.max()) + 1, len(bread)))
+    np.add.at(sums, groups, weight[:, None] * scores)
+    size, rows = len(sums), weight.sum()
+    correction = size / (size - 1.0) * (rows - 1.0) / (rows - len(bread))
+    return correction * (bread @ (sums.T @ sums) @ bread)
+
+
 @torch.inference_mode(False)
 def fit_linear(
     head: Head,
     X: np.ndarray,
     sample: Sample,
-    dispersion: str,
+    follows: tuple[bool, ...],
     alpha: float,
     tol: float = 1e-6,
     max_iter: int = 200,
@@ -353,12 +379,12 @@ def fit_linear(
 ) -> LinearFit:
     """Maximise the weighted likelihood of `sample.y`, with alpha / 2 times the sum of squared slopes as penalty.
 
-    `dispersion="linear"` lets all raw outputs follow the columns, "constant" only the first. If `rough`, the mean loss
-    is within some 1e-5 of its minimum: enough to predict with, several times faster. Shape: X (rows, columns).
+    `follows` says which raw outputs are linear in the columns; the others are intercepts. If `rough`, a step lowers the
+    mean loss by less than 1e-5 of itself where the search ends: enough to predict with, several times faster. Shape:
+    X (rows, columns).
     """
     coordinates = standardize(X, sample.weight_or_ones, reduce=alpha == 0.0)
     rows = sample.replace(X=coordinates.reduced(X), weight=sample.weight_or_ones).map(torch.from_numpy)
-    follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
     objective = LinearObjective(head, rows, follows, float(alpha))
     best = _search(objective, objective.start(), tol, max_iter, rough)
     if objective.value(best.theta) > objective.value(objective.constant):  # which is one of its lines

@@ -61,6 +61,7 @@ class DoublePoissonHead(Head):
     n_raw = 2
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log gamma")
+    dispersion_outputs = (1,)
 
     def __init__(
         self,
@@ -76,8 +77,11 @@ class DoublePoissonHead(Head):
             remedy = "Leave one of them out."
             raise ConfigError('cannot be combined with `objective="paper"`', argument="location", remedy=remedy)
         self.beta, self.objective, self.location = beta, objective, location
-        if location == "mean":
+        self.location_is_mean = location == "mean"
+        if self.location_is_mean:
             self.parameter_names = ("log mean", "log gamma")  # type: ignore[misc]
+        else:
+            self.location_note = "mu is close to the mean of the counts only where gamma mu is large."
 
     @property
     def loss_is_likelihood(self) -> bool:
