@@ -6,6 +6,7 @@ from ddpn.distributions.families.conway_maxwell_poisson import ConwayMaxwellPois
 from ddpn.distributions.families.double_binomial import DoubleBinomial
 from ddpn.distributions.families.double_poisson import DoublePoisson, variance_limits
 from ddpn.distributions.families.generalized_poisson import GeneralizedPoisson
+from ddpn.distributions.families.mean_double_poisson import MeanDoublePoisson
 from ddpn.distributions.families.negative_binomial import NegativeBinomial
 from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.limits import Censored, Truncated, log_mass
@@ -22,6 +23,7 @@ __all__ = [
     "DoublePoisson",
     "GeneralizedPoisson",
     "Hurdle",
+    "MeanDoublePoisson",
     "Mixture",
     "MonotoneMap",
     "NegativeBinomial",

@@ -1,84 +1,64 @@
 """`CountGLM`: generalised linear models of counts, fitted to the exact maximum of their likelihood."""
 
 import warnings
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from ddpn.estimators.coefficients import INTERCEPT, CoefficientTable, GLMSummary
+from ddpn.estimators.dispersion import GoodnessOfFit, coefficient_warnings, overdispersion_warning
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, needs_exposure
-from ddpn.members.glm import GLM, Design, check_complete
-from ddpn.members.linear import Coordinates, fit_linear
+from ddpn.members.glm import GLM, Design, check_complete, missing_rows
+from ddpn.members.linear import fit_linear
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
-from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
-from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number, listed
+from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
+from ddpn.sample import Sample, check_groups
 
-INTERCEPT = "(intercept)"
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
 _MERGED = 1000
-#: Standard errors beyond this, on a log scale and for a column of standard deviation 1, belong to no estimate.
-_RUNAWAY = 30.0
 #: Fitted arrays and numbers that a saved model holds besides its predictor.
 _ARRAYS = ("coef_", "intercept_", "covariance_", "standard_errors_")
-_NUMBERS = ("loglik_", "aic_", "bic_", "gradient_norm_", "n_iter_", "converged_", "n_rows_")
+_NUMBERS = (
+    "loglik_", "aic_", "bic_", "deviance_", "pearson_chi2_", "gradient_norm_", "n_iter_", "converged_", "n_rows_",
+    "n_dropped_", "n_groups_", "covariance_type_",
+)  # fmt: skip
 _FILE = "coefficients.safetensors"
-
-
-class CoefficientTable(NamedTuple):
-    """One row per coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`)."""
-
-    parameter: tuple[str, ...]
-    feature: tuple[str, ...]
-    estimate: np.ndarray
-    std_error: np.ndarray
-    z: np.ndarray
-    p: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    coverage: float
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """Every column by the name it is printed under, such as for `pandas.DataFrame`."""
-        share = f"{100 * self.coverage:g}%"
-        names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
-        return dict(zip(names, self[:-1], strict=True))
-
-    def __str__(self) -> str:
-        return text_table(list(self.columns), self._rows(), names=2)
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        """The cells of every coefficient."""
-        formats = {"z": ".2f", "p": ".3g", "parameter": "", "feature": ""}
-        texts = ([f"{value:{formats.get(name, '.4g')}}" for value in each] for name, each in self.columns.items())
-        return list(zip(*texts, strict=True))
-
-    def _repr_html_(self) -> str:
-        return html_table(self.columns, self._rows())
+#: What the covariance of the coefficients is, by `covariance_type_`, in summaries.
+_COVARIANCES = {"model": "model-based", "robust": "robust (HC0)", "clustered": "clustered"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CountGLM(CountEstimator):
-    """A count distribution whose every parameter is linear in the columns, by exact maximum likelihood.
+    """A GLM of counts: the log mean is linear in the columns, by exact maximum likelihood.
 
-    Categories become a coefficient for each level but the first in alphabetical order. Missing values are refused.
+    Categories become a coefficient for each level but the first in alphabetical order. `summary()` shows coefficients,
+    rate ratios and intervals.
 
     Parameters
     ----------
     likelihood : str
-        A name in `ddpn.networks.heads.HEADS` with a GLM: "double_poisson" (log mu and log gamma), "poisson" (log mu),
-        "negative_binomial" (log mu and log alpha), "gaussian" (mean and log variance), "natural_gaussian",
-        "double_binomial" (logit p and log gamma, with totals as `upper`), "generalized_poisson",
-        "conway_maxwell_poisson", and "zero_inflated_..." and "hurdle_..." with the first three (logit pi besides).
-    dispersion : {"linear", "constant"}
-        "linear" lets the second parameter follow the columns too; with "constant" it is an intercept: the ordinary
-        Negative Binomial model (NB2), Efron's double Poisson model, least squares.
+        A name in `ddpn.networks.heads.HEADS` with a GLM. "double_poisson", "poisson", "negative_binomial",
+        "generalized_poisson" and "conway_maxwell_poisson" have coefficients of the log mean. Those of "double_binomial"
+        (with totals as `upper`) are of logit p, those of "gaussian" of the mean, and those of "zero_inflated_..." and
+        "hurdle_..." of log mu, the mean of the base; see the note in the summary.
+    dispersion : {"auto", "constant", "linear"}
+        Which of the other parameters follow the columns. With "auto", a dispersion (gamma, alpha, nu, the variance) is
+        one number for all rows, and logit pi of zero-inflated and hurdle models follows the columns. With "constant"
+        none of them follows, with "linear" all do.
+    location : {"mean", "mu"}
+        For Double Poissons: what the coefficients are of. mu of a Double Poisson is not its mean. "mu" is the GLM of
+        the DDPN paper, which is fitted faster and can be exported; its coefficients are not rate ratios.
+    covariance : {"auto", "model", "robust"}
+        The covariance of the coefficients. "model" is the inverse of the observed information, right if the counts have
+        this likelihood. "robust" is the sandwich estimator (statsmodels' `cov_type="HC0"`), right for large samples if
+        the log mean is linear, whatever the distribution. "auto" is "robust" for Double Poissons by their mean, whose
+        variance is a working assumption, else "model". With `groups` in `fit` it is always clustered.
     alpha : float
         Ridge penalty: alpha / 2 times the sum of squared coefficients of standardised columns, intercepts aside, is
         added to the mean loss. Coefficients then stay finite where columns separate the counts.
@@ -86,6 +66,8 @@ class CountGLM(CountEstimator):
         The search ends when the gradient of the mean loss, for standardised columns, has at most this norm.
     max_iter : int
         Steps of the search at most.
+    missing : {"error", "drop"}
+        What `fit` does with rows that have a missing value in X. Predictions always need complete rows.
     lower, upper : int, optional
         The smallest and the largest possible count: no probability outside.
     censored_above : int, optional
@@ -98,10 +80,18 @@ class CountGLM(CountEstimator):
     coef_, intercept_ : arrays
         Coefficients (parameters, columns) and intercepts.
     covariance_, standard_errors_ : arrays
-        By the observed information, in the order of `coefficient_table()`; NaN where a column is constant or a
-        combination of those before it, whose coefficient is 0.
+        In the order of `coefficient_table()`; NaN where a column is constant or a combination of those before it, whose
+        coefficient is 0.
+    covariance_type_ : {"model", "robust", "clustered"}
+        Which covariance this is.
     loglik_, aic_, bic_ : float
         Log-likelihood of the training rows, Akaike's and the Bayesian information criterion.
+    deviance_, pearson_chi2_ : float
+        Twice the log-likelihood that is missing to a mean of y for every row with the fitted dispersion, and the sum of
+        squared errors over variances. None where coefficients are not those of the log mean, or counts are bounded or
+        censored.
+    n_rows_, n_dropped_, n_groups_ : int
+        Rows of weight above 0 that were used, rows with missing values that were not, and groups (None without).
     converged_, n_iter_, gradient_norm_
         How the search ended.
 
@@ -112,15 +102,18 @@ class CountGLM(CountEstimator):
     >>> model = CountGLM(likelihood="poisson").fit(X, y)
     >>> print(model.coefficient_table())
     parameter  feature      estimate  std. error      z          p  95% low  95% high
-    log mu     (intercept)     1.048     0.03171  33.06  1.14e-239   0.9862     1.111
-    log mu     x0             0.9443     0.02352  40.14          0   0.8982    0.9904
+    log mean   (intercept)     1.048     0.03171  33.06  1.14e-239   0.9862     1.111
+    log mean   x0             0.9443     0.02352  40.14          0   0.8982    0.9904
     """
 
-    likelihood: str = "double_poisson"
-    dispersion: str = "linear"
+    likelihood: str = field(default="double_poisson", kw_only=False)
+    dispersion: str = "auto"
+    location: str = "mean"
+    covariance: str = "auto"
     alpha: float = 0.0
     tol: float = 1e-6
     max_iter: int = 200
+    missing: str = "error"
     lower: int = 0
     upper: int | None = None
     censored_above: int | None = None
@@ -131,14 +124,21 @@ class CountGLM(CountEstimator):
     # Fitting -----------------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Find the most likely coefficients.
 
         Parameters
         ----------
         X : array-like or data frame
-            One row per count, without missing values.
+            One row per count.
         y : array-like
             The counts.
         sample_weight : array-like, optional
@@ -149,39 +149,55 @@ class CountGLM(CountEstimator):
             The largest possible count of each row. Pass it to the predictions too.
         censored : array-like of bool, optional
             Rows whose count stands for that many or more.
+        groups : array-like, optional
+            What each row belongs to, such as a person. Rows of one group may then depend on each other: standard errors
+            are clustered. There should be some 40 groups or more.
 
         Returns
         -------
         self
         """
-        head = self._checked_head()
+        head = self._make_head()
         sample, counts = self._rows(head, X, y, sample_weight, exposure, upper, censored)
+        sample = sample.replace(group=check_groups(groups, len(sample)))
         reader, table = self._columns(sample, counts, head)
-        table = check_complete(table, sample.labels)
         used = sample.is_used
+        if self.missing == "drop":
+            used = used & ~missing_rows(table)
+            if not used.any():
+                raise InputError("X must have a row without missing values, got none.")
+        else:
+            remedy = 'Pass missing="drop" to leave these rows out, or use CountRegressor, which accepts missing values'
+            check_complete(table, sample.labels, remedy)
+        n_dropped = int((sample.is_used & ~used).sum())
         table = [column._replace(values=column.values[used]) for column in table]
         design = Design.of(reader, table)
         rows = sample.replace(X=None).rows(used).replace(X=design.matrix(table))
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
-        merged = merge_equal_rows(rows, rows.X) if len(rows) <= _MERGED else rows
+        merged, codes = _merge_rows(rows)
         unit = exposure_unit(merged, head) if head.is_count else 1.0
         scaled = in_units(merged, unit)
-        found = fit_linear(head, scaled.X, scaled, self.dispersion, self.alpha, self.tol, self.max_iter)
-        member = GLM.of_design(head, design, found.linear, unit)
+        fit = fit_linear(head, scaled.X, scaled, self._follows(head), self.alpha, self.tol, self.max_iter)
+        member = GLM.of_design(head, design, fit.linear, unit)
         predictor = Predictor({"glm": member}, None, needs_exposure(sample, counts), counts=counts)
         predictor.summarise_scales(rows)
-        best, weight = found.optimum, merged.weight_or_ones
-        covariance, deviations = found.covariances()
-        loglik = -float(weight @ found.objective.losses(best.theta))
-        self._set_fitted(reader, predictor, sample)
-        self.n_rows_ = len(rows)
-        self.coef_ = found.linear.slopes / found.linear.scale
-        self.intercept_ = found.linear.base - self.coef_ @ found.linear.center
+        best, weight = fit.optimum, merged.weight_or_ones
+        covariance_type = self._covariance_type(head, codes)
+        options = {} if covariance_type == "model" else {"robust": True, "groups": codes}
+        covariance, deviations = fit.covariances(**options)
+        loglik = -float(weight @ fit.objective.losses(best.theta))
+        quality = GoodnessOfFit.measure(fit, loglik)
+        self._set_fitted(reader, predictor, sample.rows(used) if n_dropped else sample)
+        self.n_rows_, self.n_dropped_ = len(rows), n_dropped
+        self.n_groups_ = None if codes is None else int(codes.max()) + 1
+        self.coef_ = fit.linear.slopes / fit.linear.scale
+        self.intercept_ = fit.linear.base - self.coef_ @ fit.linear.center
         self.intercept_[0] -= np.log(unit)  # of a rate per exposure of 1
         self.covariance_, self.standard_errors_ = covariance, np.sqrt(np.diag(covariance))
+        self.covariance_type_ = covariance_type
         self.converged_, self.gradient_norm_, self.n_iter_ = best.converged, best.gradient_norm, max(1, best.n_iter)
-        self.loglik_ = loglik
+        self.loglik_, self.deviance_, self.pearson_chi2_ = loglik, quality.deviance, quality.pearson_chi2
         self.aic_ = 2.0 * len(best.theta) - 2.0 * self.loglik_
         self.bic_ = float(np.log(weight.sum())) * len(best.theta) - 2.0 * self.loglik_
         if not self.converged_:
@@ -191,18 +207,39 @@ class CountGLM(CountEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        for sentence in _coefficient_warnings(head, design.names, found.coordinates, deviations):
+        sentences = coefficient_warnings(head, _label_parameters(head), design.names, fit, deviations)
+        if head.name == "poisson" and covariance_type == "model":
+            sentences += overdispersion_warning(quality, len(best.theta))
+        for sentence in sentences:
             warnings.warn(sentence, UserWarning, stacklevel=2)
         return self
 
-    def _checked_head(self) -> Head:
+    def _make_head(self) -> Head:
+        """Check the arguments and make the head that they name."""
         check_choice("likelihood", self.likelihood, [name for name in HEADS if HEADS[name].has_glm])
-        check_choice("dispersion", self.dispersion, ("linear", "constant"))
+        check_choice("dispersion", self.dispersion, ("auto", "constant", "linear"))
+        check_choice("location", self.location, ("mean", "mu"))
+        check_choice("covariance", self.covariance, ("auto", "model", "robust"))
+        check_choice("missing", self.missing, ("error", "drop"))
         at_least = is_number(self.alpha) and 0.0 <= self.alpha < np.inf
         check_number("alpha", self.alpha, "a finite number of at least 0", at_least)
         check_number("tol", self.tol, "a finite positive number", is_number(self.tol) and 0.0 < self.tol < np.inf)
         check_integer("max_iter", self.max_iter, 1)
-        return make_head(self.likelihood)
+        has_location = "location" in HEADS[self.likelihood].option_defaults()
+        return make_head(self.likelihood, **({"location": self.location} if has_location else {}))
+
+    def _follows(self, head: Head) -> tuple[bool, ...]:
+        """Return which raw outputs are linear in the columns; the location always is."""
+        if self.dispersion == "auto":
+            return tuple(p not in head.dispersion_outputs for p in range(head.n_raw))
+        return (True, *[self.dispersion == "linear"] * (head.n_raw - 1))
+
+    def _covariance_type(self, head: Head, groups: np.ndarray | None) -> str:
+        if groups is not None:
+            return "clustered"
+        if self.covariance != "auto":
+            return self.covariance
+        return "robust" if head.name == "double_poisson" and head.location_is_mean else "model"
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
@@ -236,18 +273,49 @@ class CountGLM(CountEstimator):
         design = self._glm.design
         assert design is not None
         parameter, feature, parts = [], [], []
-        for p, name in enumerate(self.head_.parameter_names):
-            follows = p == 0 or self.dispersion == "linear"
+        for p, (name, follows) in enumerate(zip(_label_parameters(self.head_), self._follows(self.head_), strict=True)):
             features = [INTERCEPT, *(design.names if follows else [])]
             parameter += [name] * len(features)
             feature += features
             parts.append(np.r_[self.intercept_[p], self.coef_[p] if follows else []])
-        estimate, error = np.concatenate(parts), self.standard_errors_
-        # An unknown standard error leaves all of these unknown.
-        z = np.divide(estimate, error, out=np.full_like(estimate, np.nan), where=error > 0)
-        reach = ndtri(0.5 + 0.5 * coverage) * error
-        tests = (z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
-        return CoefficientTable(tuple(parameter), tuple(feature), estimate, error, *tests, coverage)
+        return CoefficientTable.from_estimates(
+            parameter, feature, np.concatenate(parts), self.standard_errors_, coverage
+        )
+
+    def summary(self, coverage: float = 0.95) -> GLMSummary:
+        """Summarise the fit: likelihood, coefficients, rate ratios with intervals, and the dispersion apart.
+
+        Parameters
+        ----------
+        coverage : float
+            The confidence level of the intervals.
+
+        Returns
+        -------
+        GLMSummary
+            `print` it, or use its `facts` and `columns`, such as `pandas.DataFrame(summary.columns)`.
+
+        Examples
+        --------
+        >>> X = np.linspace(-2, 2, 500).reshape(-1, 1)
+        >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
+        >>> print(CountGLM("negative_binomial").fit(X, y + (y > 3) * (X[:, 0] > 1)).summary())
+        """
+        table = self.coefficient_table(coverage)
+        is_location = np.array([name == table.parameter[0] for name in table.parameter])
+        facts: dict[str, Any] = {"rows": self.n_rows_, "coefficients": len(table.parameter)}
+        facts |= {"groups": self.n_groups_} if self.n_groups_ is not None else {}
+        facts |= {"dropped rows": self.n_dropped_} if self.n_dropped_ else {}
+        facts["standard errors"] = _COVARIANCES[self.covariance_type_]
+        facts["converged"] = f"{'yes' if self.converged_ else 'NO'} ({self.n_iter_} steps)"
+        facts |= {"log-likelihood": self.loglik_, "AIC": self.aic_, "BIC": self.bic_}
+        if self.deviance_ is not None and self.pearson_chi2_ is not None:
+            facts |= {"deviance": self.deviance_, "Pearson chi2": self.pearson_chi2_}
+        label, notes = table.parameter[0], [self.head_.location_note] if self.head_.location_note else []
+        ratio = "rate ratio" if self.head_.location_is_mean else "ratio" if label.startswith("log ") else ""
+        ratio = "odds ratio" if label.startswith("logit ") else ratio
+        title = self.likelihood.replace("_", " ")
+        return GLMSummary(title, facts, table.rows(is_location), table.rows(~is_location), ratio, tuple(notes))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -260,32 +328,18 @@ class CountGLM(CountEstimator):
         self.__dict__.update({name: arrays[name] for name in _ARRAYS} | {name: extra[name] for name in _NUMBERS})
 
 
-def _coefficient_warnings(
-    head: Head, columns: list[str], coordinates: Coordinates, deviations: list[np.ndarray]
-) -> list[str]:
-    """About columns whose coefficients the rows do not determine, and coefficients that they hardly determine.
+def _label_parameters(head: Head) -> tuple[str, ...]:
+    """Return what coefficients are of, one label per raw output."""
+    return ("log mean", *head.parameter_names[1:]) if head.location_is_mean else head.parameter_names
 
-    `deviations` are standard deviations per parameter, of the intercept and of the coefficients of columns that are
-    kept, where it follows them.
-    """
-    kept, constant = coordinates.kept, coordinates.is_constant
-    names, sentences = np.array(columns, dtype=object), []
-    groups = {"Constant columns": constant, "Combinations of the columns before them": ~kept & ~constant}
-    lost = [f"{what}: {listed([repr(name) for name in names[each]])}." for what, each in groups.items() if each.any()]
-    if lost:
-        remedy = "Drop these columns." if kept[~constant].all() else "Drop these columns, or pass alpha."
-        fate = "The rows do not determine some coefficients, which are 0 with standard error NaN."
-        sentences.append(" ".join([fate, *lost, remedy]))
-    # On a log scale: the mean of a Gaussian has the units of the counts.
-    pairs = zip(head.parameter_names, deviations, strict=True)
-    wide = {name: spread > _RUNAWAY for name, spread in pairs if name.startswith("log")}
-    features = np.r_[[INTERCEPT], names[kept]]
-    those = {name: features[: len(mask)][mask] for name, mask in wide.items() if mask.any()}
-    if those:
-        shown = "; ".join(f"{name}: {listed([repr(each) for each in some])}" for name, some in those.items())
-        sentences.append(
-            f"The rows hardly determine some coefficients ({shown}), whose standard errors are very large. Columns are "
-            "nearly combinations of others, or the likelihood has no maximum, so that coefficients grow without bound. "
-            "Drop columns, pass alpha, or choose a simpler likelihood."
-        )
-    return sentences
+
+def _merge_rows(rows: Sample) -> tuple[Sample, np.ndarray | None]:
+    """Merge equal rows of small samples, and return the number of each row's group, if there are groups."""
+    if rows.group is not None:
+        codes = np.unique(rows.group, return_inverse=True)[1].ravel()
+        if not codes.any():
+            raise InputError("groups must have at least two different values, got one.")
+        rows = rows.replace(group=codes)
+    if len(rows) <= _MERGED:
+        rows = merge_equal_rows(rows, rows.X if rows.group is None else np.c_[rows.X, rows.group])
+    return rows, rows.group

@@ -81,6 +81,9 @@ def _nodes(head: Head, raw: list[Value], log_scale: Value | None, size: int) -> 
     if isinstance(head, zeros.ZeroHead):
         return _with_zeros(head, raw, log_scale, size)
     shipped = SHIPPED.get(head.name) == f"{type(head).__module__}:{type(head).__name__}"
+    if getattr(head, "location", "mu") != "mu":
+        remedy = 'Fit with `location="mu"`, or with another likelihood.'
+        raise ConfigError(f"A Double Poisson that is given by its exact mean cannot be exported. {remedy}")
     if head.name not in _LINKS or not shipped:
         known = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
         raise ConfigError(f"A model to export must have likelihoods among {known}; got {head.name}.")

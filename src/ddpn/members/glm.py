@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.members.linear import LinearPredictor, fit_linear
+from ddpn.members.linear import LinearFit, LinearPredictor, fit_linear
 from ddpn.members.member import (
     LevelTable,
     Member,
@@ -27,6 +27,7 @@ from ddpn.members.member import (
 )
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.networks.heads.head import WeightedCounts
+from ddpn.runtime.errors import listed
 from ddpn.sample import RowError, Sample, row_count, row_labels
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.table import Column
@@ -67,8 +68,9 @@ class Design(LevelTable):
 
     def read(self, X: Any) -> np.ndarray:
         """The matrix of another table; an `InputError` for missing values and for levels that were not in fit."""
-        labels = row_labels(X)
-        return self.matrix(check_complete(self.reader.read(X), labels), labels)
+        labels, table = row_labels(X), self.reader.read(X)
+        check_complete(table, labels, "Fill or drop such rows, or use CountRegressor, which accepts them")
+        return self.matrix(table, labels)
 
     def matrix(self, table: list[Column], labels: Any = None) -> np.ndarray:
         """Columns of numbers; `labels` are what messages call the rows. Shape: (rows, coefficients), float64."""
@@ -79,14 +81,25 @@ class Design(LevelTable):
         return np.concatenate(parts, axis=1)
 
 
-def check_complete(table: list[Column], labels: Any = None) -> list[Column]:
-    """The same columns; raises an `InputError` where a value is missing, for which there is no coefficient."""
-    for column in table:
-        missing = column.values < 0 if column.kind == "category" else np.isnan(column.values)
-        if missing.any():
-            remedy = ". Fill or drop such rows, or use CountRegressor, which accepts them."
-            raise RowError(f"X must have no missing values, got NaN in column '{column.name}'", missing, remedy, labels)
-    return table
+def missing_rows(table: list[Column]) -> np.ndarray:
+    """Return a mask of the rows with a missing value in any column."""
+    return np.logical_or.reduce([_missing_values(column) for column in table])
+
+
+def _missing_values(column: Column) -> np.ndarray:
+    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
+
+
+def check_complete(table: list[Column], labels: Any, remedy: str) -> None:
+    """Raise an `InputError` if a value is missing, for which there is no coefficient; it names columns and rows."""
+    missing = {column.name: _missing_values(column) for column in table}
+    missing = {name: mask for name, mask in missing.items() if mask.any()}
+    if missing:
+        first, mask = next(iter(missing.items()))
+        counts = listed([f"'{name}' ({int(own.sum()):,})" for name, own in missing.items()])
+        total = int(np.logical_or.reduce(list(missing.values())).sum())
+        after = f". Rows with missing values: {total:,} of {len(mask):,}; by column: {counts}. {remedy}."
+        raise RowError(f"X must have no missing values, got NaN in column '{first}'", mask, after, labels)
 
 
 def _dummies(column: Column, levels: tuple[str, ...], labels: Any) -> np.ndarray:
@@ -164,10 +177,7 @@ class GLM(Member):
         self.unit = exposure_unit(train, self.head)
         scaled = in_units(train, self.unit)
         inputs = self.encoder.transform(train.X).astype(np.float64)
-        with warnings.catch_warnings():
-            # One that is not quite at its maximum is scored on validation rows like any other.
-            warnings.simplefilter("ignore")
-            self._fit_lines(inputs, scaled)
+        self._fit_lines(inputs, scaled)
         raw = self.linear.raw(inputs)
         unbounded = np.full(raw.shape[1], np.inf)
         self.low, self.high = (raw.min(0), raw.max(0)) if self.is_clipped else (-unbounded, unbounded)
@@ -180,8 +190,8 @@ class GLM(Member):
         """
         is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
-        lines = [fit_linear(head, inputs, sample, "linear", self.alpha, rough=self._is_rough).linear for head in heads]
-        best = 0
+        fits = [self._fit_line(head, inputs, sample) for head in heads]
+        lines, best = [fit.linear for fit in fits], 0
         if len(heads) > 1:
             rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
             with torch.no_grad():
@@ -189,6 +199,17 @@ class GLM(Member):
                 losses = [head.sample_loss(torch.from_numpy(line.raw(inputs)), rows).numpy() for head, line in pairs]
             best = int(np.argmin([weight @ loss for loss in losses]))
         self.head, self.linear = heads[best], lines[best]
+        if not fits[best].optimum.converged:
+            # The same sentence for all copies of a cross-fitted member, which are then reported once.
+            warnings.warn(
+                f"The search of the {self.label} did not reach the maximum of its likelihood, so that it may predict "
+                "worse than it could. Its weight in the mixture allows for that.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _fit_line(self, head: Head, inputs: np.ndarray, sample: Sample) -> LinearFit:
+        return fit_linear(head, inputs, sample, (True,) * head.n_raw, self.alpha, rough=self._is_rough)
 
     @classmethod
     def of_design(cls, head: Head, design: Design, linear: LinearPredictor, unit: float) -> Self:

@@ -5,6 +5,7 @@ rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A de
 the loss once for every coefficient.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ddpn.networks.heads import Head
+from ddpn.networks.heads.rates import PoissonHead
 from ddpn.runtime.threads import single_blas_thread, threads_for
 from ddpn.sample import Sample
 
@@ -30,6 +32,11 @@ _WORTH, _CLOSE = 1e-6, 1e-12
 #: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
 #: the objective must fall in a step.
 _ROUGH_STEPS, _ROUGH = (10, 60), 1e-5
+#: The same where no Newton steps follow: rounds of 60 steps until one ends by itself.
+_ROUGH_ROUNDS = (10, 60, 60, 60, 60)
+#: Second raw outputs from which a search may start: a Double Poisson is a Poisson at 0, and a Negative Binomial is
+#: close to one at -2 (alpha = e^-2).
+_DISPERSIONS = (-2.0, 0.0)
 #: The share of the information that is added where columns are redundant.
 _JITTER = 1e-9
 #: Newton's steps at the end, as far as rounding allows; a maximum at infinity is not pursued.
@@ -89,12 +96,40 @@ class LinearObjective:
         self.columns = [self.design[:, :width] for width in widths]
         self.penalty = np.concatenate([np.r_[0.0, np.full(width - 1, alpha)] for width in widths])
 
-    def start(self) -> np.ndarray:
+    @cached_property
+    def constant(self) -> np.ndarray:
         """The head's intercept-only fit, all slopes 0."""
         theta = np.zeros(self.blocks[-1].stop)
-        raw = self.head.sample_start(self.sample)
-        theta[[block.start for block in self.blocks]] = raw.numpy()
+        theta[[block.start for block in self.blocks]] = self.head.sample_start(self.sample).numpy()
         return theta
+
+    def start(self) -> np.ndarray:
+        """Return coefficients to search from: the line of a Poisson GLM with the best of a few dispersions.
+
+        The constant fit would be a bad start: it explains all variation of the counts by their dispersion. The Double
+        Poisson of counts that vary much is then so wide that its location has no slope left, and a search ends where it
+        began. Heads whose first raw output is no log mean of counts start from the constant fit all the same.
+        """
+        head = self.head
+        if not head.is_count or head.exposure_is_total or isinstance(head, PoissonHead):
+            return self.constant
+        others = np.array([block.start for block in self.blocks[1:]], dtype=int)
+        line, starts = self._fit_poisson_line(), []
+        for dispersion in (self.constant[others], *_DISPERSIONS):
+            theta = np.zeros_like(self.constant)
+            theta[self.blocks[0]], theta[others] = line, dispersion
+            starts.append(theta)
+        return min(starts, key=self.value)
+
+    def value(self, theta: np.ndarray) -> float:
+        """Return the objective, infinite where it is not a number."""
+        penalty = 0.5 * float(self.penalty @ np.square(theta))
+        return float(np.nan_to_num(self.share.numpy() @ self.losses(theta) + penalty, nan=np.inf))
+
+    def _fit_poisson_line(self) -> np.ndarray:
+        """Return intercept and slopes of a Poisson GLM of the same rows, with the same penalty, to some digits."""
+        poisson = LinearObjective(PoissonHead(), self.sample, (True,), float(self.penalty.max(initial=0.0)))
+        return _approach(poisson, poisson.start(), sum(_ROUGH_STEPS))[0]
 
     def raw(self, theta: np.ndarray) -> Tensor:
         """The raw outputs of all rows. Shape: (D,) -> (N, P)."""
@@ -134,6 +169,12 @@ class LinearObjective:
         self._last = theta.copy(), hessian
         return hessian
 
+    def scores(self, theta: np.ndarray) -> np.ndarray:
+        """Return the gradient of each row's loss in all coefficients, without weight and penalty. Shape: (N, D)."""
+        slopes = self.head.gradient(self.raw(theta), self.sample)
+        parts = [slopes[:, p : p + 1] * columns for p, columns in enumerate(self.columns)]
+        return torch.cat(parts, dim=1).numpy()
+
     def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
         """Lower Cholesky factors of the expected information of each raw output's coefficients, penalty included."""
         sample, raw = self.sample, self.raw(theta)
@@ -146,18 +187,24 @@ class LinearObjective:
         return roots
 
 
-def _approach(objective: LinearObjective, theta: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
+def _approach(
+    objective: LinearObjective, theta: np.ndarray, max_iter: int, rounds: tuple[int, ...] = _ROUGH_STEPS
+) -> tuple[np.ndarray, int, bool]:
     """Minimise the objective by L-BFGS to some digits, without second derivatives, which take ten times as long.
 
     Coefficients are scaled by their expected information, which heads know in closed form, so that some tens of
-    gradients are enough. Where the information has changed, the search begins again from there.
+    gradients are enough. Where the information has changed, the search begins again from there: at least once, and as
+    long as a round uses up its steps. Returns the coefficients, the number of steps, and whether the last round ended
+    before its steps were used up.
     """
-    n_iter = 0
-    for steps in _ROUGH_STEPS:
-        if n_iter < max_iter:
-            theta, more = _scaled_search(objective, theta, min(steps, max_iter - n_iter))
-            n_iter += more
-    return theta, n_iter
+    n_iter, is_done = 0, False
+    for number, steps in enumerate(rounds):
+        if n_iter >= max_iter or (is_done and number > 1):
+            break
+        steps = min(steps, max_iter - n_iter)
+        theta, more = _scaled_search(objective, theta, steps)
+        n_iter, is_done = n_iter + more, more < steps
+    return theta, n_iter, is_done
 
 
 def _scaled_search(objective: LinearObjective, start: np.ndarray, max_iter: int) -> tuple[np.ndarray, int]:
@@ -184,7 +231,7 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
     after `max_iter` steps at the latest.
     """
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-        theta, n_iter = _approach(objective, theta, max_iter)
+        theta, n_iter, _ = _approach(objective, theta, max_iter)
         point = _point(objective, theta)
         if n_iter < max_iter:
             # Newton's method, in units in which all curvatures are 1 at the start.
@@ -283,15 +330,19 @@ class LinearFit(NamedTuple):
     optimum: Optimum
 
     @torch.inference_mode(False)
-    def covariances(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The covariance of the coefficients of the columns as they were given, NaN for those that are not identified.
+    def covariances(self, robust: bool = False, groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the covariance of the coefficients of the columns as they were given, NaN if not identified.
 
-        And the standard deviations of the intercept and of the coefficients of standardised columns that `coordinates`
-        keep, one array per raw output.
+        By default it is the inverse of the observed information, which is right if the likelihood is. If `robust`, or
+        with the number of each row's group, it is the sandwich estimator: right also where only the mean is
+        (`sandwich`). The second result are standard deviations by the observed information, of the intercept and of
+        the coefficients of standardised columns that `coordinates` keep, one array per raw output.
         """
         objective, kept = self.objective, self.coordinates.kept
         covariance = inverse_information(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
         deviations = np.sqrt(np.diag(covariance))
+        if robust or groups is not None:
+            covariance = sandwich(covariance, objective.scores(self.optimum.theta), objective.weight.numpy(), groups)
         back = block_diag(*(self.coordinates.to_columns(linear) for linear in objective.linear))
         covariance = back @ covariance @ back.T
         unknown = ~np.concatenate([np.r_[True, kept] if linear else [True] for linear in objective.linear])
@@ -299,12 +350,28 @@ class LinearFit(NamedTuple):
         return covariance, [deviations[block] for block in objective.blocks]
 
 
+def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+    """Return bread @ meat @ bread, the covariance of estimates that does not rely on the likelihood.
+
+    The meat is the sum of score score' over the rows, a row of weight w being w rows: statsmodels' `cov_type="HC0"`.
+    With groups, scores are added up within each group, and the result is multiplied by G / (G - 1) (n - 1) / (n - k)
+    for G groups, n rows and k coefficients: statsmodels' `cov_type="cluster"`. Shape: bread (k, k), scores (n, k).
+    """
+    if groups is None:
+        return bread @ (scores.T @ (weight[:, None] * scores)) @ bread
+    sums = np.zeros((int(groups.max()) + 1, len(bread)))
+    np.add.at(sums, groups, weight[:, None] * scores)
+    size, rows = len(sums), weight.sum()
+    correction = size / (size - 1.0) * (rows - 1.0) / (rows - len(bread))
+    return correction * (bread @ (sums.T @ sums) @ bread)
+
+
 @torch.inference_mode(False)
 def fit_linear(
     head: Head,
     X: np.ndarray,
     sample: Sample,
-    dispersion: str,
+    follows: tuple[bool, ...],
     alpha: float,
     tol: float = 1e-6,
     max_iter: int = 200,
@@ -312,20 +379,16 @@ def fit_linear(
 ) -> LinearFit:
     """Maximise the weighted likelihood of `sample.y`, with alpha / 2 times the sum of squared slopes as penalty.
 
-    `dispersion="linear"` lets all raw outputs follow the columns, "constant" only the first. If `rough`, the mean loss
-    is within some 1e-5 of its minimum: enough to predict with, several times faster. Shape: X (rows, columns).
+    `follows` says which raw outputs are linear in the columns; the others are intercepts. If `rough`, a step lowers the
+    mean loss by less than 1e-5 of itself where the search ends: enough to predict with, several times faster. Shape:
+    X (rows, columns).
     """
     coordinates = standardize(X, sample.weight_or_ones, reduce=alpha == 0.0)
     rows = sample.replace(X=coordinates.reduced(X), weight=sample.weight_or_ones).map(torch.from_numpy)
-    follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
     objective = LinearObjective(head, rows, follows, float(alpha))
-    theta = objective.start()
-    if rough:
-        with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
-            theta, n_iter = _approach(objective, theta, sum(_ROUGH_STEPS))
-        best = Optimum(theta, np.nan, n_iter, converged=False)
-    else:
-        best = maximize(objective, theta, tol, max_iter)
+    best = _search(objective, objective.start(), tol, max_iter, rough)
+    if objective.value(best.theta) > objective.value(objective.constant):  # which is one of its lines
+        best = _search(objective, objective.constant, tol, max_iter, rough)
     slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
     for p, block in enumerate(objective.blocks):
         if follows[p]:
@@ -333,6 +396,14 @@ def fit_linear(
     base = best.theta[[block.start for block in objective.blocks]]
     line = LinearPredictor(coordinates.center, coordinates.scale, slopes, base)
     return LinearFit(line, coordinates, objective, best)
+
+
+def _search(objective: LinearObjective, theta: np.ndarray, tol: float, max_iter: int, rough: bool) -> Optimum:
+    if not rough:
+        return maximize(objective, theta, tol, max_iter)
+    with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
+        theta, n_iter, is_done = _approach(objective, theta, sum(_ROUGH_ROUNDS), _ROUGH_ROUNDS)
+    return Optimum(theta, np.nan, n_iter, is_done)
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:

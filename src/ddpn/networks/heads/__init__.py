@@ -69,7 +69,7 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
     Examples
     --------
     >>> make_head("double_poisson", beta=0.5)
-    DoublePoissonHead(beta=0.5, objective='exact')
+    DoublePoissonHead(beta=0.5, objective='exact', location='mu')
     >>> make_head("poisson", components=2)
     MixedHead(families=('poisson', 'poisson'))
     """

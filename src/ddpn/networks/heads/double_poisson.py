@@ -1,12 +1,13 @@
 """The Double Poisson head: DDPN and its variants."""
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions import DoublePoisson
+from ddpn.distributions import DoublePoisson, MeanDoublePoisson
 from ddpn.networks.heads.clamps import (
     LOG_GAMMA,
     LOG_MU,
@@ -22,11 +23,16 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice
 from ddpn.sample import Sample
 
+#: gamma <= 4 mean, or 4, where the mean is given: with what a bound lets through, below the 20 times the mean from which
+#: on the mean fixes no mu.
+_LOG_NARROWEST = math.log(4.0)
+
 
 class DoublePoissonHead(Head):
     """Double Poisson: over-, equi- and under-dispersed counts, variance about mu / gamma.
 
-    raw = (log mu, log gamma). With an exposure, gamma is limited to where the mean is proportional to it, see
+    raw = (log mu, log gamma), or with `location="mean"` (log mean, log gamma). An exposure multiplies mu or the mean.
+    Where it multiplies mu, gamma is limited so that the mean is nearly proportional to the exposure, see
     `ddpn.networks.heads.clamps.mean_preserving_log_gamma`.
 
     Parameters
@@ -37,6 +43,10 @@ class DoublePoissonHead(Head):
     objective : {"exact", "paper"}
         "exact" is the normalised likelihood; "paper" drops the normaliser (Eq. 2), which agrees for means above 10 or
         so and fits another distribution below.
+    location : {"mu", "mean"}
+        What the first raw output is the logarithm of. mu is fast, but it is the mean only where gamma mu is large. With
+        "mean", mu is solved from the exact mean of every row, which takes about three times as long. `CountGLM` uses
+        it, because its coefficients are interpreted.
 
     Examples
     --------
@@ -51,11 +61,27 @@ class DoublePoissonHead(Head):
     n_raw = 2
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log gamma")
+    dispersion_outputs = (1,)
 
-    def __init__(self, *, beta: float = 0.0, objective: Literal["exact", "paper"] = "exact") -> None:
+    def __init__(
+        self,
+        *,
+        beta: float = 0.0,
+        objective: Literal["exact", "paper"] = "exact",
+        location: Literal["mu", "mean"] = "mu",
+    ) -> None:
         check_beta(beta)
         check_choice("objective", objective, ("exact", "paper"))
-        self.beta, self.objective = beta, objective
+        check_choice("location", location, ("mu", "mean"))
+        if objective == "paper" and location == "mean":
+            remedy = "Leave one of them out."
+            raise ConfigError('cannot be combined with `objective="paper"`', argument="location", remedy=remedy)
+        self.beta, self.objective, self.location = beta, objective, location
+        self.location_is_mean = location == "mean"
+        if self.location_is_mean:
+            self.parameter_names = ("log mean", "log gamma")  # type: ignore[misc]
+        else:
+            self.location_note = "mu is close to the mean of the counts only where gamma mu is large."
 
     @property
     def loss_is_likelihood(self) -> bool:
@@ -68,18 +94,20 @@ class DoublePoissonHead(Head):
             got = f"beta={self.beta}" if self.beta else f'objective="{self.objective}"'
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. Leave it out.")
 
-    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson:
-        """DoublePoisson(exposure * e^raw0, e^raw1), with a limited gamma where there is an exposure."""
-        log_mu, log_gamma = _links(promoted(raw), exposure)
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson | MeanDoublePoisson:
+        """Double Poisson with mu, or the mean, exposure * e^raw0, and gamma = e^raw1 within its bounds."""
+        log_location, log_gamma = self._links(promoted(raw), exposure)
+        if self.location == "mean":
+            return MeanDoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
         if exposure is not None:
-            log_gamma = mean_preserving_log_gamma(log_gamma, log_mu)
-        return DoublePoisson(log_mu.exp(), log_gamma.exp(), validate_args=False)
+            log_gamma = mean_preserving_log_gamma(log_gamma, log_location)
+        return DoublePoisson(log_location.exp(), log_gamma.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
         if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)
-        log_mu, log_gamma = _links(raw.double(), exposure)
+        log_mu, log_gamma = self._links(raw.double(), exposure)
         if self.objective == "exact":
             value = super().loss(raw.double(), y, exposure)
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
@@ -100,14 +128,19 @@ class DoublePoissonHead(Head):
         # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.
         found[1].clamp_(max=0.0)
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest.item(), LOG_GAMMA[1]))]
-        return fit(rows.mean_loss(DoublePoissonHead()), found, bounds)
+        return fit(rows.mean_loss(DoublePoissonHead(location=self.location)), found, bounds)
+
+    def _links(self, raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return log mu, or the log mean, and log gamma; bounds are those of the location, exposure included."""
+        first, second = raw.unbind(-1)
+        log_location = log_mean(first, exposure)
+        highest = highest_log_gamma(log_location) if self.location == "mu" else _highest_for_mean(log_location)
+        return log_location, bend(second, lowest_log_gamma(log_location), highest)
 
 
-def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log mu and log gamma as in Eq. 2, whose mean is mu for every gamma: bounds are those of mu, exposure included."""
-    first, second = raw.unbind(-1)
-    log_mu = log_mean(first, exposure)
-    return log_mu, bend(second, lowest_log_gamma(log_mu), highest_log_gamma(log_mu))
+def _highest_for_mean(log_mean: Tensor) -> Tensor:
+    """Return the upper bound on log gamma that a log mean implies: gamma <= 4 mean, or 4 where the mean is below 1."""
+    return log_mean.clamp(0.0, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
 
 
 def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:

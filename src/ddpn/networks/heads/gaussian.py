@@ -33,6 +33,7 @@ class GaussianHead(Head):
     n_raw = 2
     support = constraints.real
     parameter_names = ("mean", "log variance")
+    dispersion_outputs = (1,)
 
     def __init__(self, *, beta: float = 0.0) -> None:
         check_beta(beta)
@@ -108,6 +109,7 @@ class NaturalGaussianHead(GaussianHead):
 
     name = "natural_gaussian"
     parameter_names = ("mean / variance", "log precision")
+    location_note = "Coefficients are those of the mean divided by the variance."
 
     def __init__(self) -> None:
         super().__init__()

@@ -80,6 +80,9 @@ class Head(ABC):
     writes `forward`. Everything else has a default:
 
     - `parameter_names`, what each raw output is, in tables of coefficients: ("raw 0", "raw 1", ...);
+    - `dispersion_outputs`, which raw outputs are dispersions, which a GLM keeps constant unless asked: ();
+    - `location_is_mean`, whether the first raw output is the logarithm of the exact mean: False;
+    - `location_note`, a sentence that says what the first raw output is, where its name does not: "";
     - `is_count`, whether the distribution is one of counts: whether `support` is discrete;
     - `has_glm`, whether `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
       standard errors: True;
@@ -98,6 +101,9 @@ class Head(ABC):
     n_raw: ClassVar[int]
     support: ClassVar[Any]
     parameter_names: ClassVar[tuple[str, ...]]
+    dispersion_outputs: ClassVar[tuple[int, ...]] = ()
+    location_is_mean: bool = False
+    location_note: str = ""
     is_count: ClassVar[bool]
     has_glm: ClassVar[bool] = True
     exposure_is_total: ClassVar[bool] = False

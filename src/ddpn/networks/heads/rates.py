@@ -34,6 +34,7 @@ class PoissonHead(Head):
     n_raw = 1
     support = constraints.nonnegative_integer
     parameter_names = ("log mu",)
+    location_is_mean = True
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Poisson:
         """Poisson(exposure * e^raw)."""
@@ -53,6 +54,8 @@ class RateHead(Head):
 
     n_raw = 2
     support = constraints.nonnegative_integer
+    dispersion_outputs = (1,)
+    location_is_mean = True
     distribution: ClassVar[Any]
     log_range: ClassVar[tuple[float, float]]
 

@@ -1,6 +1,6 @@
 """Heads with a probability of zero of their own: zero-inflated and hurdle likelihoods."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -9,10 +9,14 @@ from torch.distributions import constraints
 from ddpn.distributions import Hurdle, ZeroInflated
 from ddpn.networks.heads import HEADS
 from ddpn.networks.heads.clamps import bend
+from ddpn.networks.heads.double_poisson import DoublePoissonHead
 from ddpn.networks.heads.head import Head, WeightedCounts, promoted
 
 #: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that no zero is ever explained for good.
 LOGIT = (-12.0, 12.0)
+
+#: What is said about mu of a Double Poisson with zeros of their own.
+_NO_MEAN = "mu is close to the mean of the Double Poisson, before zeros of their own, only where gamma mu is large."
 
 
 class ZeroHead(Head):
@@ -31,10 +35,11 @@ class ZeroHead(Head):
         if "base_likelihood" in vars(cls):
             base = HEADS[cls.base_likelihood]
             cls.n_raw, cls.parameter_names = base.n_raw + 1, (*base.parameter_names, "logit pi")
+            cls.dispersion_outputs = base.dispersion_outputs
 
     def __init__(self) -> None:
         #: The head of the other counts.
-        self.base = HEADS[self.base_likelihood]()
+        self.base: Head = HEADS[self.base_likelihood]()
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
         """The base's distribution with a probability of zero of its own; exposures scale the base."""
@@ -57,12 +62,14 @@ class ZeroInflatedHead(ZeroHead):
     """Zero-inflated counts: zero with probability pi, else a count of the base, which may be zero too."""
 
     _distribution = ZeroInflated
+    location_note = "mu is the mean of rows that are not extra zeros; the mean of all rows is (1 - pi) mu."
 
 
 class HurdleHead(ZeroHead):
     """Hurdle counts: zero with probability pi, else a positive count of the base."""
 
     _distribution = Hurdle
+    location_note = "mu is the mean of the distribution whose zeros are left out, not that of the positive counts."
 
 
 class ZeroInflatedPoissonHead(ZeroInflatedHead):
@@ -90,9 +97,19 @@ class ZeroInflatedDoublePoissonHead(ZeroInflatedHead):
     """Zero-inflated Double Poisson: own zeros, and counts of any dispersion.
 
     raw = (log mu, log gamma, logit pi).
+
+    Parameters
+    ----------
+    location : {"mu", "mean"}
+        As for the Double Poisson. With "mean", mu is the exact mean of the base.
     """
 
     name, base_likelihood = "zero_inflated_double_poisson", "double_poisson"
+
+    def __init__(self, *, location: Literal["mu", "mean"] = "mu") -> None:
+        self.base, self.location = DoublePoissonHead(location=location), location
+        if location == "mu":
+            self.location_note = _NO_MEAN
 
 
 class HurdlePoissonHead(HurdleHead):
@@ -117,6 +134,16 @@ class HurdleDoublePoissonHead(HurdleHead):
     """Hurdle Double Poisson: any share of zeros, and positive counts of any dispersion.
 
     raw = (log mu, log gamma, logit pi).
+
+    Parameters
+    ----------
+    location : {"mu", "mean"}
+        As for the Double Poisson. With "mean", mu is the exact mean of the base, zeros included.
     """
 
     name, base_likelihood = "hurdle_double_poisson", "double_poisson"
+
+    def __init__(self, *, location: Literal["mu", "mean"] = "mu") -> None:
+        self.base, self.location = DoublePoissonHead(location=location), location
+        if location == "mu":
+            self.location_note = _NO_MEAN

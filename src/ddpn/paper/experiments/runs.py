@@ -180,7 +180,7 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
     x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        glm = CountGLM(likelihood=run.method.head).fit(x, y)
+        glm = CountGLM(run.method.head, dispersion="linear", location="mu", covariance="model").fit(x, y)
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
     raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
     history: dict[str, Any] = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}

@@ -1,0 +1,101 @@
+"""The Double Poisson distribution of Efron (1986) by its exact mean and gamma.
+
+The parameter mu of a Double Poisson is its mean only where gamma mu is large. Here mu is solved from the mean
+(`kernels.by_mean`). The score in the mean is then (y - mean) / Var[Y], as in every GLM: coefficients of a log-linear
+mean are consistent whatever distribution the counts have.
+"""
+
+from math import exp, inf, log, log1p, sqrt
+
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.components import Family
+from ddpn.distributions.kernels.by_mean import derivatives, log_probability, solve
+from ddpn.distributions.parametric import ParametricDistribution
+from ddpn.runtime.errors import InputError
+
+#: gamma is at most so many times the mean, or this: beyond, nearly all mass is on one count and the mean fixes no mu.
+NARROWEST = 20.0
+
+
+def guess(mean, gamma):
+    """log mu between those of the limits of gamma, in which gamma log mu is close to linear.
+
+    For gamma -> 0 weights are h(y) x^y with x = T e^(1 - T), T = mean (1 - T)^2; gamma = 1 is the Poisson; for
+    gamma -> infinity and a mean below 1 it is the Bernoulli distribution, with x = e^(1 - gamma) mean / (1 - mean).
+    """
+    if gamma < 1.0:
+        tree = 2.0 * mean / (2.0 * mean + 1.0 + sqrt(4.0 * mean + 1.0))
+        return log(mean) + (1.0 - gamma) / gamma * (log(tree) + 1.0 - tree)
+    if mean < 1.0:
+        odds = log(mean) - (1.0 - 1.0 / gamma) * log1p(-min(mean, 1.0 - 2.0**-53))
+        return min(0.0, (odds + 1.0 - gamma) / gamma)
+    return log(mean)
+
+
+def prepared(mean, gamma, c):
+    """log mu, gamma, log of the sum of all weights, mean, -E[D], Var[Y] and -Cov[Y, D]."""
+    return solve(mean, gamma, 1.0, 0.0, guess(mean, gamma))
+
+
+def log_mass(y, p):
+    """log h(y) - gamma D(y; mu) - log of the sum of all weights."""
+    return log_probability(y, p, 1.0)
+
+
+def score(y, p):
+    """Derivatives in the mean and gamma."""
+    return derivatives(y, p, 0.0)
+
+
+def shape(p):
+    """mu, or 0 where there is no interior mode, and the standard deviation."""
+    mu = exp(p[0])
+    return (mu if mu * p[1] > 2.0 else 0.0), sqrt(p[5]) + 0.5, inf
+
+
+class MeanDoublePoisson(ParametricDistribution):
+    r"""Double Poisson with a given mean: `DoublePoisson` with the mu that gives this mean.
+
+    gamma > 1 is under-, gamma < 1 over-dispersed, gamma = 1 is Poisson(mean). The variance is close to mean / gamma
+    where gamma times the mean is large, and never above `variance_limits(mean)`. gamma must be at most 20 times the
+    larger of the mean and 1: beyond, nearly all mass is on one count.
+
+    Shape: mean and gamma broadcast to `batch_shape`. Computation is in float64, results come in the parameters' dtype.
+
+    Parameters
+    ----------
+    mu : Tensor or float
+        The mean, positive.
+    gamma : Tensor or float
+        Inverse dispersion, positive.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
+    >>> dist = MeanDoublePoisson(mu=2.0, gamma=0.3)
+    >>> dist.mean.item(), round(dist.variance.item(), 4)
+    (2.0, 5.9431)
+    """
+
+    arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
+    family = Family("mean_double_poisson", log_mass, score, shape, prepared=prepared, normalised=True)
+    _names = ("mu", "gamma")
+
+    def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
+        self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)
+        if is_checked(validate_args, self.mu):
+            check_positive("mu", self.mu, "Emit its logarithm and exponentiate, or clamp it.")
+            check_positive("gamma", self.gamma, "Emit its logarithm and exponentiate, or clamp it.")
+            if (bad := self.gamma > NARROWEST * self.mu.clamp(min=1.0)).any():
+                got = f"{self.gamma[bad][0].item():g} for a mean of {self.mu[bad][0].item():g}"
+                raise InputError(f"gamma must be at most {NARROWEST:g} times the mean, or {NARROWEST:g}, got {got}.")
+        super().__init__(self.mu.shape, validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean."""
+        return self.mu

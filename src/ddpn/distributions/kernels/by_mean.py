@@ -1,0 +1,104 @@
+"""Distributions given by their mean: weights exp(power log h(y) - c D(y; m)) whose rate m is found from the mean.
+
+With power = c these are Conway-Maxwell-Poissons, with power = 1 Double Poissons. Both are exponential families in
+c log m, so derivatives in the mean and in c are moments. With R(y) = lean log h(y) - D(y; m), the derivative of the log
+weight in c (lean is 1 where power = c, else 0): d log m / d mean = 1 / (c Var[Y]), and
+d log m / d c = -Cov[Y, R] / (c Var[Y]).
+"""
+
+from math import exp, inf, log, log1p, sqrt
+
+import numpy as np
+
+from ddpn.distributions.kernels.scalar import DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS, deviance, log_h, log_of
+
+#: Steps to the rate at most; and errors of the mean that end the search, in standard deviations and relative to the
+#: mean.
+MAX_STEPS, TOLERANCE, ROUNDING = 60, 1e-11, 1e-15
+
+
+def deviance_at(y, log_m):
+    """D(y; m), by the series where m is above 1: large counts keep their digits."""
+    if log_m > 0.0:
+        return deviance(y, exp(log_m))
+    return exp(log_m) - y * (1.0 + log_m - log_of(max(y, 1.0)))
+
+
+def window(log_m, c):
+    """Where c D(y; m) = 32: Newton's method in sqrt(y) and in y from outside."""
+    target, m = DEPTH / c, exp(log_m)
+    s = sqrt(m) + sqrt(target)
+    if log_m < 0.0:
+        s = min(s, sqrt(max(DEPTH / (-c * log_m), 2.718281828459045)))
+    low = max(sqrt(m) - sqrt(target), 0.0) ** 2
+    for _ in range(5):
+        square = s * s
+        slope = log(square) - log_m
+        s -= max(m - target + square * (slope - 1.0), 0.0) / max(2.0 * s * slope, 1e-300)
+        if low > 0.0:
+            slope = log_m - log(low)
+            low += max(m - low - low * slope - target, 0.0) / max(slope, 1e-300)
+    return (low if target < m else 0.0), s * s
+
+
+def moments(log_m, c, power, lean):
+    """log of the sum of all weights, E[Y], E[R], Var[Y] and Cov[Y, R], from 64 terms."""
+    low, end = window(log_m, c)
+    first = max(np.floor(low) - MARGIN - 2.0, 0.0)
+    is_short = end + 2.0 - first < TERMS - 1.0
+    start = sqrt(max(low, JOIN - 0.5))
+    length = max(sqrt(end) - start, 0.0)
+    centre = max(np.floor(exp(log_m)), 0.0)
+    top = power * log_h(centre) - c * deviance_at(centre, log_m)
+    s0, s1, s2, r1, sr = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(TERMS):
+        if is_short:
+            y, weight = first + i, 1.0
+        elif i < JOIN + MARGIN:
+            y, weight = float(i), HEAD[i] if low < JOIN else 0.0
+        else:
+            t = start + length * NODES[i - JOIN - MARGIN]
+            y, weight = t * t, 2.0 * t * length * WEIGHTS[i - JOIN - MARGIN]
+        own, dev = log_h(y), deviance_at(y, log_m)
+        w = weight * exp(power * own - c * dev - top)
+        r, gap = lean * own - dev, y - centre
+        s0 += w
+        s1 += w * gap
+        s2 += w * gap * gap
+        r1 += w * r
+        sr += w * r * gap
+    shift, mean_r = s1 / s0, r1 / s0
+    return top + log(s0), centre + shift, mean_r, s2 / s0 - shift * shift, sr / s0 - shift * mean_r
+
+
+def solve(mean, c, power, lean, log_m):
+    """Find the rate of a mean by Newton's method from a guess of log m, between brackets.
+
+    Returns log m, c, log of the sum of all weights, mean, E[R], Var[Y] and Cov[Y, R].
+    """
+    low, high = -inf, inf
+    sums = moments(log_m, c, power, lean)
+    for _ in range(MAX_STEPS):
+        gap, variance = sums[1] - mean, sums[3]
+        if abs(gap) <= TOLERANCE * sqrt(variance) + ROUNDING * mean:
+            break
+        if gap < 0.0:
+            low = log_m
+        else:
+            high = log_m
+        step = -log1p(gap / mean) * sums[1] / max(c * variance, 1e-300)
+        new = log_m + max(min(step, 2.0 / c), -2.0 / c)
+        log_m = new if low < new < high or high - low == inf else 0.5 * (low + high)
+        sums = moments(log_m, c, power, lean)
+    return log_m, c, sums[0], mean, sums[2], sums[3], sums[4]
+
+
+def log_probability(y, p, power):
+    """Logarithm of the probability of y, where p is what `solve` returns."""
+    return power * log_h(y) - p[1] * deviance_at(y, p[0]) - p[2]
+
+
+def derivatives(y, p, lean):
+    """Derivatives of the log probability in the mean and in c: (y - mean) / Var[Y], and the residual of R on Y."""
+    by_mean = (y - p[3]) / p[5]
+    return by_mean, lean * log_h(y) - deviance_at(y, p[0]) - p[4] - by_mean * p[6], 0.0

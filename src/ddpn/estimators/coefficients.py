@@ -1,0 +1,147 @@
+"""Coefficients of a GLM as tables: estimates with Wald intervals, and the summary that `CountGLM.summary` returns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from ddpn.runtime.display import html_table, text_table
+
+INTERCEPT = "(intercept)"
+#: Formats of numbers in tables, by column; four digits otherwise.
+_FORMATS = {"z": ".2f", "p": ".3g", "parameter": "", "feature": ""}
+
+
+class CoefficientTable(NamedTuple):
+    """One row per coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`)."""
+
+    parameter: tuple[str, ...]
+    feature: tuple[str, ...]
+    estimate: np.ndarray
+    std_error: np.ndarray
+    z: np.ndarray
+    p: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    coverage: float
+
+    @classmethod
+    def from_estimates(
+        cls,
+        parameter: Sequence[str],
+        feature: Sequence[str],
+        estimate: np.ndarray,
+        std_error: np.ndarray,
+        coverage: float,
+    ) -> Self:
+        """Add z, p and intervals; an unknown standard error leaves all of these unknown."""
+        z = np.divide(estimate, std_error, out=np.full_like(estimate, np.nan), where=std_error > 0)
+        reach = ndtri(0.5 + 0.5 * coverage) * std_error
+        tests = (z, 2.0 * ndtr(-np.abs(z)), estimate - reach, estimate + reach)
+        return cls(tuple(parameter), tuple(feature), estimate, std_error, *tests, coverage)
+
+    def rows(self, index: np.ndarray) -> Self:
+        """Return some of the rows as a table; `index` is a mask."""
+        names = [tuple(np.array(column, dtype=object)[index]) for column in self[:2]]
+        return type(self)(*names, *(column[index] for column in self[2:-1]), self.coverage)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Every column by the name it is printed under, such as for `pandas.DataFrame`."""
+        share = f"{100 * self.coverage:g}%"
+        names = ("parameter", "feature", "estimate", "std. error", "z", "p", f"{share} low", f"{share} high")
+        return dict(zip(names, self[:-1], strict=True))
+
+    def __str__(self) -> str:
+        return text_table(list(self.columns), _format_rows(self.columns), names=2)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.columns, _format_rows(self.columns))
+
+
+def _format_rows(columns: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the cells of a table, one tuple per row."""
+    texts = ([f"{value:{_FORMATS.get(name, '.4g')}}" for value in values] for name, values in columns.items())
+    return list(zip(*texts, strict=True))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GLMSummary:
+    """What was fitted: facts about the fit, the coefficients of the location with ratios, and those of the others.
+
+    Parameters
+    ----------
+    title : str
+        The likelihood.
+    facts : dict
+        Numbers and words by the name they are printed under, such as "rows" and "AIC".
+    location : CoefficientTable
+        Coefficients of the location, such as the log mean.
+    others : CoefficientTable
+        Coefficients of the other parameters, such as a log dispersion; may be empty.
+    ratio : str
+        What e^coefficient is, such as "rate ratio"; empty if it means nothing.
+    notes : tuple of str
+        Sentences on how to read the coefficients.
+    """
+
+    title: str
+    facts: dict[str, Any]
+    location: CoefficientTable
+    others: CoefficientTable
+    ratio: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The coefficients of the location and their ratios with intervals, by the name they are printed under."""
+        table = self.location.columns
+        del table["parameter"]
+        if self.ratio:
+            names = (self.ratio, *(f"ratio {name}" for name in list(table)[-2:]))
+            with np.errstate(over="ignore"):
+                ends = [np.exp(column) for column in (self.location.estimate, self.location.low, self.location.high)]
+            table |= dict(zip(names, ends, strict=True))
+        return table
+
+    def _headings(self) -> tuple[str, str]:
+        """Return the headings of both tables."""
+        others = " and ".join(dict.fromkeys(self.others.parameter))
+        return f"Coefficients of the {self.location.parameter[0]}", f"Coefficients of {others}"
+
+    def _fact_rows(self) -> list[tuple[str, str, str, str]]:
+        """Return the facts in two columns, the first half on the left."""
+        facts = [(name, _format_fact(value)) for name, value in self.facts.items()]
+        half = (len(facts) + 1) // 2
+        right = [*facts[half:], ("", "")][:half]
+        return [(*a, *b) for a, b in zip(facts[:half], right, strict=True)]
+
+    def __str__(self) -> str:
+        rows = self._fact_rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}    {c:<{widths[2]}}  {d:>{widths[3]}}".rstrip() for a, b, c, d in rows]
+        heading, other = self._headings()
+        parts = [f"CountGLM: {self.title}", *lines, "", heading]
+        parts.append(text_table(list(self.columns), _format_rows(self.columns)))
+        if self.others.parameter:
+            parts += ["", other, str(self.others)]
+        return "\n".join([*parts, *([""] if self.notes else []), *self.notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        heading, other = self._headings()
+        parts = [f"<p><strong>CountGLM: {escape(self.title)}</strong></p>", html_table(("", "", "", ""), self._fact_rows())]
+        parts += [f"<p>{escape(heading)}</p>", html_table(self.columns, _format_rows(self.columns))]
+        if self.others.parameter:
+            parts += [f"<p>{escape(other)}</p>", self.others._repr_html_()]
+        return "\n".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes)])
+
+
+def _format_fact(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

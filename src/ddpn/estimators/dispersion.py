@@ -1,0 +1,117 @@
+"""How well a GLM fits its rows: deviance, Pearson's statistic, over-dispersion, and coefficients without an estimate."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+
+from ddpn.estimators.coefficients import INTERCEPT
+from ddpn.members.linear import LinearFit
+from ddpn.networks.heads import Head
+from ddpn.runtime.validation import listed
+
+#: Standard errors beyond this, on a log scale and for a column of standard deviation 1, belong to no estimate.
+_RUNAWAY = 30.0
+#: Over-dispersion is reported if the score test exceeds this many standard deviations and the variance of the counts is
+#: more than this many times that of the model: standard errors are then at least 10% too small. Of true Poisson tables
+#: at most 1 in 1,000 is reported (tests/estimators/test_dispersion.py).
+_MIN_OVERDISPERSION_Z, _MIN_OVERDISPERSION = 4.5, 1.2
+#: What it means if the dispersion of a likelihood reaches the end of its range, by label of the parameter and side.
+_LIMITS = {
+    ("log gamma", "low"): (
+        "The counts vary more than a Double Poisson can. Predicted distributions are then too narrow; coefficients of "
+        'the log mean and their robust standard errors hold. Consider likelihood="negative_binomial".'
+    ),
+    ("log alpha", "low"): (
+        "The counts do not vary more than Poisson counts of the same means, so that alpha is 0. Consider "
+        'likelihood="double_poisson", which can be under-dispersed, or likelihood="poisson".'
+    ),
+}
+
+
+class GoodnessOfFit(NamedTuple):
+    """Deviance, Pearson's chi-squared, and the score test of over-dispersion against a Poisson; None if undefined."""
+
+    deviance: float | None
+    pearson_chi2: float | None
+    overdispersion_z: float | None
+    total_weight: float
+
+    @classmethod
+    @torch.no_grad()
+    def measure(cls, fit: LinearFit, loglik: float) -> Self:
+        """Measure the fit on its rows, whose log-likelihood is known.
+
+        The deviance compares with a model whose means are the counts themselves, with the same dispersions. The score
+        test is that of Dean and Lawless (1989), which is standard normal for Poisson counts.
+        """
+        objective = fit.objective
+        head, sample, weight = objective.head, objective.sample, objective.weight.numpy()
+        if not head.location_is_mean or not sample.is_plain:
+            return cls(None, None, None, float(weight.sum()))
+        raw = objective.raw(fit.optimum.theta)
+        dist = head.forward(raw, sample.exposure)
+        y, mean, variance = (x.numpy() for x in (sample.y, dist.mean, dist.variance))
+        saturated = raw.clone()
+        exposure = torch.ones_like(sample.y) if sample.exposure is None else sample.exposure
+        saturated[:, 0] = (sample.y.clamp(min=1.0) / exposure).log()
+        best = np.where(y > 0, -head.loss(saturated, sample.y, sample.exposure).numpy(), 0.0)
+        squares = np.square(y - mean)
+        z = weight @ (squares - y) / np.sqrt(2.0 * weight @ np.square(mean))
+        return cls(2.0 * (float(weight @ best) - loglik), float(weight @ (squares / variance)), float(z), float(weight.sum()))
+
+
+def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:
+    """Return a sentence if Poisson counts are clearly over-dispersed, so that their standard errors are too small."""
+    chi2, z, freedom = quality.pearson_chi2, quality.overdispersion_z, quality.total_weight - n_coefficients
+    if chi2 is None or z is None or freedom <= 0.0:
+        return []
+    ratio = chi2 / freedom
+    if z < _MIN_OVERDISPERSION_Z or ratio < _MIN_OVERDISPERSION:
+        return []
+    return [
+        f"The counts are over-dispersed: their variance is about {ratio:.1f} times that of a Poisson, so that standard "
+        f"errors are about {np.sqrt(ratio):.1f} times too small and intervals too narrow. Use the default likelihood or "
+        'likelihood="negative_binomial", or pass covariance="robust" for standard errors that allow for it.'
+    ]
+
+
+def coefficient_warnings(
+    head: Head, labels: tuple[str, ...], columns: list[str], fit: LinearFit, deviations: list[np.ndarray]
+) -> list[str]:
+    """Return sentences about columns without a coefficient, and about coefficients that the rows hardly determine.
+
+    `labels` name the raw outputs. `deviations` are standard deviations per raw output, of the intercept and of the
+    coefficients of columns that are kept, if it follows the columns.
+    """
+    kept, constant = fit.coordinates.kept, fit.coordinates.is_constant
+    names, sentences = np.array(columns, dtype=object), []
+    groups = {"Constant columns": constant, "Combinations of the columns before them": ~kept & ~constant}
+    lost = [f"{what}: {listed([repr(name) for name in names[mask]])}." for what, mask in groups.items() if mask.any()]
+    if lost:
+        remedy = "Drop these columns." if kept[~constant].all() else "Drop these columns, or pass alpha."
+        fate = "The rows do not determine some coefficients, which are 0 with standard error NaN."
+        sentences.append(" ".join([fate, *lost, remedy]))
+    # On a log scale: the mean of a Gaussian has the units of the counts.
+    features = np.r_[[INTERCEPT], names[kept]]
+    wide = {p: spread > _RUNAWAY for p, spread in enumerate(deviations) if labels[p].startswith("log")}
+    runaways = {p: features[: len(mask)][mask] for p, mask in wide.items() if mask.any()}
+    if runaways:
+        shown = "; ".join(f"{labels[p]}: {listed([repr(name) for name in some])}" for p, some in runaways.items())
+        reason = _explain_limit(head, labels, fit, list(runaways))
+        sentences.append(f"The rows hardly determine some coefficients ({shown}), {reason or _GENERAL_REASON}")
+    return sentences
+
+
+_GENERAL_REASON = (
+    "whose standard errors are very large. Columns are nearly combinations of others, or the likelihood has no maximum, "
+    "so that coefficients grow without bound. Drop columns, pass alpha, or choose a simpler likelihood."
+)
+
+
+def _explain_limit(head: Head, labels: tuple[str, ...], fit: LinearFit, runaways: list[int]) -> str:
+    """Return why a constant dispersion has no estimate, if that is all that has none; "" if there is no explanation."""
+    if len(runaways) > 1 or runaways[0] not in head.dispersion_outputs or fit.objective.linear[runaways[0]]:
+        return ""
+    reason = _LIMITS.get((labels[runaways[0]], "low" if fit.linear.base[runaways[0]] < 0.0 else "high"))
+    return f"because it is at the end of its range. {reason}" if reason else ""
