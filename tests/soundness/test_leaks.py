@@ -5,8 +5,8 @@ from datetime import date, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from ddpn.tables.checks.leaks import find_leaks
 
-from ddpn.tables.leaks import find_leaks
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare

@@ -23,7 +23,7 @@ _Z = 1.959963984540054
 MISSING_TEXT = "\0"
 
 
-def hashed(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
+def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
     """A hash per row of the codes of its cells, in the order of the columns. Shape: (rows,), uint64."""
     found = np.zeros(rows, dtype=np.uint64)
     for codes in columns:
@@ -76,11 +76,11 @@ def group_labels_of(frame: Any, columns: Sequence[str], missing: Sequence[str], 
     `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
     """
     if is_by_inputs(columns, frame.columns):
-        return hashed([column_codes(series) for series in X.iter_columns()], X.height)
+        return hash_rows([column_codes(series) for series in X.iter_columns()], X.height)
     if not columns or not set(columns) <= set(frame.columns):
         return None
     cells = [_text(frame[name], missing) for name in columns]
-    labels = hashed([column_codes(series) for series in cells], frame.height)
+    labels = hash_rows([column_codes(series) for series in cells], frame.height)
     alone = np.flatnonzero(np.any([series.is_null().to_numpy() for series in cells], axis=0))
     # Text of a column has no such character.
     own = polars().Series([f"\0{row}" for row in alone.tolist()], dtype=polars().String)
@@ -157,7 +157,7 @@ def row_hashes(sample: Sample) -> np.ndarray:
     The order of columns, which a model decides, is part of the hash.
     """
     numbers = [number_codes(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
-    return hashed([*(column_codes(series) for series in sample.X.iter_columns()), *numbers], len(sample))
+    return hash_rows([*(column_codes(series) for series in sample.X.iter_columns()), *numbers], len(sample))
 
 
 class SeenRows(NamedTuple):

@@ -9,9 +9,9 @@ from datetime import date, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from ddpn.tables.checks.leaks import find_leaks
 
 from ddpn.tables.files import read
-from ddpn.tables.leaks import find_leaks
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare, roles_of
 
