@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.tables.row_hashes import column_codes, hash_rows
-
 #: The probability that a row has a near neighbour by chance.
 _CHANCE = 0.05
 #: The largest share of the distance to the k-th neighbour that is near.
@@ -30,28 +28,6 @@ _MIN_POINTS = 60
 _MIN_VALUES, _VALUES_PER_ROW, _INTEGERS_PER_ROW = 30, 0.1, 0.5
 #: Where a missing number is placed, in scales of its column: far from all others.
 _FAR = 1e6
-
-
-def near_group_labels(X: Any) -> np.ndarray:
-    """Return a label per row of a polars frame, the same where all cells are equal or nearly equal numbers.
-
-    Labels are hashes: that of the cells, and the smallest hash of the group where several rows are nearly equal. Only
-    columns of continuous numbers may differ within a group. Where no rows are far closer than chance, groups are of
-    equal rows.
-    """
-    hashes = hash_rows([column_codes(series) for series in X.iter_columns()], X.height)
-    names = find_continuous_columns(X)
-    if not names:
-        return hashes
-    clumps = find_clumps(as_points(X, names))
-    if clumps is None:
-        return hashes
-    others = [column_codes(X[name]) for name in X.columns if name not in names]
-    _, codes = np.unique(hash_rows([clumps.astype(np.uint64), *others], X.height), return_inverse=True)
-    smallest = np.full(codes.max() + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
-    np.minimum.at(smallest, codes, hashes)
-    labels: np.ndarray = smallest[codes]
-    return labels
 
 
 def find_continuous_columns(X: Any) -> list[str]:

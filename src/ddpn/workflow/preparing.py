@@ -18,7 +18,21 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.storage.files import sha256
-from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, PLAIN, WEEKDAY, cleaned, find_number_format, is_text, polars
+from ddpn.tables.cells import (
+    DAY,
+    HOUR,
+    MISSING,
+    MONTH,
+    OPEN_ENDED,
+    PLAIN,
+    WEEKDAY,
+    about_numbers,
+    cleaned,
+    find_number_format,
+    is_text,
+    parse_numbers,
+    polars,
+)
 from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems
 from ddpn.tables.checks.findings import are_whole_numbers
 from ddpn.tables.checks.order import find_trend, time_columns
@@ -152,11 +166,29 @@ def _read(frame: Any, plan: Plan) -> tuple[Roles, Sample, list[str]]:
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
     sample = roles.sample(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
-    warnings = roles.without_target(frame.height - len(sample))
+    warnings = [*roles.without_target(frame.height - len(sample)), *_describe_roles(frame, roles, plan)]
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
     )
     return roles, sample, warnings
+
+
+def _describe_roles(frame: Any, roles: Roles, plan: Plan) -> list[str]:
+    """Return sentences about what was assumed to read the text of the target, and of other columns with a role."""
+    sentences = [note for name, written in roles.formats.items() for note in about_numbers(name, written)]
+    if plan.target not in roles.formats:
+        return sentences
+    text = cleaned(frame[plan.target], roles.missing)
+    cells = text.filter(text.str.contains(OPEN_ENDED).fill_null(False))
+    is_declared = plan.model.get("censored_above") is not None or plan.censored is not None
+    if is_declared or not len(cells):
+        return sentences
+    limits = parse_numbers(cells, roles.formats[plan.target]).unique().drop_nulls()
+    number = f"{limits[0]:g}" if len(limits) == 1 else ""
+    meaning = f"{number} or more" if number else "at least so many"
+    remedy = f"--censored-above {number}" if number else "--censored, with a column that says which counts these are"
+    start = f"Column {plan.target}: {len(cells):,} counts such as {cells[0]!r} are read as {cells[0].rstrip(' +')}"
+    return [*sentences, f"{start}, although they stand for {meaning}. Use {remedy}."]
 
 
 def _describe_columns(sample: Sample, roles: Roles, plan: Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -292,7 +324,7 @@ class TrainingRows:
         if self.held_out_groups is not None:
             by_inputs = is_by_inputs(self.roles.group, frame.columns)
             X = self.roles.features(frame, report=lambda sentence: None) if by_inputs else None
-            labels = group_labels_of(frame, self.roles.group, self.roles.missing, X)
+            labels = group_labels_of(frame, self.roles.group, self.roles.missing, X, join_near=False)
             assert labels is not None  # `columns` has the group columns
             kept &= ~np.isin(labels, self.held_out_groups)
         return kept
@@ -309,8 +341,12 @@ def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.nda
     outside = np.concatenate([rows.validation, rows.test])
     at_random = plan.time is None and plan.split_column is None and not plan.group
     training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
-    group = prepared.sample.group
-    groups = None if group is None else np.unique(group[outside])
+    groups = None
+    if prepared.sample.group is not None:
+        # A block of a table does not show which of its rows are nearly equal to those outside: equal ones are found.
+        roles, X = prepared.roles, prepared.sample.X[outside]
+        labels = group_labels_of(frame[places[outside]], roles.group, roles.missing, X, join_near=False)
+        groups = None if labels is None else np.unique(labels)
     held_out = np.sort(numbers[places[outside]])
     return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
 

@@ -57,11 +57,8 @@ def _of_date(finding: Finding) -> str:
 
 
 def _of_marker(finding: Finding) -> str:
-    end = (
-        f"; if it is a number as any other, --use {_quoted(finding.columns)} ends this question"
-        if finding.columns
-        else ""
-    )
+    columns = finding.columns
+    end = f"; if it is an ordinary number, --use {_quoted(columns)} ends this question" if columns else ""
     return f"Does {finding.value} stand for an unknown value? Then use --missing={finding.value}{end}."
 
 
