@@ -29,7 +29,7 @@ def warn_about_table(sample: Sample, dates: DateColumns, is_split: bool) -> None
     reader = BaseEstimator()
     used = sample.rows(sample.is_used)
     used = used.replace(X=frame_of_columns(read_table(reader, used.X, reset=True)))
-    findings = [*find_identifiers(used.X), *find_column_problems(used, dates.inputs)]
+    findings = [*find_identifiers(used.X, dates.inputs), *find_column_problems(used, dates.inputs)]
     if not is_split:
         # Whether a date is to come later is a matter of the scores, which `fit` does not report.
         rows = find_row_problems(used, dates.inputs)

@@ -51,8 +51,9 @@ def as_points(X: Any, names: Sequence[str]) -> np.ndarray:
     for place, name in enumerate(names):
         values = X[name].cast(float).to_numpy().astype(np.float64)
         is_missing = np.isnan(values)
-        low, high = np.quantile(values[~is_missing], [0.25, 0.75]) if not is_missing.all() else (0.0, 0.0)
-        spread = high - low or float(np.ptp(values[~is_missing], initial=0.0)) or 1.0
+        numbers = values[~is_missing] if not is_missing.all() else np.zeros(1)
+        low, high = np.quantile(numbers, [0.25, 0.75])
+        spread = high - low or float(np.ptp(numbers)) or 1.0
         points[:, place] = np.where(is_missing, _FAR, values / spread)
     return points
 

@@ -46,8 +46,10 @@ def find_column_problems(sample: Sample, dates: Mapping[str, str], confirmed: Co
     is_unknown = np.zeros(len(sample), dtype=bool)
     for finding in markers:
         is_unknown |= False if finding.columns else sample.y == float(finding.value)
-    X, exposure = X.filter(~is_unknown), None if sample.exposure is None else sample.exposure[~is_unknown]
-    return [*find_leaks(X, sample.y[~is_unknown], dates, exposure), *markers]
+    rows = np.flatnonzero(~is_unknown)
+    exposure = None if sample.exposure is None else sample.exposure[rows]
+    leaks = find_leaks(X[rows], sample.y[rows], dates, exposure) if names else []
+    return [*leaks, *markers]
 
 
 def _find_markers(X: Any, sample: Sample) -> list[Finding]:
@@ -104,10 +106,15 @@ def _find_dates(dates: Mapping[str, str]) -> list[Finding]:
     return [Finding(FindingKind.DATE, f"Column {name} is a date.", (name,)) for name in names]
 
 
-def find_identifiers(X: Any) -> list[Finding]:
-    """Find columns of a polars frame that number or name the rows; a table that has no other column is left alone."""
+def find_identifiers(X: Any, dates: Mapping[str, str]) -> list[Finding]:
+    """Find columns of a polars frame that number or name the rows, and are no parts of a date.
+
+    A table that has no other column is left alone.
+    """
     findings = []
     for series in X.iter_columns():
+        if series.name in dates:
+            continue
         is_category = not series.dtype.is_numeric() and str(series.dtype) != "Boolean"
         if words := describe_identifier(series, is_category):
             statement = f"Column {series.name} seems to identify rows: {words}."

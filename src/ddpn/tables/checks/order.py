@@ -94,27 +94,31 @@ _MIN_DRIFT = 0.8
 _MIN_DRIFTING_VALUES = 30
 #: The least correlation of the ranks of successive counts, in standard errors.
 _COUNT_STANDARD_ERRORS = 4.0
-#: Rows that are sorted by the target have a rank correlation with their position of this size or more.
-_SORTED_BY_TARGET = 0.8
+#: Rows that are sorted by the target, or by a column, have a rank correlation with their position of this size or more.
+_SORTED_BY_TARGET, _SORTED_BY_COLUMN = 0.8, 0.9
 
 
 def find_drift(sample: Sample, seed: int = 0) -> Finding | None:
     """Return what is said about rows that are alike where they follow each other in the table; None if they are not.
 
     A quick model predicts rows with and without the rows around them. That differs if counts drift in the order of the
-    rows, and some input does as well, as in a table that is sorted by time.
+    rows, and some input does as well, as in a table that is sorted by time. Of a table that is sorted by a column
+    nothing is said: without the rows around it, a row would be outside the values that the model has seen.
     """
     if len(sample) < _MIN_ORDERED_ROWS or not np.ptp(sample.y):
         return None
     sample = _thin_rows(sample, np.arange(len(sample)))
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    ranks = _rank(rate)
-    rows = len(ranks)
-    if abs(np.corrcoef(ranks, np.arange(rows))[0, 1]) >= _SORTED_BY_TARGET:
+    counts = _rank(rate)
+    rows = len(counts)
+    if abs(_correlate(counts, np.arange(rows))) >= _SORTED_BY_TARGET:
         return None
-    if np.corrcoef(ranks[1:], ranks[:-1])[0, 1] < _COUNT_STANDARD_ERRORS / np.sqrt(rows):
+    if _correlate(counts[1:], counts[:-1]) < _COUNT_STANDARD_ERRORS / np.sqrt(rows):
         return None
-    drifting = [series.name for series in sample.X.iter_columns() if _drifts(series)]
+    columns = {series.name: ranks for series in sample.X.iter_columns() if (ranks := _rank_numbers(series)) is not None}
+    if any(abs(_correlate(ranks, np.arange(rows))) >= _SORTED_BY_COLUMN for ranks in columns.values()):
+        return None
+    drifting = [name for name, ranks in columns.items() if _correlate(ranks[1:], ranks[:-1]) >= _MIN_DRIFT]
     if not drifting:
         return None
     labels = (np.arange(rows) / (_BLOCK_SHARE * rows)).astype(np.int64)
@@ -135,13 +139,12 @@ def _rank(values: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _drifts(series: Any) -> bool:
-    """Return True if successive values of a column of many numbers are alike, and the column is not just sorted."""
-    if not series.dtype.is_numeric() or series.null_count():
-        return False
-    ranks = _rank(series.to_numpy())
-    if len(np.unique(ranks)) < _MIN_DRIFTING_VALUES:
-        return False
-    steps = np.diff(ranks)
-    is_sorted = (steps >= 0).all() or (steps <= 0).all()
-    return bool(not is_sorted and np.corrcoef(ranks[1:], ranks[:-1])[0, 1] >= _MIN_DRIFT)
+def _correlate(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _rank_numbers(series: Any) -> np.ndarray | None:
+    """Return the ranks of a column with many different numbers; None for any other column."""
+    if not series.dtype.is_numeric() or series.null_count() or series.n_unique() < _MIN_DRIFTING_VALUES:
+        return None
+    return _rank(series.to_numpy())
