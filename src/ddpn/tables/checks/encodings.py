@@ -58,23 +58,37 @@ def find_rolling_means(X: Any, y: np.ndarray) -> list[str]:
     rows = min(len(y), _MAX_ROLLING_ROWS)
     if rows < _MIN_ROLLING_ROWS or not np.ptp(y[:rows]):
         return []
-    names = [series.name for series in X.iter_columns() if series.dtype.is_numeric()]
-    numbers = {name: X[name][:rows].cast(float).to_numpy() for name in names}
-    columns = {name: values for name, values in numbers.items() if np.ptp(np.nan_to_num(values)) > 0}
     windows = np.lib.stride_tricks.sliding_window_view(y[:rows], 2 * _WINDOW + 1)
     windows = windows - windows.mean(axis=0)
-    return [name for name, values in columns.items() if _is_rolling(values[_WINDOW : rows - _WINDOW], windows)]
+    # One factorization serves all columns without missing values.
+    solve = np.linalg.pinv(windows)
+    names = []
+    for series in X.iter_columns():
+        if series.dtype.is_numeric():
+            values = series[_WINDOW : rows - _WINDOW].cast(float).to_numpy()
+            is_known = ~np.isnan(values)
+            if is_known.all():
+                weights = _find_weights(values, windows, solve)
+            elif is_known.sum() >= _MIN_ROLLING_ROWS - 2 * _WINDOW:
+                weights = _find_weights(values[is_known], windows[is_known], np.linalg.pinv(windows[is_known]))
+            else:
+                continue
+            names += [series.name] if _include_this_row(weights) else []
+    return names
 
 
-def _is_rolling(values: np.ndarray, windows: np.ndarray) -> bool:
-    kept = ~np.isnan(values)
-    if kept.sum() < _MIN_ROLLING_ROWS - 2 * _WINDOW or not np.ptp(values[kept]):
+def _find_weights(values: np.ndarray, windows: np.ndarray, solve: np.ndarray) -> np.ndarray | None:
+    """Return the weights of the counts around each row in a column; None if the column is no weighted sum of them."""
+    centred = values - values.mean()
+    weights: np.ndarray = solve @ centred
+    rest = centred - windows @ weights
+    return weights if rest @ rest < (1.0 - _MIN_EXPLAINED) * (centred @ centred) else None
+
+
+def _include_this_row(weights: np.ndarray | None) -> bool:
+    """Return True for weights of several counts, of which that of the row itself or a later one is large."""
+    if weights is None:
         return False
-    centred, basis = values[kept] - values[kept].mean(), windows[kept]
-    weights = np.linalg.lstsq(basis.T @ basis, basis.T @ centred, rcond=None)[0]
-    left = centred - basis @ weights
-    if left @ left > (1.0 - _MIN_EXPLAINED) * (centred @ centred):
-        return False
-    largest, current = np.abs(weights).max(), np.abs(weights[_WINDOW:])
     # One count alone is a copy, or the count of an earlier or later row.
-    return bool(current.max() >= _MIN_WEIGHT * largest and (np.abs(weights) >= _MIN_WEIGHT * largest).sum() > 1)
+    is_large = np.abs(weights) >= _MIN_WEIGHT * np.abs(weights).max()
+    return bool(is_large[_WINDOW:].any() and is_large.sum() > 1)

@@ -4,7 +4,9 @@ Candidates are equal inputs, nearly equal inputs, and columns whose values may n
 predicts rows with and without other rows of their group. Only where the former is clearly better do groups matter.
 """
 
+import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -34,15 +36,16 @@ _SHUFFLED_RATIO = 1.4
 #: Columns that are compared at most, those named like an id first, then by their number of values.
 _MAX_COLUMNS = 3
 #: Rows that columns are compared by.
-_MAX_COMPARED_ROWS = 20_000
+_MAX_COMPARED_ROWS = 10_000
 #: The least share of the deviance that is reported, and the largest p-value. tests/tables/checks/test_groups.py has
 #: designed experiments, for which nothing is reported, and persons.
 _MIN_GAIN, _MAX_P_VALUE = 0.03, 1e-4
 #: The largest p-value where the counts alone have shown already that rows of a group are alike.
 _MAX_SECOND_P_VALUE = 0.01
-#: Integers are units if rows of one value are so much more alike than rows of neighbouring values: in correlation of
-#: their normal scores, and in standard errors.
-_MIN_UNIT_CORRELATION, _UNIT_STANDARD_ERRORS = 0.02, 3.0
+#: Groups matter if the normal scores of the counts of their rows are correlated: the least size, and standard errors.
+_MIN_CORRELATION, _MIN_STANDARD_ERRORS = 0.01, 3.0
+#: Integers are units if rows of one value are so much more correlated than rows of neighbouring values.
+_MIN_UNIT_CORRELATION = 0.02
 #: Neighbouring values have at most this share of what the rows of one value have in common. Hours of a day, ages and
 #: prices have more.
 _MAX_NEIGHBOUR_SHARE = 0.5
@@ -77,19 +80,19 @@ def find_groups(sample: Sample, skipped: Collection[str] = (), seed: int = 0) ->
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
         return None
-    columns = _ColumnLabels(sample.X)
+    columns, scores = _ColumnLabels(sample.X), _score_counts(sample)
     comparison = Comparison(sample, seed)
     inputs = _find_equal_inputs(columns)
-    named = _find_unit_columns(sample, columns, skipped)
-    if inputs is not None:
-        same = [candidate for candidate in named if _are_same(candidate.labels, inputs)]
-        ids = [one.columns for one in same if not _is_measured(sample.X[one.columns[0]])]
-        columns_of_group = ids[0] if ids else ()
-        candidate = Candidate(columns_of_group, inputs)
+    named = _find_unit_columns(columns, scores, skipped)
+    if inputs is not None and _are_alike(scores, inputs):
+        same = [candidate for candidate in named if _sign_partition(candidate.labels) == _sign_partition(inputs)]
+        ids = [candidate.columns for candidate in same if not _is_measured(sample.X[candidate.columns[0]])]
+        candidate = Candidate(ids[0] if ids else (), inputs)
         if shares := comparison.explain(candidate):
             return _describe_groups(candidate, shares)
         named = [candidate for candidate in named if candidate not in same]
-    candidates = [*(() if inputs is not None else _find_near_inputs(sample.X)), *named]
+    near = [] if inputs is not None else _find_near_inputs(sample.X)
+    candidates = [*(candidate for candidate in near if _are_alike(scores, candidate.labels)), *named]
     explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
     best = max(explained, key=lambda entry: entry[1].seen - entry[1].new, default=None)
     return None if best is None else _describe_groups(*best)
@@ -137,8 +140,8 @@ def _find_near_inputs(X: Any) -> Iterator[Candidate]:
             yield Candidate(() if len(names) == X.width else names, clumps, are_near=True)
 
 
-def _find_unit_columns(sample: Sample, columns: _ColumnLabels, skipped: Collection[str]) -> list[Candidate]:
-    """Return columns whose values may be persons or units, with a label per row.
+def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Collection[str]) -> list[Candidate]:
+    """Return columns whose values may be persons or units, and whose rows are alike, with a label per row.
 
     Text may always be. Numbers are measurements unless they are named like an id, another column is the same wherever
     they are, or they are integers of which neighbouring ones have nothing in common.
@@ -146,22 +149,18 @@ def _find_unit_columns(sample: Sample, columns: _ColumnLabels, skipped: Collecti
     chosen = list[tuple[bool, int, str]]()
     for series in columns.X.iter_columns():
         name, is_named = series.name, bool(_ID_NAMES.search(series.name.lower()))
-        is_integer = series.dtype.is_integer() or (series.dtype.is_float() and _is_whole(series))
-        least = _MIN_NAMED_GROUPS if is_named else _MIN_UNITS if is_integer else _MIN_GROUPS
+        least = _MIN_NAMED_GROUPS if is_named else _MIN_UNITS if series.dtype.is_numeric() else _MIN_GROUPS
         if name not in skipped and str(series.dtype) != "Boolean" and columns.are_units(name, least):
             chosen.append((not is_named, -len(columns.sizes[name]), name))
-    chosen.sort()
-    candidates = list[Candidate]()
-    for is_unnamed, distinct, name in chosen:
+    signs = {name: _sign_partition(columns.codes[name]) for _, _, name in chosen}
+    repeats, seen, candidates = Counter(signs.values()), set[bytes](), list[Candidate]()
+    for is_unnamed, _, name in sorted(chosen):
         labels, is_number = columns.codes[name], columns.X[name].dtype.is_numeric()
-        twins = [
-            other for _, size, other in chosen
-            if other != name and size == distinct and _are_same(columns.codes[other], labels)
-        ]  # fmt: skip
-        if any(twin in candidate.columns for twin in twins for candidate in candidates):
+        if signs[name] in seen or not _are_alike(scores, labels):
             continue
-        is_unit = is_number and _is_whole(columns.X[name]) and _have_units(sample, columns.X[name])
-        if not is_unnamed or not is_number or twins or is_unit:
+        is_unit = is_number and _is_whole(columns.X[name]) and _have_units(scores, columns.X[name])
+        if not is_unnamed or not is_number or repeats[signs[name]] > 1 or is_unit:
+            seen.add(signs[name])
             candidates.append(Candidate((name,), labels, has_effects=not is_number or is_unit, are_alike=is_unit))
     return candidates[:_MAX_COLUMNS]
 
@@ -176,29 +175,44 @@ def _is_measured(series: Any) -> bool:
     return series.dtype.is_numeric() and not _is_whole(series)
 
 
-def _are_same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Return True if two sets of labels divide the rows in the same way, as far as a part of them shows."""
-    one, other = one[:_MAX_COMPARED_ROWS], other[:_MAX_COMPARED_ROWS]
-    (first, _), (second, _) = group_codes(len(one), one), group_codes(len(other), other)
-    numbers = int(first.max()) + 1, int(second.max()) + 1
-    return numbers[0] == numbers[1] == len(np.unique(first * numbers[1] + second))
+def _sign_partition(labels: np.ndarray) -> bytes:
+    """Return what is the same for labels that divide the rows in the same way, as far as a part of the rows shows."""
+    labels = labels[:_MAX_COMPARED_ROWS]
+    _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+    # Groups are numbered by their first rows.
+    return hashlib.blake2b(first[codes].tobytes(), digest_size=16).digest()
 
 
-def _have_units(sample: Sample, series: Any) -> bool:
+def _score_counts(sample: Sample) -> np.ndarray:
+    """Return the normal scores of the counts, or of the rates, with mean 0 and variance 1."""
+    from scipy.special import ndtri  # slow to import
+    from scipy.stats import rankdata
+
+    rate = sample.y if sample.exposure is None else sample.y / sample.exposure
+    scores: np.ndarray = ndtri(rankdata(rate) / (len(rate) + 1.0))
+    scores = (scores - scores.mean()) / scores.std()
+    return scores
+
+
+def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
+    """Return True if the scores of rows with one label are correlated: otherwise groups do not matter."""
+    codes, sizes = group_codes(len(labels), labels)
+    pairs = float((sizes * (sizes - 1.0)).sum())
+    same = float((np.bincount(codes, scores) ** 2).sum() - (scores**2).sum())
+    # Of uncorrelated scores, the mean product of n pairs, each counted twice, has the standard error (2 / n)^1/2.
+    return bool(pairs and same / pairs >= max(_MIN_CORRELATION, _MIN_STANDARD_ERRORS * np.sqrt(2.0 / pairs)))
+
+
+def _have_units(scores: np.ndarray, series: Any) -> bool:
     """Return True if rows with one value of a column of integers are more alike than rows with neighbouring values.
 
     The values of a measurement are in order, so that neighbours resemble each other: what one value has, the next one
     has as well. The number of a shop says nothing about the next one.
     """
-    from scipy.special import ndtri  # slow to import
-    from scipy.stats import rankdata
-
     values = series.cast(float).to_numpy()
-    kept = ~np.isnan(values)
-    y = sample.y[kept] if sample.exposure is None else (sample.y / sample.exposure)[kept]
-    scores = ndtri(rankdata(y) / (len(y) + 1.0))
-    scores = (scores - scores.mean()) / scores.std()
-    codes, sizes = group_codes(len(y), values[kept])
+    is_known = ~np.isnan(values)
+    scores = scores[is_known]
+    codes, sizes = group_codes(len(scores), values[is_known])
     means = np.bincount(codes, scores) / sizes
     # Every pair of rows with one value counts alike, and so does the value's mean times that of its neighbours.
     pairs = sizes * (sizes - 1.0)
@@ -206,9 +220,7 @@ def _have_units(sample: Sample, series: Any) -> bool:
         return False
     same = float((means**2 * sizes**2).sum() - (scores**2).sum()) / pairs.sum()
     next_to = float((pairs * means * _average_neighbours(means, sizes)).sum()) / pairs.sum()
-    # Of uncorrelated scores, the mean product of n pairs, each counted twice, has the standard error (2 / n)^1/2.
-    error = 2.0 / np.sqrt(pairs.sum())
-    is_clear = same - next_to >= max(_MIN_UNIT_CORRELATION, _UNIT_STANDARD_ERRORS * error)
+    is_clear = same - next_to >= max(_MIN_UNIT_CORRELATION, _MIN_STANDARD_ERRORS * 2.0 / np.sqrt(pairs.sum()))
     return bool(is_clear and next_to <= _MAX_NEIGHBOUR_SHARE * same)
 
 
