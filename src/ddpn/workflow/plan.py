@@ -54,7 +54,7 @@ class Plan:
     group : tuple of str
         Columns whose values say which rows belong together, such as a person: training, validation and test rows, and
         folds, have different groups. They are not inputs, unless named in `use`. "equal-inputs" keeps rows with equal
-        inputs together.
+        or nearly equal inputs together.
     split_column, time : str, optional
         Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
         random.
@@ -332,7 +332,7 @@ _EVERY = (
         "Columns that identify rows that belong together, such as person; several, separated by commas, are "
         "combined. Training rows and the rows that a model is scored on then have different groups, so that scores are "
         "those for new groups. The columns are not inputs, unless --use names them. equal-inputs keeps rows with equal "
-        "inputs together.", _EVALUATION, _ALL),
+        "or nearly equal inputs together.", _EVALUATION, _ALL),
     PlanOption("split_column", "column", "COLUMN", "Column that holds train, validation or test in every row.",
         _EVALUATION),
     PlanOption("time", "column", "COLUMN", "Column of dates or numbers to split by: the last rows are the test rows.",
