@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddpn.runtime.errors import ConfigError, DDPNError, InputError, TrainingError
+from ddpn.runtime.errors import ConfigError, DataWarning, DDPNError, InputError, TrainingError
 
 if TYPE_CHECKING:
     from ddpn.analysis.diagnosis import diagnose
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         discretized,
     )
     from ddpn.estimators import CountGLM, CountRegressor, DDPNRegressor
+    from ddpn.tables.similar_rows import group_similar_rows
 
 _DISTRIBUTIONS = (
     "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
@@ -29,6 +30,7 @@ _DISTRIBUTIONS = (
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= dict.fromkeys(("CountRegressor", "DDPNRegressor"), "ddpn.estimators.regressor")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm"}
+_LAZY |= {"group_similar_rows": "ddpn.tables.similar_rows"}
 _LAZY |= {"diagnose": "ddpn.analysis.diagnosis", "explain": "ddpn.analysis.explanations"}
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "CountRegressor",
     "DDPNError",
     "DDPNRegressor",
+    "DataWarning",
     "Discretized",
     "DoubleBinomial",
     "DoublePoisson",
@@ -50,6 +53,7 @@ __all__ = [
     "diagnose",
     "discretized",
     "explain",
+    "group_similar_rows",
 ]
 
 

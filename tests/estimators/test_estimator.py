@@ -284,7 +284,7 @@ def of_all(quick, larger) -> DDPNRegressor:
     """A model with every kind of member, calibrated."""
     X, y = larger
     ward = np.where(X[:, 1] > 0, "A", "B")
-    frame = pd.DataFrame({"x": X[:, 0], "ward": ward, "age": np.where(y > 4, np.nan, y)})
+    frame = pd.DataFrame({"x": X[:, 0], "ward": ward, "age": np.where(X[:, 0] > 1, np.nan, X[:, 1])})
     others = [name for name in MEMBERS if name != "networks"]
     few = NetworkOptions(members=2, hidden=(8,), epochs=2)
     with pytest.MonkeyPatch.context() as patch:

@@ -27,6 +27,7 @@ OF_THE_LIKELIHOOD = (
 )
 
 
+@pytest.mark.filterwarnings("ignore::ddpn.DataWarning")  # the classes of irises follow from their petals
 @parametrize_with_checks([clone(CHECKED).set_params(likelihood="poisson")])
 def test_the_regressor_passes_the_checks_of_scikit_learn(estimator, check):
     """All of them: none is expected to fail. Some have targets that are no counts, hence `fractional`."""

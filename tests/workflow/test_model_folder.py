@@ -56,7 +56,7 @@ def test_reasons_of_a_loaded_model_name_dates(saved, table):
 
 
 def test_a_loaded_model_that_is_fitted_again_takes_its_new_columns(saved):
-    again = DDPNRegressor.load(saved).fit(pl.DataFrame({"severity": [0.0, 1.0] * 20}), [1, 2] * 20)
+    again = DDPNRegressor.load(saved).fit(pl.DataFrame({"severity": [0.0, 1.0] * 20}), [1, 2, 2, 1] * 10)
     assert again.predict(pl.DataFrame({"severity": [0.5]})).shape == (1,)
 
 

@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -28,13 +29,15 @@ from ddpn.members.network_options import plain
 from ddpn.metrics import crps, nll, point
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.predictor import Predictor
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_number, is_integer, is_number
 from ddpn.sample import Sample, check_groups, checked_sample, row_labels
 from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.tables.count_range import CountRange
+from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding.table import Column
+from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 
 
@@ -56,6 +59,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     _allows_missing: ClassVar[bool] = True
     #: How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
     _roles: Roles | None = None
+    #: Columns of dates in the data frame that `fit` was given.
+    _dates: DateColumns = DateColumns()
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -92,6 +97,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             del self.feature_names_in_
         self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
         self.feature_kinds_, self.predictor_, self._roles = reader.kinds_, predictor, None
+        self._dates = DateColumns()
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
@@ -116,8 +122,12 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return torch.cat(parts).numpy()
 
     def features(self, X: Any) -> Any:
-        """X as the members take it: models of `ddpn fit` read data frames with the columns of the file."""
+        """X as the members take it: models of `ddpn fit` read data frames with the columns of the file.
+
+        Dates become numbers as in fit.
+        """
         check_is_fitted(self)
+        X = self._dates.read(X, lambda sentence: warnings.warn(sentence, DataWarning, stacklevel=5))
         frame = nw.from_native(X, pass_through=True)
         if self._roles is None or not isinstance(frame, nw.DataFrame):
             return X
@@ -571,7 +581,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         [[], ["'x1' above the training range: 50 > 4"]]
         """
         flagged = None if self._fitted.ood is None else self._fitted.ood.is_ood(self.ood_pvalue(X))
-        days = () if self._roles is None else self._roles.days
+        days = frozenset(self._dates.days) if self._roles is None else self._roles.days
         return self._fitted.ood_reasons(self.features(X), flagged, days)
 
     # Comparison ----------------------------------------------------------------------------------------------------
@@ -701,6 +711,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             "options": plain_options(self, self._not_saved),
             "features": None if names is None else list(map(str, names)),
             "kinds": self.feature_kinds_,
+            "dates": [asdict(column) for column in self._dates.columns],
             "n_features": int(self.n_features_in_),
             "extra": extra,
         }
@@ -749,6 +760,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             raise InputError(f"{path} has a profile of other columns than its manifest. Fit the model again.")
         if known["features"] is not None:
             model.feature_names_in_ = np.array(known["features"], dtype=object)
+        model._dates = DateColumns(tuple(TableColumn.from_dict(column) for column in known.get("dates", ())))
         if TASK in files:
             model._roles = Roles.from_dict(json.loads(files[TASK])["roles"])
         model._restore_extra(files, known["extra"])

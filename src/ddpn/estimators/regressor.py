@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate, calibrate_copies
 from ddpn.calibration.ood import FeatureProfile
+from ddpn.estimators.data_warnings import warn_about_table
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, label_of, mixable
 from ddpn.members.folds import Folds, MemberFits, copies_of
@@ -25,12 +26,13 @@ from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock, parse_duration
-from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.validation import check_integer, check_keys, is_integer, is_number, listed
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.storage.results import ResultStore
 from ddpn.tables.count_range import CountRange
+from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.splits import FOLDS, held_out_rows
 
@@ -88,7 +90,8 @@ class NetworkRegressor(CountEstimator):
         Parameters
         ----------
         X : array-like or data frame
-            One row per count. Columns may hold numbers, text, booleans and missing values.
+            One row per count. Columns may hold numbers, text, booleans and missing values. Dates in a data frame, or
+            text that is dates, become day, month and weekday (and hour), here and in predictions.
         y : array-like
             The counts.
         sample_weight : array-like, optional
@@ -104,11 +107,18 @@ class NetworkRegressor(CountEstimator):
             Rows whose count stands for that many or more.
         groups : array-like, optional
             What each row belongs to, such as a person. Rows of one group are kept together wherever rows are held out,
-            so that weights and intervals are those for new groups.
+            so that weights and intervals are those for new groups. `ddpn.group_similar_rows` groups rows with equal or
+            nearly equal inputs.
 
         Returns
         -------
         self
+
+        Warns
+        -----
+        DataWarning
+            If a column seems to contain the target, if rows seem to belong together, if a column numbers the rows, or
+            if a number seems to stand for an unknown value: the checks of `ddpn fit`.
 
         Notes
         -----
@@ -116,17 +126,24 @@ class NetworkRegressor(CountEstimator):
         is interrupted earlier, or fails, leaves the estimator as it was.
         """
         head = named_head(self.likelihood, self.head_options)
+        dates = DateColumns.find(X)
+        X = dates.read(X, _warn_about_cells)
         train, counts = self._rows(head, X, y, sample_weight, exposure, upper, censored)
         train = train.replace(group=check_groups(groups, len(train)))
         validation = None
         if X_val is not None and y_val is not None:
+            X_val = dates.read(X_val, _warn_about_cells)
             known = checked_sample(X_val, y_val, sample_weight_val, exposure_val, self.fractional, "_val")
             validation = counts.of(known, upper_val, censored_val, "_val")
             if (train.exposure is None) != (validation.exposure is None):
                 raise InputError("exposure and exposure_val must be given together.")
         elif X_val is not None or y_val is not None:
             raise InputError("X_val and y_val must be given together.")
+        for sentence in (note for column in dates.columns for note in column.notes):
+            warnings.warn(sentence, DataWarning, stacklevel=2)
+        warn_about_table(train, dates, is_split=validation is not None)
         self._fit_and_finish(train, validation, counts)
+        self._dates = dates
         if self.interrupted_:
             raise KeyboardInterrupt
         return self
@@ -485,6 +502,10 @@ class DDPNRegressor(NetworkRegressor):
     def encoder_(self) -> FeatureEncoder:
         """The encoder of the networks' inputs."""
         return self._networks.encoder
+
+
+def _warn_about_cells(sentence: str) -> None:
+    warnings.warn(sentence, DataWarning, stacklevel=4)
 
 
 def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:

@@ -330,7 +330,9 @@ class LinearFit(NamedTuple):
     optimum: Optimum
 
     @torch.inference_mode(False)
-    def covariances(self, robust: bool = False, groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
+    def covariances(
+        self, robust: bool = False, groups: np.ndarray | None = None
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the covariance of the coefficients of the columns as they were given, NaN if not identified.
 
         By default it is the inverse of the observed information, which is right if the likelihood is. If `robust`, or

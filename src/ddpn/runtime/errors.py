@@ -1,4 +1,7 @@
-"""The errors that ddpn raises: whatever a user can cause is a `DDPNError` with one plain sentence."""
+"""The errors that ddpn raises: whatever a user can cause is a `DDPNError` with one plain sentence.
+
+`DataWarning` is the category of warnings about the rows and columns of a table.
+"""
 
 import errno
 from collections.abc import Sequence
@@ -106,6 +109,13 @@ class ConfigError(DDPNError, ValueError):
 
 class TrainingError(DDPNError, RuntimeError):
     """A training that cannot continue."""
+
+
+class DataWarning(UserWarning):
+    """A table may not be what it seems: a column leaks the target, rows belong together, a number means "unknown".
+
+    Turn these warnings off with `warnings.filterwarnings("ignore", category=ddpn.DataWarning)`.
+    """
 
 
 def at_rows(labels: Sequence[object]) -> str:

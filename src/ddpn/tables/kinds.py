@@ -11,6 +11,7 @@ import numpy as np
 from ddpn.runtime.column_lists import format_option
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.tables.cells import (
+    MISSING,
     OPEN_ENDED,
     PLAIN,
     YEAR_FIRST,
@@ -104,6 +105,19 @@ def detect(series: Any, missing: tuple[str, ...], as_category: bool) -> TableCol
     if kind and as_category:
         return TableColumn(series.name, "category", level_kind=kind)
     return TableColumn(series.name, kind)
+
+
+def detect_dates(series: Any) -> TableColumn | None:
+    """Return how the dates of a column are written; None if it is a column of anything else."""
+    library, dtype = polars(), series.dtype
+    if dtype in (library.Date, library.Datetime):
+        return detect(series, MISSING, as_category=False)
+    text = cleaned(series, MISSING)
+    cells = text.filter(~looks_missing(text))
+    order = None if cells.is_empty() else find_date_format(cells)
+    if order is None or parse_dates(cells, order).is_not_null().sum() < _NEARLY_ALL * len(cells):
+        return None
+    return TableColumn(series.name, "date", date=order, notes=about_dates(series.name, order))
 
 
 def _named(known: Any, notes: tuple[str, ...] = ()) -> TableColumn:

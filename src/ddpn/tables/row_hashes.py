@@ -13,6 +13,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.tables.cells import cleaned, polars
 from ddpn.tables.kinds import canonical_number
+from ddpn.tables.near_rows import as_points, find_clumps, find_continuous_columns
 from ddpn.tables.splits import FOLDS
 
 #: The constants of splitmix64, whose last steps spread every bit over all others.
@@ -24,7 +25,7 @@ _Z = 1.959963984540054
 MISSING_TEXT = "\0"
 
 
-def hashed(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
+def hash_rows(columns: Sequence[np.ndarray], rows: int) -> np.ndarray:
     """A hash per row of the codes of its cells, in the order of the columns. Shape: (rows,), uint64."""
     found = np.zeros(rows, dtype=np.uint64)
     for codes in columns:
@@ -66,27 +67,57 @@ def _mixed(codes: np.ndarray) -> np.ndarray:
 
 # Groups of rows that belong together, by the columns of `--group` -----------------------------------------------------
 
-#: In place of columns: rows whose inputs are all equal belong together.
+#: In place of columns: rows whose inputs are all equal, or nearly equal, belong together.
 EQUAL_INPUTS = "equal-inputs"
 
 
-def group_labels_of(frame: Any, columns: Sequence[str], missing: Sequence[str], X: Any) -> np.ndarray | None:
-    """The label of each row's group, equal where all group columns are; None if the table does not have them.
+def group_labels_of(
+    frame: Any, columns: Sequence[str], missing: Sequence[str], X: Any, join_near: bool = True
+) -> np.ndarray | None:
+    """Return the label of each row's group, equal where all group columns are; None if the table does not have them.
 
     Labels are hashes, the same for the same values in any table. A row with a missing value (one of the words
     `missing`) is a group of its own. `EQUAL_INPUTS` in place of columns compares all of `X`, the inputs of the model.
+    With `join_near`, rows whose numbers are nearly equal are one group.
     """
     if is_by_inputs(columns, frame.columns):
-        return hashed([column_codes(series) for series in X.iter_columns()], X.height)
+        return label_equal_rows(X, join_near)
     if not columns or not set(columns) <= set(frame.columns):
         return None
     cells = [_text(frame[name], missing) for name in columns]
-    labels = hashed([column_codes(series) for series in cells], frame.height)
+    labels = hash_rows([column_codes(series) for series in cells], frame.height)
+    labels = _join_near_rows(frame.select(columns), labels) if join_near else labels
     alone = np.flatnonzero(np.any([series.is_null().to_numpy() for series in cells], axis=0))
     # Text of a column has no such character.
     own = polars().Series([f"\0{row}" for row in alone.tolist()], dtype=polars().String)
     labels[alone] = column_codes(own) if len(alone) else labels[alone]
     return labels
+
+
+def label_equal_rows(X: Any, join_near: bool = True) -> np.ndarray:
+    """Return a label per row of a polars frame, the same where all cells are equal, or (`join_near`) nearly equal.
+
+    The label is the hash of the cells, and the smallest one of a group whose rows are nearly equal.
+    """
+    labels = hash_rows([column_codes(series) for series in X.iter_columns()], X.height)
+    return _join_near_rows(X, labels) if join_near else labels
+
+
+def _join_near_rows(X: Any, labels: np.ndarray) -> np.ndarray:
+    """Return labels that are the same where numbers are far closer than chance, and all other cells are equal.
+
+    Only columns of continuous numbers may differ within a group. Where no rows are closer than chance, labels stay.
+    """
+    names = find_continuous_columns(X)
+    clumps = find_clumps(as_points(X, names)) if names else None
+    if clumps is None:
+        return labels
+    others = [column_codes(X[name]) for name in X.columns if name not in names]
+    _, codes = np.unique(hash_rows([clumps.astype(np.uint64), *others], X.height), return_inverse=True)
+    smallest = np.full(codes.max() + 1, np.iinfo(np.uint64).max, dtype=np.uint64)
+    np.minimum.at(smallest, codes, labels)
+    joined: np.ndarray = smallest[codes]
+    return joined
 
 
 def is_by_inputs(columns: Sequence[str], present: Sequence[str]) -> bool:
@@ -161,7 +192,7 @@ def row_hashes(sample: Sample) -> np.ndarray:
     The order of columns, which a model decides, is part of the hash.
     """
     numbers = [number_codes(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
-    return hashed([*(column_codes(series) for series in sample.X.iter_columns()), *numbers], len(sample))
+    return hash_rows([*(column_codes(series) for series in sample.X.iter_columns()), *numbers], len(sample))
 
 
 class SeenRows(NamedTuple):

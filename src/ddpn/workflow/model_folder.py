@@ -90,10 +90,14 @@ def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str
             f"{path} holds {what}, without names of columns. Save a model that was fitted to a data frame."
         )
     kinds = estimator.get("kinds") or [""] * estimator["n_features"]
-    columns = []
+    dates = {
+        name: column for column in map(TableColumn.from_dict, estimator.get("dates", ())) for name in column.inputs
+    }
+    columns = list[TableColumn]()
     for name, found in zip(estimator["features"], kinds, strict=True):
         kind, level_kind = _KINDS.get(found, (found, "text"))
-        columns.append(TableColumn(name, kind, level_kind=level_kind))
+        column = dates.get(name, TableColumn(name, kind, level_kind=level_kind))
+        columns += [] if column in columns else [column]
     return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
 
 

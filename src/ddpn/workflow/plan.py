@@ -55,7 +55,7 @@ class Plan:
     group : tuple of str
         Columns whose values say which rows belong together, such as a person: training, validation and test rows, and
         folds, have different groups. They are not inputs, unless named in `use`. "equal-inputs" keeps rows with equal
-        inputs together.
+        or nearly equal inputs together.
     split_column, time : str, optional
         Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
         random.
@@ -379,7 +379,7 @@ _EVERY = (
         "Columns that identify rows that belong together, such as person; several, separated by commas, are "
         "combined. Training rows and the rows that a model is scored on then have different groups, so that scores are "
         "those for new groups. The columns are not inputs, unless --use names them. equal-inputs keeps rows with equal "
-        "inputs together.", _EVALUATION, _ALL),
+        "or nearly equal inputs together.", _EVALUATION, _ALL),
     PlanOption("test_size", "number", "SHARE",
         "Share of the rows to hold out as test rows, such as 0.2. Default: none of up to 5,000 rows, which are all "
         "fitted and scored out of fold; a fifth of more rows.", _EVALUATION),

@@ -5,7 +5,6 @@ Tables that fit into memory are read whole. Of others, some rows are sampled, an
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +19,26 @@ from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.storage.files import sha256
-from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, PLAIN, WEEKDAY, cleaned, find_number_format, is_text, polars
+from ddpn.tables.cells import (
+    DAY,
+    HOUR,
+    MISSING,
+    MONTH,
+    OPEN_ENDED,
+    PLAIN,
+    WEEKDAY,
+    about_numbers,
+    cleaned,
+    find_number_format,
+    is_text,
+    parse_numbers,
+    polars,
+)
+from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems
+from ddpn.tables.checks.findings import are_whole_numbers
+from ddpn.tables.checks.order import find_trend, time_columns
 from ddpn.tables.files import is_pattern, read
 from ddpn.tables.kinds import TableColumn, detect
-from ddpn.tables.leaks import Leaks, find_leaks
 from ddpn.tables.roles import Roles, report_all
 from ddpn.tables.row_hashes import group_labels_of, is_by_inputs, missing_sentences
 from ddpn.tables.splits import FOLDS, rows_words
@@ -31,7 +46,7 @@ from ddpn.tables.table import Table, fits_memory, free_memory, sampled_rows, shu
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.splitting import RowSplit, parts_of_column, split_rows, times_of
-from ddpn.workflow.table_warnings import find_trend, repeated_rows, time_columns
+from ddpn.workflow.table_warnings import describe_finding, describe_trend
 
 
 @dataclass(frozen=True)
@@ -145,12 +160,12 @@ def _prepared(frame: Any, plan: Plan) -> Prepared:
     if not sample.y[split.rows.train].any():
         argument = Argument("target", plan.target)
         raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
-    leaks = _leaks(sample, roles, plan)
+    leaks, questions = _describe_columns(sample, roles, plan)
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
     warnings += _split_warnings(sample, split, roles, plan, timed)
-    sentences = (*leaks.questions, *warnings)
-    return Prepared(plan, roles, sample, split, leaks.certain, sentences, tuple(following))
+    sentences = (*questions, *warnings)
+    return Prepared(plan, roles, sample, split, leaks, sentences, tuple(following))
 
 
 def _read(frame: Any, plan: Plan) -> tuple[Roles, Sample, list[str]]:
@@ -158,19 +173,41 @@ def _read(frame: Any, plan: Plan) -> tuple[Roles, Sample, list[str]]:
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
     sample = roles.sample(frame, plan.fractional, report=lambda sentence: None, counts=plan.count_range)
-    warnings = roles.without_target(frame.height - len(sample))
+    warnings = [*roles.without_target(frame.height - len(sample)), *_describe_roles(frame, roles, plan)]
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
     )
     return roles, sample, warnings
 
 
-def _leaks(sample: Sample, roles: Roles, plan: Plan) -> Leaks:
-    """Target leaks, and questions about possible ones, in the columns that the user has not vouched for."""
-    columns = [column for column in roles.used if column.name not in plan.use]
-    dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
-    inputs = sample.X.select([name for column in columns for name in column.inputs])
-    return find_leaks(inputs, sample.y, dates, sample.exposure)
+def _describe_roles(frame: Any, roles: Roles, plan: Plan) -> list[str]:
+    """Return sentences about what was assumed to read the text of the target, and of other columns with a role."""
+    sentences = [note for name, written in roles.formats.items() for note in about_numbers(name, written)]
+    if plan.target not in roles.formats:
+        return sentences
+    text = cleaned(frame[plan.target], roles.missing)
+    cells = text.filter(text.str.contains(OPEN_ENDED).fill_null(False))
+    is_declared = plan.model.get("censored_above") is not None or plan.censored is not None
+    if is_declared or not len(cells):
+        return sentences
+    limits = parse_numbers(cells, roles.formats[plan.target]).unique().drop_nulls()
+    number = f"{limits[0]:g}" if len(limits) == 1 else ""
+    meaning = f"{number} or more" if number else "at least so many"
+    remedy = f"--censored-above {number}" if number else "--censored, with a column that says which counts these are"
+    start = f"Column {plan.target}: {len(cells):,} counts such as {cells[0]!r} are read as {cells[0].rstrip(' +')}"
+    return [*sentences, f"{start}, although they stand for {meaning}. Use {remedy}."]
+
+
+def _describe_columns(sample: Sample, roles: Roles, plan: Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return sentences about target leaks, and about other problems, of columns that the user has not vouched for."""
+    findings = find_column_problems(sample, _date_inputs(roles), plan.use)
+    leaks = tuple(describe_finding(finding) for finding in findings if finding.kind == FindingKind.LEAK)
+    return leaks, tuple(describe_finding(finding) for finding in findings if finding.kind != FindingKind.LEAK)
+
+
+def _date_inputs(roles: Roles) -> dict[str, str]:
+    """Return the name of the date for the inputs that are parts of one."""
+    return {name: column.name for column in roles.used if column.kind == "date" for name in column.inputs}
 
 
 def diagnose_table(
@@ -179,7 +216,7 @@ def diagnose_table(
     """The `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first."""
     plan = plan.resolve_columns(frame.columns)
     roles, sample, notes = _read(frame, plan)
-    leaks = _leaks(sample, roles, plan)
+    leaks, questions = _describe_columns(sample, roles, plan)
     columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
     options = [format_option(name, [column]) for name, column in columns.items() if column is not None]
     notes += missing_sentences(frame, plan.group, roles.missing)
@@ -187,7 +224,7 @@ def diagnose_table(
 
     known = (*plan.count_range.options, *options)
     found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known)
-    return replace(found, notes=(*found.notes, *leaks.certain, *leaks.questions, *notes))
+    return replace(found, notes=(*found.notes, *leaks, *questions, *notes))
 
 
 def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, timed: Any) -> list[str]:
@@ -196,17 +233,12 @@ def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, t
         known = np.concatenate([split.rows.train, split.rows.validation])
         column = next(each for each in roles.columns if each.name == plan.time)
         is_input = not column.left_out and (column.kind != "date" or DAY in column.parts)
-        trend = find_trend(sample.rows(known), timed[plan.time][known], plan.time, is_input)
-        return [trend] if trend else []
+        change = find_trend(sample.rows(known), timed[plan.time][known])
+        return [describe_trend(change, plan.time, is_input)] if change else []
     if plan.split_column is not None:
         return []
-    found = [] if plan.group else [repeated_rows(sample, roles.used, plan.seed)]
-    dates = [column.name for column in roles.used if column.kind == "date"]
-    return [each.sentence for each in found if each is not None] + [
-        f"Column {date} is a date, and rows are split at random: if the model is to predict later dates, the "
-        f"scores are too good. Then split by time, with {format_option('--time', [date])}."
-        for date in dates[:1]
-    ]
+    findings = find_row_problems(sample, _date_inputs(roles), plan.use, plan.seed)
+    return [describe_finding(finding) for finding in findings]
 
 
 def fingerprint(sample: Sample) -> str:
@@ -300,7 +332,7 @@ class TrainingRows:
         if self.held_out_groups is not None:
             by_inputs = is_by_inputs(self.roles.group, frame.columns)
             X = self.roles.features(frame, report=lambda sentence: None) if by_inputs else None
-            labels = group_labels_of(frame, self.roles.group, self.roles.missing, X)
+            labels = group_labels_of(frame, self.roles.group, self.roles.missing, X, join_near=False)
             assert labels is not None  # `columns` has the group columns
             kept &= ~np.isin(labels, self.held_out_groups)
         return kept
@@ -317,8 +349,12 @@ def _training_rows(table: Table, frame: Any, prepared: Prepared, numbers: np.nda
     outside = np.concatenate([rows.validation, rows.test])
     at_random = plan.time is None and plan.split_column is None and not plan.group
     training = used - len(outside) if at_random else round(len(rows.train) / len(places) * used)
-    group = prepared.sample.group
-    groups = None if group is None else np.unique(group[outside])
+    groups = None
+    if prepared.sample.group is not None:
+        # A block of a table does not show which of its rows are nearly equal to those outside: equal ones are found.
+        roles, X = prepared.roles, prepared.sample.X[outside]
+        labels = group_labels_of(frame[places[outside]], roles.group, roles.missing, X, join_near=False)
+        groups = None if labels is None else np.unique(labels)
     held_out = np.sort(numbers[places[outside]])
     return TrainingRows(table, prepared.roles, plan, held_out, max(1, training), before, groups)
 
@@ -386,15 +422,6 @@ def stream_facts(stream: TrainingRows, sampled: int) -> dict[str, int]:
 
 # What each column is, and which are useless ---------------------------------------------------------------------------
 
-#: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
-_ID_SHARE, _ID_ROWS = 0.9, 20
-#: Row numbers with gaps: rows at least, the mean step at most, the first number in mean steps at most, and the least
-#: correlation with the position (of a random choice of 50 rows it is about 0.98).
-_GAP_ROWS, _GAP, _BEGIN, _STRAIGHT = 50, 50.0, 10.0, 0.95
-_TIME_NAMES = re.compile(
-    r"(^|[^a-z])(t|times?|days?|dates?|weeks?|months?|quarters?|years?|hours?|minutes?|seconds?|periods?)([^a-z]|$)"
-)
-
 
 def roles_of(frame: Any, plan: Plan) -> Roles:
     """What each column is for; `drop` and `use` override what is found."""
@@ -441,17 +468,13 @@ def _profiled(series: Any, plan: Plan, missing: tuple[str, ...]) -> TableColumn:
         parts = (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
     return replace(
         column,
-        number=replace(column.number, integers=column.kind == "number" and _are_whole(known.to_numpy())),
+        number=replace(column.number, integers=column.kind == "number" and are_whole_numbers(known.to_numpy())),
         notes=notes,
         missing=len(values) - len(known),
         distinct=distinct,
         left_out=why,
         parts=parts,
     )
-
-
-def _are_whole(values: np.ndarray) -> bool:
-    return bool(len(values)) and bool((values == np.floor(values)).all())
 
 
 def _why_useless(values: Any, column: TableColumn, distinct: int, plan: Plan) -> str:
@@ -465,27 +488,6 @@ def _why_useless(values: Any, column: TableColumn, distinct: int, plan: Plan) ->
         return f"it keeps rows together, and a model would memorise it; {option} keeps it as an input"
     if column.name == plan.time and column.kind != "date":
         return "used for the split by time"
-    if column.kind == "category" and present >= _ID_ROWS and distinct > _ID_SHARE * present:
-        return f"nearly every value is different ({distinct:,} of {present:,}), like names or ids"
-    if column.kind == "number" and distinct == len(values) and _are_whole(values.to_numpy()):
-        return _row_numbers(values.to_numpy(), column.name)
+    if column.kind in ("category", "number"):
+        return describe_identifier(values, column.kind == "category")
     return ""
-
-
-def _row_numbers(numbers: np.ndarray, name: str) -> str:
-    """Words about distinct integers that number the rows: 1, 2, 3, ... in any order, or some of these in their order.
-
-    Rows that are left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a
-    straight line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period
-    of time may matter, so it is recognised by its name.
-    """
-    rows = len(numbers)
-    if rows >= _ID_ROWS and np.ptp(numbers) == rows - 1:
-        return "row numbers"
-    steps = np.diff(numbers)
-    if rows < _GAP_ROWS or steps.min() < 1 or _TIME_NAMES.search(name.lower()):
-        return ""
-    step = float(steps.mean())
-    is_dense = step <= _GAP and numbers[0] <= _BEGIN * step and 4.0 * (steps == 1).mean() * step >= 1.0
-    is_straight = np.corrcoef(numbers, np.arange(rows))[0, 1] >= _STRAIGHT
-    return "they increase from row to row, with gaps, like row numbers" if is_dense and is_straight else ""

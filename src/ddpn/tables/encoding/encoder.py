@@ -31,7 +31,7 @@ from ddpn.tables.encoding.columns import (
 )
 from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
 from ddpn.tables.encoding.table import WITH_NUMBERS, Column, kind_of, read_as_fitted, read_table
-from ddpn.tables.row_hashes import MISSING_TEXT, hashed, number_codes, text_codes
+from ddpn.tables.row_hashes import MISSING_TEXT, hash_rows, number_codes, text_codes
 from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
@@ -437,4 +437,4 @@ def content_folds(encoder: Any, X: Any) -> np.ndarray:
         else number_codes(cells.values)
         for cells in read_as_fitted(encoder, X)
     ]
-    return (hashed(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)
+    return (hash_rows(codes, len(codes[0])) % np.uint64(FOLDS)).astype(np.int64)

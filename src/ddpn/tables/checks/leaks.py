@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.runtime.column_lists import format_option
 from ddpn.runtime.validation import listed
-from ddpn.tables.cells import polars
+from ddpn.tables.cells import DAY, polars
+from ddpn.tables.checks.encodings import find_rolling_means, is_group_mean
+from ddpn.tables.checks.findings import Finding, FindingKind
 
 #: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
 _REPEATS, _DIGITS = 10, 9
@@ -52,46 +53,47 @@ _COPIED = 0.1
 _SEED = 0
 
 
-class Leaks(NamedTuple):
-    """Sentences about columns: `certain` leaks, and `questions` about what may be a leak or a strong predictor."""
-
-    certain: tuple[str, ...] = ()
-    questions: tuple[str, ...] = ()
-
-
 def find_leaks(
     X: Any, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
-) -> Leaks:
-    """Columns that are made of the target, or of the target per exposure, or predict it nearly without error.
+) -> list[Finding]:
+    """Find columns that are made of the target, or of the target per exposure, or predict it nearly without error.
 
-    `dates` has the name of the date for columns that are parts of one. Alone these are not suspected, as a date is
-    usually known, but two dates may be as far apart as the target says.
+    `dates` has the name of the date for columns that are parts of one. Of these only the day is asked about on its own,
+    but two dates may be as far apart as the target says.
     """
     dates = dates or {}
     if not X.columns:
-        return Leaks()
+        return []
+    rolling = [] if not len(y) else find_rolling_means(X.select([name for name in X.columns if name not in dates]), y)
     # Different rows in random order: the neighbours of a row are then no copies of it. Where rows are repeated very
     # often, the table has few values, and all rows are kept.
     marked = X.with_columns(**{"\0count": y}).with_row_index("\0row")
     rows = marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()
     rows = rows if len(rows) > _COPIED * len(y) else np.arange(len(y))
     rows = np.random.default_rng(_SEED).permutation(rows)[:_MAX_ROWS].astype(np.int64)
-    X, y = X[rows], y[rows]
+    all_rows, X, y = (X, y), X[rows], y[rows]
     if len(y) < _MIN_ROWS or not np.ptp(y):
-        return Leaks()
+        return []
     targets = [_Target("the target", y, np.ones(len(y)))]
     if exposure is not None and np.ptp(exposure[rows]):
         targets.append(_Target("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
     # Dates that are missing where the count is 0, such as that of the last visit.
     gaps = {dates[name]: gaps_made_of_target(X[name], y) for name in X.columns if name in dates}
-    certain = [_leak(name, way.format(target="the target")) for name, way in gaps.items() if way]
-    questions = list[str]()
-    for name in (name for name in X.columns if name not in dates):
-        ways = [(made_of_target(X[name], own.values, own.is_count), own) for own in targets]
-        if made := next(((way, own) for way, own in ways if way), None):
-            certain.append(_leak(name, made[0].format(target=made[1].name)))
-        elif sentence := next(filter(None, (_nearly(name, X[name], own) for own in targets)), ""):
-            questions.append(sentence)
+    findings = [
+        _leak([name], f"{_column(name)} {way.format(target='the target')}.") for name, way in gaps.items() if way
+    ]
+    for name in X.columns:
+        date = dates.get(name)
+        if date is not None and (gaps[date] or name != f"{date} {DAY}"):
+            continue
+        ways = [] if date else [(made_of_target(X[name], target.values, target.is_count), target) for target in targets]
+        if made := next(((way, target) for way, target in ways if way), None):
+            findings.append(_leak([name], f"{_column(name)} {made[0].format(target=made[1].name)}."))
+        elif name in rolling:
+            way = "is a weighted sum of the target in neighbouring rows of the table, this or later ones among them"
+            findings.append(_question([name], f"{_column(name)} {way}."))
+        elif way := _nearly(X[name], targets) or _mean_of_target(name, *all_rows):
+            findings.append(_question([date or name], way.format(column=date or name)))
     columns = {name: _filled(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
     for target in targets:
         names, is_exact = _together(columns, target.values)
@@ -99,15 +101,24 @@ def find_leaks(
             continue
         named = list(dict.fromkeys(dates.get(name, name) for name in names))
         who = f"Columns {listed(names)} together"
-        drop, use = format_option("--drop", named), format_option("--use", named)
         if is_exact:
-            remedy = f"with {drop}; if they are known before the count, keep them with {use}."
-            certain.append(f"{who} determine {target.name}: a weighted sum of them equals it. Leave them out {remedy}")
+            findings.append(_leak(named, f"{who} determine {target.name}: a weighted sum of them equals it."))
         else:
-            how = f"predict {target.name} nearly without error, by a weighted sum"
-            questions.append(f"{who} {how}. {_question(named)}")
+            findings.append(_question(named, f"{who} predict {target.name} nearly without error, by a weighted sum."))
         break
-    return Leaks(tuple(certain), tuple(questions))
+    return findings
+
+
+def _column(name: str) -> str:
+    return f"Column {name}"
+
+
+def _leak(names: Sequence[str], statement: str) -> Finding:
+    return Finding(FindingKind.LEAK, statement, tuple(names))
+
+
+def _question(names: Sequence[str], statement: str) -> Finding:
+    return Finding(FindingKind.QUESTION, statement, tuple(names))
 
 
 class _Target(NamedTuple):
@@ -122,29 +133,26 @@ class _Target(NamedTuple):
         return bool((self.unit == 1.0).all())
 
 
-def _leak(name: str, way: str) -> str:
-    drop, use = format_option("--drop", [name]), format_option("--use", [name])
-    remedy = f"Leave it out with {drop}; if it is known before the count, keep it with {use}."
-    return f"Column {name} {way}. {remedy}"
-
-
-def _nearly(name: str, series: Any, target: _Target) -> str:
-    """The question about a column that predicts the target nearly without error; "" if it does not."""
+def _nearly(series: Any, targets: Sequence[_Target]) -> str:
+    """Return what is asked about a column that predicts a target nearly without error; "" if it predicts none."""
     values = _filled(series)
-    share, noise = _left_over(values, target, series.dtype.is_numeric())
-    if share > _SHARE and noise < _NOISE:
-        how = f"predicts {target.name} nearly without error (R² {share:.2f} by its values alone)"
-        return f"Column {name} {how}. {_question([name])}"
-    # Ranges of integers: the ends of ranges of rates say nothing.
-    if target.is_count and share > _GROUP_SHARE and _are_ranges(values, target.values):
-        return f"Each value of column {name} stands for a range of counts. {_question([name])}"
+    for target in targets:
+        share, noise = _left_over(values, target, series.dtype.is_numeric())
+        if share > _SHARE and noise < _NOISE:
+            how = f"predicts {target.name} nearly without error (R² {share:.2f} by its values alone)"
+            return f"Column {{column}} {how}."
+        # Ranges of integers: the ends of ranges of rates say nothing.
+        if target.is_count and share > _GROUP_SHARE and _are_ranges(values, target.values):
+            return "Each value of column {column} stands for a range of counts."
     return ""
 
 
-def _question(names: Sequence[str]) -> str:
-    drop, use = format_option("--drop", names), format_option("--use", names)
-    which = "Is it" if len(names) == 1 else "Are they"
-    return f"{which} known before the count? If not, use {drop}; if so, {use} ends this question."
+def _mean_of_target(name: str, X: Any, y: np.ndarray) -> str:
+    """Return what is asked about a column of means of the target; "" if it is none. All rows of a group are needed."""
+    series = X[name]
+    values = _values(series)
+    is_mean = series.dtype.is_float() and not np.isnan(values).any() and is_group_mean(values, y)
+    return "Column {column} is a mean of the target over the rows that have its value." if is_mean else ""
 
 
 def _values(series: Any) -> np.ndarray:
@@ -286,6 +294,8 @@ def made_of_target(series: Any, y: np.ndarray, is_count: bool = True) -> str:
 
 def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
     """Whether the column is an exact line of the target, or of a function of it."""
+    if not np.ptp(made):
+        return False
     centred, moved = x - x.mean(), made - made.mean()
     length = float(centred @ centred)
     if not np.isfinite(length) or not length:

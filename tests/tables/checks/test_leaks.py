@@ -10,18 +10,20 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.tables.checks.findings import FindingKind
+from ddpn.tables.checks.leaks import find_leaks
 from ddpn.tables.files import read
-from ddpn.tables.leaks import find_leaks
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare, roles_of
+from ddpn.workflow.table_warnings import describe_finding
 
 RNG = np.random.default_rng(1)
 
 
 def suspected(X, y, **options):
     """Columns that are leaks, or asked about, in the order of the table."""
-    sentences = [words for each in find_leaks(X, y, **options) for words in each]
-    return [name for name in X.columns if any(re.search(rf"[Cc]olumn {name} ", words) for words in sentences)]
+    names = {name for finding in find_leaks(X, y, **options) for name in finding.columns}
+    return [name for name in X.columns if name in names]
 
 
 def counts(mean, rows, seed=0):
@@ -54,16 +56,17 @@ def rates():
 def test_a_column_that_is_the_rate_is_found_with_the_exposure_only(rates, made):
     x, y, exposure = rates
     X = pl.DataFrame({"x": x, "rate": made(y / exposure)})
-    ((warning,),) = filter(None, find_leaks(X, y, exposure=exposure))
-    assert re.match(r"Column rate (is|predicts) .*the target per exposure", warning)
-    assert find_leaks(X, y) == find_leaks(X, y, exposure=np.full(600, 2.0)) == ((), ())
+    (finding,) = find_leaks(X, y, exposure=exposure)
+    assert re.match(r"Column rate (is|predicts) .*the target per exposure", finding.statement)
+    assert find_leaks(X, y) == find_leaks(X, y, exposure=np.full(600, 2.0)) == []
 
 
 def test_parts_of_the_rate_that_sum_to_it(rates):
     _, y, exposure = rates
     part = np.random.default_rng(0).binomial(y.astype(int), 0.5) / exposure
-    *_, warning = find_leaks(pl.DataFrame({"one": part, "two": y / exposure - part}), y, exposure=exposure).certain
-    assert "together determine the target per exposure" in warning
+    *_, finding = find_leaks(pl.DataFrame({"one": part, "two": y / exposure - part}), y, exposure=exposure)
+    assert finding.kind == FindingKind.LEAK
+    assert "together determine the target per exposure" in finding.statement
 
 
 @pytest.mark.parametrize("factor", [1.0, 50.0])
@@ -71,7 +74,7 @@ def test_the_rate_that_counts_follow_is_no_leak(rates, factor):
     x, _, exposure = rates
     rate = factor * np.exp(1.0 + 0.8 * x)
     y = np.random.default_rng(1).poisson(exposure * rate).astype(float)
-    assert find_leaks(pl.DataFrame({"rate": rate, "x": x}), y, exposure=exposure) == ((), ())
+    assert find_leaks(pl.DataFrame({"rate": rate, "x": x}), y, exposure=exposure) == []
 
 
 # Leaks ---------------------------------------------------------------------------------------------------------------
@@ -81,13 +84,14 @@ def test_a_column_that_nearly_is_the_target():
     y = RNG.poisson(20, 500).astype(float)
     noisy = y + RNG.normal(size=500)
     r = np.corrcoef(noisy, y)[0, 1]
-    certain, (warning,) = find_leaks(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
-    assert not certain
-    found = re.match(
-        r"Column noisy predicts the target nearly without error \(R² (0\.\d\d) by its values alone\)\.", warning
+    (finding,) = find_leaks(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
+    assert finding.kind == FindingKind.QUESTION
+    share = re.match(
+        r"Column noisy predicts the target nearly without error \(R² (0\.\d\d) by its values alone\)\.",
+        finding.statement,
     )
-    assert float(found[1]) == pytest.approx(r**2, abs=0.02)
-    assert warning.endswith(
+    assert float(share[1]) == pytest.approx(r**2, abs=0.02)
+    assert describe_finding(finding).endswith(
         "Is it known before the count? If not, use --drop noisy; if so, --use noisy ends this question."
     )
 
@@ -157,8 +161,8 @@ def test_two_dates_that_are_as_far_apart_as_the_target_says():
 def test_honest_columns_are_not_suspected():
     X = RNG.normal(size=(300, 6))
     frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(6)})
-    assert find_leaks(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == ((), ())
-    assert find_leaks(frame, np.full(300, 2.0)) == ((), ())
+    assert find_leaks(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == []
+    assert find_leaks(frame, np.full(300, 2.0)) == []
 
 
 def test_groups_whose_counts_are_far_apart_are_not_suspected():
@@ -192,4 +196,14 @@ def test_no_column_of_a_real_table_is_suspected(data_folder, file, target, drop)
     frame = read(str(data_folder / file))
     roles = roles_of(frame, Plan(target=target, drop=drop))
     sample = roles.sample(frame)
-    assert find_leaks(sample.X, sample.y) == ((), ())
+    assert find_leaks(sample.X, sample.y) == []
+
+
+@pytest.mark.parametrize("rows", [1000, 1280, 1500])
+def test_a_large_exposure_makes_no_column_a_leak(rows):
+    """Of rates far below 1, the logarithm with a lower bound is a constant, which no column is a line of."""
+    rng = np.random.default_rng(0)
+    population, x = rng.integers(10_000, 100_000, rows), rng.normal(size=rows)
+    y = rng.poisson(population / 20_000 * np.exp(0.3 * x)).astype(float)
+    X = pl.DataFrame({"x": x, "k": rng.integers(0, 8, rows)})
+    assert find_leaks(X, y, exposure=population.astype(float)) == []

@@ -1,0 +1,92 @@
+"""Warnings of `fit` about the table: the findings of the checks that `ddpn fit` runs, with the arguments to use."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sklearn.base import BaseEstimator
+
+from ddpn.runtime.errors import DataWarning
+from ddpn.sample import Sample
+from ddpn.tables.checks import Finding, FindingKind, find_column_problems, find_identifiers, find_row_problems
+from ddpn.tables.dates import DateColumns
+from ddpn.tables.encoding.table import read_table
+from ddpn.tables.similar_rows import frame_of_columns
+
+
+def warn_about_table(sample: Sample, dates: DateColumns, is_split: bool) -> None:
+    """Warn about columns and rows that are not what they seem, each time as a `DataWarning`.
+
+    Parameters
+    ----------
+    sample : Sample
+        The training rows; where they have groups, no others are looked for.
+    dates : DateColumns
+        The columns that were dates.
+    is_split : bool
+        Whether the user passed validation rows, so that no rows are held out at random.
+    """
+    reader = BaseEstimator()
+    used = sample.rows(sample.is_used)
+    used = used.replace(X=frame_of_columns(read_table(reader, used.X, reset=True)))
+    findings = [*find_identifiers(used.X, dates.inputs), *find_column_problems(used, dates.inputs)]
+    if not is_split:
+        # Whether a date is to come later is a matter of the scores, which `fit` does not report.
+        rows = find_row_problems(used, dates.inputs)
+        findings += [finding for finding in rows if finding.kind != FindingKind.DATE]
+    names = _Names(tuple(used.X.columns), hasattr(reader, "feature_names_in_"))
+    for finding in findings:
+        warnings.warn(f"{finding.statement} {_describe_remedy(finding, names)}", DataWarning, stacklevel=3)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The columns of X, and whether X is a data frame that knows them by name."""
+
+    columns: tuple[str, ...]
+    are_known: bool
+
+    def select(self, names: Sequence[str]) -> str:
+        """Return how columns are selected in Python, such as X["a"] or X[:, [0, 2]]."""
+        if not names:
+            return "X"
+        if self.are_known:
+            quoted = ", ".join(f'"{name}"' for name in names)
+            return f"X[{quoted}]" if len(names) == 1 else f"X[[{quoted}]]"
+        places = ", ".join(str(self.columns.index(name)) for name in names)
+        return f"X[:, {places}]" if len(names) == 1 else f"X[:, [{places}]]"
+
+
+def _describe_remedy(finding: Finding, names: _Names) -> str:
+    it, is_known = ("it", "it is") if len(finding.columns) == 1 else ("them", "they are")
+    match finding.kind:
+        case FindingKind.LEAK:
+            return f"Leave {it} out of X, unless {is_known} known before the count."
+        case FindingKind.QUESTION:
+            which = "Is it" if len(finding.columns) == 1 else "Are they"
+            return f"{which} known before the count? If not, leave {it} out of X."
+        case FindingKind.IDENTIFIER:
+            return "Leave it out of X."
+        case FindingKind.MARKER:
+            how = "replace it by NaN" if finding.columns else "leave these rows out"
+            return f"Does {finding.value} stand for an unknown value? Then {how}."
+        case FindingKind.ORDER:
+            return (
+                "Rows are held out at random: if they are in order of time and the model is to predict later rows, its "
+                "intervals are too narrow. Then hold out later rows, with groups=np.arange(len(X)) * 30 // len(X), or "
+                "the last ones, with X_val and y_val."
+            )
+        case _:
+            return _describe_groups(finding, names)
+
+
+def _describe_groups(finding: Finding, names: _Names) -> str:
+    selected = names.select(finding.columns)
+    is_named = bool(finding.columns) and not finding.are_near
+    groups = selected if is_named else f"ddpn.group_similar_rows({selected})"
+    apart = f", and leave {selected} out of X" if is_named else ""
+    what = f"values of {' and '.join(finding.columns)}" if finding.columns else "inputs"
+    return (
+        f"Rows are held out at random, so that intervals hold for {what} that occur in this table. If the model is to "
+        f"predict new ones, they are too narrow: then use groups={groups}{apart}."
+    )

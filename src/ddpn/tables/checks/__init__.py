@@ -1,0 +1,122 @@
+"""Checks of a table before a fit: target leaks, rows that belong together, codes for unknown values, row numbers.
+
+Every check returns a `Finding`, which is data. `ddpn fit` and `CountRegressor` run the same checks, and word the
+remedies in options and in arguments.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from ddpn.sample import Sample
+from ddpn.tables.checks.findings import Finding, FindingKind
+from ddpn.tables.checks.groups import find_groups
+from ddpn.tables.checks.identifiers import describe_identifier
+from ddpn.tables.checks.leaks import find_leaks
+from ddpn.tables.checks.markers import find_marker
+from ddpn.tables.checks.order import find_drift
+
+__all__ = [
+    "Finding",
+    "FindingKind",
+    "describe_identifier",
+    "find_column_problems",
+    "find_identifiers",
+    "find_row_problems",
+]
+
+
+def find_column_problems(sample: Sample, dates: Mapping[str, str], confirmed: Collection[str] = ()) -> list[Finding]:
+    """Find target leaks, columns that may be leaks, and numbers that stand for "unknown".
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows with inputs in a polars frame.
+    dates : mapping of str to str
+        The name of the date, for inputs that are parts of one.
+    confirmed : collection of str
+        Columns that the user has vouched for.
+    """
+    names = [name for name in sample.X.columns if dates.get(name, name) not in confirmed]
+    X = sample.X.select(names)
+    markers = _find_markers(X.select([name for name in names if name not in dates]), sample)
+    # Unknown counts would hide what depends on the others.
+    is_unknown = np.zeros(len(sample), dtype=bool)
+    for finding in markers:
+        is_unknown |= False if finding.columns else sample.y == float(finding.value)
+    rows = np.flatnonzero(~is_unknown)
+    exposure = None if sample.exposure is None else sample.exposure[rows]
+    leaks = find_leaks(X[rows], sample.y[rows], dates, exposure) if names else []
+    return [*leaks, *markers]
+
+
+def _find_markers(X: Any, sample: Sample) -> list[Finding]:
+    """Return what is said about numbers that seem to stand for "unknown", in the counts and in the columns."""
+    findings = []
+    # The largest possible count, and one that stands for "so many or more", are not unknown.
+    marker = find_marker(sample.y) if sample.is_plain and sample.exposure is None else None
+    if marker is not None:
+        findings.append(
+            Finding(FindingKind.MARKER, _describe_marker("The target", sample.y, marker), (), f"{marker:g}")
+        )
+    for series in X.iter_columns():
+        if series.dtype.is_numeric():
+            values = series.cast(float).to_numpy()
+            marker = find_marker(values)
+            if marker is not None:
+                statement = _describe_marker(f"Column {series.name}", values, marker)
+                findings.append(Finding(FindingKind.MARKER, statement, (series.name,), f"{marker:g}"))
+    return findings
+
+
+def _describe_marker(what: str, values: np.ndarray, marker: float) -> str:
+    others = values[~np.isnan(values) & (values != marker)]
+    rows, low, high = int((values == marker).sum()), others.min(), others.max()
+    return f"{what} is {marker:g} in {rows:,} rows, and from {low:g} to {high:g} in all others."
+
+
+def find_row_problems(
+    sample: Sample, dates: Mapping[str, str], confirmed: Collection[str] = (), seed: int = 0
+) -> list[Finding]:
+    """Find rows that belong together, which a random split would divide.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows with inputs in a polars frame. If they have groups, no others are looked for.
+    dates : mapping of str to str
+        The name of the date, for inputs that are parts of one.
+    confirmed : collection of str
+        Columns that the user has vouched for: they are not taken as units.
+    seed : int
+        Seed of the folds of quick models.
+    """
+    together = None
+    if sample.group is None:
+        together = find_groups(sample, {*dates, *confirmed}, seed)
+        if together is None and not dates:
+            together = find_drift(sample, seed)
+    return [*([] if together is None else [together]), *_find_dates(dates)]
+
+
+def _find_dates(dates: Mapping[str, str]) -> list[Finding]:
+    names = list(dict.fromkeys(dates.values()))[:1]
+    return [Finding(FindingKind.DATE, f"Column {name} is a date.", (name,)) for name in names]
+
+
+def find_identifiers(X: Any, dates: Mapping[str, str]) -> list[Finding]:
+    """Find columns of a polars frame that number or name the rows, and are no parts of a date.
+
+    A table that has no other column is left alone.
+    """
+    findings = []
+    for series in X.iter_columns():
+        if series.name in dates:
+            continue
+        is_category = not series.dtype.is_numeric() and str(series.dtype) != "Boolean"
+        if words := describe_identifier(series, is_category):
+            statement = f"Column {series.name} seems to identify rows: {words}."
+            findings.append(Finding(FindingKind.IDENTIFIER, statement, (series.name,)))
+    return findings if len(findings) < X.width else []

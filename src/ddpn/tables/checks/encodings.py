@@ -1,0 +1,94 @@
+"""Columns that hold means of the target: by group (target encoding), or over neighbouring rows (rolling means)."""
+
+from typing import Any
+
+import numpy as np
+
+#: Levels of several rows at least, and the largest p-value of level means as even as these by chance.
+_MIN_LEVELS, _MAX_P_VALUE = 10, 1e-6
+#: Level means vary by less than this share of what the rows of a level make them vary.
+_MAX_NOISE = 0.1
+#: Rows before and after that a rolling mean may have, and the share of the column that they must explain.
+_WINDOW, _MIN_EXPLAINED = 15, 0.99
+#: Rows of the table that rolling means are looked for in, and fewer that show nothing.
+_MAX_ROLLING_ROWS, _MIN_ROLLING_ROWS = 4_000, 200
+#: The least weight of the row's own count or of a later one, as a share of the largest weight.
+_MIN_WEIGHT = 0.2
+
+
+def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
+    """Return True if the mean of the target within each value of a column is a function of the value without noise.
+
+    The mean of n counts varies by a n-th of their variance, whatever the column is; only a column that is made of these
+    means follows them more closely. Each mean is compared with the line through the means of the two neighbouring
+    values, so that shrunk means are found as well.
+    """
+    from scipy.stats import chi2  # slow to import
+
+    codes, sizes = _level_codes(x)
+    if (sizes > 1).sum() < _MIN_LEVELS + 2:
+        return False
+    kept = (sizes > 1)[codes]
+    values, codes, sizes = np.unique(x[kept], return_inverse=True, return_counts=True)
+    counts = y[kept]
+    means = np.bincount(codes, counts) / sizes
+    within = np.bincount(codes, (counts - means[codes]) ** 2).sum() / (len(counts) - len(values))
+    if not within:
+        return False
+    # Large counts vary more: the variance of a level is in proportion to its mean.
+    spread = within * np.maximum(means, 0.1 * means.mean()) / np.average(means, weights=sizes) / sizes
+    left = (values[2:] - values[1:-1]) / (values[2:] - values[:-2])
+    rest = means[1:-1] - left * means[:-2] - (1 - left) * means[2:]
+    expected = spread[1:-1] + left**2 * spread[:-2] + (1 - left) ** 2 * spread[2:]
+    noise = rest**2 / expected
+    # Neighbouring comparisons share two means, so that every third one is independent.
+    return bool(noise.mean() < _MAX_NOISE and chi2.cdf(noise.sum() / 3.0, len(noise) / 3.0) < _MAX_P_VALUE)
+
+
+def _level_codes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    _, codes, sizes = np.unique(x, return_inverse=True, return_counts=True)
+    return codes, sizes
+
+
+def find_rolling_means(X: Any, y: np.ndarray) -> list[str]:
+    """Return the columns of a polars frame that are sums over the counts of neighbouring rows, this or later ones too.
+
+    Rows are in the order of the table. Sums of earlier counts alone are known before the count.
+    """
+    rows = min(len(y), _MAX_ROLLING_ROWS)
+    if rows < _MIN_ROLLING_ROWS or not np.ptp(y[:rows]):
+        return []
+    windows = np.lib.stride_tricks.sliding_window_view(y[:rows], 2 * _WINDOW + 1)
+    windows = windows - windows.mean(axis=0)
+    # One factorization serves all columns without missing values.
+    solve = np.linalg.pinv(windows)
+    names = []
+    for series in X.iter_columns():
+        if series.dtype.is_numeric():
+            values = series[_WINDOW : rows - _WINDOW].cast(float).to_numpy()
+            is_known = ~np.isnan(values)
+            if is_known.all():
+                weights = _find_weights(values, windows, solve)
+            elif is_known.sum() >= _MIN_ROLLING_ROWS - 2 * _WINDOW:
+                weights = _find_weights(values[is_known], windows[is_known], np.linalg.pinv(windows[is_known]))
+            else:
+                continue
+            names += [series.name] if _include_this_row(weights) else []
+    return names
+
+
+def _find_weights(values: np.ndarray, windows: np.ndarray, solve: np.ndarray) -> np.ndarray | None:
+    """Return the weights of the counts around each row in a column; None if the column is no weighted sum of them."""
+    centred = values - values.mean()
+    weights: np.ndarray = solve @ centred
+    rest = centred - windows @ weights
+    return weights if rest @ rest < (1.0 - _MIN_EXPLAINED) * (centred @ centred) else None
+
+
+def _include_this_row(weights: np.ndarray | None) -> bool:
+    """Return True for weights of several counts, of which that of the row itself or a later one is large."""
+    if weights is None:
+        return False
+    # One count alone is a copy, or the count of an earlier or later row.
+    is_large = np.abs(weights) >= _MIN_WEIGHT * np.abs(weights).max()
+    return bool(is_large[_WINDOW:].any() and is_large.sum() > 1)

@@ -1,0 +1,294 @@
+"""Rows that belong together: persons, shops or places in several rows, which a random split divides.
+
+Candidates are equal inputs, nearly equal inputs, and columns whose values may name persons or units. A quick model then
+predicts rows with and without other rows of their group. Only where the former is clearly better do groups matter.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.sample import Sample
+from ddpn.tables.checks.findings import Finding, FindingKind, are_whole_numbers
+from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, estimate_effects, max_rows
+from ddpn.tables.near_rows import as_points, choose_near_rows, find_clumps, find_repeating_columns
+from ddpn.tables.row_hashes import column_codes, hash_rows
+from ddpn.tables.splits import group_codes, held_out_rows
+
+#: Fewer different values are categories, not persons; fewer are enough if a column is named like an id.
+_MIN_GROUPS, _MIN_NAMED_GROUPS = 30, 8
+#: Fewer integers are a scale, not numbers of units.
+_MIN_UNITS = 20
+_ID_NAMES = re.compile(
+    r"(^|[^a-z])(id|ident|person|patient|subject|customer|client|user|member|household|family|employee|student|animal|"
+    r"store|shop|site|station|school|driver|doctor|ward|hospital|clinic)([^a-z]|$)|[a-z]id$"
+)
+#: Rows per group at least, on average, and the largest share of the rows that a group may have: a value such as 0 that
+#: most rows have is no person.
+_MIN_ROWS_PER_GROUP, _MAX_GROUP_SHARE = 1.5, 0.1
+#: In tables of few categories and in factorial designs about as many different rows are left if every column is
+#: shuffled on its own; rows of one person become different.
+_SHUFFLED_RATIO = 1.4
+#: Columns that are compared at most, those named like an id first, then by their number of values.
+_MAX_COLUMNS = 3
+#: Rows that columns are compared by.
+_MAX_COMPARED_ROWS = 10_000
+#: The least share of the deviance that is reported, and the largest p-value. tests/tables/checks/test_groups.py has
+#: designed experiments, for which nothing is reported, and persons.
+_MIN_GAIN, _MAX_P_VALUE = 0.03, 1e-4
+#: The largest p-value where the counts alone have shown already that rows of a group are alike.
+_MAX_SECOND_P_VALUE = 0.01
+#: Groups matter if the normal scores of the counts of their rows are correlated: the least size, and standard errors.
+_MIN_CORRELATION, _MIN_STANDARD_ERRORS = 0.01, 3.0
+#: Integers are units if rows of one value are so much more correlated than rows of neighbouring values.
+_MIN_UNIT_CORRELATION = 0.02
+#: Neighbouring values have at most this share of what the rows of one value have in common. Hours of a day, ages and
+#: prices have more.
+_MAX_NEIGHBOUR_SHARE = 0.5
+#: Rows with neighbouring values, on each side, that a value is compared with at least.
+_MIN_NEIGHBOURS = 10
+
+
+class Explained(NamedTuple):
+    """The share of the deviance that a quick model explains, of rows whose group it has seen and of new groups."""
+
+    seen: float
+    new: float
+
+
+class Candidate(NamedTuple):
+    """Groups that may matter: by columns (none for all inputs), with a label per row."""
+
+    columns: tuple[str, ...]
+    labels: np.ndarray
+    are_near: bool = False
+    #: Whether the mixture has an effect per group, as for the levels of a category.
+    has_effects: bool = False
+    #: Whether another test has shown that counts of a group are alike.
+    are_alike: bool = False
+
+
+def find_groups(sample: Sample, skipped: Collection[str] = (), seed: int = 0) -> Finding | None:
+    """Return the groups that a random split divides with the largest gain for a quick model, if it is clear.
+
+    `sample` has inputs in a polars frame, and columns named in `skipped` are not asked about on their own. None if no
+    rows seem to belong together, or if that does not matter.
+    """
+    if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
+        return None
+    columns, scores = _ColumnLabels(sample.X), _score_counts(sample)
+    comparison = Comparison(sample, seed)
+    inputs = _find_equal_inputs(columns)
+    named = _find_unit_columns(columns, scores, skipped)
+    if inputs is not None and _are_alike(scores, inputs):
+        same = [candidate for candidate in named if _sign_partition(candidate.labels) == _sign_partition(inputs)]
+        ids = [candidate.columns for candidate in same if not _is_measured(sample.X[candidate.columns[0]])]
+        candidate = Candidate(ids[0] if ids else (), inputs)
+        if shares := comparison.explain(candidate):
+            return _describe_groups(candidate, shares)
+        named = [candidate for candidate in named if candidate not in same]
+    near = [] if inputs is not None else _find_near_inputs(sample.X)
+    candidates = [*(candidate for candidate in near if _are_alike(scores, candidate.labels)), *named]
+    explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
+    best = max(explained, key=lambda entry: entry[1].seen - entry[1].new, default=None)
+    return None if best is None else _describe_groups(*best)
+
+
+class _ColumnLabels:
+    """The columns of a polars frame with a code per cell, hashed once."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+        self.codes = {series.name: column_codes(series) for series in X.iter_columns()}
+        self.sizes = {name: group_codes(len(codes), codes)[1] for name, codes in self.codes.items()}
+
+    def are_units(self, name: str, least: int) -> bool:
+        return _may_be_units(self.sizes[name], least)
+
+
+def _may_be_units(sizes: np.ndarray, least: int) -> bool:
+    """Return True for enough groups, of several rows each, none of them very large."""
+    rows = int(sizes.sum())
+    return bool(least <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)
+
+
+def _find_equal_inputs(columns: _ColumnLabels) -> np.ndarray | None:
+    """Return a label per row, the same where all inputs are equal; None if equal inputs are rare, or natural."""
+    codes, rows = list(columns.codes.values()), columns.X.height
+    labels = hash_rows(codes, rows)
+    sizes = group_codes(rows, labels)[1]
+    if not _may_be_units(sizes, _MIN_GROUPS):
+        return None
+    random = np.random.default_rng(0)
+    shuffled = len(np.unique(hash_rows([random.permutation(column) for column in codes], rows)))
+    return labels if shuffled >= _SHUFFLED_RATIO * len(sizes) else None
+
+
+def _find_near_inputs(X: Any) -> Iterator[Candidate]:
+    """Yield groups of rows that nearly agree in several columns."""
+    for names in find_repeating_columns(X):
+        # A part of a large table shows whether there are clumps at all.
+        part = choose_near_rows(X, names[0])
+        if part.height < X.height and find_clumps(as_points(part, names)) is None:
+            continue
+        clumps = find_clumps(as_points(X, names))
+        if clumps is not None and _may_be_units(group_codes(len(clumps), clumps)[1], _MIN_GROUPS):
+            yield Candidate(() if len(names) == X.width else names, clumps, are_near=True)
+
+
+def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Collection[str]) -> list[Candidate]:
+    """Return columns whose values may be persons or units, and whose rows are alike, with a label per row.
+
+    Text may always be. Numbers are measurements unless they are named like an id, another column is the same wherever
+    they are, or they are integers of which neighbouring ones have nothing in common.
+    """
+    chosen = list[tuple[bool, int, str]]()
+    for series in columns.X.iter_columns():
+        name, is_named = series.name, bool(_ID_NAMES.search(series.name.lower()))
+        least = _MIN_NAMED_GROUPS if is_named else _MIN_UNITS if series.dtype.is_numeric() else _MIN_GROUPS
+        if name not in skipped and str(series.dtype) != "Boolean" and columns.are_units(name, least):
+            chosen.append((not is_named, -len(columns.sizes[name]), name))
+    signs = {name: _sign_partition(columns.codes[name]) for _, _, name in chosen}
+    repeats, seen, candidates = Counter(signs.values()), set[bytes](), list[Candidate]()
+    for is_unnamed, _, name in sorted(chosen):
+        labels, is_number = columns.codes[name], columns.X[name].dtype.is_numeric()
+        if signs[name] in seen or not _are_alike(scores, labels):
+            continue
+        is_unit = is_number and _is_whole(columns.X[name]) and _have_units(scores, columns.X[name])
+        if not is_unnamed or not is_number or repeats[signs[name]] > 1 or is_unit:
+            seen.add(signs[name])
+            candidates.append(Candidate((name,), labels, has_effects=not is_number or is_unit, are_alike=is_unit))
+    return candidates[:_MAX_COLUMNS]
+
+
+def _is_whole(series: Any) -> bool:
+    values = series.drop_nulls().to_numpy()
+    return are_whole_numbers(values[~np.isnan(values)] if values.dtype.kind == "f" else values)
+
+
+def _is_measured(series: Any) -> bool:
+    """Return True for numbers with decimals, which name nobody."""
+    return series.dtype.is_numeric() and not _is_whole(series)
+
+
+def _sign_partition(labels: np.ndarray) -> bytes:
+    """Return what is the same for labels that divide the rows in the same way, as far as a part of the rows shows."""
+    labels = labels[:_MAX_COMPARED_ROWS]
+    _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+    # Groups are numbered by their first rows.
+    return hashlib.blake2b(first[codes].tobytes(), digest_size=16).digest()
+
+
+def _score_counts(sample: Sample) -> np.ndarray:
+    """Return the normal scores of the counts, or of the rates, with mean 0 and variance 1."""
+    from scipy.special import ndtri  # slow to import
+    from scipy.stats import rankdata
+
+    rate = sample.y if sample.exposure is None else sample.y / sample.exposure
+    scores: np.ndarray = ndtri(rankdata(rate) / (len(rate) + 1.0))
+    scores = (scores - scores.mean()) / scores.std()
+    return scores
+
+
+def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
+    """Return True if the scores of rows with one label are correlated: otherwise groups do not matter."""
+    codes, sizes = group_codes(len(labels), labels)
+    pairs = float((sizes * (sizes - 1.0)).sum())
+    same = float((np.bincount(codes, scores) ** 2).sum() - (scores**2).sum())
+    # Of uncorrelated scores, the mean product of n pairs, each counted twice, has the standard error (2 / n)^1/2.
+    return bool(pairs and same / pairs >= max(_MIN_CORRELATION, _MIN_STANDARD_ERRORS * np.sqrt(2.0 / pairs)))
+
+
+def _have_units(scores: np.ndarray, series: Any) -> bool:
+    """Return True if rows with one value of a column of integers are more alike than rows with neighbouring values.
+
+    The values of a measurement are in order, so that neighbours resemble each other: what one value has, the next one
+    has as well. The number of a shop says nothing about the next one.
+    """
+    values = series.cast(float).to_numpy()
+    is_known = ~np.isnan(values)
+    scores = scores[is_known]
+    codes, sizes = group_codes(len(scores), values[is_known])
+    means = np.bincount(codes, scores) / sizes
+    # Every pair of rows with one value counts alike, and so does the value's mean times that of its neighbours.
+    pairs = sizes * (sizes - 1.0)
+    if not pairs.sum():
+        return False
+    same = float((means**2 * sizes**2).sum() - (scores**2).sum()) / pairs.sum()
+    next_to = float((pairs * means * _average_neighbours(means, sizes)).sum()) / pairs.sum()
+    is_clear = same - next_to >= max(_MIN_UNIT_CORRELATION, _MIN_STANDARD_ERRORS * 2.0 / np.sqrt(pairs.sum()))
+    return bool(is_clear and next_to <= _MAX_NEIGHBOUR_SHARE * same)
+
+
+def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the mean of the rows with neighbouring values, for each value: as many on each side as it has itself."""
+    ends = np.cumsum(sizes)
+    sums = np.concatenate([[0.0], np.cumsum(means * sizes)])
+    starts, wanted = ends - sizes, np.maximum(sizes, _MIN_NEIGHBOURS)
+    first = np.searchsorted(ends, starts - wanted, side="right")
+    last = np.searchsorted(starts, ends + wanted, side="left")
+    rows = np.concatenate([[0.0], ends])
+    total = sums[last] - sums[first] - means * sizes
+    number = rows[last] - rows[first] - sizes
+    average: np.ndarray = np.divide(total, number, out=np.zeros(len(sizes)), where=number > 0)
+    return average
+
+
+class Comparison:
+    """Compares a quick model of random folds with one of folds that keep groups together.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows with inputs in a polars frame.
+    seed : int
+        Seed of the folds.
+    """
+
+    def __init__(self, sample: Sample, seed: int) -> None:
+        self.sample, self.seed = sample, seed
+        self.model = QuickModel(sample, seed)
+
+    def explain(self, candidate: Candidate) -> Explained | None:
+        """Compare what the models explain of the rows; None if that does not differ clearly."""
+        from scipy.stats import wilcoxon  # slow to import
+
+        labels, model, most = candidate.labels, self.model, max_rows(self.sample.X.width)
+        rows = len(labels)
+        if rows > most:
+            kept = held_out_rows(rows, most / rows, self.seed, labels)
+            labels, model = labels[kept], QuickModel(self.sample.rows(kept), self.seed)
+        codes, _ = group_codes(len(labels), labels)
+        means, weight = model.predict_grouped_means(labels), model.sample.weight_or_ones
+        new, seen = model.deviances(means), [model.deviances(model.random_means)]
+        if candidate.has_effects:
+            effects = estimate_effects(model.sample.y, means, codes, model.random_pairs)
+            seen.append(model.deviances(means * effects))
+        best = min(seen, key=lambda deviances: np.average(deviances, weights=weight))
+        shares = Explained(model.explained_share(best), model.explained_share(new))
+        if shares.seen - shares.new < _MIN_GAIN:
+            return None
+        # Ranks of the groups' means: deviances of few rows with large counts would make the mean uncertain.
+        differences = np.bincount(codes, weight * (new - best)) / np.bincount(codes, weight)
+        largest = _MAX_SECOND_P_VALUE if candidate.are_alike else _MAX_P_VALUE
+        return shares if wilcoxon(differences, alternative="greater").pvalue < largest else None
+
+
+def _describe_groups(candidate: Candidate, shares: Explained) -> Finding:
+    rows, groups = len(candidate.labels), len(np.unique(candidate.labels))
+    named = " and ".join(candidate.columns)
+    what = f"values of {named}" if named else "inputs"
+    if candidate.are_near:
+        start, alike = f"{rows:,} rows form {groups:,} groups of nearly equal {what}", "rows of one group"
+    else:
+        start = f"{rows:,} rows have {groups:,} different {what}"
+        alike = f"those with {f'the same {named}' if named else 'equal inputs'}"
+    statement = (
+        f"{start}, and {alike} are alike: a quick model explains {max(shares.seen, 0):.0%} of their deviance if it has "
+        f"seen others of them, {max(shares.new, 0):.0%} if not."
+    )
+    return Finding(FindingKind.GROUPS, statement, candidate.columns, are_near=candidate.are_near)

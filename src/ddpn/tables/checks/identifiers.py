@@ -1,0 +1,51 @@
+"""Columns that number or name the rows, from which nothing can be learned about new rows."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ddpn.tables.checks.findings import are_whole_numbers
+
+#: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
+_MIN_ID_SHARE, _MIN_ID_ROWS = 0.9, 20
+#: Row numbers with gaps: rows at least, the mean step at most, the first number in mean steps at most, and the least
+#: correlation with the position (of a random choice of 50 rows it is about 0.98).
+_MIN_GAP_ROWS, _MAX_STEP, _MAX_START, _MIN_CORRELATION = 50, 50.0, 10.0, 0.95
+_TIME_NAMES = re.compile(
+    r"(^|[^a-z])(t|times?|days?|dates?|weeks?|months?|quarters?|years?|hours?|minutes?|seconds?|periods?)([^a-z]|$)"
+)
+
+
+def describe_identifier(values: Any, is_category: bool) -> str:
+    """Return words about a polars series that identifies rows, such as "row numbers"; "" for any other one."""
+    present = len(values) - values.null_count()
+    if is_category:
+        distinct = values.drop_nulls().n_unique()
+        is_id = present >= _MIN_ID_ROWS and distinct > _MIN_ID_SHARE * present
+        return f"nearly every value is different ({distinct:,} of {present:,}), like names or ids" if is_id else ""
+    if not values.dtype.is_numeric() or present < len(values):
+        return ""
+    numbers = values.to_numpy()
+    # The cheapest of these comes first: most columns have decimals, or values that come again.
+    is_counted = are_whole_numbers(numbers) and values.n_unique() == len(values)
+    return _describe_row_numbers(numbers, values.name) if is_counted else ""
+
+
+def _describe_row_numbers(numbers: np.ndarray, name: str) -> str:
+    """Return words about distinct integers that number the rows: 1, 2, 3, ... in any order, or some of these in order.
+
+    Rows that are left of a larger table have steps of 1 at least a quarter as often as a random choice of rows, along a
+    straight line from near 0. Years, dates, doses and quantities that a table is sorted by are not like that. A period
+    of time may matter, so it is recognised by its name.
+    """
+    rows = len(numbers)
+    if rows >= _MIN_ID_ROWS and np.ptp(numbers) == rows - 1:
+        return "row numbers"
+    steps = np.diff(numbers)
+    if rows < _MIN_GAP_ROWS or steps.min() < 1 or _TIME_NAMES.search(name.lower()):
+        return ""
+    step = float(steps.mean())
+    is_dense = step <= _MAX_STEP and numbers[0] <= _MAX_START * step and 4.0 * (steps == 1).mean() * step >= 1.0
+    is_straight = np.corrcoef(numbers, np.arange(rows))[0, 1] >= _MIN_CORRELATION
+    return "they increase from row to row, with gaps, like row numbers" if is_dense and is_straight else ""

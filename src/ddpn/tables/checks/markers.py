@@ -1,0 +1,42 @@
+"""Numbers that stand for "unknown", such as 999 among counts below 20 or -999 in a column of measurements."""
+
+import numpy as np
+
+#: Rows that must have the value.
+_MIN_REPEATS = 3
+#: A number of the codes below is outside if its distance to the next value is as large as the range of
+#: all others; any other number if it is so many times as large, and as often as this.
+_OTHER_DISTANCE, _OTHER_REPEATS = 20.0, 5
+#: Different values that a column without the number must have: two or three may be codes themselves.
+_MIN_OTHER_VALUES = 5
+#: Different values above -1 that make -1 a code: on a short scale it may be a step.
+_MIN_VALUES_ABOVE_MINUS_ONE = 20
+#: Numbers that people write for "unknown", by their size: 9, 99, 999, ... and 8, 88, 888, ...
+_CODES = frozenset(int(digit * length) for digit in "98" for length in range(1, 8))
+#: The largest of these that may be an ordinary number where the others are far below.
+_SMALL_CODE = 90
+
+
+def find_marker(values: np.ndarray) -> float | None:
+    """Return the number that seems to stand for "unknown"; None if there is none. NaN counts as missing already.
+
+    >>> find_marker(np.array([3.0, 1.0, 999.0, 0.0, 2.0, 999.0, 4.0, 5.0, 999.0]))
+    999.0
+    """
+    numbers, repeats = np.unique(values[~np.isnan(values)], return_counts=True)
+    if len(numbers) < _MIN_OTHER_VALUES + 1:
+        return None
+    ends = (
+        (numbers[-1], repeats[-1], numbers[-1] - numbers[-2], numbers[-2] - numbers[0]),
+        (numbers[0], repeats[0], numbers[1] - numbers[0], numbers[-1] - numbers[1]),
+    )
+    for end, count, distance, spread in ends:
+        if count < _MIN_REPEATS or end == 0.0:
+            continue
+        is_code = abs(end) in _CODES and not 0.0 < end < _SMALL_CODE
+        is_only_negative = end < 0.0 <= numbers[1]
+        is_minus_one = is_only_negative and end == -1.0 and len(numbers) > _MIN_VALUES_ABOVE_MINUS_ONE
+        is_far = count >= _OTHER_REPEATS and distance >= _OTHER_DISTANCE * spread
+        if is_far or is_minus_one or (is_code and (is_only_negative or distance >= spread)):
+            return float(end)
+    return None

@@ -1,0 +1,150 @@
+"""What changes with time, or with the order of the rows: trends, columns that follow time, and rows that drift."""
+
+from typing import Any
+
+import numpy as np
+
+from ddpn.sample import Sample
+from ddpn.tables.checks.findings import Finding, FindingKind
+from ddpn.tables.checks.groups import Candidate, Comparison
+from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, max_rows
+
+#: A column of numbers that rises or falls with time has a rank correlation with it of this size or more.
+_MONOTONE = 0.95
+#: Values of a column such as the year or the season last for this share of the rows or longer, each time they occur.
+_MIN_STRETCH = 0.02
+#: The share of the rows that a quick model is fitted to, the earliest ones; it predicts the others.
+_EARLY_SHARE = 0.7
+#: Successive blocks of later rows: within one, rows need not be independent.
+_BLOCKS = 10
+#: The least relative difference of the later counts that is reported, and its least size in standard errors of the
+#: blocks: chance exceeds that in 0.3% of tables (Student's t with 9 degrees of freedom).
+_MIN_CHANGE, _MIN_STANDARD_ERRORS = 0.1, 4.0
+
+
+def find_trend(sample: Sample, times: Any) -> float:
+    """Return by how much later counts differ from what a quick model of earlier rows predicts; 0 if that may be chance.
+
+    `times` is a series of the times of the rows. The difference is relative: 0.5 is half as many again.
+    """
+    if len(sample) < MIN_ROWS or not np.ptp(sample.y):
+        return 0.0
+    sample = _thin_rows(sample, times.arg_sort().to_numpy())
+    early, late = np.split(np.arange(len(sample)), [round(_EARLY_SHARE * len(sample))])
+    if not sample.y[early].any():
+        return 0.0
+    mean = QuickModel(sample).predict_means([(early, late)])[late]
+    weight, y = sample.weight_or_ones[late], sample.y[late]
+    excess = np.array([block.sum() for block in np.array_split(weight * (y - mean), _BLOCKS)])
+    change = float(excess.sum() / (weight * mean).sum())
+    error = float(excess.std(ddof=1) * np.sqrt(_BLOCKS))
+    is_clear = abs(excess.sum()) > _MIN_STANDARD_ERRORS * error and abs(change) >= _MIN_CHANGE
+    return change if is_clear else 0.0
+
+
+def _thin_rows(sample: Sample, order: np.ndarray) -> Sample:
+    """Return rows in this order: all of them, or as many as a quick model takes, evenly chosen."""
+    most = max_rows(sample.X.width)
+    if len(order) > most:
+        order = order[np.linspace(0, len(order) - 1, most).astype(np.int64)]
+    return sample.rows(order)
+
+
+def time_columns(X: Any, times: Any) -> list[str]:
+    """Return the columns that are monotone in time, or constant over long stretches of it; `X` is a polars frame.
+
+    `times` is a series of the times of its rows. Nothing could be said about a row without all of its columns, so that
+    none is returned where all columns follow time.
+
+    >>> import polars as pl
+    >>> days = pl.Series(range(100))
+    >>> X = pl.DataFrame({"year": days // 50, "trend": days + 0.5, "weekday": days % 7})
+    >>> time_columns(X, days)
+    ['year', 'trend']
+    """
+    order = times.arg_sort()
+    ranks = times.gather(order).rank("average").to_numpy()
+    names = [name for name in X.columns if _follows(X[name].gather(order), ranks)]
+    return names if len(names) < len(X.columns) else []
+
+
+def _follows(series: Any, ranks: np.ndarray) -> bool:
+    codes = series.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    if not np.ptp(codes):
+        return False
+    is_number = series.dtype.is_numeric() and not series.null_count() and np.ptp(ranks)
+    if is_number and abs(np.corrcoef(series.rank("average").to_numpy(), ranks)[0, 1]) >= _MONOTONE:
+        return True
+    # Whether the stretches of equal values are long for every value, on average.
+    starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
+    _, rows = np.unique(codes, return_counts=True)
+    _, stretches = np.unique(codes[starts], return_counts=True)
+    return bool((rows / stretches).min() >= max(_MIN_STRETCH * len(codes), 2.0))
+
+
+# The order of the rows, where no column says when they were recorded --------------------------------------------------
+
+#: Successive rows that are left out together, as a share of all rows.
+_BLOCK_SHARE = 1 / 30
+_MIN_ORDERED_ROWS = 300
+#: The least rank correlation of a column with the same column one row later, by which a model can tell where in the
+#: table a row is.
+_MIN_DRIFT = 0.8
+#: A column with fewer values cannot tell where in the table a row is.
+_MIN_DRIFTING_VALUES = 30
+#: The least correlation of the ranks of successive counts, in standard errors.
+_COUNT_STANDARD_ERRORS = 4.0
+#: Rows that are sorted by the target, or by a column, have a rank correlation with their position of this size or more.
+_SORTED_BY_TARGET, _SORTED_BY_COLUMN = 0.8, 0.9
+
+
+def find_drift(sample: Sample, seed: int = 0) -> Finding | None:
+    """Return what is said about rows that are alike where they follow each other in the table; None if they are not.
+
+    A quick model predicts rows with and without the rows around them. That differs if counts drift in the order of the
+    rows, and some input does as well, as in a table that is sorted by time. Of a table that is sorted by a column
+    nothing is said: without the rows around it, a row would be outside the values that the model has seen.
+    """
+    if len(sample) < _MIN_ORDERED_ROWS or not np.ptp(sample.y):
+        return None
+    sample = _thin_rows(sample, np.arange(len(sample)))
+    rate = sample.y if sample.exposure is None else sample.y / sample.exposure
+    counts = _rank(rate)
+    rows = len(counts)
+    if abs(_correlate(counts, np.arange(rows))) >= _SORTED_BY_TARGET:
+        return None
+    if _correlate(counts[1:], counts[:-1]) < _COUNT_STANDARD_ERRORS / np.sqrt(rows):
+        return None
+    columns = {series.name: ranks for series in sample.X.iter_columns() if (ranks := _rank_numbers(series)) is not None}
+    if any(abs(_correlate(ranks, np.arange(rows))) >= _SORTED_BY_COLUMN for ranks in columns.values()):
+        return None
+    drifting = [name for name, ranks in columns.items() if _correlate(ranks[1:], ranks[:-1]) >= _MIN_DRIFT]
+    if not drifting:
+        return None
+    labels = (np.arange(rows) / (_BLOCK_SHARE * rows)).astype(np.int64)
+    shares = Comparison(sample, seed).explain(Candidate((), labels, are_alike=True))
+    if shares is None:
+        return None
+    statement = (
+        f"Rows that follow each other in the table are alike: a quick model explains {max(shares.seen, 0):.0%} of "
+        f"their deviance if it has seen the rows around them, {max(shares.new, 0):.0%} if not."
+    )
+    return Finding(FindingKind.ORDER, statement, tuple(drifting))
+
+
+def _rank(values: np.ndarray) -> np.ndarray:
+    from scipy.stats import rankdata  # slow to import
+
+    ranks: np.ndarray = rankdata(values)
+    return ranks
+
+
+def _correlate(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _rank_numbers(series: Any) -> np.ndarray | None:
+    """Return the ranks of a column with many different numbers; None for any other column."""
+    if not series.dtype.is_numeric() or series.null_count() or series.n_unique() < _MIN_DRIFTING_VALUES:
+        return None
+    return _rank(series.to_numpy())

@@ -1,0 +1,129 @@
+"""A model of the mean that is fitted in a fraction of a second: by its errors on different rows, tables are checked."""
+
+from functools import cached_property
+
+import numpy as np
+
+from ddpn.sample import Sample
+from ddpn.tables.splits import fold_pairs
+
+#: Fewer rows show neither a difference nor a trend.
+MIN_ROWS = 100
+#: Rows, and cells of numbers, that the model is fitted to at most. A set of folds then takes about half a second.
+MAX_ROWS, MAX_CELLS = 10_000, 100_000
+#: Rows that are kept however many columns there are.
+_MIN_KEPT_ROWS = 1_000
+#: Trees, and rows of a leaf at least: few, so that rows that come again are recognised.
+_TREES, _LEAF_ROWS = 60, 5
+#: The smallest mean, as a share of the overall rate.
+_SMALLEST_RATE = 1e-4
+_FOLDS = 3
+
+Pairs = list[tuple[np.ndarray, np.ndarray]]
+
+
+def max_rows(columns: int) -> int:
+    """Return how many rows of a table with so many columns the model is fitted to at most; others are sampled."""
+    return max(_MIN_KEPT_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, columns)))
+
+
+class QuickModel:
+    """Boosted trees of Poisson rates with few rows per leaf, for the rows of a sample.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows with inputs in a polars frame.
+    seed : int
+        Seed of the random folds.
+    """
+
+    def __init__(self, sample: Sample, seed: int = 0) -> None:
+        self.sample, self.seed = sample, seed
+        self.exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+        self.rate, self.weight = sample.y / self.exposure, sample.weight_or_ones * self.exposure
+
+    @cached_property
+    def _matrix(self) -> tuple[np.ndarray, list[int]]:
+        """The inputs as float64, and the positions of the categories among them."""
+        columns, categories = list[np.ndarray](), list[int]()
+        for place, series in enumerate(self.sample.X.iter_columns()):
+            is_number = series.dtype.is_numeric() or str(series.dtype) == "Boolean"
+            # Null, as NaN or as code -1, is a missing value to LightGBM.
+            codes = series if is_number else series.rank("dense").cast(int).fill_null(0) - 1
+            columns.append(codes.cast(float).to_numpy().astype(np.float64))
+            categories += [] if is_number else [place]
+        return np.column_stack(columns), categories
+
+    @cached_property
+    def random_pairs(self) -> Pairs:
+        """Rows to fit and rows to predict, at random."""
+        return fold_pairs(len(self.sample), _FOLDS, self.seed)
+
+    @cached_property
+    def random_means(self) -> np.ndarray:
+        """The mean of each row, by a model of random other rows."""
+        return self.predict_means(self.random_pairs)
+
+    def predict_grouped_means(self, labels: np.ndarray) -> np.ndarray:
+        """Return the mean of each row, by a model of rows with other labels."""
+        return self.predict_means(fold_pairs(len(self.sample), _FOLDS, self.seed, labels))
+
+    def predict_means(self, pairs: Pairs) -> np.ndarray:
+        """Return the means of the second rows of each pair, by models fitted to the first; NaN for all other rows."""
+        import lightgbm  # slow to import
+
+        matrix, categories = self._matrix
+        settings = {
+            "objective": "poisson", "min_data_in_leaf": _LEAF_ROWS, "num_threads": 1, "deterministic": True,
+            "force_row_wise": True, "verbosity": -1,
+        }  # fmt: skip
+        means = np.full(len(self.sample), np.nan)
+        for inner, outer in pairs:
+            if not self.rate[inner].any():
+                means[outer] = 0.0
+                continue
+            rows = lightgbm.Dataset(
+                matrix[inner], self.rate[inner], weight=self.weight[inner], params=settings,
+                categorical_feature=categories,
+            )  # fmt: skip
+            means[outer] = lightgbm.train(settings, rows, _TREES).predict(matrix[outer])
+        smallest = _SMALLEST_RATE * float(np.average(self.rate, weights=self.weight))
+        return np.maximum(means, smallest) * self.exposure
+
+    @property
+    def constant_means(self) -> np.ndarray:
+        """The mean of each row if all rates are equal."""
+        mean: np.ndarray = np.average(self.rate, weights=self.weight) * self.exposure
+        return mean
+
+    def deviances(self, means: np.ndarray) -> np.ndarray:
+        """Return the Poisson deviance of each row."""
+        y = self.sample.y
+        deviance: np.ndarray = 2.0 * (y * np.log(np.where(y > 0, y, 1.0) / means) - y + means)
+        return deviance
+
+    def explained_share(self, deviances: np.ndarray) -> float:
+        """Return the share of the deviance of a constant rate that a model with these deviances explains."""
+        weight = self.sample.weight_or_ones
+        total = np.average(self.deviances(self.constant_means), weights=weight)
+        return float(1.0 - np.average(deviances, weights=weight) / total)
+
+
+def estimate_effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """Estimate what multiplies each mean: counts over means of the group's rows in other folds, shrunk towards 1.
+
+    The variance of the ratios follows from products of residuals of different rows of a group, so that over-dispersion
+    does not count.
+    """
+    residual = y - mean
+    products, sizes = (
+        float(np.sum(np.bincount(codes, values) ** 2) - np.sum(np.square(values))) for values in (residual, mean)
+    )
+    variance = max(0.0, products / sizes) if sizes > 0 else 0.0
+    effects = np.ones(len(y))
+    for inner, outer in pairs:
+        number = codes.max() + 1
+        counts, means = (np.bincount(codes[inner], values[inner], minlength=number) for values in (y, mean))
+        effects[outer] = ((1.0 + variance * counts) / (1.0 + variance * means))[codes[outer]]
+    return effects

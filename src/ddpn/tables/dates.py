@@ -1,0 +1,99 @@
+"""Dates in data frames: the columns of dates that a frame has, as the numbers that a model sees of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import narwhals as nw
+
+from ddpn.tables.cells import DAY, HOUR, MISSING, MONTH, WEEKDAY, date_parts
+from ddpn.tables.kinds import TableColumn, detect_dates
+
+_TEXT = (nw.String, nw.Categorical, nw.Enum)
+
+
+@dataclass(frozen=True)
+class DateColumns:
+    """The columns of dates of a data frame, which become day, month and weekday (and hour) as in `ddpn fit`.
+
+    Parameters
+    ----------
+    columns : tuple of TableColumn
+        How each column of dates is written, and the parts that it becomes.
+    """
+
+    columns: tuple[TableColumn, ...] = ()
+
+    @classmethod
+    def find(cls, X: Any) -> "DateColumns":
+        """Return the columns of a data frame that are dates, or text that is dates; none for any other table."""
+        frame = _frame_or_none(X)
+        if frame is None:
+            return cls()
+        columns = (_describe_dates(series) for series in frame.iter_columns())
+        return cls(tuple(column for column in columns if column is not None))
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The name of the date, for each column that is a part of one."""
+        return {name: column.name for column in self.columns for name in column.inputs}
+
+    @property
+    def days(self) -> list[str]:
+        """The columns that are days since 1970."""
+        return [f"{column.name} {DAY}" for column in self.columns]
+
+    def read(self, X: Any, report: Callable[[str], object]) -> Any:
+        """Return the data frame with the parts of its dates in place of these; any other table as it is.
+
+        `report` takes a sentence about each column with cells that cannot be read, which are missing then.
+        """
+        frame = _frame_or_none(X) if self.columns else None
+        if frame is None or not {column.name for column in self.columns} <= set(frame.columns):
+            return X  # a frame may have the parts already
+        columns = {column.name: column for column in self.columns}
+        parts = [part for column in self.columns for part in _read_parts(column, frame[column.name], report)]
+        numbers = [nw.new_series(part.name, part.to_numpy(), backend=frame.implementation) for part in parts]
+        names = [part for name in frame.columns for part in (columns[name].inputs if name in columns else [name])]
+        return frame.with_columns(*numbers).select(names).to_native()
+
+
+def _frame_or_none(X: Any) -> Any:
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        return None  # which the reader of tables refuses
+    is_named = isinstance(frame, nw.DataFrame) and all(isinstance(name, str) for name in frame.columns)
+    return frame if is_named else None
+
+
+def _describe_dates(series: Any) -> TableColumn | None:
+    """Return how a column of dates is written, and its parts; None for any other column."""
+    if series.dtype not in (nw.Date, nw.Datetime, nw.Object, *_TEXT):
+        return None
+    if series.dtype == nw.Object:
+        first = next((value for value in series.to_list() if value is not None), None)
+        if not isinstance(first, date | str):
+            return None
+    column = detect_dates(_to_polars(series))
+    if column is None:
+        return None
+    times = column.converted(_to_polars(series), MISSING).values.drop_nulls()
+    has_hours = times.dt.hour().n_unique() > 1
+    return replace(column, parts=(DAY, MONTH, WEEKDAY, *([HOUR] if has_hours else [])))
+
+
+def _to_polars(series: Any) -> Any:
+    """Return a column as a polars series; objects, such as dates beside None, as text."""
+    return (series.cast(nw.String) if series.dtype == nw.Object else series).to_polars()
+
+
+def _read_parts(column: TableColumn, series: Any, report: Callable[[str], object]) -> list[Any]:
+    converted = column.converted(_to_polars(series), MISSING)
+    if len(converted.odd):
+        report(
+            f"Column {column.name}: {len(converted.odd):,} of {len(series):,} values are not dates and are treated as "
+            f"missing."
+        )
+    return date_parts(converted.values, column.parts, column.inputs)

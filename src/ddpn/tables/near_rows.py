@@ -1,0 +1,140 @@
+"""Rows whose numbers are nearly equal: copies with tiny noise, or repeated measurements of one place.
+
+Rows are near if they are far closer to each other than the density of the table explains. The distance to the k-th
+neighbour measures the density around a row, and how the distance grows from the k-th to the 2k-th neighbour measures
+the dimension m of the points. In a cloud of points without clumps, a row then has a neighbour within a share s of the
+distance to its k-th neighbour with a probability of about (k - 1) s^m.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+#: The probability that a row has a near neighbour by chance.
+_CHANCE = 0.05
+#: The largest share of the distance to the k-th neighbour that is near.
+_MAX_SHARE = 0.2
+#: Shares among which the gap between neighbours in a clump and others is looked for: the largest, and their ratio.
+_MAX_GAP, _GAP_STEP = 0.5, 1.25
+#: The share of the points that must have a near neighbour.
+_MIN_NEAR = 0.5
+#: Neighbours that measure the density: few, and then a share of the points, for larger clumps.
+_NEIGHBOURS, _NEIGHBOUR_SHARE = 15, 1 / 15
+#: Fewer points show no clumps.
+_MIN_POINTS = 60
+#: A column is continuous if it has so many different values: at least this many, and per row so many, or so many more
+#: if all of them are integers.
+_MIN_VALUES, _VALUES_PER_ROW, _INTEGERS_PER_ROW = 30, 0.1, 0.5
+#: Where a missing number is placed, in scales of its column: far from all others.
+_FAR = 1e6
+
+
+def find_continuous_columns(X: Any) -> list[str]:
+    """Return the names of the columns of a polars frame that hold numbers with many different values."""
+    names = []
+    for series in X.iter_columns():
+        if not series.dtype.is_numeric():
+            continue
+        distinct = series.n_unique()
+        values = series.cast(float).to_numpy()
+        is_whole = bool((values[~np.isnan(values)] % 1.0 == 0.0).all())
+        share = _INTEGERS_PER_ROW if is_whole else _VALUES_PER_ROW
+        if distinct >= max(_MIN_VALUES, share * X.height):
+            names.append(series.name)
+    return names
+
+
+def as_points(X: Any, names: Sequence[str]) -> np.ndarray:
+    """Return columns of numbers in units of their spread, without missing values. Shape: (rows, columns)."""
+    points = np.empty((X.height, len(names)))
+    for place, name in enumerate(names):
+        values = X[name].cast(float).to_numpy().astype(np.float64)
+        is_missing = np.isnan(values)
+        numbers = values[~is_missing] if not is_missing.all() else np.zeros(1)
+        low, high = np.quantile(numbers, [0.25, 0.75])
+        spread = high - low or float(np.ptp(numbers)) or 1.0
+        points[:, place] = np.where(is_missing, _FAR, values / spread)
+    return points
+
+
+def find_clumps(points: np.ndarray) -> np.ndarray | None:
+    """Return the number of each point's clump of near points; None if no more points are near than by chance."""
+    unique, inverse = np.unique(points, axis=0, return_inverse=True)
+    if len(unique) < _MIN_POINTS:
+        return None
+    for neighbours in sorted({_NEIGHBOURS, max(_NEIGHBOURS, int(_NEIGHBOUR_SHARE * len(unique)))}):
+        clumps = _link_near_points(unique, neighbours)
+        if clumps is not None:
+            numbers: np.ndarray = clumps[inverse.ravel()]
+            return numbers
+    return None
+
+
+def _link_near_points(points: np.ndarray, neighbours: int) -> np.ndarray | None:
+    """Return the number of each point's clump, with the density measured by so many neighbours; None without clumps."""
+    from scipy.sparse import coo_matrix  # slow to import
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import KDTree
+
+    tree = KDTree(points)
+    linked = min(neighbours, _NEIGHBOURS)
+    numbers = [*range(2, linked + 2), neighbours + 1, min(2 * neighbours + 1, len(points))]  # the first is the point
+    distances, places = tree.query(points, k=numbers)
+    around, wide = distances[:, -2], distances[:, -1]
+    growth = float(np.median(np.log(np.maximum(wide, 1e-300) / np.maximum(around, 1e-300))))
+    dimension = np.clip(np.log(2.0) / max(growth, 1e-9), 1.0, points.shape[1])
+    share = min(_MAX_SHARE, float((_CHANCE / (neighbours - 1)) ** (1.0 / dimension)))
+    ratios = distances[:, :linked] / np.maximum(around, 1e-300)[:, None]
+    if (ratios[:, 0] <= share).mean() < _MIN_NEAR:
+        return None
+    first, column = np.nonzero(ratios <= _widen_to_gap(ratios, share))
+    links = coo_matrix((np.ones(len(first), dtype=bool), (first, places[first, column])), shape=(len(points),) * 2)
+    clumps: np.ndarray = connected_components(links, directed=False)[1]
+    return clumps
+
+
+def _widen_to_gap(ratios: np.ndarray, share: float) -> float:
+    """Return the share at which the fewest neighbours are added: between those in the clump and those outside."""
+    shares = share * _GAP_STEP ** np.arange(max(3, 1 + int(np.log(_MAX_GAP / share) / np.log(_GAP_STEP))))
+    numbers = np.array([(ratios <= one).mean() for one in shares])
+    return float(shares[1 + (numbers[2:] - numbers[:-2]).argmin()])
+
+
+# Columns that nearly repeat together, among others that do not --------------------------------------------------------
+
+#: Columns and rows that are looked at, at most.
+_MAX_COLUMNS, _MAX_ROWS = 50, 4_000
+#: Two columns repeat together if so many of the rows that are next to each other in one of them are as near as this in
+#: the other, in ranks and as a share of all rows. By chance twice the latter share is.
+_MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
+
+
+def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
+    """Return sets of continuous columns in which the rows that are neighbours in one are neighbours in the others.
+
+    These are candidates such as longitude and latitude: smooth functions of each other are among them, too.
+    """
+    names = find_continuous_columns(X)[:_MAX_COLUMNS]
+    if len(names) < 2:
+        return []
+    from scipy.sparse.csgraph import connected_components  # slow to import
+
+    points = as_points(choose_near_rows(X, names[0]), names)
+    ranks = np.argsort(np.argsort(points, axis=0), axis=0)
+    reach = max(_NEAR_RANKS, _NEAR_SHARE * len(points))
+    are_together = np.zeros((len(names), len(names)), dtype=bool)
+    for place in range(len(names)):
+        steps = np.abs(np.diff(ranks[np.argsort(points[:, place])], axis=0))
+        are_together[place] = (steps <= reach).mean(axis=0) >= _MIN_TOGETHER
+    number, blocks = connected_components(are_together, directed=False)
+    sets = [tuple(name for name, block in zip(names, blocks, strict=True) if block == one) for one in range(number)]
+    return [names for names in sets if len(names) > 1]
+
+
+def choose_near_rows(X: Any, column: str, rows: int = _MAX_ROWS) -> Any:
+    """Return rows of a polars frame from the middle of a column, at most so many, so that near rows stay together."""
+    if X.height <= rows:
+        return X
+    first = (X.height - rows) // 2
+    return X[X[column].arg_sort().to_numpy()[first : first + rows]]

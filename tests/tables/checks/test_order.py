@@ -1,0 +1,121 @@
+"""Trends in time and drifts in the order of rows are found; periodic and shuffled tables raise no alarm."""
+
+from datetime import date, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.sample import Sample
+from ddpn.tables.checks.findings import FindingKind
+from ddpn.tables.checks.order import find_drift, time_columns
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
+
+
+def series(slope: float, seed: int, rows: int = 600, dates: bool = False) -> pl.DataFrame:
+    """Counts whose mean grows by so many times over the table."""
+    rng = np.random.default_rng(seed)
+    x, when = rng.normal(size=rows), np.arange(rows) / rows
+    y = rng.poisson(np.exp(1.5 + 0.5 * x + slope * when) * rng.gamma(5, 0.2, rows))
+    days = [date(2020, 1, 1) + timedelta(days=int(day)) for day in range(rows)]
+    order = rng.permutation(rows)
+    return pl.DataFrame({"x": x, "when": days if dates else when, "y": y})[order.tolist()]
+
+
+def trends(frame: pl.DataFrame, **options) -> list[str]:
+    return [each for each in prepare(frame, Plan(target="y", time="when", **options)).warnings if "trend" in each]
+
+
+@pytest.mark.parametrize("slope", [1.5, -1.5])
+@pytest.mark.parametrize("dates", [False, True])
+def test_a_trend_is_reported(slope, dates):
+    (found,) = trends(series(slope, seed=0, dates=dates))
+    assert ("higher" if slope > 0 else "lower") in found
+    assert "--use when" in found
+    kept = trends(series(slope, seed=0, dates=dates), use=("when",))
+    assert not any("--use when" in sentence for sentence in kept)
+
+
+def test_no_trend_is_not_reported():
+    assert not [seed for seed in range(6) if trends(series(0.0, seed))]
+
+
+def test_inputs_may_explain_a_trend():
+    frame = series(0.0, seed=0)
+    rising = frame["when"].to_numpy()
+    y = np.random.default_rng(0).poisson(np.exp(1 + 3 * np.abs(np.sin(40 * rising))))
+    explained = frame.with_columns(season=np.abs(np.sin(40 * rising)), y=pl.Series(y))
+    assert not trends(explained)
+
+
+# Columns that follow time: periodic and free ones do not
+
+DAYS = pl.Series([date(2021, 1, 1) + timedelta(days=day) for day in range(500)])
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def calendar() -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "year": DAYS.dt.year(),
+            "season": pl.Series(["cold", "warm"])[((DAYS.dt.month() > 3) & (DAYS.dt.month() < 10)).cast(int)],
+            "month": DAYS.dt.month(),
+            "index": 100.0 + np.arange(500) + RNG.normal(0.0, 20.0, 500),
+            "weekday": DAYS.dt.weekday(),
+            "holiday": DAYS.dt.ordinal_day().is_in([1, 100, 200, 300]),
+            "temperature": 10 * np.sin(np.arange(500) / 58) + RNG.normal(0.0, 3.0, 500),
+            "same": 1.0,
+        }
+    )
+
+
+def test_calendar_and_trend_are_found_in_any_order_of_rows(calendar):
+    order = RNG.permutation(500)
+    assert (
+        time_columns(calendar, DAYS)
+        == time_columns(calendar[order], DAYS[order])
+        == ["year", "season", "month", "index"]
+    )
+
+
+def test_columns_that_do_not_follow_time(calendar):
+    days = pl.Series([date(2001, 1, 1) + timedelta(days=day) for day in range(7000)])
+    months = pl.DataFrame({"month": days.dt.month(), "weekday": days.dt.weekday()})
+    assert time_columns(months, days) == [], "months that come again many times"
+    assert time_columns(calendar.select("year", "month"), DAYS) == [], "where all follow time, none is left out"
+    assert time_columns(calendar.select("index", "temperature"), pl.Series([1] * 500)) == [], "one time for all rows"
+
+
+# The order of rows
+
+
+def drifting(seed: int, rows: int = 1500) -> Sample:
+    """Counts and a covariate that both change slowly from row to row, each in its own way."""
+    rng = np.random.default_rng(seed)
+    when, phases = np.arange(rows) / rows, rng.uniform(0, 6, 2)
+    slow = np.sin(4 * np.pi * when + phases[0]) + 0.3 * when + rng.normal(0, 0.02, rows)
+    x, level = rng.normal(size=rows), 1.2 * np.sin(10 * np.pi * when + phases[1])
+    return Sample(pl.DataFrame({"slow": slow, "x": x}), rng.poisson(np.exp(1 + 0.4 * x + level)).astype(float))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_drift_are_found_in_their_order_only(seed):
+    sample = drifting(seed)
+    finding = find_drift(sample)
+    assert finding is not None
+    assert finding.kind == FindingKind.ORDER
+    assert finding.columns == ("slow",)
+    assert find_drift(sample.rows(np.random.default_rng(seed).permutation(len(sample)))) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sorted_tables_do_not_drift(seed):
+    """Counts that follow a column smoothly, in a table that is sorted by it, by another column, or by the counts."""
+    rng = np.random.default_rng(seed)
+    age, size = rng.normal(size=1200), rng.normal(size=1200)
+    y = rng.poisson(np.exp(1 + 0.6 * age)).astype(float)
+    sample = Sample(pl.DataFrame({"age": age, "size": size}), y)
+    for column in (age, size, y):
+        assert find_drift(sample.rows(np.argsort(column, kind="stable"))) is None
