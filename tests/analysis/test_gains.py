@@ -10,6 +10,7 @@ from ddpn.analysis.gains import (
     gain_of,
     independent_rows,
     mean_and_error,
+    score_gain,
     weighted_quantile,
     wilson,
 )
@@ -31,6 +32,34 @@ def test_only_the_upper_end_is_wider_for_the_best_of_several_candidates():
     one, four = gain_of(values, np.ones(200)), gain_of(values, np.ones(200), candidates=4)
     assert four.low == one.low
     assert four.high > one.high
+
+
+def test_gains_in_scores_are_those_of_the_logarithm_of_their_ratio():
+    """By the delta method, against the same with matrices: the gradient of log(b / a) at the means."""
+    model, rival = RNG.gamma(9.0, size=400), 1.1 * RNG.gamma(9.0, size=400)
+    found = score_gain(model, rival, np.ones(400))
+    assert (found.mean, found.error) == pytest.approx((rival.mean() - model.mean(), stats.sem(rival - model)))
+    gradient = np.array([-1.0 / model.mean(), 1.0 / rival.mean()])
+    error = np.sqrt(gradient @ np.cov(model, rival) @ gradient / 400)
+    log = np.log(rival.mean() / model.mean())
+    ends = rival.mean() * (1.0 - np.exp(-np.array(stats.t.interval(0.95, 399, log, error))))
+    assert (found.low, found.high) == pytest.approx(tuple(ends), abs=0.1 * (ends[1] - ends[0]))  # up to skewness
+
+
+def test_out_of_fold_scores_have_intervals_that_are_wider_by_the_factor_of_nadeau_and_bengio():
+    model, rival = RNG.gamma(2.0, size=300), RNG.gamma(2.0, size=300)
+    plain, folds = (score_gain(model, rival, np.ones(300), folds=number) for number in (0, 5))
+    logs = [np.log1p(-np.array([gain.low, gain.mean, gain.high]) / rival.mean()) for gain in (plain, folds)]
+    reach = [ends[[0, 2]] - ends[1] for ends in logs]
+    assert reach[1] / reach[0] == pytest.approx([1.5, 1.5])
+    assert (folds.mean, folds.error) == pytest.approx((plain.mean, 1.5 * plain.error))
+
+
+def test_scores_of_zero_have_finite_gains():
+    zeros, ones = np.zeros(60), np.ones(60)
+    assert score_gain(zeros, zeros, ones)[:3] == (0.0, 0.0, 0.0)
+    assert score_gain(zeros, ones, ones)[:3] == pytest.approx((1.0, 1.0, 1.0))
+    assert score_gain(ones, zeros, ones)[:3] == pytest.approx((-1.0, -1.0, -1.0))
 
 
 def test_skewed_differences_are_covered():

@@ -178,3 +178,22 @@ def test_censored_counts_have_the_distributions_of_what_is_recorded(sample):
         at = dist.log_prob(torch.tensor(4.0, dtype=torch.float64)).exp()
         wanted = 1.0 - Poisson(torch.tensor(2.0, dtype=torch.float64)).cdf(torch.tensor(3.0)).item()
         assert at.numpy() == pytest.approx(wanted)
+
+
+def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_measured_once(crossed, predictor):
+    rows = calibrate(predictor, crossed, seed=0)
+    levels = {name: predictor.intervals[name].needed for name in (MIXTURE, *WEIGHTS)}
+    for number, (copies, sample) in enumerate(rows.pairs()):
+        assert len(sample) == (crossed.number == number).sum()
+        for name, all_levels in levels.items():
+            assert copies.intervals[name].rows.tolist() == [600 - len(sample)]
+            assert copies.is_recalibrated(name) == predictor.is_recalibrated(name)
+            assert len(copies.intervals[name].needed) < len(all_levels)
+        others = rows.part != number
+        apart = HeldOut(rows.sample.rows(others), rows.predictors, rows.part[others])
+        apart.maps = rows.maps
+        fresh = Predictor(copies.members, copies.weights)
+        fresh.recalibrations = copies.recalibrations
+        fresh.calibrate_intervals(apart)
+        copies.calibrate_intervals(rows.without(number))
+        assert (fresh.intervals[MIXTURE].needed == copies.intervals[MIXTURE].needed).all()

@@ -1,5 +1,7 @@
 """`CountRegressor` and `DDPNRegressor`: what they fit, which rows they hold out, and what they refuse."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -416,3 +418,54 @@ def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
     model.fit(*counts)
     assert not hasattr(model, "feature_names_in_")
     assert (model.n_features_in_, model.feature_kinds_) == (3, ["number"] * 3)
+
+
+# Scores without a test set
+
+
+@pytest.fixture(scope="module")
+def cross_fitted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    return CountRegressor(members=["glm", "constant"], random_state=0).fit(X, rng.poisson(np.exp(1.0 + 0.5 * X[:, 0])))
+
+
+def test_without_a_test_set_the_rows_of_fit_are_scored_out_of_fold(cross_fitted):
+    board = cross_fitted.leaderboard()
+    assert (board.rows, board.title) == (300, "Scores on 300 out-of-fold rows")
+    assert cross_fitted.verdict() == board.verdict
+    assert "There are no test rows" in str(board.verdict)
+    before = cross_fitted.predictor_.intervals
+    cross_fitted.leaderboard()
+    assert cross_fitted.predictor_.intervals is before, "the model stays as it is"
+
+
+@pytest.mark.parametrize("kind", ["saved", "pickled", "validation rows", "networks alone"])
+def test_out_of_fold_scores_need_a_model_that_was_cross_fitted_here(cross_fitted, tmp_path, kind):
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(60, 2)), rng.poisson(3.0, 60)
+    if kind == "saved":
+        cross_fitted.save(tmp_path / "m")
+        model = CountRegressor.load(tmp_path / "m")
+    elif kind == "pickled":
+        model = pickle.loads(pickle.dumps(cross_fitted))
+    elif kind == "validation rows":
+        model = CountRegressor(members=["glm"], random_state=0).fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:])
+    else:
+        model = DDPNRegressor(members=1, hidden=(4,), epochs=1, random_state=0).fit(X, y)
+    for ask in (model.leaderboard, model.verdict):
+        with pytest.raises(InputError, match="test set"):
+            ask()
+
+
+def test_the_weights_of_a_fold_are_chosen_by_the_others_and_saved(tmp_path):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(250, 2))
+    model = CountRegressor(members=["glm", "trees"], random_state=0).fit(X, rng.poisson(np.exp(1.0 + np.abs(X[:, 0]))))
+    weights = model.predictor_.fold_weights
+    assert len(weights) == 5
+    assert all(sum(each.values()) == pytest.approx(1.0) for each in weights)
+    assert len({each["trees"] for each in weights}) > 1
+    assert model.predictor_.of_copies(3).weights == weights[3]
+    model.save(tmp_path / "m")
+    assert CountRegressor.load(tmp_path / "m").predictor_.fold_weights == weights

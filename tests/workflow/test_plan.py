@@ -142,3 +142,29 @@ def test_a_mixture_of_unsuitable_families_is_found_before_the_table_is_read():
     with pytest.raises(ConfigError, match=r"families must be likelihoods of counts .*'gaussian'"):
         plan.check_with_torch()
     plan_of({"target": "visits", "likelihood": "poisson,negative_binomial"}).check_with_torch()
+
+
+# Test rows
+
+
+def test_shares_of_a_test_size():
+    assert Plan(target="y", test_size=0.4).split_shares == pytest.approx((0.525, 0.075, 0.4))
+    assert Plan(target="y").split_shares == (0.7, 0.1, 0.2)
+    for options in ({"test_size": 0.2}, {"shares": (0.5, 0.0, 0.5)}, {"time": "when"}, {"model": {"members": 2}}):
+        plan = Plan(target="y", **options)
+        assert plan.asks_for_test_rows
+        assert plan.with_test_rows() is plan
+    assert not Plan(target="y").asks_for_test_rows
+    assert Plan(target="y").with_test_rows().asks_for_test_rows
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, -0.1, "0.2", True, float("nan")])
+def test_a_test_size_is_a_share(size):
+    with pytest.raises(ConfigError, match="test_size must lie between 0 and 1"):
+        Plan(target="y", test_size=size)
+
+
+@pytest.mark.parametrize("other", [{"shares": (0.7, 0.1, 0.2)}, {"split_column": "part"}])
+def test_a_test_size_beside_another_split(other):
+    with pytest.raises(ConfigError, match="Give either `test_size` or"):
+        Plan(target="y", test_size=0.2, **other)

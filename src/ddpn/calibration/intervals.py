@@ -199,7 +199,8 @@ class IntervalLevels(NamedTuple):
         position = int(np.searchsorted(total, enough))
         score = self.scores[position] if position < len(self.scores) else self.scores.max(initial=0.0)
         level = max(coverage, float(score))
-        return level if level > 1.0 else min(level, _TOP)
+        # A trace more beyond 1: rounding must not leave out the count whose distance it is.
+        return level + 1e-9 if level > 1.0 else min(level, _TOP)
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------

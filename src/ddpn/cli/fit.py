@@ -63,10 +63,11 @@ def fit(
     Boosted trees, a GLM and networks are fitted one after the other and mixed, with weights that minimise the CRPS of
     held-out rows, each only if it improves the mixture. --budget limits the time, --only fits one member alone.
 
-    Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
-    testing; with up to 5,000 rows, training and validation rows are cross-fitted instead. The split is random unless
-    --split-column or --time is given; --group keeps rows of one person or shop together. Ctrl-C ends the current step
-    and saves what was fitted so far; the same command with --overwrite then continues.
+    Up to 5,000 rows are all fitted, by cross-fitting, and scored out of fold: every row by copies that were fitted
+    without it. More rows are split into 70% for training, 10% for validation (best epochs, mixture weights,
+    calibration) and 20% for testing. --test-size, --split-column and --time ask for test rows; --group keeps rows of
+    one person or shop together. Ctrl-C ends the current step and saves what was fitted so far; the same command with
+    --overwrite then continues.
 
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """

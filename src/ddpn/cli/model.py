@@ -108,7 +108,8 @@ def evaluate(
 ) -> None:
     """Score a model and the models it is compared with on a table that has the target.
 
-    Rows that the model was fitted to are recognised and left out.
+    Rows that the model was fitted to are recognised and left out. The training table itself is scored on its test rows
+    or, if there are none, out of fold.
 
     Example: ddpn evaluate bikes.model new.csv
     """

@@ -8,8 +8,10 @@ Which rows choose what, in the fit of a mixture:
 - **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
 
 These held-out predictions choose the weights of the mixture, decide whether its distributions are recalibrated, and
-calibrate its intervals. What else held-out rows choose is one number per training of networks, the epoch that is kept,
-by the mean score of all rows together. Everything that has many parameters, such as the encoding of columns, splits and
+calibrate its intervals. Without test rows, the rows of each fold are also scored: by the copies that left it out, with
+weights, a map of the cdf and levels of intervals that were chosen by the other folds alone. What else held-out rows
+choose is one number per training of networks, the epoch that is kept, by the mean score of all rows together, and one
+yes or no, whether a map is used. Everything that has many parameters, such as the encoding of columns, splits and
 weights of networks, is learned from the other rows alone. After calibration no member is fitted again. Test rows choose
 nothing.
 """

@@ -128,7 +128,7 @@ def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, 
     assert "likelihood gaussian" in text
     assert "A single network has no epistemic uncertainty" in text
     assert "Too few rows for a verdict: with 1 test row " in text
-    assert "evaluated on 1 row on " in text
+    assert "evaluated on 1 test row on " in text
     assert 'id="leaderboard"' not in text
     assert 'id="scores"' in text
 
@@ -193,7 +193,7 @@ def test_the_facts_are_those_of_the_counts(evidence, data, made):
     assert (facts["Mean visits"], facts["Variance"]) == (f"{y.mean():.2f}", f"{y.var():.1f}")
     assert facts["Zeros"] == f"{100 * (y == 0).mean():.1f}%"
     assert not {"Exposure", "Weights"} & set(facts)
-    known = made(evidence.dist, evidence.y, exposure=np.linspace(0.5, 2, 300), weight=np.linspace(1, 3, 300))
+    known = made(evidence.dists[0], evidence.y, exposure=np.linspace(0.5, 2, 300), weight=np.linspace(1, 3, 300))
     facts = dict(data_facts(known, "visits"))
     assert (facts["Exposure"], facts["Weights"]) == ("0.500 to 2", "1 to 3")
 
@@ -207,7 +207,7 @@ def test_best_and_worst_rows_are_those_of_the_crps_with_important_columns_first(
     first = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", html.split("</article>")[0])
     facts = dict(first)
     assert facts["Observed"] == str(data[1][rows[0]])
-    p = np.exp(evidence.dist.log_prob(torch.from_numpy(evidence.y)).numpy()[rows[0]])
+    p = np.exp(evidence.dists[0].log_prob(torch.from_numpy(evidence.y)).numpy()[rows[0]])
     assert facts["Probability of the observed count"] == f"{100 * p:.1f}%"
     assert [name for name, _ in first][5:7] == ["noise", "x"]
 

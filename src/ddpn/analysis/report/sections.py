@@ -155,13 +155,14 @@ def write_report(
     found = explained(evidence, step)
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known)
+    row_word = evidence.board.evaluation.row_words.removesuffix("s")
     fitted = [f"to {fitted_rows(model)}" if fitted_rows(model) else ""]
     fitted += [f"on {str(known['fitted'])[:10]}" if known.get("fitted") else ""]
     under = [
         members_text(model),
         f"likelihood {likelihood_text(model)}",
         " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
-        f"evaluated on {len(evidence.y):,} {evidence.board.evaluation.row_words} on {date.today().isoformat()}",
+        f"evaluated on {plural(len(evidence.y), row_word)} on {date.today().isoformat()}",
     ]
     above = [*filter(None, [leak]), *warnings]
     text = page.page(f"How well the model predicts {target}", filter(None, under), parts, above)
