@@ -207,29 +207,35 @@ def test_a_member_that_is_the_mixture_has_its_levels(members):
     for name in (MIXTURE, *members):
         found.calibrate_intervals(rows, 20.0, of=[name])
         assert all(np.array_equal(*both) for both in zip(together[name], found.intervals[name], strict=True)), name
-    assert not np.array_equal(together["glm"].needed, together["constant"].needed)
+    assert not np.array_equal(together["glm"].scores, together["constant"].scores)
     found.recalibrate(rows, always=True)
     assert found.sole_member is None
     assert Predictor(members, WEIGHTS).sole_member is None
 
 
-def test_levels_include_what_predictions_expect_of_as_many_rows(predictor):
-    """Mass of the intervals, for `prior_rows` rows, and rows inside together are what was asked."""
+def test_levels_are_shrunk_towards_the_asked_coverage(predictor):
     some = SAMPLE.rows(slice(0, 60))
-    predictor.calibrate_intervals(HeldOut.of(predictor, some), 100.0)
-    y = torch.from_numpy(some.y)
-    for name in predictor.members:
-        dist, level = predictor.distribution(some.X, some.exposure, of=name), predictor.interval_level(0.9, of=name)
+    levels = {}
+    for prior_rows in (0.0, 100.0, 1e6):
+        predictor.calibrate_intervals(HeldOut.of(predictor, some), prior_rows)
+        levels[prior_rows] = [predictor.interval_level(0.9, of=name) for name in predictor.members]
+    assert max(levels[0.0]) > 0.95
+    assert all(alone >= shrunk >= 0.9 for alone, shrunk in zip(levels[0.0], levels[100.0], strict=True))
+    assert levels[1e6] == pytest.approx([0.9] * 3, abs=6e-3)
 
-        def held(at, dist=dist):
-            low, high = dist.interval(at)
-            mass = dist.cdf(high) - dist.cdf(low) + dist.log_prob(low).exp()
-            return ((low <= y) & (y <= high)).sum() + 100.0 * mass.mean()
 
-        wanted = 0.9 * (60 + 100 + 1)
-        # The mass is the mean over all counts, what is expected that of some thirty quantiles per row.
-        assert held(level) >= wanted - 2.0, name
-        assert held(level - 0.03) <= wanted + 2.0, name
+def test_censored_counts_make_intervals_central(predictor, members):
+    some = SAMPLE.rows(slice(0, 60))
+    assert predictor.interval_kind == "narrowest"
+    limited = some.replace(y=np.minimum(some.y, 3.0), limit=np.full(60, 3.0))
+    predictor.calibrate_intervals(HeldOut.of(predictor, limited))
+    assert predictor.interval_kind == "central"
+    dist = predictor.distribution(some.X, some.exposure)
+    low, high, _ = predictor.interval(dist, 0.9)
+    tail = 0.5 * (1.0 - predictor.interval_level(0.9))
+    assert torch.equal(low, dist.icdf(torch.full((60,), tail, dtype=torch.float64)))
+    assert torch.equal(high, dist.icdf(torch.full((60,), 1.0 - tail, dtype=torch.float64)))
+    assert Predictor(members, counts=CountRange(censored_above=4)).interval_kind == "central"
 
 
 # Saving ----------------------------------------------------------------------------------------------------------

@@ -334,12 +334,13 @@ class Predictor:
         sample = rows.sample
         if groups is not None:
             interval_groups, codes = grouping(groups, sample, group_rows)
+        is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         scores: dict[str, np.ndarray] = {}
         for name in (MIXTURE, *self.members) if of is None else of:
             same = MIXTURE if name == self.sole_member else name
             if same not in scores:
                 (scores[same],) = rows.measure(("scores", same), partial(_measure_scores, same))
-            self.intervals[name] = IntervalLevels.from_scores(scores[same], sample.weight, prior_rows)
+            self.intervals[name] = IntervalLevels.from_scores(scores[same], sample.weight, prior_rows, is_censored)
             if interval_groups is not None and codes is not None:
                 interval_groups.add(name, scores[same], codes, sample.weight)
         self.groups = interval_groups
@@ -367,7 +368,7 @@ class Predictor:
         coverage: float,
         of: str = MIXTURE,
         labels: np.ndarray | None = None,
-        kind: str = "narrowest",
+        kind: str | None = None,
     ) -> Interval:
         """Return calibrated intervals of predicted distributions, both ends included, and their probability.
 
@@ -379,10 +380,21 @@ class Predictor:
             As for `interval_level`; `of` is whose distributions these are.
         labels : array, optional
             The groups of the rows. Without them, rows have the level of all rows.
-        kind : {"narrowest", "central"}
-            The fewest consecutive counts of the calibrated level, or those between two quantiles.
+        kind : {"narrowest", "central"}, optional
+            The fewest consecutive counts of the calibrated level, or those between two quantiles. Default: that of
+            `interval_kind`.
         """
-        return interval_at(dist, self._row_levels(coverage, of, labels), kind)
+        return interval_at(dist, self._row_levels(coverage, of, labels), kind or self.interval_kind)
+
+    @property
+    def interval_kind(self) -> str:
+        """The kind of interval by default: "narrowest", but "central" if training or calibration counts were censored.
+
+        The narrowest interval leaves out the upper tail rather than the lower one, and the upper tail is what censored
+        counts say nothing about.
+        """
+        is_censored = any(levels.is_censored for levels in self.intervals.values())
+        return "central" if self.counts.censored_above is not None or is_censored else "narrowest"
 
     def _row_levels(self, coverage: float, of: str, labels: np.ndarray | None) -> float | np.ndarray:
         """The level of the intervals of predicted distributions: one for all rows, or one per row by groups."""
@@ -398,7 +410,7 @@ class Predictor:
         of: str = MIXTURE,
         labels: np.ndarray | None = None,
         quantiles: Sequence[float] = (),
-        kind: str = "narrowest",
+        kind: str | None = None,
     ) -> PredictionSummary:
         """Mean, variance, median, mode, calibrated interval and further `quantiles` of predicted distributions.
 
@@ -406,7 +418,8 @@ class Predictor:
         """
         counts = discretized(dist)
         levels = torch.tensor([0.5, *quantiles], dtype=torch.float64)
-        summary, interval = summarise_with_interval(counts, levels, self._row_levels(coverage, of, labels), kind)
+        row_levels = self._row_levels(coverage, of, labels)
+        summary, interval = summarise_with_interval(counts, levels, row_levels, kind or self.interval_kind)
         moments = summary if counts is dist else dist
         counts_at = summary.quantiles
         parts = moments.mean, moments.aleatoric, moments.epistemic

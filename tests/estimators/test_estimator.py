@@ -72,7 +72,7 @@ def test_intervals_hold_their_share(model, counts, exposures):
 
 def test_intervals_of_normals_are_those_of_their_rounded_values(normal, counts):
     ends = ends_of(normal, counts[0])
-    low, high = normal.predict_interval(counts[0], 0.9).T
+    low, high = normal.predict_interval(counts[0], 0.9, kind="central").T
     assert (low == np.maximum(np.rint(ends.ppf(0.05)), 0)).all()
     assert (high == np.maximum(np.rint(ends.ppf(0.95)), 0)).all()
     assert (ends.ppf(0.05) < 0).any(), "the data must make the bound at 0 matter"

@@ -81,12 +81,13 @@ def test_the_first_rows_are_shown_with_their_labels():
     found = Prediction(dist, Predictor({}, {}), labels=list("abcdefg"))
     lines = repr(found).splitlines()
     assert lines[0] == "Prediction of 7 rows"
-    assert lines[1].split() == ["row", "mean", "90%", "interval"]
-    low, high = stats.poisson.ppf([0.05, 0.95], 30.0)
-    assert lines[3].split() == ["b", "30", f"{low:.0f}", "to", f"{high:.0f}"]
+    assert lines[1].split() == ["row", "mean", "interval,", "90%", "or", "more"]
+    low, high, own = (part.item() for part in dist.rows(torch.tensor([1])).narrowest_interval(0.9))
+    assert own == pytest.approx(stats.poisson.cdf(high, 30.0) - stats.poisson.cdf(low - 1, 30.0))
+    assert lines[3].split() == ["b", "30", f"{low:.0f}", "to", f"{high:.0f}", f"({own:.0%})"]
     assert lines[-1] == "and 2 more rows"
     assert found._repr_html_().count("<tr>") == 6
-    assert f"<td>{low:.0f} to {high:.0f}</td>" in found._repr_html_()
+    assert f"<td>{low:.0f} to {high:.0f} ({own:.0%})</td>" in found._repr_html_()
 
 
 def test_bars_of_a_plot_have_the_heights_of_the_masses():

@@ -106,7 +106,7 @@ def test_the_page_shows_everything_and_nothing_is_too_wide(seen, name, width):
     found = seen[name]
     assert (found["inner"], found["far"]) == (width, [])
     assert found["scroll"] <= width
-    assert re.match(r"[\d.]+ visits expected; 90% interval \d+ to \d+", found["headline"])
+    assert re.match(r"[\d.]+ visits expected; \d+ to \d+ with [\d.]+% \(at least 90% asked\)", found["headline"])
     assert found["fields"] == 7
     assert found["bars"] > 3
     assert found["lines"] == 2

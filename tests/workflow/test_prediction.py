@@ -21,7 +21,9 @@ from ddpn.workflow.prediction import predict, predict_rows, prediction_table
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 
-COLUMNS = ["mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev", "ood_pvalue"]
+COLUMNS = [
+    "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev", "ood_pvalue",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +278,7 @@ def test_columns_are_those_of_the_distribution(predictor):
     exposure, X = np.array([0.5, 1.0, 40.0]), np.zeros((3, 1))
     found = prediction_table(predictor, X, Request(coverage=0.8, quantiles=(0.1, 0.99), pmf=2), exposure)
     assert list(found) == [
-        "mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev",
+        "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev",
         "q0.1", "q0.99", "p0", "p1", "p2",
     ]  # fmt: skip
     integers = {"median", "mode", "lower", "upper", "q0.1", "q0.99"}

@@ -140,18 +140,27 @@ class IntervalLevels(NamedTuple):
         The number of calibration rows.
     new : array, shape (1,)
         The weight of a new row.
+    censored : array, shape (1,)
+        1 if some of the counts were censored, else 0.
     """
 
     scores: np.ndarray
     weight: np.ndarray
     rows: np.ndarray
     new: np.ndarray = np.ones(1)
+    censored: np.ndarray = np.zeros(1)
 
     @classmethod
-    def from_scores(cls, scores: np.ndarray, weight: np.ndarray | None = None, prior_rows: float = 0.0) -> Self:
+    def from_scores(
+        cls,
+        scores: np.ndarray,
+        weight: np.ndarray | None = None,
+        prior_rows: float = 0.0,
+        is_censored: bool = False,
+    ) -> Self:
         """Sort the scores of rows in any order; a right distribution counts as `prior_rows` rows more.
 
-        Rows of weight 0 are left out.
+        Rows of weight 0 are left out. `is_censored` is whether some of the counts were censored.
         """
         if weight is not None:
             used = weight > 0
@@ -163,7 +172,13 @@ class IntervalLevels(NamedTuple):
             scores = np.concatenate([scores, _UNIFORM])
             weight = np.concatenate([weight, np.full(len(_UNIFORM), prior_rows / len(_UNIFORM))])
         order = np.argsort(scores, kind="stable")
-        return cls(np.ascontiguousarray(scores[order]), np.ascontiguousarray(weight[order]), np.array([rows]), new)
+        sorted_arrays = (np.ascontiguousarray(values[order]) for values in (scores, weight))
+        return cls(*sorted_arrays, np.array([rows]), new, np.array([float(is_censored)]))
+
+    @property
+    def is_censored(self) -> bool:
+        """Whether some of the counts were censored."""
+        return bool(self.censored[0])
 
     def shrink_towards(self, other: Self, rows: float) -> Self:
         """Add the scores of `other`, which count as so many rows more."""

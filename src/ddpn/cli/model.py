@@ -53,7 +53,7 @@ def predict(
     data: o.Tables,
     out: PredictionTable,
     coverage: o.Coverage = 0.9,
-    interval_kind: o.IntervalKind = "narrowest",
+    interval_kind: o.IntervalKind = None,
     quantiles: Quantiles = "",
     pmf: Pmf = None,
     keep: Keep = False,

@@ -50,7 +50,12 @@ Config = Annotated[
 ]
 Coverage = Annotated[float, option("SHARE", "Least probability of the interval from lower to upper.")]
 IntervalKind = Annotated[
-    str, option("KIND", "narrowest: the interval with the fewest counts; central: between two quantiles.")
+    str | None,
+    option(
+        "KIND",
+        "narrowest: the interval with the fewest counts; central: between two quantiles. Default: narrowest, and "
+        "central for models of censored counts.",
+    ),
 ]
 
 # Roles of columns for commands on a model: as in fit by default, unknown to models saved in Python.

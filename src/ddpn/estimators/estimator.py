@@ -193,7 +193,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         X: Any,
         coverage: float = 0.9,
         exposure: Any = None,
-        kind: str = "narrowest",
+        kind: str | None = None,
         groups: Any = None,
         upper: Any = None,
         return_probability: bool = False,
@@ -210,9 +210,9 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             As for `predict_distribution`.
         coverage : float
             The share of counts that the intervals should contain.
-        kind : {"narrowest", "central"}
+        kind : {"narrowest", "central"}, optional
             "narrowest" is the interval with the fewest counts. "central" lies between two quantiles: it leaves at most
-            half of the rest on either side.
+            half of the rest on either side. Default: "narrowest", and "central" for models of censored counts.
         groups : array-like, optional
             The label of each row's group, where `fit_intervals` was given labels. Rows of a group that it did not have
             get the level of all rows, with a warning.

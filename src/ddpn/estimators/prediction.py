@@ -129,7 +129,7 @@ class Prediction:
         return found if np.ndim(q) else found[:, 0]
 
     @torch.no_grad()
-    def interval(self, coverage: float = _COVERAGE, kind: str = "narrowest") -> tuple[Tensor, Tensor]:
+    def interval(self, coverage: float = _COVERAGE, kind: str | None = None) -> tuple[Tensor, Tensor]:
         """The lowest and the highest count of an interval per row, both included.
 
         `probability` says how probable each interval is.
@@ -138,7 +138,7 @@ class Prediction:
         ----------
         coverage : float
             The share of counts that the intervals should contain.
-        kind : {"narrowest", "central"}
+        kind : {"narrowest", "central"}, optional
             As for `predict_interval`.
 
         Returns
@@ -148,7 +148,7 @@ class Prediction:
         low, high, _ = self._interval(coverage, kind)
         return low, high
 
-    def _interval(self, coverage: float = _COVERAGE, kind: str = "narrowest") -> Interval:
+    def _interval(self, coverage: float = _COVERAGE, kind: str | None = None) -> Interval:
         return self._predictor.interval(self.distribution, coverage, labels=self._groups, kind=kind)
 
     def probability(self, low: Any, high: Any) -> Tensor:

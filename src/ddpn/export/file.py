@@ -155,11 +155,11 @@ def assemble(
     counts, groups = predictor.counts, predictor.groups
     if groups is None or MIXTURE not in groups.levels:
         groups = None
-        wanted = ExportedOutputs(quantiles, np.array([predictor.interval_level(coverage)]), pmf)
+        levels = np.array([predictor.interval_level(coverage)])
     else:
         codes = np.array([*range(len(groups.names)), -1])
         levels = groups.at(coverage, MIXTURE, predictor.intervals[MIXTURE], codes)
-        wanted = ExportedOutputs(quantiles, levels, pmf)
+    wanted = ExportedOutputs(quantiles, levels, pmf, predictor.interval_kind == "central")
     # A column may have a role and be a feature, too.
     has_exposure = predictor.needs_exposure and not counts.upper_is_total
     group = "" if groups is None else groups.by

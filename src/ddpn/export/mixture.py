@@ -26,12 +26,14 @@ _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 class ExportedOutputs:
     """The outputs: quantiles, an interval, and probabilities of the counts up to `pmf`.
 
-    `levels` are those of the interval: one per group of rows, the last of rows in no group.
+    `levels` are those of the interval: one per group of rows, the last of rows in no group. `is_central` is whether
+    the interval lies between two quantiles, instead of being the narrowest.
     """
 
     quantiles: tuple[float, ...]
     levels: np.ndarray
     pmf: int
+    is_central: bool
 
     @property
     def names(self) -> dict[str, int]:
@@ -187,12 +189,15 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
         return graph.where(cdf.max(1) >= mass, (cdf < mass).cast("f").sum(1), np.nan)
 
     median, *quantiles = (quantile(np.array([level])) for level in (0.5, *wanted.quantiles))
-    low, high, probability = _narrowest(graph, cdf, per_row(np.minimum(levels, _TOP)))
-    # The calibrated interval, as `ddpn.calibration.intervals.widen_interval`.
-    wider = np.maximum(levels - 1.0, 0.0)
+    # The calibrated interval, as `ddpn.calibration.intervals.interval_at`.
+    highest, wider = np.minimum(levels, _TOP), np.maximum(levels - 1.0, 0.0)
+    low, high, probability = _narrowest(graph, cdf, per_row(highest))
+    if wanted.is_central:
+        low, high = quantile(0.5 - 0.5 * highest), quantile(0.5 + 0.5 * highest)
     if wider.any():
         more = ((high - low + 1.0) * per_row(wider)).floor()
         low, high = (low - more).clip(0.0, np.inf), high + more
+    if wanted.is_central or wider.any():
         probability = _mass_upto(graph, cdf, high) - _mass_upto(graph, cdf, low - 1.0)
     first = pmf.at(0, wanted.pmf + 1)
     # A row that cannot be predicted has no quantiles either.

@@ -69,7 +69,7 @@ class Wanted(NamedTuple):
     coverage: float = 0.9
     quantiles: tuple[float, ...] = ()
     pmf: int | None = None
-    interval_kind: str = "narrowest"
+    interval_kind: str | None = None
 
 
 class PredictOptions(Described):
@@ -83,9 +83,9 @@ class PredictOptions(Described):
         description=f"a list of some of {', '.join(OUTPUTS)}",
     )
     coverage: _Level = Field(0.9, title="Of the interval from lower to upper", description="a number between 0 and 1")
-    interval_kind: Literal[INTERVAL_KINDS] = Field(  # type: ignore[valid-type]
-        "narrowest",
-        title="The fewest counts, or those between two quantiles",
+    interval_kind: Literal[INTERVAL_KINDS] | None = Field(  # type: ignore[valid-type]
+        None,
+        title="The fewest counts, or those between two quantiles; default: as the model",
         description=f"one of {', '.join(INTERVAL_KINDS)}",
     )
     quantiles: list[_Level] = Field(

@@ -18,8 +18,9 @@ class Request:
     ----------
     coverage : float
         The least probability of the interval, calibrated on held-out rows if there were any.
-    interval_kind : {"narrowest", "central"}
-        The fewest consecutive counts with that probability, or the counts between two quantiles.
+    interval_kind : {"narrowest", "central"}, optional
+        The fewest consecutive counts with that probability, or the counts between two quantiles. Default:
+        "narrowest", and "central" for models of censored counts.
     quantiles : tuple of float
         Levels of quantiles.
     pmf : int, optional
@@ -37,7 +38,7 @@ class Request:
     """
 
     coverage: float = 0.9
-    interval_kind: str = "narrowest"
+    interval_kind: str | None = None
     quantiles: tuple[float, ...] = ()
     pmf: int | None = None
     keep: bool = False
@@ -49,7 +50,8 @@ class Request:
     def __post_init__(self) -> None:
         if not 0.0 < self.coverage < 1.0:
             raise ConfigError(argument="coverage", must="lie between 0 and 1", got=f"{self.coverage:g}")
-        check_choice("interval_kind", self.interval_kind, INTERVAL_KINDS)
+        if self.interval_kind is not None:
+            check_choice("interval_kind", self.interval_kind, INTERVAL_KINDS)
         for level in self.quantiles:
             if not 0.0 < level < 1.0:
                 raise ConfigError(argument="quantiles", must="lie between 0 and 1", got=f"{level:g}")
