@@ -20,6 +20,7 @@ from ddpn.networks.heads import make_head
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
+from ddpn.tables.count_range import CountRange
 from ddpn.tables.encoding import table as reading
 
 RNG = np.random.default_rng(3)

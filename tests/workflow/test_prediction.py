@@ -22,7 +22,8 @@ from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 
 COLUMNS = [
-    "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev", "ood_pvalue",
+    "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev",
+    "ood_pvalue",
 ]  # fmt: skip
 
 

@@ -172,8 +172,8 @@ class IntervalLevels(NamedTuple):
             scores = np.concatenate([scores, _UNIFORM])
             weight = np.concatenate([weight, np.full(len(_UNIFORM), prior_rows / len(_UNIFORM))])
         order = np.argsort(scores, kind="stable")
-        sorted_arrays = (np.ascontiguousarray(values[order]) for values in (scores, weight))
-        return cls(*sorted_arrays, np.array([rows]), new, np.array([float(is_censored)]))
+        scores, weight = (np.ascontiguousarray(values[order]) for values in (scores, weight))
+        return cls(scores, weight, np.array([rows]), new, np.array([float(is_censored)]))
 
     @property
     def is_censored(self) -> bool:
