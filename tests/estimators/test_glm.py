@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import PoissonRegressor
 from sklearn.preprocessing import StandardScaler
 
-from ddpn.distributions import DoublePoisson
+from ddpn.distributions import MeanDoublePoisson
 from ddpn.estimators import CountGLM
 from ddpn.members.linear import LinearFit
 from ddpn.paper.datasets import load
@@ -24,17 +24,19 @@ RNG = np.random.default_rng(11)
 N = 400
 X = RNG.normal(size=(N, 3)) * [1.0, 5.0, 0.1] + [0.0, 3.0, 10.0]
 RATE = np.exp(1.0 + 0.5 * X[:, 0] - 0.1 * X[:, 1] + 0.3 * (X[:, 2] - 10.0))
-EXPOSURE = RNG.uniform(0.5, 2.0, N)
+EXPOSURE = RNG.uniform(0.8, 1.25, N)
 WEIGHT = RNG.integers(0, 4, N)
 Y = RNG.poisson(RATE * EXPOSURE)
 WIDE = RNG.negative_binomial(2, 1.0 / (1.0 + RATE * EXPOSURE / 2))
+#: Counts of which a third can only be 0.
+ZEROS = np.where(np.arange(N) % 3 == 0, 0, Y)
 COUNT_LIKELIHOODS = ["poisson", "negative_binomial", "double_poisson"]
 
 
 @pytest.fixture(scope="module")
 def plain() -> CountGLM:
     """A Double Poisson with linear dispersion."""
-    return CountGLM().fit(X, Y)
+    return CountGLM(dispersion="linear").fit(X, Y)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,78 @@ def test_a_negative_binomial_model_is_that_of_statsmodels(exposure):
     assert model.bic_ == pytest.approx(peer.bic, rel=1e-9)
 
 
+@pytest.mark.parametrize("likelihood", ["poisson", "negative_binomial"])
+@pytest.mark.parametrize("kind", ["HC0", "cluster"])
+def test_robust_and_clustered_errors_are_those_of_statsmodels(likelihood, kind):
+    groups = np.random.default_rng(2).permutation(N) % 50
+    options = {"cov_type": kind} | ({"cov_kwds": {"groups": groups}} if kind == "cluster" else {})
+    model = CountGLM(likelihood, covariance="robust")
+    model.fit(X, WIDE, exposure=EXPOSURE, groups=groups if kind == "cluster" else None)
+    peer = (sm.Poisson if likelihood == "poisson" else sm.NegativeBinomial)(WIDE, sm.add_constant(X), exposure=EXPOSURE)
+    peer = peer.fit(method="newton", tol=1e-12, maxiter=200, disp=0, **options)
+    np.testing.assert_allclose(model.standard_errors_[:4], peer.bse[:4], rtol=1e-5)
+    np.testing.assert_allclose(model.coefficient_table().p[:4], peer.pvalues[:4], rtol=1e-3)
+    if likelihood == "negative_binomial":
+        assert np.exp(model.intercept_[1]) * model.standard_errors_[-1] == pytest.approx(peer.bse[-1], rel=1e-5)
+    assert model.covariance_type_ == ("clustered" if kind == "cluster" else "robust")
+    assert model.n_groups_ == (50 if kind == "cluster" else None)
+
+
+def test_errors_that_allow_for_leverage_are_close_to_the_jackknife():
+    rows = slice(0, 60)
+    model = CountGLM("poisson", covariance="HC3").fit(X[rows], WIDE[rows])
+    kept = [np.delete(np.arange(60), i) for i in range(60)]
+    design = sm.add_constant(X[rows])
+    fits = [sm.GLM(WIDE[i], design[i], sm.families.Poisson()).fit().params for i in kept]
+    jackknife = np.sqrt(59 * np.var(fits, axis=0))
+    np.testing.assert_allclose(model.standard_errors_, jackknife, rtol=0.03)
+    assert (model.standard_errors_ > CountGLM("poisson", covariance="robust").fit(X[rows], WIDE[rows]).standard_errors_).all()
+
+
+def test_deviance_and_pearson_chi2_are_those_of_statsmodels():
+    design = sm.add_constant(X)
+    poisson = CountGLM("poisson").fit(X, Y, sample_weight=WEIGHT, exposure=EXPOSURE)
+    peer = sm.GLM(Y, design, sm.families.Poisson(), exposure=EXPOSURE, freq_weights=WEIGHT).fit(tol=1e-13)
+    assert (poisson.deviance_, poisson.pearson_chi2_) == pytest.approx((peer.deviance, peer.pearson_chi2), rel=1e-6)
+    wide = CountGLM("negative_binomial").fit(X, WIDE)
+    peer = sm.GLM(WIDE, design, sm.families.NegativeBinomial(alpha=np.exp(wide.intercept_[1]))).fit(tol=1e-13)
+    assert (wide.deviance_, wide.pearson_chi2_) == pytest.approx((peer.deviance, peer.pearson_chi2), rel=1e-6)
+    assert CountGLM("zero_inflated_poisson").fit(X, ZEROS).deviance_ is None
+    assert CountGLM("poisson", lower=1).fit(X[Y > 0], Y[Y > 0]).deviance_ is None
+
+
+def test_weights_and_repeated_rows_have_the_same_robust_errors():
+    kept, groups = np.repeat(np.arange(N), WEIGHT), np.arange(N) // 8
+    for own in (None, groups):
+        repeated = None if own is None else own[kept]
+        once = CountGLM("poisson", covariance="robust").fit(X, WIDE, sample_weight=WEIGHT, groups=own)
+        often = CountGLM("poisson", covariance="robust").fit(X[kept], WIDE[kept], groups=repeated)
+        np.testing.assert_allclose(once.standard_errors_, often.standard_errors_, rtol=1e-6)
+    with pytest.raises(InputError, match="groups must have at least two different values"):
+        CountGLM("poisson").fit(X, Y, groups=np.zeros(N))
+
+
+@pytest.mark.parametrize("exposure", [None, EXPOSURE], ids=["", "exposure"])
+def test_coefficients_of_a_double_poisson_are_those_of_its_exact_mean(exposure):
+    """The estimating equations of the log mean hold at the fit, as in every GLM: sums of x m (y - m) / V are 0."""
+    model = CountGLM().fit(X, WIDE, exposure=exposure)
+    mean = np.exp(model.intercept_[0] + X @ model.coef_[0]) * (1.0 if exposure is None else exposure)
+    dist = model.predict_distribution(X, exposure)
+    np.testing.assert_allclose(dist.mean, mean, rtol=1e-9)
+    score = sm.add_constant(X).T @ (mean * (WIDE - mean) / dist.variance.numpy())
+    assert np.abs(score / np.abs(sm.add_constant(X)).sum(0)).max() < 1e-5
+
+
+def test_the_papers_glm_has_coefficients_of_mu():
+    model = CountGLM(location="mu", dispersion="linear").fit(X, WIDE)
+    assert model.head_.location == "mu"
+    assert model.coefficient_table().parameter[:4] == ("log mu",) * 4
+    assert model.covariance_type_ == "model"
+    dist = model.predict_distribution(X).components
+    np.testing.assert_allclose(dist.mu.numpy()[:, 0], np.exp(model.intercept_[0] + X @ model.coef_[0]), rtol=1e-9)
+    assert "mu is close to the mean" in str(model.summary())
+
+
 @pytest.mark.parametrize("likelihood", ["gaussian", "natural_gaussian"])
 def test_a_gaussian_model_with_one_variance_is_least_squares(likelihood):
     model = CountGLM(likelihood=likelihood, dispersion="constant").fit(X, Y)
@@ -102,15 +176,15 @@ def test_a_penalty_is_that_of_scikit_learn_for_standardised_columns():
 def simulated(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     inputs = rng.uniform(-1, 1, size=(rows, 1))
-    mu, gamma = np.exp(2.0 + 0.5 * inputs[:, 0]), np.exp(0.3 - 0.6 * inputs[:, 0])
-    dist = DoublePoisson(torch.from_numpy(mu), torch.from_numpy(gamma))
+    mean, gamma = np.exp(2.0 + 0.5 * inputs[:, 0]), np.exp(0.3 - 0.6 * inputs[:, 0])
+    dist = MeanDoublePoisson(torch.from_numpy(mean), torch.from_numpy(gamma))
     return inputs, dist.icdf(torch.from_numpy(rng.uniform(size=rows))).numpy()
 
 
 @pytest.mark.slow
 def test_double_poisson_coefficients_scatter_as_their_standard_errors_say():
     truth = np.array([2.0, 0.5, 0.3, -0.6])
-    fits = [CountGLM().fit(*simulated(200, seed)) for seed in range(40)]
+    fits = [CountGLM(dispersion="linear", covariance="model").fit(*simulated(200, seed)) for seed in range(40)]
     assert all(fit.converged_ and fit.gradient_norm_ <= 1e-6 for fit in fits)
     found = np.array([fit.coefficient_table().estimate for fit in fits])
     errors = np.array([fit.standard_errors_ for fit in fits])
@@ -123,7 +197,7 @@ def test_double_poisson_coefficients_scatter_as_their_standard_errors_say():
 def test_length_of_stay(data_folder, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(data_folder))
     table, y = load("length_of_stay").part("train")
-    model = CountGLM().fit(table.to_pandas()[:3000], y[:3000])
+    model = CountGLM(dispersion="linear").fit(table.to_pandas()[:3000], y[:3000])
     assert model.converged_
     assert model.gradient_norm_ <= 1e-6
     assert "rcount = 1" in model.coefficient_table().feature
@@ -147,12 +221,12 @@ def test_weights_are_repetitions_and_exposure_is_a_scale():
 
 
 def test_constant_dispersion_is_an_intercept(plain):
-    model = CountGLM(dispersion="constant").fit(X, Y)
+    model = CountGLM().fit(X, Y)
     assert (model.coef_[1] == 0.0).all()
-    assert model.coefficient_table().parameter == ("log mu",) * 4 + ("log gamma",)
+    assert model.coefficient_table().parameter == ("log mean",) * 4 + ("log gamma",)
     assert model.predict_distribution(X).components.gamma.unique().numel() == 1
     assert plain.loglik_ > model.loglik_
-    assert plain.coefficient_table().parameter == ("log mu",) * 4 + ("log gamma",) * 4
+    assert plain.coefficient_table().parameter == ("log mean",) * 4 + ("log gamma",) * 4
 
 
 def test_frames_sparse_matrices_and_arrays_agree(poisson):
@@ -172,7 +246,8 @@ def test_a_saved_model_predicts_the_same_bits(tmp_path):
     assert again.predict(frame, EXPOSURE).tolist() == model.predict(frame, EXPOSURE).tolist()
     assert str(again.coefficient_table()) == str(model.coefficient_table())
     assert again.get_params() == model.get_params()
-    for name in ("aic_", "bic_", "loglik_", "n_iter_", "converged_", "gradient_norm_", "n_rows_"):
+    assert str(again.summary()) == str(model.summary())
+    for name in ("aic_", "bic_", "loglik_", "n_iter_", "converged_", "gradient_norm_", "n_rows_", "deviance_"):
         assert getattr(again, name) == getattr(model, name)
     with pytest.raises(InputError, match="'a'"):
         again.predict(frame.drop(columns="a"), EXPOSURE)
@@ -184,12 +259,34 @@ def test_a_saved_model_predicts_the_same_bits(tmp_path):
     ("name", "value"),
     [
         ("likelihood", "faithful_gaussian"), ("likelihood", "poison"), ("dispersion", "none"), ("alpha", -1.0),
-        ("alpha", "1"), ("tol", 0.0), ("max_iter", 0), ("fractional", "floor"),
+        ("alpha", "1"), ("tol", 0.0), ("max_iter", 0), ("fractional", "floor"), ("covariance", "HC1"),
+        ("location", "median"), ("missing", "fill"),
     ],
 )  # fmt: skip
 def test_bad_options_are_reported(name, value):
     with pytest.raises(ConfigError, match=f"^{name} must .*got {value!r}"):
         CountGLM(**{name: value}).fit(X, Y)
+
+
+# Warnings about the dispersion --------------------------------------------------------------------------------------
+
+
+def test_a_poisson_model_of_overdispersed_counts_warns_unless_its_errors_are_robust():
+    with pytest.warns(UserWarning, match=r"over-dispersed: their variance is about .* times that of a Poisson") as caught:
+        CountGLM("poisson").fit(X, WIDE)
+    assert caught[0].filename == __file__
+    CountGLM("poisson", covariance="robust").fit(X, WIDE)
+    CountGLM("poisson").fit(X, WIDE, groups=np.arange(N) // 4)
+    CountGLM("poisson").fit(X, Y)
+
+
+def test_a_dispersion_at_the_end_of_its_range_is_explained():
+    rng = np.random.default_rng(3)
+    with pytest.warns(UserWarning, match=r"log alpha: '\(intercept\)'\), .* do not vary more than Poisson counts"):
+        CountGLM("negative_binomial").fit(X, rng.binomial(20, 0.3, N))
+    wide = rng.negative_binomial(0.1, 1.0 / (1.0 + 10.0 * RATE))
+    with pytest.warns(UserWarning, match=r"log gamma: '\(intercept\)'\), .* vary more than a Double Poisson can"):
+        CountGLM().fit(X, wide)
 
 
 # Hard cases ------------------------------------------------------------------------------------------------------
@@ -212,7 +309,7 @@ REDUNDANT = {
     "duplicate first": (np.c_[X[:, 0], X], ["x1"]),
     "sum": (np.c_[X, X @ [1.0, -2.0, 3.0]], ["x3"]),
     "levels that sum to the intercept": (np.c_[ONE_HOT, X], ["x2"]),
-    "two sets of levels": (np.c_[ONE_HOT, 1.0 - (X[:, :1] > 0), X[:, :1] > 0, X[:, 1]], ["x2", "x4"]),
+    "two sets of levels": (np.c_[ONE_HOT, 1.0 - (X[:, :1] > 0), X[:, :1] > 0, X[:, :2]], ["x2", "x4"]),
     "first duplicate, then constant": (np.c_[X[:, 0], X[:, 0], np.ones(N), X[:, 1]], ["x1", "x2"]),
 }
 
@@ -243,7 +340,7 @@ def test_redundant_columns_get_no_coefficient(inputs, redundant):
 @pytest.mark.parametrize("likelihood", ["poisson", "double_poisson"])
 def test_nearly_redundant_columns_are_named(likelihood):
     near = np.c_[X, X[:, 0] + 1e-4 * np.random.default_rng(3).normal(size=N)]
-    with pytest.warns(UserWarning, match=r"hardly determine some coefficients \(log mu: 'x0', 'x3'\)") as caught:
+    with pytest.warns(UserWarning, match=r"hardly determine some coefficients \(log mean: 'x0', 'x3'\)") as caught:
         model = CountGLM(likelihood=likelihood, dispersion="constant").fit(near, Y)
     assert len(caught) == 1
     if likelihood == "poisson":
@@ -258,10 +355,10 @@ MOVES = {"large": lambda x: 1e12 * (x + 1.0), "far": lambda x: x + 1e12, "small"
 @pytest.mark.parametrize("likelihood", COUNT_LIKELIHOODS)
 def test_units_of_the_columns_change_nothing(likelihood):
     rounded = np.round(X * 1024.0)
-    plain = CountGLM(likelihood=likelihood).fit(rounded, WIDE)
+    plain = CountGLM(likelihood=likelihood, covariance="robust").fit(rounded, WIDE)
     for move in MOVES.values():
         moved = move(rounded)
-        model = CountGLM(likelihood=likelihood).fit(moved, WIDE)
+        model = CountGLM(likelihood=likelihood, covariance="robust").fit(moved, WIDE)
         assert model.converged_
         np.testing.assert_allclose(model.predict(moved), plain.predict(rounded), rtol=1e-3)
         assert model.loglik_ == pytest.approx(plain.loglik_, rel=1e-6)
@@ -283,7 +380,7 @@ def test_fewer_rows_than_columns(likelihood, dispersion):
 def test_a_level_without_counts_is_reported_and_a_penalty_helps():
     level = (np.arange(N) < 60).astype(float)
     y = np.where(level == 1.0, 0, Y)
-    with pytest.warns(UserWarning, match=r"hardly determine some coefficients \(log mu: '\(intercept\)', 'x3'\)"):
+    with pytest.warns(UserWarning, match=r"hardly determine some coefficients \(log mean: '\(intercept\)', 'x3'\)"):
         model = CountGLM(likelihood="poisson").fit(np.c_[X, level], y)
     assert is_finite(model, np.c_[X, level])
     assert model.predict(np.c_[X, level])[level == 1.0].max() < 1e-3
@@ -333,6 +430,24 @@ def test_missing_values_and_new_levels_are_refused(index, poisson):
             model.predict(frame.assign(ward=np.where(np.arange(N) == 7, "Z", "A")))
 
 
+def test_rows_with_missing_values_are_named_or_dropped():
+    holes = pd.DataFrame(X, columns=["a", "b", "c"]).assign(ward=np.where(X[:, 0] > 0, "B", "A"))
+    holes.loc[[2, 5], "a"] = np.nan
+    holes.loc[[5, 9, 11], "ward"] = None
+    with pytest.raises(InputError, match=r"Rows with missing values: 4 of 400; by column: 'a' \(2\), 'ward' \(3\)"):
+        CountGLM("poisson").fit(holes, Y)
+    model = CountGLM("poisson", missing="drop").fit(holes, Y)
+    complete = holes.notna().all(axis=1).to_numpy()
+    peer = CountGLM("poisson").fit(holes[complete], Y[complete])
+    np.testing.assert_array_equal(model.coef_, peer.coef_)
+    assert (model.n_rows_, model.n_dropped_) == (N - 4, 4)
+    assert "dropped rows" in str(model.summary())
+    with pytest.raises(InputError, match="NaN in column 'a' at rows 2, 5"):
+        model.predict(holes)
+    with pytest.raises(InputError, match="X must have a row without missing values"):
+        CountGLM("poisson", missing="drop").fit(holes.assign(b=np.nan), Y)
+
+
 # The table of coefficients --------------------------------------------------------------------------------------------
 
 
@@ -343,6 +458,33 @@ def test_intervals_are_those_of_the_normal_distribution_and_columns_are_named(po
     assert list(found.columns)[-2:] == ["90% low", "90% high"]
     np.testing.assert_array_equal(found.columns["estimate"], found.estimate)
     assert found._repr_html_().count("<tr>") == 5
+
+
+def test_a_summary_has_rate_ratios_and_the_dispersion_apart():
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = CountGLM("negative_binomial").fit(frame, WIDE)
+    summary, table = model.summary(0.9), model.coefficient_table(0.9)
+    columns = pd.DataFrame(summary.columns).set_index("feature")
+    assert columns.index.tolist() == ["(intercept)", "a", "b", "c"]
+    for name, column in {"rate ratio": table.estimate, "ratio 90% low": table.low, "ratio 90% high": table.high}.items():
+        np.testing.assert_allclose(columns[name][1:], np.exp(column[1:4]), rtol=1e-12)
+        assert np.isnan(columns[name].iloc[0]), "an intercept is no ratio"
+    assert summary.others.parameter == ("log alpha",)
+    assert summary.facts["AIC"] == model.aic_
+    text = str(summary)
+    assert text.index("Coefficients of the log mean") < text.index("Coefficients of log alpha")
+    assert summary._repr_html_().count("<table") == 3
+    assert str(CountGLM("poisson").fit(frame, Y).summary()).count("Coefficients of") == 1
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "ratio"), [("double_binomial", "odds ratio"), ("gaussian", ""), ("zero_inflated_poisson", "ratio")]
+)
+def test_summaries_say_what_other_locations_are(likelihood, ratio):
+    upper = np.full(N, Y.max()) if likelihood == "double_binomial" else None
+    summary = CountGLM(likelihood).fit(X, ZEROS, upper=upper).summary()
+    assert summary.ratio == ratio
+    assert (likelihood == "gaussian") == (not summary.notes)
 
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, 95, "0.9"])
@@ -357,7 +499,7 @@ def test_a_fit_that_is_stopped_changes_nothing(monkeypatch):
     model = CountGLM(likelihood="poisson").fit(X, y)
     before = model.coefficient_table()
 
-    def stop(self):
+    def stop(self, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(LinearFit, "covariances", stop)

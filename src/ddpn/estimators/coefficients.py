@@ -64,8 +64,14 @@ class CoefficientTable(NamedTuple):
 
 def _format_rows(columns: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the cells of a table, one tuple per row."""
-    texts = ([f"{value:{_FORMATS.get(name, '.4g')}}" for value in values] for name, values in columns.items())
+    texts = ([_format_cell(name, value) for value in values] for name, values in columns.items())
     return list(zip(*texts, strict=True))
+
+
+def _format_cell(name: str, value: Any) -> str:
+    if "ratio" in name and np.isnan(value):
+        return ""
+    return f"{value:{_FORMATS.get(name, '.4g')}}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,20 +103,26 @@ class GLMSummary:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The coefficients of the location and their ratios with intervals, by the name they are printed under."""
+        """The coefficients of the location and their ratios with intervals, by the name they are printed under.
+
+        An intercept is no ratio: it has NaN there.
+        """
         table = self.location.columns
         del table["parameter"]
         if self.ratio:
             names = (self.ratio, *(f"ratio {name}" for name in list(table)[-2:]))
+            is_intercept = np.array([name == INTERCEPT for name in self.location.feature])
+            logs = (self.location.estimate, self.location.low, self.location.high)
             with np.errstate(over="ignore"):
-                ends = [np.exp(column) for column in (self.location.estimate, self.location.low, self.location.high)]
-            table |= dict(zip(names, ends, strict=True))
+                ratios = [np.where(is_intercept, np.nan, np.exp(column)) for column in logs]
+            table |= dict(zip(names, ratios, strict=True))
         return table
 
     def _headings(self) -> tuple[str, str]:
         """Return the headings of both tables."""
         others = " and ".join(dict.fromkeys(self.others.parameter))
-        return f"Coefficients of the {self.location.parameter[0]}", f"Coefficients of {others}"
+        label = self.location.parameter[0]
+        return f"Coefficients of {'the ' if 'mean' in label else ''}{label}", f"Coefficients of {others}"
 
     def _fact_rows(self) -> list[tuple[str, str, str, str]]:
         """Return the facts in two columns, the first half on the left."""

@@ -7,7 +7,6 @@ import torch
 
 from ddpn.estimators.coefficients import INTERCEPT
 from ddpn.members.linear import LinearFit
-from ddpn.networks.heads import Head
 from ddpn.runtime.validation import listed
 
 #: Standard errors beyond this, on a log scale and for a column of standard deviation 1, belong to no estimate.
@@ -16,6 +15,9 @@ _RUNAWAY = 30.0
 #: more than this many times that of the model: standard errors are then at least 10% too small. Of true Poisson tables
 #: at most 1 in 1,000 is reported (tests/estimators/test_dispersion.py).
 _MIN_OVERDISPERSION_Z, _MIN_OVERDISPERSION = 4.5, 1.2
+#: A Double Poisson whose gamma is at its lower limit is reported if the counts vary more than so many times as much as
+#: it says. Counts of a Negative Binomial with alpha = 2 reach the limit by chance, at no harm.
+_MIN_EXCESS_AT_LIMIT = 1.5
 #: What it means if the dispersion of a likelihood reaches the end of its range, by label of the parameter and side.
 _LIMITS = {
     ("log gamma", "low"): (
@@ -79,7 +81,7 @@ def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[
 
 
 def coefficient_warnings(
-    head: Head, labels: tuple[str, ...], columns: list[str], fit: LinearFit, deviations: list[np.ndarray]
+    fit: LinearFit, labels: tuple[str, ...], columns: list[str], deviations: list[np.ndarray], quality: GoodnessOfFit
 ) -> list[str]:
     """Return sentences about columns without a coefficient, and about coefficients that the rows hardly determine.
 
@@ -98,9 +100,9 @@ def coefficient_warnings(
     features = np.r_[[INTERCEPT], names[kept]]
     wide = {p: spread > _RUNAWAY for p, spread in enumerate(deviations) if labels[p].startswith("log")}
     runaways = {p: features[: len(mask)][mask] for p, mask in wide.items() if mask.any()}
-    if runaways:
+    if runaways and not _is_harmless_limit(fit, labels, list(runaways), quality):
         shown = "; ".join(f"{labels[p]}: {listed([repr(name) for name in some])}" for p, some in runaways.items())
-        reason = _explain_limit(head, labels, fit, list(runaways))
+        reason = _explain_limit(fit, labels, list(runaways))
         sentences.append(f"The rows hardly determine some coefficients ({shown}), {reason or _GENERAL_REASON}")
     return sentences
 
@@ -111,9 +113,22 @@ _GENERAL_REASON = (
 )
 
 
-def _explain_limit(head: Head, labels: tuple[str, ...], fit: LinearFit, runaways: list[int]) -> str:
-    """Return why a constant dispersion has no estimate, if that is all that has none; "" if there is no explanation."""
-    if len(runaways) > 1 or runaways[0] not in head.dispersion_outputs or fit.objective.linear[runaways[0]]:
-        return ""
-    reason = _LIMITS.get((labels[runaways[0]], "low" if fit.linear.base[runaways[0]] < 0.0 else "high"))
+def _find_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) -> tuple[str, str]:
+    """Return label and side of a constant dispersion that alone has no estimate; empty strings if that is not so."""
+    p = runaways[0]
+    if len(runaways) > 1 or p not in fit.objective.head.dispersion_outputs or fit.objective.linear[p]:
+        return "", ""
+    return labels[p], "low" if fit.linear.base[p] < 0.0 else "high"
+
+
+def _explain_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int]) -> str:
+    """Return why a constant dispersion has no estimate; "" if there is no explanation."""
+    reason = _LIMITS.get(_find_limit(fit, labels, runaways))
     return f"because it is at the end of its range. {reason}" if reason else ""
+
+
+def _is_harmless_limit(fit: LinearFit, labels: tuple[str, ...], runaways: list[int], quality: GoodnessOfFit) -> bool:
+    """Return True if gamma is at its lower limit, but the counts hardly vary more than that allows."""
+    if quality.pearson_chi2 is None or _find_limit(fit, labels, runaways) != ("log gamma", "low"):
+        return False
+    return quality.pearson_chi2 < _MIN_EXCESS_AT_LIMIT * quality.total_weight

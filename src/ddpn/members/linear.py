@@ -39,6 +39,8 @@ _ROUGH_ROUNDS = (10, 60, 60, 60, 60)
 _DISPERSIONS = (-2.0, 0.0)
 #: The share of the information that is added where columns are redundant.
 _JITTER = 1e-9
+#: 1 minus the leverage of a row is at least this: a row that alone determines a coefficient has no error to learn from.
+_MIN_OUTSIDE = 0.1
 #: Newton's steps at the end, as far as rounding allows; a maximum at infinity is not pursued.
 _POLISH = 8
 #: Curvatures below this share of the largest are flat: a Hessian in float64 has no more digits.
@@ -169,9 +171,19 @@ class LinearObjective:
         self._last = theta.copy(), hessian
         return hessian
 
-    def scores(self, theta: np.ndarray) -> np.ndarray:
-        """Return the gradient of each row's loss in all coefficients, without weight and penalty. Shape: (N, D)."""
-        slopes = self.head.gradient(self.raw(theta), self.sample)
+    def scores(self, theta: np.ndarray, covariance: np.ndarray | None = None) -> np.ndarray:
+        """Return the gradient of each row's loss in all coefficients, without weight and penalty. Shape: (N, D).
+
+        With the covariance of the coefficients, gradients are divided by 1 minus the leverage of their row, as if the
+        row had not been fitted.
+        """
+        raw = self.raw(theta)
+        slopes = self.head.gradient(raw, self.sample)
+        if covariance is not None:
+            curvatures, inverse = self.head.curvature(raw, self.sample), torch.from_numpy(covariance)
+            for p, (block, columns) in enumerate(zip(self.blocks, self.columns, strict=True)):
+                leverage = curvatures[:, p] * ((columns @ inverse[block, block]) * columns).sum(1)
+                slopes[:, p] /= (1.0 - leverage).clamp(min=_MIN_OUTSIDE)
         parts = [slopes[:, p : p + 1] * columns for p, columns in enumerate(self.columns)]
         return torch.cat(parts, dim=1).numpy()
 
@@ -331,20 +343,22 @@ class LinearFit(NamedTuple):
 
     @torch.inference_mode(False)
     def covariances(
-        self, robust: bool = False, groups: np.ndarray | None = None
+        self, kind: str = "model", groups: np.ndarray | None = None
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the covariance of the coefficients of the columns as they were given, NaN if not identified.
 
-        By default it is the inverse of the observed information, which is right if the likelihood is. If `robust`, or
-        with the number of each row's group, it is the sandwich estimator: right also where only the mean is
-        (`sandwich`). The second result are standard deviations by the observed information, of the intercept and of
+        `kind` is "model", the inverse of the observed information, which is right if the likelihood is; "robust", the
+        sandwich estimator, right also where only the mean is; "HC3", the same from scores that allow for the leverage
+        of their rows; or "clustered", the sandwich estimator with sums of scores by `groups`, the number of each row's
+        group. The second result are standard deviations by the observed information, of the intercept and of
         the coefficients of standardised columns that `coordinates` keep, one array per raw output.
         """
         objective, kept = self.objective, self.coordinates.kept
         covariance = inverse_information(objective.hessian(self.optimum.theta), objective.weight.numpy().sum())
         deviations = np.sqrt(np.diag(covariance))
-        if robust or groups is not None:
-            covariance = sandwich(covariance, objective.scores(self.optimum.theta), objective.weight.numpy(), groups)
+        if kind != "model":
+            scores = objective.scores(self.optimum.theta, covariance if kind == "HC3" else None)
+            covariance = sandwich(covariance, scores, objective.weight.numpy(), groups)
         back = block_diag(*(self.coordinates.to_columns(linear) for linear in objective.linear))
         covariance = back @ covariance @ back.T
         unknown = ~np.concatenate([np.r_[True, kept] if linear else [True] for linear in objective.linear])
