@@ -221,7 +221,7 @@ def test_the_report_is_a_page_on_these_rows(over_dispersed, tmp_path):
     path = model.report(tmp_path / "report.html", X[:300], y[:300], task={"target": "visits"})
     text = path.read_text(encoding="utf-8")
     assert "How well the model predicts visits" in text
-    assert "evaluated on 300 rows" in text
+    assert "evaluated on 300 test rows" in text
     assert "500 rows, 5-fold cross-fitted" in text
 
 
