@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate
+from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
 from ddpn.members import MEMBERS, label_of, mixable
@@ -178,6 +179,8 @@ class NetworkRegressor(CountEstimator):
         self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out | portfolio.not_tried
         if portfolio.left_out:
             warnings.warn(_describe_left_out(portfolio), UserWarning, stacklevel=4)
+        if heavy := describe_heavy_tail(self.predictor_, portfolio.folds):
+            warnings.warn(heavy, UserWarning, stacklevel=4)
         return portfolio
 
     @abstractmethod
