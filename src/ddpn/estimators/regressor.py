@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
 from ddpn.calibration.calibrate import CalibrationOptions, calibrate, calibrate_copies
+from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.estimators.data_warnings import warn_about_table
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
@@ -196,6 +197,8 @@ class NetworkRegressor(CountEstimator):
         self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out | portfolio.not_tried
         if portfolio.left_out:
             warnings.warn(_describe_left_out(portfolio), UserWarning, stacklevel=4)
+        if heavy := describe_heavy_tail(self.predictor_, portfolio.folds):
+            warnings.warn(heavy, UserWarning, stacklevel=4)
         return portfolio
 
     @abstractmethod

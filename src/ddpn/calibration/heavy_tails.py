@@ -1,0 +1,95 @@
+"""Warn of heavy tails, where one training row decides the mean.
+
+The mean of counts with a heavy tail, such as a power law, depends on whether a very large count happens to be among the
+rows. Medians and quantiles do not.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ddpn.members.folds import Folds
+from ddpn.runtime.threads import single_thread
+from ddpn.sample import Sample
+
+#: The share of the sum of all counts above which one row matters for the mean.
+_MIN_SHARE = 0.05
+#: How many times its predicted mean a count is at least: errors of the mean of a row with a large one are no tail.
+_MIN_RATIO = 2.0
+#: The probability of a warning if the tail of the counts, relative to their means, is exponential, as that of a
+#: Negative Binomial is.
+_FALSE_ALARMS = 1e-3
+#: Rows whose largest one is judged, as a share of all rows, and the limits of their number.
+_TAIL_SHARE, _MIN_TAIL_ROWS, _MAX_TAIL_ROWS = 0.1, 10, 100
+#: Rows with the largest counts that are predicted, per row of the tail: they include those with the largest residuals.
+_PREDICTED_PER_TAIL_ROW = 3
+
+
+def describe_heavy_tail(predictor: Any, folds: Folds) -> str:
+    """Return a warning if one training row decides the mean, "" if none does.
+
+    A row does if its count is more than twice as large as predicted, by 5% of the sum of all counts or more, and if it
+    stands out from other large counts more than that of an exponential tail would. Predictions are those of copies that
+    left out the row, where members are cross-fitted.
+    """
+    train = folds.train
+    counts = train.weight_or_ones * train.y
+    total, tail_rows = float(counts.sum()), _count_tail_rows(len(train))
+    if counts.max(initial=0.0) < _MIN_SHARE * total or not _is_heavy(train.y - train.y.mean(), tail_rows):
+        return ""
+    largest = np.argsort(counts, kind="stable")[-_PREDICTED_PER_TAIL_ROW * tail_rows :]
+    means = _predict_means(predictor, folds, largest)
+    excess = counts[largest] - train.weight_or_ones[largest] * means
+    row = int(excess.argmax())
+    # Relative to the mean, because counts of rows with large means vary more; means near 0 would exaggerate.
+    relative = (train.y[largest] - means) / (means + total / train.weight_or_ones.sum())
+    is_surprise = train.y[largest[row]] > _MIN_RATIO * means[row] and excess[row] > _MIN_SHARE * total
+    if not is_surprise or not _is_heavy(relative, tail_rows, row):
+        return ""
+    share = counts[largest[row]] / total
+    return (
+        f"One of {len(train):,} training rows, with a count of {train.y[largest[row]]:,.0f} where {means[row]:,.3g} is "
+        f"predicted, has {share:.0%} of the sum of all counts: rows like it decide the mean, and these rows do not "
+        "determine it. Use the median, quantiles and intervals instead, unless that count is an error."
+    )
+
+
+def _count_tail_rows(rows: int) -> int:
+    return int(np.clip(_TAIL_SHARE * rows, _MIN_TAIL_ROWS, _MAX_TAIL_ROWS))
+
+
+def _is_heavy(values: np.ndarray, tail_rows: int, row: int | None = None) -> bool:
+    """Return True if a value, by default the largest, stands out from the others of an exponential tail.
+
+    Of k excesses over a threshold with an exponential distribution, the largest is a share above x of their sum with a
+    probability of at most k (1 - x)^(k - 1) (Fisher's g).
+    """
+    ordered = np.sort(values)[::-1]
+    if len(ordered) <= tail_rows:
+        return False
+    threshold = ordered[tail_rows]
+    excesses = ordered[:tail_rows] - threshold
+    excesses = excesses[excesses > 0.0]
+    if len(excesses) < _MIN_TAIL_ROWS:
+        return False  # a few counts above 0, or above a common one: no tail to compare with
+    largest = excesses[0] if row is None else values[row] - threshold
+    remaining = 1.0 - largest / excesses.sum()
+    return bool(len(excesses) * remaining ** (len(excesses) - 1) < _FALSE_ALARMS)
+
+
+def _predict_means(predictor: Any, folds: Folds, rows: np.ndarray) -> np.ndarray:
+    """Predict the means of some training rows, each by copies of the members that left it out where there are any."""
+    means = np.empty(len(rows))
+    number = np.zeros(len(rows), dtype=int) if folds.number is None else folds.number[rows]
+    for fold in np.unique(number):
+        chosen = number == fold
+        copies = predictor if folds.number is None else predictor.of_copies(int(fold))
+        means[chosen] = _means_of(copies, folds.train.rows(rows[chosen]))
+    return means
+
+
+def _means_of(predictor: Any, sample: Sample) -> np.ndarray:
+    with torch.no_grad(), single_thread():
+        blocks = [dist.mean.double().numpy() for dist, _ in predictor.plain_blocks(sample)]
+    return np.concatenate(blocks)
