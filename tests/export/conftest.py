@@ -91,6 +91,7 @@ def _assert_same(out: dict[str, np.ndarray], dist: Any, interval: Any) -> None:
     for name, values in {**exact, "lower": interval[0], "upper": interval[1]}.items():
         far = values.numpy() > LARGEST
         np.testing.assert_array_equal(out[name], np.where(far, np.nan, values.numpy()), err_msg=name)
+    np.testing.assert_allclose(out["interval_probability"], interval[2].numpy(), atol=PARITY, rtol=0.0)
     steps = torch.arange(out["pmf"].shape[1], dtype=torch.float64).unsqueeze(1)
     pmf = dist.log_prob(steps.expand(-1, len(out["mean"]))).exp().T.numpy()
     np.testing.assert_allclose(out["pmf"], pmf, atol=PARITY, rtol=0.0)

@@ -29,12 +29,19 @@ def held_out(predictor: Predictor, sample: Sample, groups=None) -> HeldOut:
     return HeldOut.of(predictor, sample.replace(interval_groups=groups))
 
 
-def test_calibrated_intervals_also_wider_than_any_quantile(predictor, sample, rows_of, assert_parity):
-    predictor.calibrate_intervals(held_out(predictor, sample))
-    assert predictor.interval_level(0.8) > 0.8
+def test_calibrated_intervals_also_wider_than_any_quantile(predictor, rows_of, assert_parity):
+    predictor.intervals[MIXTURE] = IntervalLevels.from_scores(np.linspace(0.0, 1.0, 80) ** 0.2)
+    assert 0.9 < predictor.interval_level(0.8) < 1.0
     assert_parity(predictor, rows_of(20), coverage=0.8)
     predictor.intervals[MIXTURE] = IntervalLevels.from_scores(np.full(30, 1.7))
     assert predictor.interval_level(0.9) > 1.0
+    assert_parity(predictor, rows_of(20))
+
+
+def test_central_intervals_of_censored_counts(predictor, sample, rows_of, assert_parity):
+    limited = sample.replace(y=np.minimum(sample.y, 5.0), limit=np.full(len(sample), 5.0))
+    predictor.calibrate_intervals(held_out(predictor, limited))
+    assert predictor.interval_kind == "central"
     assert_parity(predictor, rows_of(20))
 
 

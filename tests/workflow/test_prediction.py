@@ -290,7 +290,15 @@ def test_columns_are_those_of_the_distribution(predictor):
     np.testing.assert_allclose(found["mean"], counts @ pmf, rtol=1e-8)
     np.testing.assert_allclose(found["stddev"] ** 2, counts**2 @ pmf - (counts @ pmf) ** 2, rtol=1e-6)
     np.testing.assert_array_equal(found["mode"], pmf.argmax(0))
-    for name, level in {"median": 0.5, "lower": 0.1, "upper": 0.9, "q0.1": 0.1, "q0.99": 0.99}.items():
+    below = np.where(found["lower"] > 0, np.take_along_axis(cdf, np.maximum(found["lower"] - 1, 0)[None], 0)[0], 0.0)
+    own = np.take_along_axis(cdf, found["upper"][None], 0)[0] - below
+    np.testing.assert_allclose(found["interval_probability"], own, rtol=1e-8)
+    assert (own >= 0.8).all()
+    central = prediction_table(predictor, X, Request(coverage=0.8, interval_kind="central"), exposure)
+    for name, level in {"lower": 0.1, "upper": 0.9}.items():
+        np.testing.assert_array_equal(central[name], (cdf < level).sum(0), err_msg=name)
+    assert (central["upper"] - central["lower"] >= found["upper"] - found["lower"]).all()
+    for name, level in {"median": 0.5, "q0.1": 0.1, "q0.99": 0.99}.items():
         np.testing.assert_array_equal(found[name], (cdf < level).sum(0), err_msg=name)
     np.testing.assert_allclose([found[f"p{count}"] for count in range(3)], pmf[:3], rtol=1e-10)
 

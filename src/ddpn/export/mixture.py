@@ -191,7 +191,7 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
     median, *quantiles = (quantile(np.array([level])) for level in (0.5, *wanted.quantiles))
     # The calibrated interval, as `ddpn.calibration.intervals.interval_at`.
     highest, wider = np.minimum(levels, _TOP), np.maximum(levels - 1.0, 0.0)
-    low, high, probability = _narrowest(graph, cdf, per_row(highest))
+    low, high, probability = _narrowest(graph, cdf, per_row(highest * (1.0 - SLACK)))
     if wanted.is_central:
         low, high = quantile(0.5 - 0.5 * highest), quantile(0.5 + 0.5 * highest)
     if wider.any():
@@ -212,13 +212,12 @@ def _mass_upto(graph: Graph, cdf: Value, count: Value) -> Value:
     return graph.where(count < 0.0, 0.0, cdf.op("GatherElements", place, axis=1))
 
 
-def _narrowest(graph: Graph, cdf: Value, level: Value) -> tuple[Value, Value, Value]:
-    """First and last count and probability of the shortest run of counts with at least the mass `level`. (R, 1) each.
+def _narrowest(graph: Graph, cdf: Value, enough: Value) -> tuple[Value, Value, Value]:
+    """First and last count and probability of the shortest run of counts with at least the mass `enough`. (R, 1) each.
 
     As `ddpn.distributions.kernels.arrays.narrowest_run`; NaN where the grid does not hold so much. The number of counts
     is found by halving: it is one more than the largest number of which no run has enough.
     """
-    enough = level * (1.0 - SLACK)
     before = graph.concat([cdf.take([0]) * 0.0, cdf.at(0, -1)])
     first = (cdf * 0.0 + 1.0).op("CumSum", graph.constant(1)) - 1.0
 
@@ -232,7 +231,8 @@ def _narrowest(graph: Graph, cdf: Value, level: Value) -> tuple[Value, Value, Va
     length = length + 1.0
     mass = masses(length)
     best = mass.max(1)
-    low = (mass >= best * (1.0 - TIE)).cast("f").op("ArgMax", axis=1, kind="i").cast("f")
+    # ONNX Runtime takes a factor of 1 - 1e-13 for 1, and leaves it out.
+    low = (mass >= best - best * TIE).cast("f").op("ArgMax", axis=1, kind="i").cast("f")
     low = graph.where(cdf.max(1) >= enough, low, np.nan)
     return low, low + length - 1.0, best
 
