@@ -189,7 +189,7 @@ def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_measured_o
         for name, all_levels in levels.items():
             assert copies.intervals[name].rows.tolist() == [600 - len(sample)]
             assert copies.is_recalibrated(name) == predictor.is_recalibrated(name)
-            assert len(copies.intervals[name].needed) < len(all_levels)
+            assert len(copies.intervals[name].scores) < len(all_levels)
         others = rows.part != number
         apart = HeldOut(rows.sample.rows(others), rows.predictors, rows.part[others])
         apart.maps = rows.maps
