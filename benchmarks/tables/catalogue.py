@@ -46,12 +46,23 @@ def prepare(entries: Iterable[Entry], folder: Path, show: Callable[[str], None] 
             show(f"{entry.name}: {facts['rows']} rows, {len(facts['columns'])} columns")
 
 
-def write_table(entry: Entry, frame: Any, folder: Path) -> dict[str, Any]:
-    """Write one table; returns its description: rows, columns with kind and levels, and moments of the target."""
+def load_frame(entry: Entry) -> Any:
+    """Return the rows with a target, without the columns to drop, as a data frame of pandas."""
+    return select_rows(entry, _load(entry))
+
+
+def select_rows(entry: Entry, frame: Any) -> Any:
+    """Leave out rows without a target and columns to drop, and sample the rows of a table that has more than asked."""
     frame = frame.drop(columns=entry.drop)
     frame = frame[frame[entry.target].notna()].reset_index(drop=True)
     if entry.rows is not None and entry.rows < len(frame):
         frame = frame.sample(entry.rows, random_state=0).reset_index(drop=True)
+    return frame
+
+
+def write_table(entry: Entry, frame: Any, folder: Path) -> dict[str, Any]:
+    """Write one table; returns its description: rows, columns with kind and levels, and moments of the target."""
+    frame = select_rows(entry, frame)
     counts = frame.pop(entry.target).to_numpy(float)
     if (counts < 0).any() or (counts != counts.round()).any():
         raise ValueError(f"The target of {entry.name} must hold counts.")
