@@ -127,7 +127,7 @@ CASES = {
     "zero-inflated": ({"likelihood": "zero_inflated_poisson"}, ZeroInflated(Poisson(OPEN), SHARE)),
     "hurdle": ({"likelihood": "hurdle_poisson"}, Hurdle(Poisson(OPEN), SHARE)),
     "Double Binomial": (
-        {"likelihood": "double_binomial", "upper": 40},
+        {"likelihood": "double_binomial", "upper": 40, "dispersion": "linear"},
         DoubleBinomial(torch.tensor(40.0).double(), 40 * SHARE, torch.exp(0.3 * torch.from_numpy(X[:, 0]) - 0.7)),
     ),
 }

@@ -106,7 +106,9 @@ def test_errors_that_allow_for_leverage_are_close_to_the_jackknife():
     fits = [sm.GLM(WIDE[i], design[i], sm.families.Poisson()).fit().params for i in kept]
     jackknife = np.sqrt(59 * np.var(fits, axis=0))
     np.testing.assert_allclose(model.standard_errors_, jackknife, rtol=0.03)
-    assert (model.standard_errors_ > CountGLM("poisson", covariance="robust").fit(X[rows], WIDE[rows]).standard_errors_).all()
+    assert (
+        model.standard_errors_ > CountGLM("poisson", covariance="robust").fit(X[rows], WIDE[rows]).standard_errors_
+    ).all()
 
 
 def test_deviance_and_pearson_chi2_are_those_of_statsmodels():
@@ -272,7 +274,9 @@ def test_bad_options_are_reported(name, value):
 
 
 def test_a_poisson_model_of_overdispersed_counts_warns_unless_its_errors_are_robust():
-    with pytest.warns(UserWarning, match=r"over-dispersed: their variance is about .* times that of a Poisson") as caught:
+    with pytest.warns(
+        UserWarning, match=r"over-dispersed: their variance is about .* times that of a Poisson"
+    ) as caught:
         CountGLM("poisson").fit(X, WIDE)
     assert caught[0].filename == __file__
     CountGLM("poisson", covariance="robust").fit(X, WIDE)
@@ -466,7 +470,11 @@ def test_a_summary_has_rate_ratios_and_the_dispersion_apart():
     summary, table = model.summary(0.9), model.coefficient_table(0.9)
     columns = pd.DataFrame(summary.columns).set_index("feature")
     assert columns.index.tolist() == ["(intercept)", "a", "b", "c"]
-    for name, column in {"rate ratio": table.estimate, "ratio 90% low": table.low, "ratio 90% high": table.high}.items():
+    for name, column in {
+        "rate ratio": table.estimate,
+        "ratio 90% low": table.low,
+        "ratio 90% high": table.high,
+    }.items():
         np.testing.assert_allclose(columns[name][1:], np.exp(column[1:4]), rtol=1e-12)
         assert np.isnan(columns[name].iloc[0]), "an intercept is no ratio"
     assert summary.others.parameter == ("log alpha",)

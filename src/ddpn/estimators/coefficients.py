@@ -134,7 +134,9 @@ class GLMSummary:
     def __str__(self) -> str:
         rows = self._fact_rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}    {c:<{widths[2]}}  {d:>{widths[3]}}".rstrip() for a, b, c, d in rows]
+        lines = [
+            f"{a:<{widths[0]}}  {b:>{widths[1]}}    {c:<{widths[2]}}  {d:>{widths[3]}}".rstrip() for a, b, c, d in rows
+        ]
         heading, other = self._headings()
         parts = [f"CountGLM: {self.title}", *lines, "", heading]
         parts.append(text_table(list(self.columns), _format_rows(self.columns)))
@@ -146,7 +148,10 @@ class GLMSummary:
 
     def _repr_html_(self) -> str:
         heading, other = self._headings()
-        parts = [f"<p><strong>CountGLM: {escape(self.title)}</strong></p>", html_table(("", "", "", ""), self._fact_rows())]
+        parts = [
+            f"<p><strong>CountGLM: {escape(self.title)}</strong></p>",
+            html_table(("", "", "", ""), self._fact_rows()),
+        ]
         parts += [f"<p>{escape(heading)}</p>", html_table(self.columns, _format_rows(self.columns))]
         if self.others.parameter:
             parts += [f"<p>{escape(other)}</p>", self.others._repr_html_()]

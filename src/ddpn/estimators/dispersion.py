@@ -60,7 +60,9 @@ class GoodnessOfFit(NamedTuple):
         best = np.where(y > 0, -head.loss(saturated, sample.y, sample.exposure).numpy(), 0.0)
         squares = np.square(y - mean)
         z = weight @ (squares - y) / np.sqrt(2.0 * weight @ np.square(mean))
-        return cls(2.0 * (float(weight @ best) - loglik), float(weight @ (squares / variance)), float(z), float(weight.sum()))
+        return cls(
+            2.0 * (float(weight @ best) - loglik), float(weight @ (squares / variance)), float(z), float(weight.sum())
+        )
 
 
 def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:

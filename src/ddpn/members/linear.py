@@ -342,9 +342,7 @@ class LinearFit(NamedTuple):
     optimum: Optimum
 
     @torch.inference_mode(False)
-    def covariances(
-        self, kind: str = "model", groups: np.ndarray | None = None
-    ) -> tuple[np.ndarray, list[np.ndarray]]:
+    def covariances(self, kind: str = "model", groups: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the covariance of the coefficients of the columns as they were given, NaN if not identified.
 
         `kind` is "model", the inverse of the observed information, which is right if the likelihood is; "robust", the
