@@ -341,7 +341,11 @@ def test_groups_of_few_rows_are_shrunk_towards_all_rows():
 
 
 def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
-    model = CountGLM(likelihood="poisson").fit(FRAME[:300], Y[:300]).fit_intervals(FRAME[HALF], Y[HALF], groups="shop")
+    model = (
+        CountGLM("poisson", covariance="robust")
+        .fit(FRAME[:300], Y[:300])
+        .fit_intervals(FRAME[HALF], Y[HALF], groups="shop")
+    )
     own = model.predict_interval(FRAME[~HALF])
     assert (own == model.predict_interval(FRAME[~HALF], groups=SHOP[~HALF])).all()
     assert (own == model.predict_interval(pl.from_pandas(FRAME[~HALF]))).all()

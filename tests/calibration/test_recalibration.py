@@ -103,7 +103,7 @@ def test_weights_and_always(wide):
 def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
     mu, y = wide
     X = np.log(mu)[:, None]
-    model = CountGLM(likelihood="poisson").fit(X[:1000], y[:1000])
+    model = CountGLM("poisson", covariance="robust").fit(X[:1000], y[:1000])
     assert model.predictor_.recalibration is None
     before = model.predict_distribution(X[2000:])
     model.fit_intervals(X[1000:2000], y[1000:2000]).fit_recalibration(X[1000:2000], y[1000:2000])

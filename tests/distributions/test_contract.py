@@ -26,6 +26,7 @@ from ddpn.distributions import (
     DoublePoisson,
     GeneralizedPoisson,
     Hurdle,
+    MeanDoublePoisson,
     Mixture,
     MonotoneMap,
     NegativeBinomial,
@@ -59,6 +60,7 @@ FAMILIES = {
     "NegativeBinomial": NegativeBinomial,
     "GeneralizedPoisson": GeneralizedPoisson,
     "ConwayMaxwellPoisson": ConwayMaxwellPoisson,
+    "MeanDoublePoisson": MeanDoublePoisson,
     "DoubleBinomial": lambda mu, other: DoubleBinomial(like(mu, TOTAL), mu, other),
 }
 
@@ -97,7 +99,7 @@ MAKERS = FAMILIES | {
     "Discretized mixture": lambda mu, other: discretized(Mixture(Normal(torch.stack([mu, -mu, 2 * mu], -1), 9.0))),
 }
 #: Families whose `log_prob` comes from kernels alone.
-WITHOUT_FORMULA = ("ConwayMaxwellPoisson", "DoubleBinomial")
+WITHOUT_FORMULA = ("ConwayMaxwellPoisson", "MeanDoublePoisson", "DoubleBinomial")
 each_family = pytest.mark.parametrize("name", FAMILIES)
 each = pytest.mark.parametrize("name", MAKERS)
 AT_COUNTS = ("log_prob", "cdf", "survival", "crps")

@@ -26,7 +26,7 @@ def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def glm(rows) -> CountGLM:
     X, y, totals = (part[:600] for part in rows)
-    return CountGLM(likelihood="double_binomial").fit(X, y, exposure=totals)
+    return CountGLM("double_binomial", dispersion="linear").fit(X, y, exposure=totals)
 
 
 def test_glm_recovers_the_parameters(glm):

@@ -23,7 +23,7 @@ Y = RNG.poisson(RNG.gamma(2.0, MEAN / 2.0))
 @pytest.fixture(scope="module")
 def model() -> CountGLM:
     """Far too narrow distributions, with calibrated intervals."""
-    return CountGLM(likelihood="poisson").fit(X[:300], Y[:300]).fit_intervals(X[300:], Y[300:])
+    return CountGLM("poisson", covariance="robust").fit(X[:300], Y[:300]).fit_intervals(X[300:], Y[300:])
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_intervals_are_those_of_the_estimator(model, found, kind):
 def test_intervals_by_group_follow_the_column(model):
     frame = pd.DataFrame({"x": X[:, 0], "wide": np.where(np.arange(600) % 2, "yes", "no")})
     y = np.where(frame["wide"] == "yes", 5 * Y, Y)
-    grouped = CountGLM(likelihood="poisson").fit(frame[["x"]], y)
+    grouped = CountGLM("poisson", covariance="robust").fit(frame[["x"]], y)
     grouped.fit_intervals(frame[["x"]], y, groups=frame["wide"])
     known = grouped.predict_distribution(frame[["x"]], groups=frame["wide"]).interval()
     assert np.column_stack(known).tolist() == grouped.predict_interval(frame[["x"]], groups=frame["wide"]).tolist()

@@ -468,7 +468,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, (3000, 1))
         >>> y = rng.negative_binomial(2, 1 / (1 + np.exp(1 + X[:, 0])))
-        >>> model = CountGLM(likelihood="poisson").fit(X[:1000], y[:1000])  # its distributions are too narrow
+        >>> model = CountGLM("poisson", covariance="robust").fit(X[:1000], y[:1000])  # its distributions are too narrow
         >>> before = model.nll(X[2000:], y[2000:])
         >>> model = model.fit_recalibration(X[1000:2000], y[1000:2000])
         >>> model.predictor_.recalibration.is_used, before > 1.1 * model.nll(X[2000:], y[2000:])

@@ -300,6 +300,21 @@ class CountGLM(CountEstimator):
         >>> X = np.linspace(-2, 2, 500).reshape(-1, 1)
         >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
         >>> print(CountGLM().fit(X, y).summary())
+        CountGLM: Double Poisson
+        rows                       500    AIC           1,926.74
+        coefficients                 3    BIC           1,939.38
+        standard errors   robust (HC3)    deviance        540.65
+        converged        yes (4 steps)    Pearson chi2    530.70
+        log-likelihood         -960.37
+        <BLANKLINE>
+        Coefficients of the log mean
+        feature      estimate  std. error      z          p  95% low  95% high  rate ratio  ratio 95% low  ratio 95% high
+        (intercept)     1.049     0.03286  31.91  1.92e-223   0.9843     1.113
+        x0             0.9441     0.02634  35.85  2.03e-281   0.8924    0.9957        2.57          2.441           2.707
+        <BLANKLINE>
+        Coefficients of log gamma
+        parameter  feature      estimate  std. error      z      p  95% low  95% high
+        log gamma  (intercept)  -0.04919     0.06616  -0.74  0.457  -0.1789   0.08047
         """
         table = self.coefficient_table(coverage)
         is_location = np.array([name == table.parameter[0] for name in table.parameter])

@@ -68,7 +68,7 @@ def crps_scorer(estimator: Any, X: Any, y: Any, **known: Any) -> float:
     >>> X = rng.uniform(size=(400, 1))
     >>> y = rng.negative_binomial(1, 1 / (1 + 5 * X[:, 0]))
     >>> grid = {"likelihood": ["poisson", "negative_binomial"]}
-    >>> GridSearchCV(CountGLM(), grid, scoring=crps_scorer).fit(X, y).best_params_
+    >>> GridSearchCV(CountGLM(covariance="robust"), grid, scoring=crps_scorer).fit(X, y).best_params_
     {'likelihood': 'negative_binomial'}
     """
     if hasattr(estimator, "steps"):

@@ -147,7 +147,7 @@ def test_a_fitted_model_with_recalibration_has_effects(frame):
     rng = np.random.default_rng(0)
     X = frame[["x", "few"]]
     y = rng.negative_binomial(2, 2 / (2 + np.exp(1 + 0.5 * X["x"])))
-    model = CountGLM(likelihood="poisson").fit(X, y)
+    model = CountGLM("poisson", covariance="robust").fit(X, y)
     before = effects(Inputs(model, X))["x"].mean.effect
     model.fit_recalibration(X, y, always=True)
     np.testing.assert_allclose(effects(Inputs(model, X))["x"].mean.effect, before)

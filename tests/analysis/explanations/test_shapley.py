@@ -80,7 +80,7 @@ def test_categories_missing_values_and_frames(formula, frame):
 def test_the_prediction_is_that_of_a_recalibrated_model():
     rng = np.random.default_rng(0)
     y = rng.negative_binomial(2, 2 / (2 + np.exp(1 + X[:, 0])))
-    model = CountGLM(likelihood="poisson").fit(X, y).fit_recalibration(X, y, always=True)
+    model = CountGLM("poisson", covariance="robust").fit(X, y).fit_recalibration(X, y, always=True)
     found = contributions(Inputs(model, X[:3]), Inputs(model, X), max_predictions=200)
     np.testing.assert_allclose(np.exp(found.prediction), model.predict(X[:3]), rtol=1e-9)
     np.testing.assert_allclose(found.base + found.values.sum(1), found.prediction, atol=1e-12)
