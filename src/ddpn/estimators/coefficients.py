@@ -45,8 +45,13 @@ class CoefficientTable(NamedTuple):
 
     def rows(self, index: np.ndarray) -> Self:
         """Return some of the rows as a table; `index` is a mask."""
-        names = [tuple(np.array(column, dtype=object)[index]) for column in self[:2]]
-        return type(self)(*names, *(column[index] for column in self[2:-1]), self.coverage)
+        parameter, feature = (tuple(np.array(column, dtype=object)[index]) for column in self[:2])
+        columns = self.estimate, self.std_error, self.z, self.p, self.low, self.high
+        return self._replace(
+            parameter=parameter,
+            feature=feature,
+            **dict(zip(self._fields[2:-1], (column[index] for column in columns), strict=True)),
+        )
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How well a GLM fits its rows: deviance, Pearson's statistic, over-dispersion, and coefficients without an estimate."""
+"""How well a GLM fits its rows: deviance, Pearson's statistic, over-dispersion, and coefficients that are unknown."""
 
 from typing import NamedTuple, Self
 
@@ -75,8 +75,8 @@ def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[
         return []
     return [
         f"The counts are over-dispersed: their variance is about {ratio:.1f} times that of a Poisson, so that standard "
-        f"errors are about {np.sqrt(ratio):.1f} times too small and intervals too narrow. Use the default likelihood or "
-        'likelihood="negative_binomial", or pass covariance="robust" for standard errors that allow for it.'
+        f"errors are about {np.sqrt(ratio):.1f} times too small and intervals too narrow. Use the default likelihood "
+        'or likelihood="negative_binomial", or pass covariance="robust" for standard errors that allow for it.'
     ]
 
 
@@ -108,8 +108,8 @@ def coefficient_warnings(
 
 
 _GENERAL_REASON = (
-    "whose standard errors are very large. Columns are nearly combinations of others, or the likelihood has no maximum, "
-    "so that coefficients grow without bound. Drop columns, pass alpha, or choose a simpler likelihood."
+    "whose standard errors are very large. Columns are nearly combinations of others, or the likelihood has no "
+    "maximum, so that coefficients grow without bound. Drop columns, pass alpha, or choose a simpler likelihood."
 )
 
 
