@@ -27,7 +27,7 @@ def test_no_copy_of_the_glm_member_ends_on_a_plateau(make_table, rows):
         model = CountRegressor(members=["glm"], random_state=seed).fit(*make_table(rng, rows))
         copies = model.predictor_.members["glm"].copies
         assert min(copy.linear.base[0] for copy in copies) > -5.0
-        X, y = make_table(rng, 2000)
+        X, _ = make_table(rng, 2000)
         dist = model.predict_distribution(X)
         is_large = dist.mean.numpy() >= np.quantile(dist.mean.numpy(), 0.9)
         ratio = (dist.variance / dist.mean).numpy()[is_large].mean()

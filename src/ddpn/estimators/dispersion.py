@@ -1,4 +1,4 @@
-"""How well a GLM fits its rows: deviance, Pearson's statistic, over-dispersion, and coefficients without an estimate."""
+"""How well a GLM fits its rows: deviance, Pearson's statistic, over-dispersion, coefficients without an estimate."""
 
 from typing import NamedTuple, Self
 
@@ -60,9 +60,8 @@ class GoodnessOfFit(NamedTuple):
         best = np.where(y > 0, -head.loss(saturated, sample.y, sample.exposure).numpy(), 0.0)
         squares = np.square(y - mean)
         z = weight @ (squares - y) / np.sqrt(2.0 * weight @ np.square(mean))
-        return cls(
-            2.0 * (float(weight @ best) - loglik), float(weight @ (squares / variance)), float(z), float(weight.sum())
-        )
+        deviance, total = 2.0 * (float(weight @ best) - loglik), float(weight.sum())
+        return cls(deviance, float(weight @ (squares / variance)), float(z), total)
 
 
 def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:
@@ -75,8 +74,8 @@ def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[
         return []
     return [
         f"The counts are over-dispersed: their variance is about {ratio:.1f} times that of a Poisson, so that standard "
-        f"errors are about {np.sqrt(ratio):.1f} times too small and intervals too narrow. Use the default likelihood or "
-        'likelihood="negative_binomial", or pass covariance="robust" for standard errors that allow for it.'
+        f"errors are about {np.sqrt(ratio):.1f} times too small and intervals too narrow. Use the default likelihood "
+        'or likelihood="negative_binomial", or pass covariance="robust" for standard errors that allow for it.'
     ]
 
 
@@ -108,8 +107,8 @@ def coefficient_warnings(
 
 
 _GENERAL_REASON = (
-    "whose standard errors are very large. Columns are nearly combinations of others, or the likelihood has no maximum, "
-    "so that coefficients grow without bound. Drop columns, pass alpha, or choose a simpler likelihood."
+    "whose standard errors are very large. Columns are nearly combinations of others, or the likelihood has no "
+    "maximum, so that coefficients grow without bound. Drop columns, pass alpha, or choose a simpler likelihood."
 )
 
 
