@@ -108,8 +108,11 @@ def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     space: dict[str, object] = {"__name__": "page"}
-    shown = []
+    shown, before = [], ""
     for kind, text in blocks(page):
+        if kind == "text" and before.endswith("))\n") and before.splitlines()[-1].startswith("print("):
+            shown += text.splitlines()  # what the last line of the code prints
+        before = text
         if kind == "python":
             shown += re.findall(r"^\s*print\(.*\)  # (.+)$", text, flags=re.MULTILINE)
             exec(compile(text, f"{page.name}", "exec"), space)

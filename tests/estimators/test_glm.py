@@ -472,8 +472,8 @@ def test_a_summary_has_rate_ratios_and_the_dispersion_apart():
     assert columns.index.tolist() == ["(intercept)", "a", "b", "c"]
     for name, column in {
         "rate ratio": table.estimate,
-        "ratio 90% low": table.low,
-        "ratio 90% high": table.high,
+        "ratio low": table.low,
+        "ratio high": table.high,
     }.items():
         np.testing.assert_allclose(columns[name][1:], np.exp(column[1:4]), rtol=1e-12)
         assert np.isnan(columns[name].iloc[0]), "an intercept is no ratio"

@@ -45,13 +45,11 @@ class CoefficientTable(NamedTuple):
 
     def rows(self, index: np.ndarray) -> Self:
         """Return some of the rows as a table; `index` is a mask."""
-        parameter, feature = (tuple(np.array(column, dtype=object)[index]) for column in self[:2])
-        columns = self.estimate, self.std_error, self.z, self.p, self.low, self.high
-        return self._replace(
-            parameter=parameter,
-            feature=feature,
-            **dict(zip(self._fields[2:-1], (column[index] for column in columns), strict=True)),
+        parameter, feature = (
+            [name for name, is_kept in zip(names, index, strict=True) if is_kept]
+            for names in (self.parameter, self.feature)
         )
+        return self.from_estimates(parameter, feature, self.estimate[index], self.std_error[index], self.coverage)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -115,7 +113,7 @@ class GLMSummary:
         table = self.location.columns
         del table["parameter"]
         if self.ratio:
-            names = (self.ratio, *(f"ratio {name}" for name in list(table)[-2:]))
+            names = (self.ratio, "ratio low", "ratio high")
             is_intercept = np.array([name == INTERCEPT for name in self.location.feature])
             logs = (self.location.estimate, self.location.low, self.location.high)
             with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""How well a GLM fits its rows: deviance, Pearson's statistic, over-dispersion, and coefficients that are unknown."""
+"""How well a GLM fits its rows: deviance, Pearson's statistic, over-dispersion, coefficients without an estimate."""
 
 from typing import NamedTuple, Self
 
@@ -60,9 +60,8 @@ class GoodnessOfFit(NamedTuple):
         best = np.where(y > 0, -head.loss(saturated, sample.y, sample.exposure).numpy(), 0.0)
         squares = np.square(y - mean)
         z = weight @ (squares - y) / np.sqrt(2.0 * weight @ np.square(mean))
-        return cls(
-            2.0 * (float(weight @ best) - loglik), float(weight @ (squares / variance)), float(z), float(weight.sum())
-        )
+        deviance, total = 2.0 * (float(weight @ best) - loglik), float(weight.sum())
+        return cls(deviance, float(weight @ (squares / variance)), float(z), total)
 
 
 def overdispersion_warning(quality: GoodnessOfFit, n_coefficients: int) -> list[str]:

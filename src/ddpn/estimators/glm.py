@@ -308,9 +308,9 @@ class CountGLM(CountEstimator):
         log-likelihood         -960.37
         <BLANKLINE>
         Coefficients of the log mean
-        feature      estimate  std. error      z          p  95% low  95% high  rate ratio  ratio 95% low  ratio 95% high
+        feature      estimate  std. error      z          p  95% low  95% high  rate ratio  ratio low  ratio high
         (intercept)     1.049     0.03286  31.91  1.92e-223   0.9843     1.113
-        x0             0.9441     0.02634  35.85  2.03e-281   0.8924    0.9957        2.57          2.441           2.707
+        x0             0.9441     0.02634  35.85  2.03e-281   0.8924    0.9957        2.57      2.441       2.707
         <BLANKLINE>
         Coefficients of log gamma
         parameter  feature      estimate  std. error      z      p  95% low  95% high

@@ -49,9 +49,7 @@ class DoubleBinomialHead(Head):
     support = constraints.nonnegative_integer
     parameter_names = ("logit p", "log gamma")
     dispersion_outputs = (1,)
-    location_note = (
-        "total * p is the mean of a Binomial; that of a Double Binomial is close to it unless gamma is small."
-    )
+    location_note = "total * p is the mean of a Binomial, and close to that of a Double Binomial unless gamma is small."
     exposure_is_total = True
 
     def __init__(self, *, total: int | None = None) -> None:

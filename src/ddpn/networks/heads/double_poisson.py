@@ -23,8 +23,8 @@ from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice
 from ddpn.sample import Sample
 
-#: gamma is at most 4 times the mean, or 4, where the mean is given. Above 20 times the mean, the mean would not
-#: determine mu.
+#: gamma <= 4 mean, or 4, where the mean is given: with what a bound lets through, below the 20 times the mean from
+#: which on the mean fixes no mu.
 _LOG_NARROWEST = math.log(4.0)
 
 
