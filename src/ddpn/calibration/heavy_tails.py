@@ -1,7 +1,7 @@
 """Warn of heavy tails, where one training row decides the mean.
 
-The mean of counts with a heavy tail, such as a Pareto distribution, depends on whether a very large count happens to be among the
-rows. Medians and quantiles do not.
+The mean of counts with a heavy tail, such as a Pareto distribution, depends on whether a very large count happens to be
+among the rows. Medians and quantiles do not.
 """
 
 from typing import Any
