@@ -90,7 +90,7 @@ def test_after_ctrl_c_the_last_line_says_what_is_kept(ddpn, files, monkeypatch, 
 
 
 def test_a_leak_is_reported_everywhere_and_forbids_a_positive_verdict(ddpn, files, table):
-    date = "Column day is a date, and rows are split at random"
+    date = "Column day is a date"
     days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 9, 16), "1d", eager=True)
     table.with_columns(paid=pl.col("visits") * 20 + 1, day=days).write_csv(files / "leaky.csv")
     leak = "Column paid is the target times a factor plus a constant."
@@ -139,7 +139,7 @@ def test_predict_writes_by_the_ending(ddpn, files, saved, name):
     assert f"260 predictions written to {name}" in found.stderr
     readers = {"t": lambda path: pl.read_csv(path, separator="\t"), "p": pl.read_parquet, "c": pl.read_csv}
     frame = readers[name.split(".")[1][0]](files / name)
-    columns = "mean median mode lower upper aleatoric epistemic stddev q0.1 q0.9 p0 p1 ood_pvalue"
+    columns = "mean median mode lower upper interval_probability aleatoric epistemic stddev q0.1 q0.9 p0 p1 ood_pvalue"
     assert frame.columns == columns.split()
     assert frame.height == 260
     assert (frame["lower"] <= frame["median"]).all()
@@ -150,7 +150,7 @@ def test_standard_input_and_output(ddpn, saved, table):
     found = ddpn("predict", str(saved), "-", "-o", "-", "--keep", "--ood", "0.05", input=rows)
     assert found.exit_code == 0, found.output
     lines = found.stdout.splitlines()
-    columns = "mean,median,mode,lower,upper,aleatoric,epistemic,stddev,ood_pvalue,ood,ood_reason"
+    columns = "mean,median,mode,lower,upper,interval_probability,aleatoric,epistemic,stddev,ood_pvalue,ood,ood_reason"
     assert lines[0] == f"patient,severity,ward,{columns}"
     assert len(lines) == 6
     assert lines[1].startswith("p0,")
