@@ -151,6 +151,13 @@ def test_a_default_model_of_few_rows_has_copies_of_its_members(counts, run_file,
     assert out["mean"] == pytest.approx(model.predict(X[:5]), rel=1e-9)
 
 
+def test_a_double_poisson_by_its_mean_is_refused_and_the_remedy_works(wards, file):
+    X, y = wards
+    with pytest.raises(ConfigError, match=r'given by its exact mean cannot be exported\. Fit with `location="mu"`'):
+        export_onnx(CountGLM().fit(X[["urgent"]], y), file)
+    export_onnx(CountGLM(location="mu").fit(X[["urgent"]], y), file)
+
+
 def test_levels_that_a_glm_does_not_know_are_nan(wards, run_file, file):
     X, y = wards
     model = CountGLM(likelihood="poisson").fit(X[["ward", "urgent"]], y)

@@ -12,6 +12,7 @@ from ddpn import CountGLM
 from ddpn.distributions import NegativeBinomial
 from ddpn.distributions.limits import as_recorded
 from ddpn.members.glm import GLM, Constant, Design, PoissonGLM
+from ddpn.members.linear import fit_linear
 from ddpn.members.member import NotApplicableError, TableReader, Task
 from ddpn.networks.heads import make_head
 from ddpn.sample import Sample
@@ -33,7 +34,7 @@ def raw(member: GLM, X: np.ndarray) -> np.ndarray:
 def test_it_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
     member = GLM.like(Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
     encoded = FeatureEncoder().fit(line.X).transform(line.X).astype(float)
-    glm = CountGLM(alpha=1e-3).fit(encoded, line.y)
+    glm = CountGLM(alpha=1e-3, location="mu", dispersion="linear").fit(encoded, line.y)
     dist = glm.predict_distribution(encoded).components
     expected = np.c_[dist.mu.log(), dist.gamma.log()]
     assert raw(member, line.X) == pytest.approx(expected, rel=1e-9, abs=1e-9)
@@ -83,6 +84,32 @@ def test_constant_and_duplicated_columns_change_no_prediction(line, kind):
     found = kind(make_head("poisson")).fit(sample.replace(X=doubled), None, seed=0)
     # The penalty of two equal columns is half of that of one.
     assert raw(found, doubled) == pytest.approx(raw(plain, sample.X), abs=1e-2)
+
+
+@pytest.mark.parametrize("rough", [True, False])
+def test_a_member_that_does_not_converge_says_so(line, monkeypatch, rough):
+    from ddpn.members import linear
+
+    monkeypatch.setattr(linear, "_ROUGH_ROUNDS" if rough else "_POLISH", (1, 1) if rough else 0)
+    monkeypatch.setattr(linear, "_WORTH", 0.0)
+    monkeypatch.setattr(linear, "_CLOSE", 0.0)
+    with pytest.warns(UserWarning, match="search of the GLM did not reach the maximum"):
+        GLM.like(Task(make_head("negative_binomial"), is_rough=rough)).fit(line, None, seed=0)
+
+
+def test_a_rough_fit_is_close_to_the_maximum_where_counts_vary_much():
+    """The constant Double Poisson of these counts has mu = e^-15, on a plateau where the location has no slope."""
+    rng = np.random.default_rng(3)
+    X = rng.beta(1.0, 3.0, (1500, 1))
+    sample = Sample(X, rng.poisson(np.exp(-2.0 + 7.0 * X[:, 0])).astype(float))
+    exact, rough = (
+        fit_linear(make_head("double_poisson"), X, sample.replace(X=None), (True, True), 1e-3, rough=is_rough)
+        for is_rough in (False, True)
+    )
+    objective = exact.objective
+    assert objective.value(objective.constant) > objective.value(exact.optimum.theta) + 0.5
+    assert objective.value(rough.optimum.theta) == pytest.approx(objective.value(exact.optimum.theta), abs=1e-4)
+    assert rough.optimum.converged
 
 
 COLUMNS = {"age": [31.0, 67.0, 40.0], "ward": ["B", "A", "C"], "smokes": [True, False, True]}

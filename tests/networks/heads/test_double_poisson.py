@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.networks.heads import DoublePoissonHead
+from ddpn.networks.heads import DoublePoissonHead, make_head
+from ddpn.runtime.errors import ConfigError
 
 MU = (0.05, 0.7, 3.0, 12.5, 400.0)
 GAMMA = (0.02, 0.4, 1.0, 2.5, 4.9)
@@ -96,3 +97,27 @@ def test_start_of_0_1_data_is_a_bernoulli():
     entropy = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9))
     assert -dist.log_prob(y).mean().item() == pytest.approx(entropy, abs=2e-4)
     assert paper(paper.start(y)).mean.item() < 0.03
+
+
+# By the exact mean ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exposure", [None, 0.01, 250.0])
+def test_the_mean_is_the_exponential_of_the_first_raw_output(exposure):
+    raw = torch.cartesian_prod(torch.tensor([-5.0, 0.5, 4.0]), torch.tensor([-4.0, -1.0, 0.0, 1.0])).double()
+    scale = None if exposure is None else torch.full((len(raw),), exposure, dtype=torch.float64)
+    dist = make_head("double_poisson", location="mean")(raw, scale)
+    expected = raw[:, 0].exp() * (1.0 if exposure is None else exposure)
+    torch.testing.assert_close(dist.mean, expected, rtol=1e-12, atol=0)
+    assert make_head("double_poisson", location="mean").parameter_names == ("log mean", "log gamma")
+
+
+def test_zeros_of_their_own_leave_the_mean_of_the_base():
+    raw = torch.tensor([[0.7, -1.5, 0.0]], dtype=torch.float64)
+    dist = make_head("zero_inflated_double_poisson", location="mean")(raw)
+    assert dist.mean.item() == pytest.approx(0.5 * np.exp(0.7), rel=1e-9)
+
+
+def test_the_objective_of_the_paper_has_no_exact_mean():
+    with pytest.raises(ConfigError, match='cannot be combined with `objective="paper"`'):
+        make_head("double_poisson", location="mean", objective="paper")
