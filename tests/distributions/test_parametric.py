@@ -190,3 +190,16 @@ def test_broadcast_parameters_sum_their_gradients():
     DoublePoisson(*rows).log_prob(y.repeat(3)).sum().backward()
     torch.testing.assert_close(mu.grad, rows[0].grad.view(3, 2).sum(0))
     torch.testing.assert_close(gamma.grad, rows[1].grad.view(3, 2).sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("rows", [40, 4000], ids=["few rows, summed", "many rows, by a table"])
+def test_training_steps_have_the_digits_of_float32_where_dispersions_are_large(rows):
+    """Networks that separate zeros from large counts have means and gammas as small as their clamps allow."""
+    rng = np.random.default_rng(0)
+    mu, gamma = np.exp(rng.uniform(-16.0, 14.0, rows)), np.exp(rng.uniform(-16.5, -6.0, rows))
+    columns = [torch.from_numpy(values) for values in (np.floor(mu * rng.gamma(0.5, 2.0, rows)), mu, gamma)]
+    short, exact = (np.asarray(DoublePoisson.evaluated(name, columns))[:3] for name in ("float32", "log_prob"))
+    error = np.abs(short - exact) * np.stack([np.ones(rows), mu, gamma])
+    assert error[0].max() < 2e-6
+    assert error[1:].max() < 1e-5
+    assert (error.max() == 0.0) == (rows < 100)

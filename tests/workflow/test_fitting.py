@@ -4,6 +4,7 @@ import errno
 import re
 import signal
 import threading
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -141,7 +142,12 @@ def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
     frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "visits": COUNTS[kind]})
     options = {"exposure": None, "weight": None, "compare_with": ("constant",)}
     small = plan(**options, model={"members": 1, "epochs": 2, "mix_with": (), "likelihood": "mixed"})
-    verdict = fit(prepare(frame, small), {}).folder.task["scores"]["verdict"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        task = fit(prepare(frame, small), {}).folder.task
+    assert any("decide the mean" in str(each.message) for each in caught) == (kind == "an outlier")
+    assert any("decide the mean" in each for each in task["warnings"]) == (kind == "an outlier")
+    verdict = task["scores"]["verdict"]
     assert verdict["level"] != "better", verdict
     assert (kind == "equal") == (verdict["sentences"][0].startswith("All 64 test rows have the count 5"))
 

@@ -2,7 +2,7 @@
 
 Bicubic splines over log mu and log gamma, for gamma up to 4 or a variance, mu / gamma, above 1.3. Elsewhere mass sits
 on single integers, log c oscillates with mu, and the kernel sums. The error is below 2e-6 for log c, and below 1e-5 for
-its slopes.
+its slopes. Variances above 400 times the mean are in a second table, which most fits never need.
 """
 
 import math
@@ -16,25 +16,27 @@ from scipy.ndimage import spline_filter
 from ddpn.distributions.kernels import compiling
 from ddpn.distributions.kernels.scalar import deviance, log_h
 
-#: Ends of the table in log mu and log gamma.
-LOW_MU, HIGH_MU, LOW_GAMMA, HIGH_GAMMA = -8.0, 14.0, -6.0, 5.0
+#: Ends of both tables: log mu from and to, log gamma from and to. Networks that separate zeros from large counts reach
+#: the lower ends of the second one.
+USUAL, SMALL_GAMMA = (-8.0, 14.0, -6.0, 5.0), (-16.0, 14.0, -16.5, -6.0)
 #: log gamma up to which log c is smooth for every mu, and how much smaller than log mu it must be elsewhere.
 SMOOTH, WIDE = math.log(4.0), math.log(1.3)
 #: Nodes per unit of both, and nodes beyond the ends, where splines do not know how to go on.
 PER_UNIT, BEYOND = 16, 12
 
 
-def log_probs(table, inputs, results):
-    """log p and its derivatives in mu and gamma (3, n) from y, mu, gamma (3, n); NaN beyond the table.
+def log_probs(table, ends, inputs, results):
+    """Evaluate log p and its derivatives in mu and gamma (3, n) at y, mu, gamma (3, n); NaN beyond the table.
 
-    Shape: table (n_mu, n_gamma, 3).
+    `ends` are those of the table. Shape: table (n_mu, n_gamma, 3), ends (4,).
     """
     found = np.zeros(3)
+    low_mu, high_mu, low, high = ends[0], ends[1], ends[2], ends[3]
     for i in range(inputs.shape[1]):
         y, mu, gamma = inputs[0, i], inputs[1, i], inputs[2, i]
         u, v = log(mu), log(gamma)
-        if LOW_MU <= u <= HIGH_MU and LOW_GAMMA <= v <= min(max(u - WIDE, SMOOTH), HIGH_GAMMA):
-            interpolated(table, (u - LOW_MU) * PER_UNIT + BEYOND, (v - LOW_GAMMA) * PER_UNIT + BEYOND, found)
+        if low_mu <= u <= high_mu and low <= v <= min(max(u - WIDE, SMOOTH), high):
+            interpolated(table, (u - low_mu) * PER_UNIT + BEYOND, (v - low) * PER_UNIT + BEYOND, found)
             dev = gamma * deviance(y, mu)
             results[0, i] = min(log_h(y) - dev + 0.5 * v - found[0], 0.0)
             results[1, i] = (gamma * (y - mu) - found[1]) / mu
@@ -71,15 +73,15 @@ def basis(a, s):
 @cache
 def kernel() -> Callable[..., None]:
     """The compiled loop."""
-    return compiling.compiled(log_probs, "void(float64[:,:,::1], float64[:,::1], float64[:,::1])")
+    return compiling.compiled(log_probs, "void(float64[:,:,::1], float64[::1], float64[:,::1], float64[:,::1])")
 
 
-def table_of(log_prob: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-    """Spline coefficients of log c and its slopes in log mu and log gamma.
+def table_of(log_prob: Callable[[np.ndarray, np.ndarray], np.ndarray], ends: tuple[float, ...] = USUAL) -> np.ndarray:
+    """Compute the spline coefficients of log c and its slopes in log mu and log gamma.
 
     `log_prob` returns log p(0) and its derivatives in mu and gamma: log p(0) is log(gamma) / 2 - gamma mu - log c.
     """
-    axes = [_nodes(LOW_MU, HIGH_MU), _nodes(LOW_GAMMA, HIGH_GAMMA)]
+    axes = [_nodes(*ends[:2]), _nodes(*ends[2:])]
     u, v = (x.ravel() for x in np.meshgrid(*axes, indexing="ij"))
     mu, gamma = np.exp(u), np.exp(v)
     value, by_mu, by_gamma = log_prob(mu, gamma)[:3]

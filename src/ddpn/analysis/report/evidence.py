@@ -324,7 +324,7 @@ def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tu
     large = [group for group in groups if group.rows >= least]
     reason = ""
     if evidence.components == 1:
-        reason = "A single network has no epistemic uncertainty: fit several members to measure it."
+        reason = "A single model has no epistemic uncertainty: fit several members to measure it."
     elif whole.share < _AGREED:
         reason = (
             f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
