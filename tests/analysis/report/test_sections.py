@@ -126,7 +126,7 @@ def test_a_single_row_of_a_gaussian_model_has_a_report_but_no_verdict(tmp_path, 
     model = quick(likelihood="gaussian", members=1).fit(frame, y)
     text, _ = checked(model.report(tmp_path / "r.html", frame[:1], y[:1]))
     assert "likelihood gaussian" in text
-    assert "A single network has no epistemic uncertainty" in text
+    assert "A single model has no epistemic uncertainty" in text
     assert "Too few rows for a verdict: with 1 test row " in text
     assert "evaluated on 1 test row on " in text
     assert 'id="leaderboard"' not in text
