@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ddpn import CountRegressor
+from ddpn.members import portfolio as module
 from ddpn.members.blending import MixtureScores, mix_members
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import Constant, PoissonGLM
@@ -194,3 +195,21 @@ def test_large_networks_are_trained_longer(rows, widths, steps):
     assert large.epochs > 1.5 * small.epochs
     own = replace(task, options=NetworkOptions(hidden=(8,)))
     assert "large_networks" not in [each.name for each in default_candidates(own)]
+
+
+def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(data, monkeypatch):
+    """The time that is left is used, instead of leaving out the member."""
+    monkeypatch.setattr(module, "_MIN_RETRY_ROWS", 100)
+
+    class SlowInRows(PoissonGLM):
+        def fit(self, train, validation, seed):
+            if len(train) > 150:
+                raise TimeLimitError("the time is up")
+            return super().fit(train, validation, seed)
+
+    X, y = data[0][:300], data[1][:300].astype(float)
+    found = portfolio(candidate("glm", PoissonGLM), candidate("slow", SlowInRows), seconds=100.0)
+    with pytest.warns(UserWarning, match="Fitted .* to 60 of 240 training rows"):
+        found.fit(Folds(Sample(X[:240], y[:240]), Sample(X[240:], y[240:])), seed=0)
+    assert set(found.members) == {"constant", "glm", "slow"}
+    assert found.left_out == {}

@@ -2,6 +2,7 @@ import contextlib
 import signal
 import threading
 import time
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -79,6 +80,21 @@ def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch
 
     # Of the time left after the first hundred rows, 60% are planned with.
     assert with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)
+
+
+def test_what_is_done_once_does_not_count_per_row(monkeypatch):
+    """The first hundred rows take 10 s of a start, which further rows do not: all are used."""
+    now, numbers = [0.0], []
+    monkeypatch.setattr("ddpn.runtime.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def work(number: int) -> int:
+        numbers.append(number)
+        now[0] += 10.0 + 0.001 * number
+        return number
+
+    assert with_rows(Clock(100.0), 5000, work) == 5000
+    assert numbers[0] == FEWEST_ROWS
+    assert all(after >= 1.5 * before for before, after in pairwise(numbers))
 
 
 # Durations as text ----------------------------------------------------------------------------------------------------

@@ -35,6 +35,9 @@ _OWN_SHARE = 0.7
 _FITTED_PER_SECOND, _COLUMNS, _SCORED_PER_SECOND = 1000.0, 20, 100.0
 #: Seconds below which no further member is begun.
 _LEAST = 0.5
+#: A member that ran out of time is fitted again to this share of its rows, if there are so many rows and if this share
+#: of the time is left.
+_RETRY_ROWS_SHARE, _MIN_RETRY_ROWS, _RETRY_SHARE = 0.25, 4000, 0.2
 
 #: Why a candidate is left out where there is no time for it.
 _TIME_IS_UP = "the time budget is too short"
@@ -146,7 +149,8 @@ class Portfolio:
         is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
         scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
         for place, candidate in enumerate(self.candidates):
-            is_last = place == len(self.candidates) - 1
+            # A larger member is fitted only after one that ended by itself, so that no time is kept for it.
+            is_last = all(later.larger_than for later in self.candidates[place + 1 :])
             if self.interrupted or (self.members and self.clock.left < _LEAST):
                 break
             if self.members and candidate.larger_than not in (None, *self._could_learn_more):
@@ -155,7 +159,7 @@ class Portfolio:
             label = candidate.make(self.clock).label or candidate.name
             so_far = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
             self.on_step(f"Fitting {label}{so_far}")
-            member = self._fitted(candidate, seed, is_last)
+            member = self._fit_candidate(candidate, seed, is_last)
             if member is None:
                 continue
             self.members[candidate.name] = member
@@ -197,7 +201,26 @@ class Portfolio:
             else:
                 self.left_out[candidate.name] = _TIME_IS_UP
 
-    def _fitted(self, candidate: Candidate, seed: int, is_last: bool) -> Member | None:
+    def _fit_candidate(self, candidate: Candidate, seed: int, is_last: bool) -> Member | None:
+        """Fit a candidate and, if there is not time enough for all rows, once more to a quarter of them."""
+        member = self._fitted(candidate, seed, is_last, self.folds)
+        has_rest = self.clock.left > _RETRY_SHARE * (self.clock.end - self.clock.started)
+        if self.left_out.get(candidate.name) != _TIME_IS_UP or not has_rest or self.folds.validation is None:
+            return member
+        train = self.folds.train
+        if self._fits is not None or len(train) < _MIN_RETRY_ROWS:
+            return member
+        some = train.rows(held_out_rows(len(train), _RETRY_ROWS_SHARE, seed, train.group))
+        self.on_step(f"Fitting {candidate.name} to {len(some):,} rows, because all rows take too long")
+        del self.left_out[candidate.name]
+        member = self._fitted(candidate, seed, is_last, replace(self.folds, train=some))
+        if member is not None:
+            label = member.label or candidate.name
+            text = f"Fitted {label} to {len(some):,} of {len(train):,} training rows, because the time budget is short."
+            warnings.warn(text, UserWarning, stacklevel=5)  # where a user calls `fit` of an estimator
+        return member
+
+    def _fitted(self, candidate: Candidate, seed: int, is_last: bool, folds: Folds) -> Member | None:
         clock = self.clock.part((_LAST_SHARE if is_last else _SHARE) * self.clock.left)
         if candidate.baseline:
             clock = Clock()  # takes no time, and is what there is when nothing else could be fitted
@@ -210,7 +233,7 @@ class Portfolio:
                     wave = {each.name: each.make(_own_part(clock)) for each in others}
                     member = self._fits.fitted(candidate.name, wave, clock)
                 else:
-                    member = self.folds.fit(candidate.make(_own_part(clock)), seed)
+                    member = folds.fit(candidate.make(_own_part(clock)), seed)
         except NotApplicableError as error:
             self.left_out[candidate.name] = str(error)
             return None

@@ -61,8 +61,11 @@ def format_duration(seconds: float) -> str:
 _REPEAT = 0.5
 #: Rows that work begins with, by which its time per row is measured, and those that it is done with in any case.
 FEWEST_ROWS, _LEAST_ROWS = 100, 20
-#: The share of the time left that work with more rows is planned to take: a machine may become busier.
-_PLANNED = 0.6
+#: The share of the time left that work with more rows is planned to take, because a machine may become busier: by the
+#: time of the first rows, and of many rows.
+_FIRST_PLANNED, _PLANNED = 0.6, 0.75
+#: By how much more rows must be more to be worth the time, and the share of all rows that is rounded up to all.
+_MIN_GROWTH, _NEARLY_ALL = 1.5, 0.85
 
 Result = TypeVar("Result")
 
@@ -134,30 +137,36 @@ class Clock:
 
 
 def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
-    """What `work` returns for as many rows as there is time for: all, or at least some.
+    """Return what `work` returns for as many rows as there is time for: all, or at least some.
 
-    `work` takes a number of rows. What it did before is kept if it is ended by a `TimeLimitError`.
+    `work` takes a number of rows. It begins with few rows, and goes on with as many more as the time per row that was
+    measured last allows: that of few rows contains what is done once. What it did before is kept if it is ended by a
+    `TimeLimitError`.
 
     >>> with_rows(Clock(), 1000, lambda number: f"{number} rows")
     '1000 rows'
     """
     if not clock.has_limit:
         return work(rows)
-    started, few = time.monotonic(), min(rows, FEWEST_ROWS)
+    started, done = time.monotonic(), min(rows, FEWEST_ROWS)
     try:
         with clock.limit():
-            found = work(few)
+            result = work(done)
     except TimeLimitError:
         return work(min(rows, _LEAST_ROWS))
-    if few == rows:
-        return found
-    per_row = max(time.monotonic() - started, 1e-3) / few
-    more = min(rows, int(_PLANNED * clock.left / per_row))
-    # A few rows more are not worth the time, unless they are all that are left.
-    if more < min(rows, 2 * FEWEST_ROWS):
-        return found
-    try:
-        with clock.limit():
-            return work(more)
-    except TimeLimitError:
-        return found
+    planned = _FIRST_PLANNED
+    while done < rows:
+        per_row = max(time.monotonic() - started, 1e-3) / done
+        more = int(planned * clock.left / per_row)
+        more = rows if more >= _NEARLY_ALL * rows else more
+        # A few rows more are not worth the time, unless they are all that are left.
+        if more < min(rows, _MIN_GROWTH * done):
+            break
+        started = time.monotonic()
+        try:
+            with clock.limit():
+                result = work(more)
+        except TimeLimitError:
+            break
+        done, planned = more, _PLANNED
+    return result

@@ -52,9 +52,9 @@ from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identi
 _GROUP_ROWS = 50.0
 #: The share of the time budget that fits may take, the seconds that are kept in any case for what follows them, and the
 #: seconds of fits at least: a constant distribution takes less.
-_FITS, _KEPT, _SHORTEST = 0.7, 2.5, 0.3
+_FITS, _KEPT, _SHORTEST = 0.75, 2.5, 0.3
 #: The share of the time left for one model to compare with, for calibration, and for scores.
-_COMPARISON, _CALIBRATION, _SCORES = 0.15, 0.4, 0.6
+_COMPARISON, _CALIBRATION, _SCORES = 0.15, 0.5, 0.8
 #: The share of the budget, and the seconds, that are not planned with: the end of the program takes them.
 _RESERVE, _END = 0.03, 0.6
 
