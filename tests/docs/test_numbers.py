@@ -38,7 +38,8 @@ def test_the_leaderboard_of_the_tutorial(page):
             if name == "weight":
                 assert cell == ("" if value is None else f"{value:.0%}" if value else "-"), (entry["label"], name)
             else:
-                assert cell == (f"{value:.1%}" if name in ("coverage", "expected") else f"{value:.4g}"), (entry["label"], name)
+                is_share = name in ("coverage", "expected")
+                assert cell == (f"{value:.1%}" if is_share else f"{value:.4g}"), (entry["label"], name)
 
 
 def test_the_command_and_the_verdict_of_the_tutorial():
