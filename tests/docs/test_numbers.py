@@ -53,4 +53,5 @@ def test_the_version_is_that_of_the_changelog():
         line.split('"')[1] for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version")
     )
     released = [line for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line[:3] == "## "]
+    released = [line for line in released if line != "## Unreleased"]
     assert released[0].startswith(f"## [{version}]")

@@ -1,7 +1,7 @@
 """Warn of heavy tails, where one training row decides the mean.
 
-The mean of counts with a heavy tail, such as a power law, depends on whether a very large count happens to be among the
-rows. Medians and quantiles do not.
+The mean of counts with a heavy tail, such as a Pareto distribution, depends on whether a very large count happens to be
+among the rows. Medians and quantiles do not.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ _MIN_RATIO = 2.0
 #: The probability of a warning if the tail of the counts, relative to their means, is exponential, as that of a
 #: Negative Binomial is.
 _FALSE_ALARMS = 1e-3
-#: Rows whose largest one is judged, as a share of all rows, and the limits of their number.
+#: Rows whose largest one is compared with the others, as a share of all rows, and the limits of their number.
 _TAIL_SHARE, _MIN_TAIL_ROWS, _MAX_TAIL_ROWS = 0.1, 10, 100
 #: Rows with the largest counts that are predicted, per row of the tail: they include those with the largest residuals.
 _PREDICTED_PER_TAIL_ROW = 3
