@@ -327,8 +327,9 @@ class Predictor:
     ) -> None:
         """Calibrate the intervals of the mixture and every member, or of some (`of`), with held-out rows.
 
-        A right distribution counts as `prior_rows` rows more. `groups`, a column of X or the name of the sample's own
-        labels, have levels of their own, in which those of all rows count as `group_rows` rows.
+        Levels are shrunk towards those of a right model, which count as `prior_rows` rows. `groups`, a column of X or
+        the name of the sample's own labels, have levels of their own, in which those of all rows count as `group_rows`
+        rows.
         """
         interval_groups = codes = None
         sample = rows.sample
@@ -348,7 +349,7 @@ class Predictor:
     # Intervals and out-of-distribution flags -----------------------------------------------------------------------
 
     def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
-        """Return the least probability of intervals, by their own distributions, with which they cover `coverage`.
+        """Return the calibrated level: the probability that intervals need, by their own distributions, for a coverage.
 
         It is the coverage itself before calibration, and never less. Where intervals are calibrated by group, it is the
         level of all rows together.

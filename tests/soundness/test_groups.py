@@ -53,7 +53,7 @@ def test_intervals_cover_new_persons(grouped):
 def test_the_verdict_says_what_scores_mean(grouped):
     reported, _ = grouped
     assert any(
-        "no copy that predicts a row was fitted to a row with its group" in sentence
+        "every row was predicted by models that had seen no other row of its group" in sentence
         for sentence in reported["verdict"]["sentences"]
     )
 

@@ -67,5 +67,5 @@ def test_a_fit_says_it_once_and_names_the_count():
         warnings.simplefilter("always")
         CountRegressor(members=["poisson_glm"], random_state=0).fit(x, y)
     (sentence,) = [str(each.message) for each in caught if "decide the mean" in str(each.message)]
-    assert "One of 400 training rows, with a count of 5,000" in sentence
+    assert "One of 400 training rows has a count of 5,000" in sentence
     assert f"{5000 / y.sum():.0%} of the sum" in sentence

@@ -42,7 +42,7 @@ def test_up_to_5000_rows_are_all_fitted_unless_test_rows_are_asked_for():
     assert sizes(few.with_columns(when=pl.int_range(pl.len())), time="when", test_size=0.4) == [2625, 375, 2000]
     grouped = split_rows(few, Plan(target="y", group=("person",)), group=labels(50, 5000))
     assert grouped.meaning == (
-        "Scores are for new groups: no copy that predicts a row was fitted to a row with its group."
+        "Scores are for new groups: every row was predicted by models that had seen no other row of its group."
     )
 
 

@@ -364,7 +364,7 @@ def _describe_tie(found: Evaluation, name: str, crps: str) -> str:
     crps = "the same CRPS" if found.gain.mean == 0 else crps
     if found.rival_is_simpler:
         return f"The simpler {name} is as good as the model, within {MAX_DIFFERENCE:.0%} ({crps}): prefer it."
-    return f"The model is as good as {name}, within {MAX_DIFFERENCE:.0%} ({crps}), and simpler: keep it."
+    return f"The model is as good as {name}, within {MAX_DIFFERENCE:.0%} ({crps}), which is no simpler: keep the model."
 
 
 def _describe_doubt(found: Evaluation, name: str, crps: str) -> str:

@@ -181,7 +181,7 @@ def _calibrate_with(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, i
         if predictor.is_recalibrated():
             # Members are compared with the mixture after the same treatment.
             predictor.recalibrate(rows, of=list(predictor.members), seed=seed)
-    # What the predictions themselves expect takes longer than what the rows need.
+    # A rough calibration, in case time runs out, is that of the mixture alone.
     of, prior = ([_MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
     predictor.calibrate_intervals(rows, prior, wanted.groups, wanted.group_rows, of)
 

@@ -49,9 +49,9 @@ def describe_heavy_tail(predictor: Any, folds: Folds) -> str:
         return ""
     share = counts[largest[row]] / total
     return (
-        f"One of {len(train):,} training rows, with a count of {train.y[largest[row]]:,.0f} where {means[row]:,.3g} is "
-        f"predicted, has {share:.0%} of the sum of all counts: rows like it decide the mean, and these rows do not "
-        "determine it. Use the median, quantiles and intervals instead, unless that count is an error."
+        f"One of {len(train):,} training rows has a count of {train.y[largest[row]]:,.0f}, where {means[row]:,.3g} is "
+        f"predicted: {share:.0%} of the sum of all counts. Such rare rows decide the mean, so that predicted means are "
+        "unreliable. Use the median, quantiles and intervals instead, or correct the count if it is an error."
     )
 
 

@@ -26,7 +26,7 @@ from ddpn.tables.row_hashes import group_labels
 
 #: The highest level of an interval, and the level from which on a count may lie beyond it.
 _TOP, _NEAR_TOP = 1.0 - 1e-9, 1.0 - 1e-6
-#: Levels that stand for a right distribution, where it counts as so many rows: they fill the interval from 0 to 1.
+#: Evenly spaced scores, as those of a right model are: what `prior_rows` gives weight to.
 _UNIFORM = (np.arange(200) + 0.5) / 200
 
 
@@ -158,7 +158,7 @@ class IntervalLevels(NamedTuple):
         prior_rows: float = 0.0,
         is_censored: bool = False,
     ) -> Self:
-        """Sort the scores of rows in any order; a right distribution counts as `prior_rows` rows more.
+        """Sort the scores; add the uniform scores of a right model with the weight of `prior_rows` rows.
 
         Rows of weight 0 are left out. `is_censored` is whether some of the counts were censored.
         """

@@ -223,7 +223,7 @@ def export(
     """Write a model as one ONNX file, which predicts without Python.
 
     The file takes the raw columns of the table and returns mean, variance, aleatoric, epistemic, median, lower and
-    upper (the narrowest interval that contains the count with a probability of at least --coverage),
+    upper (the calibrated interval that contains the count with a probability of at least --coverage),
     interval_probability, --quantiles, and pmf, the probabilities of 0, 1, 2, ..., with their sum, pmf_mass. Needs the
     extra export.
 

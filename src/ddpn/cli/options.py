@@ -48,7 +48,7 @@ Config = Annotated[
         "[head_options] and [training_options]. Options given here take precedence.",
     ),
 ]
-Coverage = Annotated[float, option("SHARE", "Least probability of the interval from lower to upper.")]
+Coverage = Annotated[float, option("SHARE", "Minimum probability of the interval from lower to upper.")]
 IntervalKind = Annotated[
     str | None,
     option(

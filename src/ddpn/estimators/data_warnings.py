@@ -73,8 +73,8 @@ def _describe_remedy(finding: Finding, names: _Names) -> str:
         case FindingKind.ORDER:
             return (
                 "Rows are held out at random: if they are in order of time and the model is to predict later rows, its "
-                "intervals are too narrow. Then hold out later rows, with groups=np.arange(len(X)) * 30 // len(X), or "
-                "the last ones, with X_val and y_val."
+                "intervals are too narrow. Then keep neighbouring rows together, with groups=np.arange(len(X)) * 30 // "
+                "len(X), or hold out the last rows as X_val and y_val."
             )
         case _:
             return _describe_groups(finding, names)
@@ -87,6 +87,6 @@ def _describe_groups(finding: Finding, names: _Names) -> str:
     apart = f", and leave {selected} out of X" if is_named else ""
     what = f"values of {' and '.join(finding.columns)}" if finding.columns else "inputs"
     return (
-        f"Rows are held out at random, so that intervals hold for {what} that occur in this table. If the model is to "
-        f"predict new ones, they are too narrow: then use groups={groups}{apart}."
+        f"Rows are held out at random, so intervals are right only for {what} that occur in this table, and too narrow "
+        f"for new ones. To predict new ones, pass groups={groups}{apart}."
     )

@@ -88,9 +88,9 @@ class CountGLM(CountEstimator):
     loglik_, aic_, bic_ : float
         Log-likelihood of the training rows, Akaike's and the Bayesian information criterion.
     deviance_, pearson_chi2_ : float
-        Twice the log-likelihood that is missing to a mean of y for every row with the fitted dispersion, and the sum of
-        squared errors over variances. None where coefficients are not those of the log mean, or counts are bounded or
-        censored.
+        Twice the log-likelihood of a saturated model (mean y in every row, the fitted dispersion) minus that of this
+        one, and the sum of squared residuals divided by variances. None where coefficients are not those of the log
+        mean, or counts are bounded or censored.
     n_rows_, n_dropped_, n_groups_ : int
         Rows of weight above 0 that were used, rows with missing values that were not, and groups (None without).
     converged_, n_iter_, gradient_norm_

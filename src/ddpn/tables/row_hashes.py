@@ -157,8 +157,8 @@ def meaning_of(columns: Sequence[str], in_time: bool = False, is_out_of_fold: bo
     'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
     """
     if is_out_of_fold:
-        kind, what = ("inputs", "the same inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "its group")
-        return f"Scores are for new {kind}: no copy that predicts a row was fitted to a row with {what}."
+        kind, what = ("inputs", "with its inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "of its group")
+        return f"Scores are for new {kind}: every row was predicted by models that had seen no other row {what}."
     later = " that begin later" if in_time else ""
     if tuple(columns) == (EQUAL_INPUTS,):
         return f"Scores are for new inputs{later}: no test row has the same inputs as a training row."

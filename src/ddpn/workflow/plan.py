@@ -60,8 +60,8 @@ class Plan:
         Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
         random.
     test_size : float, optional
-        The share of rows to hold out as test rows. Default: with up to 5,000 rows none, all rows are fitted, and scores
-        are out-of-fold; a fifth of more rows, of a split by time, and of networks whose number is given.
+        The share of rows to hold out as test rows. Default: none with up to 5,000 rows, which are all fitted and scored
+        out of fold; a fifth with more rows, with a split by time, or if the number of networks is given.
     shares : tuple of float, optional
         Shares of training, validation and test rows, instead of `test_size`.
     seed : int

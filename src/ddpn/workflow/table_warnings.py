@@ -22,8 +22,8 @@ def _of_leak(finding: Finding) -> str:
 
 def _of_question(finding: Finding) -> str:
     drop, use = (format_option(option, finding.columns) for option in ("--drop", "--use"))
-    which = "Is it" if len(finding.columns) == 1 else "Are they"
-    return f"{which} known before the count? If not, use {drop}; if so, {use} ends this question."
+    which, it = ("Is it", "it") if len(finding.columns) == 1 else ("Are they", "them")
+    return f"{which} known before the count? If not, leave {it} out with {drop}; if so, confirm with {use}."
 
 
 def _of_groups(finding: Finding) -> str:
@@ -50,7 +50,7 @@ def _of_date(finding: Finding) -> str:
 
 def _of_marker(finding: Finding) -> str:
     columns = finding.columns
-    end = f"; if it is an ordinary number, {format_option('--use', columns)} ends this question" if columns else ""
+    end = f"; if it is an ordinary number, confirm with {format_option('--use', columns)}" if columns else ""
     return f"Does {finding.value} stand for an unknown value? Then use --missing={finding.value}{end}."
 
 
@@ -75,9 +75,9 @@ def describe_trend(change: float, time: str, is_input: bool) -> str:
     `time` is the name of the column of times, and `is_input` if the model has it.
     """
     side = "higher" if change > 0 else "lower"
-    remedy = "" if is_input else f" {format_option('--use', [time])} makes the time an input, too."
+    remedy = "" if is_input else f" {format_option('--use', [time])} makes the time an input as well."
     return (
-        f"Counts trend with {time}: those of the latest training and validation rows are {abs(change):.0%} {side} than "
-        f"a quick model of the earlier rows predicts. Test rows, and rows to predict, may be as far off: trees and "
-        f"networks do not extrapolate a trend. Fit again as new rows come in.{remedy}"
+        f"Counts change with {time}: those of the latest training and validation rows are {abs(change):.0%} {side} "
+        f"than a quick model fitted to the earlier rows predicts. Test rows, and rows to predict, may be as far off: "
+        f"trees and networks do not extrapolate a trend. Fit again as new rows come in.{remedy}"
     )

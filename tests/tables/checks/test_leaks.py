@@ -92,7 +92,7 @@ def test_a_column_that_nearly_is_the_target():
     )
     assert float(share[1]) == pytest.approx(r**2, abs=0.02)
     assert describe_finding(finding).endswith(
-        "Is it known before the count? If not, use --drop noisy; if so, --use noisy ends this question."
+        "Is it known before the count? If not, leave it out with --drop noisy; if so, confirm with --use noisy."
     )
 
 

@@ -51,7 +51,9 @@ def _level_codes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def find_rolling_means(X: Any, y: np.ndarray) -> list[str]:
-    """Return the columns of a polars frame that are sums over the counts of neighbouring rows, this or later ones too.
+    """Return the columns of a polars frame that are weighted sums of the target over neighbouring rows.
+
+    Only sums that include the row itself or later rows are reported.
 
     Rows are in the order of the table. Sums of earlier counts alone are known before the count.
     """

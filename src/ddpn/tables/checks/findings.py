@@ -50,15 +50,6 @@ class Finding:
     are_near: bool = False
 
 
-def name_of_column(names: tuple[str, ...] | list[str]) -> str:
-    """Return "Column a" or "Columns a, b" for a sentence.
-
-    >>> name_of_column(["a"]), name_of_column(["a", "b"])
-    ('Column a', 'Columns a, b')
-    """
-    return f"Column{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
 def are_whole_numbers(values: np.ndarray) -> bool:
     """Return True if there are values and all of them are integers."""
     return bool(len(values)) and bool((values == np.floor(values)).all())

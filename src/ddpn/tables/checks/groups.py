@@ -288,7 +288,7 @@ def _describe_groups(candidate: Candidate, shares: Explained) -> Finding:
         start = f"{rows:,} rows have {groups:,} different {what}"
         alike = f"those with {f'the same {named}' if named else 'equal inputs'}"
     statement = (
-        f"{start}, and {alike} are alike: a quick model explains {max(shares.seen, 0):.0%} of their deviance if it has "
-        f"seen others of them, {max(shares.new, 0):.0%} if not."
+        f"{start}, and {alike} are alike: a quick model explains {max(shares.seen, 0):.0%} of the deviance if it was "
+        f"fitted to other rows of the same group, and {max(shares.new, 0):.0%} if it was not."
     )
     return Finding(FindingKind.GROUPS, statement, candidate.columns, are_near=candidate.are_near)

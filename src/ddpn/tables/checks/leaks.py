@@ -90,7 +90,7 @@ def find_leaks(
         if made := next(((way, target) for way, target in ways if way), None):
             findings.append(_leak([name], f"{_column(name)} {made[0].format(target=made[1].name)}."))
         elif name in rolling:
-            way = "is a weighted sum of the target in neighbouring rows of the table, this or later ones among them"
+            way = "is a weighted sum of the target over neighbouring rows, including the row itself or later rows"
             findings.append(_question([name], f"{_column(name)} {way}."))
         elif way := _nearly(X[name], targets) or _mean_of_target(name, *all_rows):
             findings.append(_question([date or name], way.format(column=date or name)))
@@ -152,7 +152,11 @@ def _mean_of_target(name: str, X: Any, y: np.ndarray) -> str:
     series = X[name]
     values = _values(series)
     is_mean = series.dtype.is_float() and not np.isnan(values).any() and is_group_mean(values, y)
-    return "Column {column} is a mean of the target over the rows that have its value." if is_mean else ""
+    return (
+        "Column {column} equals the mean target of the rows that share its value, like a target encoding."
+        if is_mean
+        else ""
+    )
 
 
 def _values(series: Any) -> np.ndarray:
