@@ -1,6 +1,6 @@
 """Coverage and width of the default model's intervals on the 16 reported tables, beside the expected coverage.
 
-    python -m benchmarks.intervals --page docs/results/interval_coverage.md
+    python -m benchmarks.intervals --out docs/results
 
 Every table is split once, as in `benchmarks.tables`: four fifths are fitted with the default `CountRegressor`, the rest
 is scored. Nothing is chosen by these numbers. Finished tables are kept in a file beside the page, and not fitted again.
@@ -49,7 +49,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"Intervals of the default model on {len(rows)} tables that chose nothing: the share of test",
         "rows inside (coverage), the mean probability of the intervals by their own distributions (expected), the",
         "smallest such probability of a row (least), and the mean of upper minus lower end (width).",
-        "`python -m benchmarks.intervals --page docs/results/interval_coverage.md` writes this page.",
+        "`python -m benchmarks.intervals --out docs/results` writes this page.",
     ]
     for level in LEVELS:
         lines += ["", f"## {level:.0%} asked", ""]
@@ -71,8 +71,8 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--page", type=Path, required=True, help="the page to write")
-    out = parser.parse_args().page
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the page")
+    out = parser.parse_args().out / "interval_coverage.md"
     kept = out.with_suffix(".jsonl")
     rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     for entry in catalogue().values():

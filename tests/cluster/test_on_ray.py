@@ -154,7 +154,7 @@ def test_a_node_is_killed_and_the_program_saves_the_same_portfolio(nodes, cluste
     names = {path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.safetensors")}
     assert len(names) > 3
     assert {n for n in names if (tmp_path / "there" / n).read_bytes() != (tmp_path / "here" / n).read_bytes()} == set()
-    scores = [json.loads(each.stdout)["test"]["entries"] for each in (there, here)]
+    scores = [json.loads(each.stdout)["scores"]["entries"] for each in (there, here)]
     assert [row["crps"] for row in scores[0]] == [row["crps"] for row in scores[1]]
     assert not list(tmp_path.glob(".there*jobs"))
 

@@ -413,7 +413,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, (5000, 1))
         >>> y = rng.negative_binomial(2, 1 / (1 + np.exp(1 + X[:, 0])))
-        >>> model = CountGLM(likelihood="poisson").fit(X[:1000], y[:1000])  # its distributions are too narrow
+        >>> model = CountGLM("poisson", covariance="robust")
+        >>> model = model.fit(X[:1000], y[:1000])  # its distributions are too narrow
         >>> def coverage():
         ...     low, high = model.predict_interval(X[2000:], coverage=0.9).T
         ...     return round(float(((low <= y[2000:]) & (y[2000:] <= high)).mean()), 2)

@@ -369,7 +369,7 @@ class CountRegressor(NetworkRegressor):
     >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
     >>> model = CountRegressor(members=["glm"], random_state=0).fit(X, y)
     >>> model.predict_interval([[-1.0], [1.0]], coverage=0.9).tolist()
-    [[0, 3], [4, 12]]
+    [[0, 3], [3, 12]]
     """
 
     members: str | Sequence[str] = "auto"
