@@ -153,3 +153,29 @@ def test_a_quantile_with_weights_is_that_of_repeated_values(q):
     expected = np.quantile(np.repeat(values, weight), q, method="inverted_cdf")
     assert weighted_quantile(values, weight.astype(float), q) == expected
     assert weighted_quantile(values, 0.1 * weight, q) == expected
+
+
+def test_a_group_of_weight_zero_equals_a_group_that_is_not_there():
+    values, group = np.random.default_rng(0).normal(size=60), np.repeat(np.arange(12), 5)
+    weight, is_kept = np.where(group == 3, 0.0, 1.0), group != 3
+    whole, some = gain_of(values, weight, group=group), gain_of(values[is_kept], weight[is_kept], group=group[is_kept])
+    assert (whole.mean, whole.error, whole.low, whole.high) == pytest.approx(
+        (some.mean, some.error, some.low, some.high)
+    )
+
+
+def test_intervals_of_skewed_values_are_those_of_halls_transformation():
+    """Ends at which Hall's function of the mean, w + g w^2 / 3 + g^2 w^3 / 27 + g / 6n, is a quantile of Student's t.
+
+    With g the skewness and w the distance from the mean in standard deviations (Hall, 1992, J. R. Stat. Soc. B 54).
+    """
+    n = 400
+    values = np.random.default_rng(0).exponential(size=n)
+    deviation = values.std(ddof=1)
+    g = ((values - values.mean()) ** 3).mean() / deviation**3
+    shown = gain_of(values, np.ones(n))
+    w = (values.mean() - shown.low) / deviation, (values.mean() - shown.high) / deviation
+    quantile = stats.t.ppf(0.975, n - 1) / n**0.5
+    transformed = [x + g * x**2 / 3 + g**2 * x**3 / 27 + g / (6 * n) for x in w]
+    assert w[0] == pytest.approx(quantile), "towards the short tail the t interval is the wider one"
+    assert transformed[1] == pytest.approx(-quantile)

@@ -117,3 +117,28 @@ def test_the_tail_of_a_score():
     assert tail.of(np.array([1.0, 3.0, 6.0])) == pytest.approx([1.0, 3.0, 6.0], rel=0.15)
     assert tail.of(np.array([20.0]))[0] == pytest.approx(20.0, rel=0.3)
     assert mean_excess(np.array([-1e308, 0.0, 1e308]), np.ones(3)) < np.inf
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_missing_rows_say_nothing_about_numbers_beyond_the_range(seed):
+    """Beyond n numbers the surprise begins with that of 1 in (n + 1) / 2, however many rows have none."""
+    x = np.random.default_rng(seed).normal(size=200)
+
+    def surprise_beyond(values) -> float:
+        profile = fitted(values)
+        return measured(profile, [x.max() + 0.5]).surprise[0] - profile.absent[1]
+
+    assert surprise_beyond(np.r_[x, np.full(300, np.nan)]) == pytest.approx(surprise_beyond(x))
+    assert surprise_beyond(x) >= np.log(201 / 2)
+
+
+def test_the_scale_of_a_tail_does_not_depend_on_where_it_lies():
+    """Most values are equal, so that the scale is a share of the range."""
+    values, counts = np.array([0.0, 1.0]), np.array([5, 100])
+    assert mean_excess(values + 1000.0, counts) == pytest.approx(mean_excess(values, counts), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+def test_the_scale_of_an_exponential_tail_is_its_mean(scale):
+    values = np.sort(np.random.default_rng(0).exponential(scale, 50_000))
+    assert mean_excess(values, np.ones(50_000)) == pytest.approx(scale, rel=0.1)

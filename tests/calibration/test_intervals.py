@@ -191,13 +191,22 @@ def test_a_weight_is_a_repeated_row():
     assert IntervalLevels.from_scores(scores, 7.0 * weight).at(0.8) == once
 
 
-def test_the_weight_of_a_new_row_is_what_one_has_on_average():
-    rng = np.random.default_rng(1)
-    scores, weight = rng.random(50) ** 0.25, rng.gamma(0.5, 1.0, 50)
-    share = np.sort(scores), weight[np.argsort(scores)] / weight.sum()
-    extra = np.square(weight).sum() / weight.sum() ** 2
-    place = np.searchsorted(np.cumsum(share[1]), 0.8 * (1.0 + extra) - 1e-10)
-    assert IntervalLevels.from_scores(scores, weight).at(0.8) == share[0][place]
+@pytest.mark.parametrize("seed", range(20))
+def test_the_weight_of_a_new_row_is_what_one_has_on_average(seed):
+    """By counting: weights differ so much that a new row counts as about 10 of the 400, which moves some levels."""
+    rng = np.random.default_rng(seed)
+    scores, weight = rng.random(400) ** 0.25, rng.gamma(0.1, 1.0, 400)
+    order, coverages = np.argsort(scores), np.arange(0.5, 0.96, 0.05)
+    upto = np.cumsum(weight[order]) / weight.sum()
+
+    def levels(of_new: float) -> list[float]:
+        positions = np.searchsorted(upto, coverages * (1.0 + of_new) - 1e-10)
+        return np.append(scores[order], scores.max())[positions].tolist()
+
+    expected = levels(np.square(weight).sum() / weight.sum() ** 2)
+    assert expected != levels(1 / 400), "the data do not show how much a new row counts"
+    fitted = IntervalLevels.from_scores(scores, weight)
+    assert [fitted.at(float(coverage)) for coverage in coverages] == expected
 
 
 def test_density_ratios_as_weights_cover_rows_of_another_distribution_of_features():

@@ -1,12 +1,16 @@
 """Out-of-distribution flags: ordinary rows are flagged as often as promised, unusual ones are found and explained."""
 
+from itertools import product
+
 import numpy as np
 import polars as pl
 import pytest
 
 from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError
-from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, TableSummary, row_reasons
+from ddpn.calibration.columns import UpperTail, fit_column
+from ddpn.calibration.ood import COMBINATION, FeatureProfile, Joint, OODScores, TableSummary, row_reasons
 from ddpn.predictor import Predictor
+from ddpn.tables.encoding.table import Column
 
 
 def share_flagged(scores: OODScores, x, alpha: float | None = None) -> float:
@@ -280,3 +284,49 @@ def test_flagged_rows_have_a_reason(model):
     assert not (general & ~flagged).any()
     mixed = NEW_ROWS.head(20).with_columns(size=pl.lit(1.5), weight=pl.lit(-1.5))
     assert all(COMBINATION in each[0] for each in model.ood_reasons(mixed))
+
+
+def names_and_numbers(rows: int, seed: int) -> pl.DataFrame:
+    """Names of which there are so many that most rows have one that training did not have, and a number."""
+    rng = np.random.default_rng(seed)
+    return pl.DataFrame({"name": [f"n{k}" for k in rng.integers(0, 8000, rows)], "x": rng.normal(size=rows)})
+
+
+def test_tails_are_those_of_rows_that_a_summary_does_not_know():
+    """A tail that claims 10% holds at most 14.5% of new rows, although most of them have a new name."""
+    profile = FeatureProfile.fit(names_and_numbers(2000, 0))
+    largest, *_ = profile._distances(profile.reader.read(names_and_numbers(4000, 1)))
+    tail = np.exp(-profile.tails[0].of(largest))
+    assert np.mean(tail <= 0.1) <= 0.145
+    assert np.mean(tail <= 0.02) <= 0.033
+
+
+def test_rows_are_scored_by_a_summary_of_the_other_folds():
+    """By hand, for so few rows that only the largest surprise of a row counts."""
+    x, fold = np.random.default_rng(0).normal(size=(35, 2)), np.arange(35) % 5
+    profile, scores = FeatureProfile.cross_fit(x, None, fold)
+    largest = np.zeros(35)
+    for number, column in product(range(5), range(2)):
+        inside, values = fold == number, x[:, column]
+        surprise = (
+            fit_column(Column("x", "number", values[~inside], ()))
+            .cells(Column("x", "number", values[inside], ()))
+            .surprise
+        )
+        largest[inside] = np.maximum(largest[inside], surprise)
+    assert profile.rows == 35
+    np.testing.assert_allclose(scores, UpperTail.fit(largest, least_scale=1.0).of(largest))
+
+
+def test_the_residual_of_a_column_is_that_of_least_squares():
+    """Each column regressed on the others, in units of the 99.5% quantile of its residual."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 3))
+    x[:, 2] = 0.8 * x[:, 0] + 0.6 * x[:, 2]
+    _, residual = Joint.fit(x.astype(np.float32)).distances(x[:500].astype(np.float32))
+    expected = []
+    for k in range(3):
+        others = np.delete(x, k, axis=1)
+        left = np.abs(x[:, k] - others @ np.linalg.lstsq(others, x[:, k], rcond=None)[0])
+        expected.append(left[:500] / np.quantile(left, 0.995))
+    np.testing.assert_allclose(residual, np.max(expected, axis=0), rtol=0.05)

@@ -8,7 +8,15 @@ from scipy import stats
 from torch.autograd import gradcheck
 
 from ddpn import DoublePoisson, InputError, NegativeBinomial, Poisson
-from ddpn.distributions import Censored, CountDistribution, Mixture, Truncated, ZeroInflated
+from ddpn.distributions import (
+    Censored,
+    CountDistribution,
+    Mixture,
+    MonotoneMap,
+    Recalibrated,
+    Truncated,
+    ZeroInflated,
+)
 
 
 def f64(*values: float) -> torch.Tensor:
@@ -150,3 +158,19 @@ def test_a_wide_distribution_has_the_mean_of_its_tails(limit):
     base = NegativeBinomial(f64(1e6), 1.0)
     expected = base.survival(torch.arange(limit)).sum()
     torch.testing.assert_close(Censored(base, limit).mean, expected.reshape(1), rtol=1e-12, atol=0.0)
+
+
+def test_a_truncated_mixture_of_a_family_and_a_recalibrated_distribution():
+    """One component has a formula and the other does not: against sums over the range."""
+    changed = Recalibrated(Poisson(f64(4.0)), MonotoneMap.of([0.0, 0.3, 1.0], [0.0, 0.5, 1.0]))
+    dist = Truncated(Mixture.concatenate([changed, Poisson(f64(7.0))], [0.4, 0.6]), 2, 9)
+    y = torch.arange(2, 10)
+    pmf = dist.log_prob(y).exp()
+    assert pmf.sum().item() == pytest.approx(1.0)
+    torch.testing.assert_close(dist.cdf(y), pmf.cumsum(0))
+    assert dist.mean.item() == pytest.approx((pmf * y).sum().item())
+
+
+def test_a_limit_between_two_counts_is_the_lower_one():
+    censored = Censored(Poisson(f64(4.0)), 5.7)
+    assert censored.log_prob(torch.arange(6)).exp().sum().item() == pytest.approx(1.0)

@@ -364,3 +364,10 @@ def test_a_summary_is_what_the_methods_return():
         torch.testing.assert_close(getattr(found, name), expected, rtol=1e-12, atol=0.0)
     for name in ("mean", "variance", "aleatoric", "epistemic"):
         torch.testing.assert_close(getattr(found, name), getattr(mixture, name), rtol=1e-9, atol=0.0)
+
+
+def test_a_component_of_weight_zero_does_not_widen_the_bracket():
+    """The window of a mixture bounds the sums that everything else is computed by."""
+    mixture = Mixture(Poisson(torch.tensor([[3.0, 500.0]], dtype=torch.float64)), torch.tensor([1.0, 0.0]))
+    ends, alone = mixture.bracket(20.0), Poisson(torch.tensor([3.0], dtype=torch.float64)).bracket(20.0)
+    assert [float(end) for end in ends] == [float(end) for end in alone]

@@ -181,3 +181,17 @@ def test_blocks_are_scored_by_their_own_distributions():
     for number, half in enumerate(halves):
         parts = [part for member in members for part in member[number]]
         assert scores.at(weights)[half] == pytest.approx(direct(parts, [0.3, 0.35, 0.35], y[half]), rel=1e-7)
+
+
+def test_two_members_that_are_given_by_some_of_their_distributions_are_scored_as_by_all():
+    """Both have ten networks per row, of which two are given: the CRPS of their mixture is that of all twenty."""
+    rng = np.random.default_rng(0)
+    y = rng.poisson(4.0, 5000).astype(float)
+    means = [tensor(rng.gamma(4.0, 1.0, (5000, 10))) for _ in range(2)]
+    some, every = MixtureScores([Sample(None, y)]), MixtureScores([Sample(None, y)])
+    for stack in means:
+        some.add([[Poisson(stack[:, :2])]], 10)
+        every.add([[Poisson(stack)]], 10)
+    weights, difference = np.array([0.5, 0.5]), np.array([1.0, 0.0])
+    assert some.at(difference).mean() == pytest.approx(every.at(difference).mean(), abs=0.02)
+    assert some.at(weights).mean() == pytest.approx(every.at(weights).mean(), abs=0.02)

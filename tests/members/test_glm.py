@@ -187,3 +187,36 @@ def test_bounded_and_censored_counts_have_their_own_maximum():
         dist = as_recorded(found.distribution(sample.X), sample)
         value = -dist.log_prob(torch.from_numpy(sample.y)[:, None]).sum().item()
         assert best.fun - 10 < value <= best.fun + 0.01  # families of more parameters fit a little better
+
+
+# Weights --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_weight_is_a_repeated_row(seed):
+    """Also for the encoding: means, standard deviations and shares of missing values."""
+    rng = np.random.default_rng(seed)
+    X = rng.gamma(1.0, size=(150, 2))
+    X[rng.random((150, 2)) < 0.25] = np.nan
+    y = rng.poisson(np.exp(1.0 + 0.3 * np.nan_to_num(X[:, 0], nan=0.5))).astype(float)
+    weight = rng.integers(1, 6, 150)
+    weighted = GLM().fit(Sample(X, y, weight.astype(float)), None, 0)
+    repeated = GLM().fit(Sample(np.repeat(X, weight, axis=0), np.repeat(y, weight)), None, 0)
+    ours, theirs = (member.distribution(X).mean.numpy() for member in (weighted, repeated))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("heavy", [0, 1])
+def test_weights_choose_the_family_of_censored_counts(heavy):
+    """Half of the rows are Poisson counts and half have long tails: the heavy half chooses."""
+    rng = np.random.default_rng(0)
+    half = np.arange(400) % 2
+    mean = np.where(half == 0, 6.0, 6.0 * rng.gamma(0.5, 2.0, 400))
+    limit = np.full(400, 12.0)
+    sample = Sample(np.zeros((400, 1)), np.minimum(rng.poisson(mean), limit), np.where(half == heavy, 1e3, 1.0))
+    member = GLM.like(Task(make_head("mixed")))
+    families = {member.head.name, *(head.name for head in member._others)}
+    assert {"double_poisson", "negative_binomial"} <= families
+    alone = sample.rows(half == heavy).replace(weight=None, limit=limit[half == heavy])
+    member.fit(sample.replace(limit=limit), None, seed=0)
+    assert member.head.name == GLM.like(Task(make_head("mixed"))).fit(alone, None, seed=0).head.name

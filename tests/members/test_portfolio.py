@@ -213,3 +213,13 @@ def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(data, monkeypatch
         found.fit(Folds(Sample(X[:240], y[:240]), Sample(X[240:], y[240:])), seed=0)
     assert set(found.members) == {"constant", "glm", "slow"}
     assert found.left_out == {}
+
+
+@pytest.mark.parametrize(("rows", "scored"), [(3000, 3000), (12_000, 5000)])
+def test_so_many_held_out_rows_choose_weights_without_a_time_limit(rows, scored):
+    """All rows up to 5,000; of more, as many of each fold."""
+    sample = Sample(np.zeros((rows, 1)), np.ones(rows))
+    mixture = Portfolio([])
+    mixture.folds = Folds(sample, None, np.arange(rows) % 5)
+    sizes = [len(block) for block in mixture._scored_rows(seed=0)]
+    assert sizes == [scored // 5] * 5

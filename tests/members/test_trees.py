@@ -74,6 +74,38 @@ def test_a_dispersion_that_varies_is_boosted():
     assert high > 5 * low
 
 
+def test_a_dispersion_that_does_not_vary_stays_constant():
+    """Of 12 samples without any dependence at most one is boosted from noise; with no standard error most would be."""
+    kinds = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(300, 3)), rng.poisson(8.0 * rng.gamma(2.0, 0.5, 300)).astype(float)
+        kinds.append(Trees(**QUICK).fit(Sample(X, y), None, seed=0).facts()["dispersion"])
+    assert kinds.count("boosted") <= 1, kinds
+
+
+def test_the_rate_is_the_arithmetic_mean_of_the_boosters(wide, fitted):
+    matrix = fitted.table.read(wide.X)
+    rate = np.mean([np.exp(booster.raw(matrix)) for booster in fitted.means], axis=0)
+    np.testing.assert_allclose(np.exp(fitted.raw(wide.X, wide.exposure)[:, 0]), rate, rtol=1e-12)
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_the_dispersion_does_not_know_the_level_of_a_group(is_copy):
+    """Groups have a level of their own, and a column with their number: counts of a new group spread by 1 + mean / 2.
+
+    Out-of-fold means that knew the level would leave less than half of it.
+    """
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 5)
+    X = np.column_stack([group + 0.0, rng.normal(size=300)])
+    y = rng.poisson(6.0 * rng.gamma(2.0, 0.5, 60)[group]).astype(float)
+    unfitted = Trees(leaves=(31,), rounds=60, rate=0.2)
+    member = (unfitted.copied() if is_copy else unfitted).fit(Sample(X, y, group=group), None, seed=0)
+    dist = member.distribution(X)
+    assert float((dist.variance / dist.mean).mean()) > 2.5
+
+
 @pytest.mark.parametrize("rows", [2, 3, 7])
 def test_a_handful_of_rows(rows):
     member = Trees(**QUICK).fit(Sample(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)

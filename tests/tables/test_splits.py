@@ -61,3 +61,9 @@ def test_a_group_with_most_rows_is_in_the_first_part(seed):
     assert set(range(500)) <= set(first.tolist())
     assert len(second)
     assert len(third)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_part_with_a_share_has_a_group_if_there_are_enough(seed):
+    group = np.repeat([0, 1, 2], [4, 3, 3])
+    assert all(len(part) for part in random_parts(10, (0.7, 0.1, 0.2), seed, group))

@@ -9,15 +9,18 @@ from datetime import date, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 from ddpn.tables.checks.findings import FindingKind
-from ddpn.tables.checks.leaks import find_leaks
+from ddpn.tables.checks.leaks import _left_over, _Target, find_leaks, made_of_target
 from ddpn.tables.files import read
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare, roles_of
 from ddpn.workflow.table_warnings import describe_finding
 
 RNG = np.random.default_rng(1)
+#: E min(Z^2, 4) of a standard normal Z, by integration by parts.
+NOISE_OF_NORMALS = stats.chi2.cdf(4.0, 3) + 4.0 * stats.chi2.sf(4.0, 1)
 
 
 def suspected(X, y, **options):
@@ -207,3 +210,23 @@ def test_a_large_exposure_makes_no_column_a_leak(rows):
     y = rng.poisson(population / 20_000 * np.exp(0.3 * x)).astype(float)
     X = pl.DataFrame({"x": x, "k": rng.integers(0, 8, rows)})
     assert find_leaks(X, y, exposure=population.astype(float)) == []
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_codes_of_the_target_are_found_whatever_their_unit(scale):
+    """A code per count, with the rounding of a program that has computed it."""
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, 400).astype(float)
+    code = rng.permutation(50)[y.astype(int)] + 1.0
+    rounded = scale * code * (1 + 1e-15 * rng.normal(size=400))
+    assert made_of_target(pl.Series(rounded), y) == "is a function of {target}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_column_without_information_leaves_the_noise_of_counts(seed):
+    """Of 20,000 Poisson counts and neighbours at uneven distances: no variance is explained, and that left is all."""
+    rng = np.random.default_rng(seed)
+    y = rng.poisson(50.0, 20_000).astype(float)
+    share, noise = _left_over(rng.exponential(size=len(y)), _Target("t", y, np.ones(len(y))), True)
+    assert share == pytest.approx(0.0, abs=0.04)
+    assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
