@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 import torch
 
-from ddpn.members import MEMBERS, Member
+from ddpn.members import MEMBERS, Member, networks
 from ddpn.members.member import Task
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
+from ddpn.members.trees import boosting
 from ddpn.networks.heads import make_head
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
@@ -103,3 +104,101 @@ def test_a_weight_of_zero_equals_dropping_the_row(mixed_sample, name):
     found = [unfitted(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
     ours, theirs = (member.distribution(some.X, some.exposure).mean.numpy() for member in found)
     assert ours == pytest.approx(theirs, rel=1e-6)
+
+
+# Weights, exposures and groups: where a member leaves one out in some step, its predictions change ------------------
+
+
+def small_steps(name: str, likelihood: str, rows: int) -> Member:
+    """A member of which no step depends on the number of rows, apart from their weights; networks have one batch."""
+    member = MEMBERS[name].like(Task(make_head(likelihood), rows=rows))
+    if isinstance(member, Networks):
+        member.options = NetworkOptions(
+            members=2, hidden=(8,), numeric="steps", categorical="effects", epochs=8, batch_size=4096
+        )
+    if name == "trees":
+        member.leaves, member.rounds, member.rate = (4,), 12, 0.3
+    return member
+
+
+def contract_rows(rows: int = 210, seed: int = 0) -> Sample:
+    """Over-dispersed counts that follow a number and levels; a group per row, and weights that follow the levels."""
+    rng = np.random.default_rng(seed)
+    a, level = rng.integers(0, 6, rows).astype(float), rng.integers(0, 8, rows)
+    X = pl.DataFrame({"a": a, "level": [f"l{k}" for k in level]})
+    mean = np.exp(1.0 + 0.25 * a + 0.7 * (level % 3))
+    y = rng.poisson(mean * rng.gamma(1.0, 1.0, rows)).astype(float)
+    return Sample(X, y, np.where(level % 3 == 2, 3.0, 1.0 + a % 2), group=np.arange(rows).astype(str))
+
+
+def moments(member: Member, X, exposure=None) -> np.ndarray:
+    dist = member.distribution(X, exposure)
+    return torch.cat([dist.mean, dist.variance], 1).numpy()
+
+
+@pytest.mark.parametrize("name", list(MEMBERS))
+def test_a_weight_equals_a_row_given_as_often(monkeypatch, name):
+    """In the encoding, the start, the losses that choose rounds and epochs, and the dispersion.
+
+    Rules about the number of rows are not about weights: repeated rows stay in one fold, leaves may have one row, and
+    trees get the levels as numbers, as LightGBM joins levels with few rows.
+    """
+    by_content = lambda rows, folds, seed, group=None: group.astype(int) % folds
+    for module in (boosting, networks):
+        monkeypatch.setattr(module, "fold_numbers", by_content)
+    monkeypatch.setattr(boosting, "least_in_leaf", lambda rows: 1)
+    sample = contract_rows()
+    if name == "trees":
+        sample = sample.replace(X=sample.X.with_columns(pl.col("level").str.slice(1).cast(float)))
+    repeated = sample.rows(np.repeat(np.arange(len(sample)), sample.weight.astype(int))).replace(weight=None)
+    by_weight, by_rows, without = (
+        moments(small_steps(name, "negative_binomial", 210).fit(rows, None, seed=1), sample.X)
+        for rows in (sample, repeated, sample.replace(weight=None))
+    )
+    tolerance = 2e-3 if isinstance(small_steps(name, "negative_binomial", 210), Networks) else 1e-4
+    np.testing.assert_allclose(by_weight, by_rows, rtol=tolerance)
+    assert np.abs(without / by_rows - 1.0).max() > 0.02, "weights matter for these rows"
+
+
+@pytest.mark.parametrize("name", list(MEMBERS))
+def test_one_exposure_for_all_rows_is_a_unit_of_the_rate(name):
+    """Predictions for the same exposure are those without exposures, in fits and in every input of later steps."""
+    sample, scale = contract_rows().replace(weight=None, group=None), np.full(210, 1.4 * 2.0**3)
+    exposed, plain = (
+        small_steps(name, "negative_binomial", 210).fit(rows, None, seed=1)
+        for rows in (sample.replace(exposure=scale), sample)
+    )
+    np.testing.assert_allclose(moments(exposed, sample.X, scale), moments(plain, sample.X), rtol=2e-3)
+
+
+@pytest.mark.parametrize("name", list(MEMBERS))
+def test_columns_that_tell_the_exposure_say_nothing_about_the_rate(name):
+    """Counts of 30 per unit, and inputs that the exposure follows: what ignores it in some step learns from them."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 8, 300)
+    exposure = 2.0**level
+    X = pl.DataFrame({"a": level + 0.1 * rng.normal(size=300), "level": [f"l{k}" for k in level]})
+    sample = Sample(X, rng.poisson(30.0 * exposure).astype(float), None, exposure)
+    member = small_steps(name, "negative_binomial", 300).fit(sample, None, seed=1)
+    rate = locations(member, X, exposure).mean(1) / exposure
+    by_level = [rate[level == k].mean() for k in range(8)]
+    np.testing.assert_allclose(by_level, 30.0, rtol=0.2)
+
+
+@pytest.mark.parametrize("name", list(MEMBERS))
+def test_every_division_of_rows_keeps_groups_whole(monkeypatch, name):
+    """Folds for the dispersion, for effects of levels and for rounds are told the groups of their rows."""
+    group, divided = contract_rows().group.astype(int) // 3, []
+    for module, splitter in ((boosting, boosting.fold_numbers), (networks, networks.fold_numbers)):
+
+        def divide(rows, folds, seed, group=None, splitter=splitter):
+            divided.append((rows, group))
+            return splitter(rows, folds, seed, group)
+
+        monkeypatch.setattr(module, "fold_numbers", divide)
+    sample = contract_rows().replace(group=group)
+    fold = np.unique(group, return_inverse=True)[1] % 5
+    small_steps(name, "negative_binomial", 210).fit(sample, None, seed=0)
+    small_steps(name, "negative_binomial", 210).fit_copies(sample, fold, seed=0)
+    assert all(labels is not None and len(labels) == rows for rows, labels in divided), divided
+    assert len(divided) == (6 if name in ("trees", "networks", "large_networks") else 0)

@@ -1,0 +1,351 @@
+"""Weights, exposures and groups in every step from an encoding to a verdict; members: tests/members/test_contract.py.
+
+A weight equals a row given as often, rates are per exposure, and nothing that scores a group has seen its counts.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from ddpn.analysis.diagnosis import diagnose
+from ddpn.analysis.diagnosis import means as means_module
+from ddpn.analysis.diagnosis.checks import fit_families
+from ddpn.analysis.explanations import Inputs, importance
+from ddpn.analysis.leaderboard import RowScores, leaderboard, out_of_fold_leaderboard
+from ddpn.analysis.monitoring import compare
+from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
+from ddpn.calibration.ood import FeatureProfile
+from ddpn.calibration.recalibration import Recalibration
+from ddpn.distributions import NegativeBinomial, Poisson, Recalibrated
+from ddpn.members.blending import MixtureScores, mix_members
+from ddpn.members.folds import Folds
+from ddpn.members.glm import GLM, Constant, PoissonGLM
+from ddpn.members.member import Member
+from ddpn.members.portfolio import Candidate, Portfolio
+from ddpn.metrics import evaluate
+from ddpn.networks.heads import make_head
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample
+from ddpn.tables.encoding import FeatureEncoder
+
+# Weights -------------------------------------------------------------------------------------------------------------
+
+
+def weighted_rows(rows: int = 240, seed: int = 0) -> Sample:
+    """Over-dispersed counts that follow a number and levels; rows of some levels weigh three times as much."""
+    rng = np.random.default_rng(seed)
+    a, level = rng.normal(size=rows).round(1), rng.integers(0, 8, rows)
+    mean = np.exp(1.0 + 0.4 * a + 0.5 * (level % 3))
+    X = pl.DataFrame({"a": a, "level": [f"l{k}" for k in level]})
+    y = rng.poisson(mean * rng.gamma(2.0, 0.5, rows)).astype(float)
+    return Sample(X, y, np.where(level % 3 == 2, 3.0, 1.0 + (a > 0)), group=np.arange(rows).astype(str))
+
+
+def means_of(sample: Sample) -> torch.Tensor:
+    return torch.from_numpy(np.exp(1.2 + 0.3 * sample.X["a"].to_numpy()))
+
+
+def encoding(**options) -> Callable[[Sample], np.ndarray]:
+    return lambda sample: FeatureEncoder(**options).fit(sample.X, sample.y, sample.weight).transform(weighted_rows().X)
+
+
+def mixture_weights(sample: Sample) -> np.ndarray:
+    scores, mean = MixtureScores([sample]), means_of(sample)[:, None]
+    for dist in (Poisson(0.6 * mean), NegativeBinomial(1.3 * mean, torch.full_like(mean, 0.4)), Poisson(2.0 * mean)):
+        scores.add([[dist]])
+    return scores.best(scores.weight / scores.weight.sum())
+
+
+class Known:
+    """Predicts Poissons of known means, before any calibration."""
+
+    def plain_blocks(self, sample: Sample, of: str):
+        yield Poisson(means_of(sample)), sample
+
+
+def recalibration(sample: Sample) -> np.ndarray:
+    part = sample.group.astype(int) % 2
+    order = np.argsort(part, kind="stable")
+    rows = HeldOut(sample.rows(order), [Known(), Known()], part[order])
+    fitted, maps = Recalibration.fit(rows, "mixture", prior_rows=0.0)
+    return np.concatenate([fitted.value, [fitted.gain], *(one.value.numpy() for one in maps)])
+
+
+@cache
+def scored_predictor() -> Predictor:
+    rows = weighted_rows(200, 5)
+    return Predictor(
+        {
+            "constant": Constant().fit(rows, None, seed=0),
+            "glm": GLM(make_head("negative_binomial")).fit(rows, None, seed=0),
+            "poisson_glm": PoissonGLM().fit(rows, None, seed=0),
+        },
+        {"constant": 0.0, "glm": 0.7, "poisson_glm": 0.3},
+    )
+
+
+def board(sample: Sample) -> np.ndarray:
+    shown = leaderboard(scored_predictor(), sample)
+    entries = sorted(shown.entries, key=lambda entry: entry["name"])
+    scores = [entry[name] for entry in entries for name in RowScores._fields]
+    one = shown.evaluation
+    gains = [gain.mean for gain in (*one.gains.values(), *one.error_gains.values())]
+    return np.array([*scores, *gains, *one.crps.values(), *one.errors.values(), one.mean_count, one.coverage])
+
+
+def summary(sample: Sample) -> np.ndarray:
+    scores = evaluate(Poisson(means_of(sample)), sample.y, weight=sample.weight)
+    return np.array([value for value in scores.values() if isinstance(value, float)])
+
+
+def diagnosed_means(kind: str) -> Callable[[Sample], np.ndarray]:
+    """Out-of-fold means of each row, how much of the deviance they explain, and the dispersion of families."""
+
+    def compute(sample: Sample) -> np.ndarray:
+        fitted = means_module.out_of_fold_means(sample, kind, 0, lambda words: None)
+        families = fit_families(sample.replace(X=None), fitted.mean)
+        _, first = np.unique(sample.group.astype(int), return_index=True)
+        parameters = [float(family.parameter) for family in families.values()]
+        return np.concatenate([fitted.mean[first], [fitted.explained], parameters])
+
+    return compute
+
+
+STEPS = {
+    "standardised numbers": encoding(),
+    "piecewise numbers": encoding(numeric="piecewise"),
+    "level effects": encoding(categorical="effects"),
+    "mixture weights": mixture_weights,
+    "recalibration": recalibration,
+    "leaderboard": board,
+    "metrics": summary,
+    "diagnosis, constant": diagnosed_means("constant"),
+    "diagnosis, GLM": diagnosed_means("glm"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_weight_equals_a_row_given_as_often(step, monkeypatch):
+    monkeypatch.setattr(means_module, "fold_numbers", lambda rows, folds, seed, group: group.astype(int) % folds)
+    sample = weighted_rows()
+    repeated = sample.rows(np.repeat(np.arange(len(sample)), sample.weight.astype(int))).replace(weight=None)
+    by_weight, by_rows, without = (STEPS[step](rows) for rows in (sample, repeated, sample.replace(weight=None)))
+    np.testing.assert_allclose(by_weight, by_rows, rtol=2e-4, atol=2e-5)
+    assert without.shape != by_rows.shape or np.abs(without - by_rows).max() > 1e-3, "weights matter for these rows"
+
+
+def test_weights_say_nothing_about_what_is_ordinary():
+    """Flags and drift are about rows: any weights above 0 leave them as they are."""
+    sample = weighted_rows()
+    by_weight, without = (FeatureProfile.fit(sample.X, weight) for weight in (sample.weight, None))
+    assert by_weight.state() == without.state()
+    predictor = scored_predictor()
+    predictor.profile = without
+    monitored = (compare(predictor, sample.X, rows).as_dict() for rows in (sample, sample.replace(weight=None)))
+    assert next(monitored) == next(monitored)
+
+
+# Exposures -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def exposed() -> Sample:
+    """Poisson counts of 5 per unit, and columns that tell the exposure: without it they would predict the count."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 5, 600)
+    X = pl.DataFrame({"a": level + 0.3 * rng.normal(size=600), "level": [f"l{k}" for k in level]})
+    exposure = 2.0 ** (level - 2.0)
+    return Sample(X, rng.poisson(5.0 * exposure).astype(float), None, exposure)
+
+
+@pytest.fixture(scope="module")
+def rate_model(exposed) -> Predictor:
+    """One rate for all rows, with calibrated intervals and a summary of its training rows."""
+    predictor = Predictor({"constant": Constant().fit(exposed, None, seed=0)}, needs_exposure=True)
+    predictor.calibrate_intervals(HeldOut.of(predictor, exposed))
+    predictor.profile = FeatureProfile.fit(exposed.X)
+    return predictor
+
+
+def test_effects_of_levels_are_those_of_rates(exposed):
+    def spread(exposure) -> float:
+        encoder = FeatureEncoder(categorical="effects").fit(exposed.X, exposed.y, None, exposure)
+        names = encoder.get_feature_names_out().tolist()
+        place = [j for j, name in enumerate(names) if name.endswith("effect")]
+        return float(np.ptp(encoder.transform(exposed.X)[:, place])) if place else 0.0
+
+    assert spread(exposed.exposure) == 0.0
+    assert spread(None) > 1.0
+
+
+@pytest.mark.parametrize("mean_model", ["constant", "glm", "boosting"])
+def test_a_diagnosis_is_about_counts_given_their_exposures(exposed, mean_model):
+    shown = diagnose(exposed.X, exposed.y, exposure=exposed.exposure, mean_model=mean_model)
+    assert shown.dispersion.estimate == pytest.approx(1.0, abs=0.15)
+    assert shown.labels == ()
+    assert shown.explained < 0.05
+
+
+def test_intervals_maps_scores_and_drift_are_those_of_counts_with_their_exposures(exposed, rate_model):
+    """By the truth: Poisson counts of known means."""
+    truth = Poisson(torch.from_numpy(5.0 * exposed.exposure))
+    y = torch.from_numpy(exposed.y)
+    assert rate_model.interval_level(0.9) < 0.95
+    fitted, _ = Recalibration.fit(HeldOut.of(rate_model, exposed), "mixture")
+    assert abs(fitted.gain) < 0.01 * float(truth.crps(y).mean())
+    entry = leaderboard(rate_model, exposed).entries[0]
+    assert entry["crps"] == pytest.approx(float(truth.crps(y).mean()), rel=0.02)
+    assert entry["coverage"] == pytest.approx(entry["expected"], abs=0.04)
+    assert not compare(rate_model, exposed.X, exposed).drift
+
+
+def test_the_importance_of_an_exposure_is_not_that_of_columns_that_tell_it(exposed, rate_model):
+    shown = {one.name: one for one in importance(Inputs.of_sample(rate_model, exposed), repeats=1).each}
+    assert shown["exposure"].mean.mean() > 0.5
+    assert max(np.abs(shown[name].crps).max() for name in exposed.X.columns) == pytest.approx(0.0, abs=1e-9)
+
+
+# Groups --------------------------------------------------------------------------------------------------------------
+
+
+class OneColumn(PoissonGLM):
+    """A GLM that reads the first column alone."""
+
+    takes_prepared_tables = False
+
+    def fit(self, train: Sample, validation: Sample | None, seed: int):
+        return super().fit(train.replace(X=train.X[:, :1]), validation, seed)
+
+    def distribution(self, X, exposure=None):
+        return super().distribution(X[:, :1], exposure)
+
+
+def grouped_rows() -> Sample:
+    """Sixty groups of four rows with a level of their own, which a column tells; much wider than Poisson counts."""
+    rng = np.random.default_rng(3)
+    group, a, b = np.repeat(np.arange(60), 4), rng.normal(size=240), rng.normal(size=240)
+    mean = np.exp(1.5 + 0.4 * a + 0.3 * b) * rng.gamma(2.0, 0.5, 60)[group]
+    weight = np.where(group % 4 == 0, 2.0, 1.0)
+    return Sample(np.column_stack([a, b, group]), rng.poisson(mean).astype(float), weight, group=group.astype(str))
+
+
+@pytest.fixture(scope="module")
+def folds() -> Folds:
+    return Folds.of(grouped_rows(), None, seed=0)
+
+
+@pytest.fixture(scope="module")
+def members(folds) -> dict[str, Member]:
+    """Cross-fitted Poisson members, which are too narrow."""
+    return {name: folds.fit(make(), seed=0) for name, make in (("glm", PoissonGLM), ("line", OneColumn))}
+
+
+@pytest.fixture
+def mix(members, monkeypatch) -> Callable[[Folds], tuple[Predictor, HeldOut]]:
+    """Choose weights and calibrate with the counts of some folds, of members that are fitted already."""
+    monkeypatch.setattr(Folds, "fit", lambda self, member, seed: member)
+    candidates = [Candidate(name, lambda clock, member=member: member) for name, member in members.items()]
+
+    def choose(folds: Folds, recalibrate: bool = True) -> tuple[Predictor, HeldOut]:
+        portfolio = Portfolio(candidates).fit(folds, seed=0)
+        predictor = Predictor(portfolio.members, portfolio.weights, fold_weights=portfolio.fold_weights)
+        return predictor, calibrate(predictor, folds, 0, CalibrationOptions(recalibrate=recalibrate))
+
+    return choose
+
+
+@pytest.mark.parametrize("recalibrate", [True, False])
+@pytest.mark.parametrize("scored", [0, 2])
+def test_what_weighs_maps_and_widens_the_predictions_of_a_group_is_chosen_without_its_counts(
+    folds, mix, scored, recalibrate
+):
+    """With other counts in the groups of one fold, its weights, maps and levels are the same, and others differ.
+
+    Each step is given what the one before has chosen: the members for all, and distributions of members without maps
+    for levels. Copies of members have not seen their fold either (tests/members/test_folds.py).
+    """
+    inside = folds.number == scored
+    y = folds.train.y.copy()
+    y[inside] = np.random.default_rng(1).permutation(y[inside]) + 2.0
+    results = []
+    for counts in (folds.train.y, y):
+        rows = Folds(folds.train.replace(y=counts), None, folds.number)
+        predictor, held_out = mix(rows, recalibrate)
+        assert all(one.is_used for one in predictor.recalibrations.values())
+        assert set(predictor.recalibrations) == ({"mixture", "glm", "line"} if recalibrate else set())
+        results.append(
+            [
+                (
+                    copies.weights,
+                    [copies.recalibrations[name].value.tolist() for name in ("glm", "line") if recalibrate],
+                    [copies.interval_level(0.8, name) for name in ("glm", "line") if not recalibrate],
+                )
+                for copies in held_out.predictors
+            ]
+        )
+    same = [one == two for one, two in zip(*results, strict=True)]
+    assert same == [number == scored for number in range(5)]
+
+
+@pytest.mark.parametrize("kind", ["constant", "glm"])
+def test_means_of_a_diagnosis_are_those_of_models_that_left_the_group_out(kind):
+    sample = grouped_rows()
+    number = means_module.fold_numbers(240, means_module.FOLDS, 0, sample.group)
+    inside = number == 1
+    poisoned = sample.replace(y=np.where(inside, sample.y + 5.0, sample.y))
+    before, after = (means_module.out_of_fold_means(rows, kind, 0, lambda words: None) for rows in (sample, poisoned))
+    np.testing.assert_array_equal(before.mean[inside], after.mean[inside])
+    assert not np.isclose(before.mean[~inside], after.mean[~inside]).any()
+
+
+def many_rows(sample: Sample) -> Sample:
+    """So many rows that a tenth of them is held out."""
+    return sample.rows(np.tile(np.arange(len(sample)), 25))
+
+
+DIVISIONS = {
+    "folds": lambda sample: Folds.of(sample, None, seed=0).held_out,
+    "a tenth": lambda sample: [(found := Folds.of(many_rows(sample), None, seed=0)).train, *found.held_out],
+    "parts of calibration rows": lambda sample: [part for _, part in HeldOut.of(None, sample).pairs()],
+}
+
+
+@pytest.mark.parametrize("division", DIVISIONS)
+def test_parts_of_rows_share_no_group(division):
+    parts = [set(part.group) for part in DIVISIONS[division](grouped_rows())]
+    assert len(parts) > 1
+    assert sum(map(len, parts)) == len(set().union(*parts)) == 60
+
+
+def test_a_group_of_equal_rows_counts_as_one_row():
+    """Intervals of gains and of the coverage, on which the verdict stands."""
+    sample = weighted_rows(150, 7).replace(weight=None)
+    copied = sample.rows(np.repeat(np.arange(150), 4))
+    alone, grouped = (leaderboard(scored_predictor(), rows).evaluation for rows in (sample, copied))
+    loose = leaderboard(scored_predictor(), copied.replace(group=None)).evaluation
+    for name, gain in alone.gains.items():
+        assert grouped.gains[name][:4] == pytest.approx(gain[:4], rel=1e-2)
+        assert loose.gains[name].error < 0.6 * gain.error
+    assert grouped.effective_rows == pytest.approx(150, rel=0.02)
+    assert loose.effective_rows == 600
+
+
+def test_out_of_fold_scores_are_those_of_the_copies_that_left_a_row_out(folds, members, mix):
+    """By hand, from the copies of members, weights and maps."""
+    predictor, held_out = mix(folds)
+    shown = out_of_fold_leaderboard(predictor, held_out)
+    (entry,) = (entry for entry in shown.entries if entry["name"] == "mixture")
+    crps = np.zeros(240)
+    for number, copies in enumerate(held_out.predictors):
+        rows = folds.train.rows(folds.number == number)
+        parts = [member.copies[number].parts(rows.X) for member in members.values()]
+        mixture = mix_members(parts, [predictor.fold_weights[number][name] for name in members])
+        dist = Recalibrated(mixture, copies.recalibrations["mixture"].map)
+        crps[folds.number == number] = dist.crps(torch.from_numpy(rows.y)).numpy()
+    assert entry["crps"] == pytest.approx(np.average(crps, weights=folds.train.weight))
+    assert shown.evaluation.folds == 5
+    assert shown.evaluation.effective_rows < 200
