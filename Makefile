@@ -9,7 +9,7 @@ FORECASTING := .venv-forecasting
 RECIPES := .venv-recipes
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-forecasting test-recipes lint bench bench-tables prove docs clean
+.PHONY: help install demo test test-forecasting test-recipes lint mutate bench bench-tables prove docs clean
 
 help:  ## say what there is
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 24
@@ -40,6 +40,9 @@ lint: $(STAMP)  ## ruff (lint and format), spelling, words to avoid, mypy, impor
 	$(VENV)/bin/codespell -D - -D docs/avoided-words.txt
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+
+mutate: $(STAMP)  ## mutate the core at 60 places, and print what tests do not notice; ARGS="--seed 1" draws others
+	OMP_NUM_THREADS=1 $(PY) tests/mutate.py $(ARGS)
 
 bench: $(STAMP)  ## time distributions, training and predictions; results go to benchmarks/results
 	$(PY) benchmarks/distributions.py --out benchmarks/results

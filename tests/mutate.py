@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,6 @@ LIBRARIES = (
     "sklearn.covariance",
     "pandas",
     "polars",
-    "hypothesis",
 )
 
 #: The status of a process that cannot import what was mutated.
@@ -242,17 +242,25 @@ def run_tests(one: Mutation, copy: Path, seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     os.chdir(copy)
     sys.path.insert(0, str(copy / "src"))
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    output = os.open(copy / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     try:
         name = one.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         module = importlib.import_module(f"ddpn.{name}")
         assert str(module.__file__).startswith(str(copy))
     except BaseException:
         os._exit(FATAL)
-    options = ["-x", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    os._exit(int(pytest.main([*options, *tests_of(one.path)])))
+    options = ["-x", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider"]
+    code = FATAL
+    try:
+        code = int(pytest.main([*options, *tests_of(one.path)]))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def main() -> None:

@@ -142,3 +142,42 @@ def test_the_scale_of_a_tail_does_not_depend_on_where_it_lies():
 def test_the_scale_of_an_exponential_tail_is_its_mean(scale):
     values = np.sort(np.random.default_rng(0).exponential(scale, 50_000))
     assert mean_excess(values, np.ones(50_000)) == pytest.approx(scale, rel=0.1)
+
+
+def left_out(column: Column) -> tuple[np.ndarray, np.ndarray]:
+    """Surprises of training cells as if left out, and by brute force: each by a summary of all other rows."""
+    rows = np.arange(len(column.values))
+    brute = [
+        fit_column(column._replace(values=column.values[rows != row]))
+        .cells(column._replace(values=column.values[[row]]))
+        .surprise[0]
+        for row in rows
+    ]
+    return fit_column(column).measure_left_out(column), np.array(brute)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Column("x", "number", np.random.default_rng(0).normal(size=120), ()),
+        Column("x", "number", np.r_[np.random.default_rng(1).exponential(size=100), np.full(20, np.nan)], ()),
+        Column("x", "number", np.r_[np.zeros(70), np.ones(36), np.full(10, 2.0), np.full(4, np.nan)], ()),
+        Column("x", "category", np.repeat(np.arange(5), [60, 30, 16, 10, 4]), tuple("abcde")),
+        Column("x", "category", np.random.default_rng(3).integers(0, 5000, 120), tuple(map(str, range(5000)))),
+    ],
+    ids=["numbers", "missing numbers", "few values", "levels", "names"],
+)
+def test_surprises_as_if_left_out_are_those_of_a_summary_of_the_other_rows(column):
+    ours, brute = left_out(column)
+    np.testing.assert_allclose(ours, brute, rtol=0.1, atol=0.1)
+
+
+def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_it():
+    """Names that occur twice in training, and later rows with names that occur once: exactly the same surprise."""
+    codes = np.r_[np.repeat(np.arange(50), 2), np.arange(50, 100)]
+    column = Column("x", "category", codes, tuple(map(str, range(200))))
+    profile = fit_column(column)
+    ours = profile.measure_left_out(column)
+    once, unseen = profile.cells(column._replace(values=np.array([60, 150]))).surprise
+    assert set(ours[:100]) == {once}
+    assert set(ours[100:]) == {unseen}

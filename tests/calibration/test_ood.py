@@ -1,16 +1,12 @@
 """Out-of-distribution flags: ordinary rows are flagged as often as promised, unusual ones are found and explained."""
 
-from itertools import product
-
 import numpy as np
 import polars as pl
 import pytest
 
 from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError
-from ddpn.calibration.columns import UpperTail, fit_column
 from ddpn.calibration.ood import COMBINATION, FeatureProfile, Joint, OODScores, TableSummary, row_reasons
 from ddpn.predictor import Predictor
-from ddpn.tables.encoding.table import Column
 
 
 def share_flagged(scores: OODScores, x, alpha: float | None = None) -> float:
@@ -301,21 +297,35 @@ def test_tails_are_those_of_rows_that_a_summary_does_not_know():
     assert np.mean(tail <= 0.02) <= 0.033
 
 
-def test_rows_are_scored_by_a_summary_of_the_other_folds():
-    """By hand, for so few rows that only the largest surprise of a row counts."""
-    x, fold = np.random.default_rng(0).normal(size=(35, 2)), np.arange(35) % 5
-    profile, scores = FeatureProfile.cross_fit(x, None, fold)
-    largest = np.zeros(35)
-    for number, column in product(range(5), range(2)):
-        inside, values = fold == number, x[:, column]
-        surprise = (
-            fit_column(Column("x", "number", values[~inside], ()))
-            .cells(Column("x", "number", values[inside], ()))
-            .surprise
-        )
-        largest[inside] = np.maximum(largest[inside], surprise)
-    assert profile.rows == 35
-    np.testing.assert_allclose(scores, UpperTail.fit(largest, least_scale=1.0).of(largest))
+@pytest.mark.parametrize("names", [50, 500, 2000, 100_000])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_all_training_rows_calibrate_flags_of_new_rows_with_names(names, seed):
+    """New names are as usual as they were in training, and levels that occur a few times are not more unusual."""
+    rng = np.random.default_rng(seed)
+
+    def draw(rows: int) -> pl.DataFrame:
+        return pl.DataFrame({"name": [f"n{k}" for k in rng.integers(0, names, rows)], "x": rng.normal(size=rows)})
+
+    profile, scores = FeatureProfile.cross_fit(draw(2000), None, np.arange(2000) % 5)
+    assert (profile.rows, len(scores)) == (2000, 2000)
+    flags = OODScores.fit(scores, 0.05)
+    flagged = flags.is_ood(flags.pvalue(profile.measure(draw(4000)).score)).mean()
+    # Three standard deviations: of the calibration rows, whose share is random, and of the new ones.
+    assert flagged <= 0.05 + 3.0 * np.sqrt(0.05 * 0.95 * (1 / 2000 + 1 / 4000))
+
+
+def test_joint_scores_of_training_rows_are_those_of_summaries_of_the_other_folds():
+    """The largest distance is that of an outlier from rows without it, which is larger than from all rows."""
+    rng, fold = np.random.default_rng(0), np.arange(60) % 5
+    x = rng.normal(size=(60, 2))
+    x[:, 1] = x[:, 0] + 0.1 * rng.normal(size=60)
+    x[0] = [2.0, -2.0]
+    profile, _ = FeatureProfile.cross_fit(x, None, fold)
+    inputs, inside = profile._all_inputs(profile.reader.read(x)), fold == 0
+    apart, _ = Joint.fit(inputs[~inside]).distances(inputs[inside])
+    among, _ = Joint.fit(inputs).distances(inputs[inside])
+    assert apart.max() > 1.2 * among.max()
+    assert profile.tails[1].edges.max() == pytest.approx(apart.max())
 
 
 def test_the_residual_of_a_column_is_that_of_least_squares():

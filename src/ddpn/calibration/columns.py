@@ -98,19 +98,58 @@ class ColumnProfile(NamedTuple):
             for j, key in enumerate(np.flatnonzero(self.coded) if is_category else ()):
                 inputs[:, j] = np.where(missing, 0.0, _standardised(place == key, self.coded[key]))
         if len(self.edges):
-            outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
-            least = self.unseen[0] if len(self.keys) else 0.0
             for sign, edge, scale, kind in (
                 (1.0, self.edges[-1], self.scales[1], ABOVE),
                 (-1.0, self.edges[0], self.scales[0], BELOW),
             ):
                 where = sign * values > sign * edge
-                surprise[where] = np.maximum(outside + beyond(sign * values[where], sign * edge, scale), least)
+                surprise[where] = self._measure_outside(sign * values[where], sign * edge, scale)
                 state[where] = kind
         if self._missing_coded:
             inputs[:, -1] = _standardised(missing, self.missing_share)
         state[missing] = MISSING if self.rows[1] else NEVER_MISSING
         return Cells(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
+
+    def measure_left_out(self, column: Column) -> np.ndarray:
+        """Return the surprise of each cell of the training column as if its row had been left out of the summary.
+
+        A level that occurs c times has the surprise of one that occurs c - 1 times, and a level that occurs once that
+        of an unseen one. These are exactly the surprises of later rows. Those of a summary of fewer rows are only close
+        to them: where many rows share one, such as that of a new name, all later rows would be more unusual than all
+        training rows, or none.
+        """
+        values = column.values
+        missing = values < 0 if self.kind == "category" else np.isnan(values)
+        present = values[~missing]
+        distinct, place, counts = np.unique(present + 0, return_inverse=True, return_counts=True)
+        surprise = np.interp(present, self.edges, self.surprise) if len(self.edges) else np.zeros(len(present))
+        if len(self.keys):
+            surprise = self._measure_left_out_levels(counts)[place]
+        if len(self.edges) and len(distinct) > 1:
+            for sign, order in ((1.0, slice(None)), (-1.0, slice(None, None, -1))):
+                ascending, often = sign * distinct[order], counts[order]
+                if often[-1] == 1:
+                    scale = mean_excess(ascending[:-1], often[:-1])
+                    extreme = self._measure_outside(ascending[-1:], ascending[-2], scale)
+                    surprise[sign * present == ascending[-1]] = extreme
+        absent = np.log(self.rows[0] + 1.0) + NEVER if self.rows[1] == 1 else self.absent[0]
+        cells = np.full(len(values), absent)
+        cells[~missing] = surprise + self.absent[1]
+        return cells
+
+    def _measure_left_out_levels(self, counts: np.ndarray) -> np.ndarray:
+        """Return the surprise of each level for a row of it that is left out, given how often each level occurs."""
+        ascending = np.sort(counts)
+        fewer = counts - 1
+        rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, fewer, side="right")]
+        # The level itself is as rare as those with one row less, where there are such.
+        rows = np.where(np.isin(fewer, counts), rows, rows + fewer)
+        return np.where(fewer > 0, -np.log(np.maximum(rows, 1) / counts.sum()), self.unseen[0])
+
+    def _measure_outside(self, values: np.ndarray, edge: float, scale: float) -> np.ndarray:
+        """Return the surprise of numbers above an edge of the training range."""
+        outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
+        return np.maximum(outside + beyond(values, edge, scale), self.unseen[0] if len(self.keys) else 0.0)
 
     def places(self, column: Column, values: np.ndarray) -> np.ndarray:
         """The position of each of some values of a column in `keys`, -1 where there is none."""

@@ -178,10 +178,10 @@ class FeatureProfile:
     def cross_fit(
         cls, X: Any, weight: np.ndarray | None, fold: np.ndarray, ignored: Sequence[str] = ()
     ) -> tuple[Self, np.ndarray]:
-        """Summarise all training rows, and score each of them by a summary of the other folds.
+        """Summarise all training rows, and score each of them as if it had been left out.
 
-        The tails that turn distances into scores are those of all rows, which each fold's summary did not know. So
-        scores of training rows and of later rows are on one scale, and all training rows can calibrate flags.
+        The surprise of a cell leaves out its row, and the distances of a row are those of a summary of the other folds.
+        So scores of training rows and of later rows are on one scale, and all training rows can calibrate flags.
 
         Parameters
         ----------
@@ -206,13 +206,14 @@ class FeatureProfile:
             table, fold = _rows(table, np.flatnonzero(used)), fold[used]
         profile = cls(reader, [fit_column(column) for column in table], None, (), ignored)
         has_joint = len(fold) >= _FEWEST_ROWS and sum(profile.columns[j].width for j in profile.scored) <= _JOINT_WIDTH
-        profile.joint = Joint.fit(profile._all_inputs(table)) if has_joint else None
         distances = np.empty((len(_TAILS) if has_joint else 1, len(fold)))
-        for number in np.unique(fold):
-            others, apart = (_rows(table, np.flatnonzero(rows)) for rows in (fold != number, fold == number))
-            without = cls(reader, [fit_column(column) for column in others], None, (), ignored)
-            without.joint = Joint.fit(without._all_inputs(others)) if has_joint else None
-            distances[:, fold == number] = without._distances(apart)
+        distances[0] = np.max([profile.columns[j].measure_left_out(table[j]) for j in profile.scored], axis=0)
+        if has_joint:
+            inputs = profile._all_inputs(table)
+            profile.joint = Joint.fit(inputs)
+            for number in np.unique(fold):
+                apart = fold == number
+                distances[1:, apart] = np.stack(Joint.fit(inputs[~apart]).distances(inputs[apart]))
         largest, *joint = distances
         profile.tails = (UpperTail.fit(largest, least_scale=1.0), *map(UpperTail.fit, joint))
         return profile, profile._score(distances)
