@@ -131,9 +131,7 @@ def test_a_level_per_row(kind):
     every = interval_at(poisson(mu), levels, kind)
     for row, (rate, level) in enumerate(zip(mu, levels, strict=True)):
         alone = interval_at(poisson([rate]), float(level), kind)
-        assert [part[row].item() for part in every[:2]] == [part.item() for part in alone[:2]]
-        # A logarithm of several numbers at once may be rounded differently from that of one.
-        assert every[2][row].item() == pytest.approx(alone[2].item(), rel=1e-14)
+        assert [part[row].item() for part in every] == [part.item() for part in alone]
 
 
 def test_probabilities_between_counts_in_both_tails():
