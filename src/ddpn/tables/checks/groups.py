@@ -94,6 +94,9 @@ def find_groups(sample: Sample, skipped: Collection[str] = (), seed: int = 0) ->
     near = [] if inputs is not None else _find_near_inputs(sample.X)
     candidates = [*(candidate for candidate in near if _are_alike(scores, candidate.labels)), *named]
     explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
+    if any(candidate.are_near and not candidate.columns for candidate, _ in explained):
+        # Rows that are near in all columns are near in some of them as well, with a few strangers.
+        explained = [(candidate, shares) for candidate, shares in explained if not candidate.columns]
     best = max(explained, key=lambda entry: entry[1].seen - entry[1].new, default=None)
     return None if best is None else _describe_groups(*best)
 
@@ -129,7 +132,7 @@ def _find_equal_inputs(columns: _ColumnLabels) -> np.ndarray | None:
 
 
 def _find_near_inputs(X: Any) -> Iterator[Candidate]:
-    """Yield groups of rows that nearly agree in several columns."""
+    """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
     for names in find_repeating_columns(X):
         # A part of a large table shows whether there are clumps at all.
         part = choose_near_rows(X, names[0])
