@@ -102,6 +102,12 @@ def unknown_inputs(rng: Random) -> pl.DataFrame:
     return pl.DataFrame({"x": np.where(rng.random(800) < 0.1, -999, x), "z": rng.normal(size=800), "y": y})
 
 
+def unknown_ages(rng: Random) -> pl.DataFrame:
+    """99 for an unknown age, which is not far from the others in units of their range, but in units of their gaps."""
+    age = np.where(rng.random(800) < 0.05, 99, rng.integers(18, 80, 800))
+    return pl.DataFrame({"age": age, "x": rng.normal(size=800), "y": rng.poisson(2.0, 800)})
+
+
 #: What `ddpn fit` and `CountRegressor` offer for each of them.
 TRUTHS: dict[Callable[[Random], pl.DataFrame], tuple[str, str]] = {
     near_copies: ("--group equal-inputs", r"groups=ddpn\.group_similar_rows\(X\)"),
@@ -116,6 +122,7 @@ TRUTHS: dict[Callable[[Random], pl.DataFrame], tuple[str, str]] = {
     rolling_means: ("--drop rolling", "leave it out of X"),
     unknown_counts: ("--missing=999", "leave these rows out"),
     unknown_inputs: ("--missing=-999", "replace it by NaN"),
+    unknown_ages: ("--missing=99", "replace it by NaN"),
 }
 
 
