@@ -43,6 +43,7 @@ from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
+from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.row_hashes import SeenRows
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.plan import Plan
@@ -322,8 +323,10 @@ def _finish(
             )
         else:
             test, words = prepared.test, "test rows"
-            total, order = len(test), np.random.default_rng(plan.seed).permutation(len(test))
-            board = with_rows(clock, total, lambda n: leaderboard(predictor, test.rows(np.sort(order[:n])), *about))
+            total = min(len(test), MAX_ROWS)
+            board = with_rows(
+                clock, total, lambda n: leaderboard(predictor, draw_sample(test, n).take(test), *about, total=len(test))
+            )
         scores.append(board.to_dict())
         _warn_of_few("scored on", board.rows, total, words)
 

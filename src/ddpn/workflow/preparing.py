@@ -40,6 +40,7 @@ from ddpn.tables.checks.order import find_trend, time_columns
 from ddpn.tables.files import is_pattern, read
 from ddpn.tables.kinds import TableColumn, detect
 from ddpn.tables.roles import Roles, report_all
+from ddpn.tables.row_draw import SEED
 from ddpn.tables.row_hashes import group_labels_of, is_by_inputs, missing_sentences
 from ddpn.tables.splits import FOLDS, rows_words
 from ddpn.tables.table import Table, fits_memory, free_memory, sampled_rows, shuffled_chunks
@@ -211,10 +212,16 @@ def _date_inputs(roles: Roles) -> dict[str, str]:
 
 
 def diagnose_table(
-    frame: Any, plan: Plan, mean_model: str, max_rows: int, progress: Callable[[str], object] | None = None
+    table: Any, plan: Plan, mean_model: str, max_rows: int | None, progress: Callable[[str], object] | None = None
 ) -> Any:
-    """The `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first."""
-    plan = plan.resolve_columns(frame.columns)
+    """Return the `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first.
+
+    All rows are checked. Of more than 300,000 rows, so many are drawn first, unless all are to be diagnosed.
+    """
+    table = Table.of(table)
+    plan = plan.resolve_columns(list(table.schema))
+    numbers = np.arange(table.rows) if max_rows is None else sampled_rows(table, SEED)
+    frame, total = (table.read(), None) if len(numbers) == table.rows else checked_rows(table, plan, numbers)
     roles, sample, notes = _read(frame, plan)
     leaks, questions = _describe_columns(sample, roles, plan)
     columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
@@ -223,7 +230,7 @@ def diagnose_table(
     from ddpn.analysis.diagnosis import diagnose_sample  # imports torch: wrong tables are reported at once
 
     known = (*plan.count_range.options, *options)
-    found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known)
+    found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known, total)
     return replace(found, notes=(*found.notes, *leaks, *questions, *notes))
 
 
