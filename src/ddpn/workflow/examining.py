@@ -55,7 +55,9 @@ def report_parts(folder: ModelFolder, table: Any, max_rows: int | None = MAX_ROW
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": rows.note, "numbering": _NUMBERING}
-    name = folder.roles.identifier
+    # Held-out rows come fold by fold.
+    name, order = folder.roles.identifier, np.argsort(rows.sample.labels)
+    places = order[np.searchsorted(rows.sample.labels, sample.labels, sorter=order)]
     return {
         "model": folder.model,
         "sample": sample,
@@ -63,7 +65,7 @@ def report_parts(folder: ModelFolder, table: Any, max_rows: int | None = MAX_ROW
         "leak": " ".join(task["leaks"]),
         "meaning": rows.meaning,
         "warnings": task["warnings"],
-        "ids": (name, rows.frame[name].to_list()) if name in rows.frame.columns else None,
+        "ids": (name, rows.frame[name][places].to_list()) if name in rows.frame.columns else None,
         "max_rows": None,
         "total": rows.total,
         "task": {key: value for key, value in shown.items() if value not in (None, "")},

@@ -15,6 +15,7 @@ from ddpn.calibration.calibrate import HeldOut, calibrate_copies
 from ddpn.members.folds import Folds
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.sample import Sample
+from ddpn.tables.roles import report_all
 from ddpn.tables.row_draw import MAX_ROWS, RowDraw, draw_rows, draw_sample
 from ddpn.tables.row_hashes import row_hashes, sum_hashes
 from ddpn.tables.table import Table
@@ -77,9 +78,17 @@ def count_targets(folder: ModelFolder, table: Table) -> int:
 
 
 def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
-    """Check all rows of a table that has the target, a block at a time, and keep what decides which are scored."""
+    """Check all rows of a table that has the target, a block at a time, and keep what decides which are scored.
+
+    Of each column with cells that cannot be read, the first block that has such cells is reported as a warning.
+    """
     roles, model = replace(folder.roles, groups=None, group=()), folder.model
     parts: list[Sequence[Any]] = []
+    sentences: dict[str, str] = {}
+
+    def note(sentence: str) -> None:
+        sentences.setdefault(sentence.partition(":")[0], sentence)
+
     n_known = 0
     for place in table.places():
         frame = table.block(place)
@@ -87,18 +96,21 @@ def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
             if not roles.has_target(frame, place.start).any():
                 continue
             counts = model.predictor_.counts
-            sample = roles.sample(frame, model.fractional, lambda sentence: None, counts, place.start)
+            sample = roles.sample(frame, model.fractional, note, counts, place.start)
         n_known += len(sample)
         sample = sample.rows(sample.is_used)
+        if not len(sample):
+            continue
         number = place.first - place.start + sample.labels - 1
         parts.append((number, sample.y, sample.weight_or_ones, row_hashes(sample)))
     if not n_known:
         target = Argument("target", str(roles.target))
         raise InputError(argument=target, must="have values", got="missing values only")
-    number, y, weight, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if not len(y):
+    if not parts:
         weights = Argument("weight", str(roles.weight))
         raise InputError(argument=weights, must="be positive in some row", got="zero weights only")
+    number, y, weight, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    report_all(list(sentences.values()), None)
     is_weighted = roles.weight in table.schema
     return KnownRows(number, y, weight if is_weighted else None, hashes, table.rows - n_known)
 
@@ -112,7 +124,8 @@ def rows_to_score(folder: ModelFolder, table: Any, max_rows: int | None = MAX_RO
     table = Table.of(table)
     known = scan_rows(folder, table)
     missing = " ".join(folder.roles.without_target(known.without_target))
-    if folder.seen is None or sum_hashes(known.hashes) == folder.seen.total:
+    is_fitted_table = folder.seen is None or sum_hashes(known.hashes) == folder.seen.total
+    if "fingerprint" in folder.task and is_fitted_table:
         found = _training_rows(folder, table, missing, max_rows)
         if found is not None:
             return found
@@ -121,15 +134,21 @@ def rows_to_score(folder: ModelFolder, table: Any, max_rows: int | None = MAX_RO
         mask, note = folder.seen.find_unseen(known.hashes)
     draw = known.draw(mask, max_rows)
     frame = table.take_rows(draw.positions)
-    sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
+    sample = _read_sample(folder, frame)
     sample = sample.replace(labels=draw.positions + 1, weight=draw.weight)
     return RowsToScore(sample, frame, draw.total, f"{missing} {note}".strip())
+
+
+def _read_sample(folder: ModelFolder, frame: Any) -> Sample:
+    """Read rows that `scan_rows` has checked and reported on."""
+    counts = folder.model.predictor_.counts
+    return folder.roles.sample(frame, folder.model.fractional, lambda sentence: None, counts)
 
 
 def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: int | None) -> RowsToScore | None:
     """Return the rows of the training table that are scored; None if the table is another one."""
     frame = table.read()
-    sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
+    sample = _read_sample(folder, frame)
     sample = sample.rows(sample.is_used)
     if fingerprint(sample) != folder.task.get("fingerprint"):
         return None

@@ -12,7 +12,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 def found() -> Importances:
     """Twelve columns, each worth more than the one before."""
     each = [Importance(f"x{i}", *np.full((3, 3), i / 10.0)) for i in range(12)]
-    return Importances(each, 100, 12)
+    return Importances(each, 100, 12, 100, 100)
 
 
 def test_the_text_has_the_first_rows_of_the_table(found):

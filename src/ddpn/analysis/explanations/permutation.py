@@ -73,19 +73,21 @@ class Importances(ByColumn[Importance]):
     ----------
     each : list of Importance
         In the order of the columns.
-    rows, total : int
-        The number of rows that were shuffled, and of how many these were drawn.
-    scored_rows : int
-        The number of these rows whose CRPS each repeat measures, as it takes longer.
+    rows : int
+        The number of rows that were shuffled.
     columns : int
         The number of columns that there are.
+    total : int
+        The number of rows that those were drawn from.
+    scored_rows : int
+        The number of shuffled rows whose CRPS each repeat measures, as it takes longer.
     """
 
     each: list[Importance]
     rows: int
+    columns: int
     total: int
     scored_rows: int
-    columns: int
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
     def table(self) -> dict[str, list[Any]]:
@@ -141,7 +143,7 @@ def importance(
     is_auto = max_rows == "auto"
     most = None if is_auto or max_rows is None else check_integer("max_rows", max_rows, 1)
     if columns is None and len(inputs.columns) > _MAX_SCREENED:
-        return Importances([], 0, inputs.total, 0, len(inputs.columns))
+        return Importances([], 0, len(inputs.columns), inputs.total, 0)
     rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.is_used)
     positions = inputs.rows(used).chosen(columns, rng)
     if is_auto:
@@ -167,7 +169,7 @@ def importance(
                 usual = float(np.average(np.abs(was), weights=weight))
                 changes[name][repeat] = np.average(np.abs(now - was), weights=weight) / max(usual, _TINY)
         found.append(Importance(inputs.names[position], **changes, position=position))
-    return Importances(found, len(weight), inputs.total, scored, len(inputs.columns))
+    return Importances(found, len(weight), len(inputs.columns), inputs.total, scored)
 
 
 class _State(NamedTuple):

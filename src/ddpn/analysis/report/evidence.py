@@ -57,9 +57,10 @@ class Evidence(NamedTuple):
     `labels` are what the user's table calls the rows, `total` is the number of rows that they were drawn from. `low`
     and `high` are the ends of the interval, `expected` its probability. `components` is how many distributions per row
     the model mixes, `board` has the scores of all candidates, `calibrated` is the number of rows that intervals were
-    calibrated on (0 without calibration). `ids` are the name of a column that identifies rows, and its values; `grouped` the name of
-    what intervals are calibrated by and the group of every row. `measured` are the inputs that importance is measured
-    on, where the model was fitted to all rows. `dists` are the distributions of some rows after the other.
+    calibrated on (0 without calibration). `ids` are the name of a column that identifies rows, and its values;
+    `grouped` the name of what intervals are calibrated by and the group of every row. `measured` are the inputs that
+    importance is measured on, where the model was fitted to all rows. `dists` are the distributions of some rows after
+    the other.
     """
 
     inputs: Inputs

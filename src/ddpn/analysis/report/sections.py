@@ -185,7 +185,7 @@ def sections(
     """The HTML of every section that has something to show, by its title."""
     board, pit = evidence.board, plots.Pit.of_blocks(evidence.dists, evidence.y, evidence.weight)
     found, shape = board.evaluation, pit_sentence(pit)
-    importances = explanation.importance or Importances([], 0, 0, 0, len(evidence.inputs.columns))
+    importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns), 0, 0)
     by_column = important_groups(importances, evidence)
     details = [
         ("Typical error", error_sentences(evidence, target)),
