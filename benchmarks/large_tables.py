@@ -55,7 +55,7 @@ def generate(rows: int, seed: int) -> pl.DataFrame:
 
 
 def run(folder: Path, *arguments: str) -> tuple[str, float, float]:
-    """Run a command; its output, CPU seconds and largest memory in MB, measured by a process that has no other children."""
+    """Run a command in a process without other children; return its output, CPU seconds and largest memory in MB."""
     script = (
         "import resource, subprocess, sys\n"
         "done = subprocess.run([sys.executable, '-m', 'ddpn.cli', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
