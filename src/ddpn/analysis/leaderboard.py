@@ -438,7 +438,7 @@ class Leaderboard:
     @property
     def title(self) -> str:
         """How many rows were scored, of how many they were drawn, and whether these are test rows."""
-        return f"Scores on {count_drawn(self.rows, self.total, self.evaluation.row_words)}"
+        return f"Scores on {count_drawn(self.rows, self.total, self.evaluation.row_words.removesuffix('s'))}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -485,6 +485,7 @@ def leaderboard(
     meaning: str = "",
     others: Mapping[str, Distribution] | None = None,
     total: int | None = None,
+    mixture: RowScores | None = None,
 ) -> Leaderboard:
     """Score the mixture and every member on the same rows, members of weight 0 as well.
 
@@ -505,8 +506,10 @@ def leaderboard(
         What other models predict for the same rows, by name; a Normal is rounded to counts.
     total : int, optional
         The number of rows that the sample was drawn from (`ddpn.tables.row_draw`), for the title.
+    mixture : RowScores, optional
+        The scores of the mixture, if they are known.
     """
-    rows = _score_candidates(predictor, sample)
+    rows = _score_candidates(predictor, sample, mixture)
     for name, dist in (others or {}).items():
         shape, number = tuple(known(dist).batch_shape), len(sample)
         if shape not in ((), (1,), (number,)):
@@ -542,9 +545,9 @@ def out_of_fold_leaderboard(
     return _rank_candidates(predictor, scores, rows.sample, [], len(rows), **about)
 
 
-def _score_candidates(predictor: Predictor, sample: Sample) -> dict[str, RowScores]:
-    """Score the mixture and every member, by name."""
-    rows = {MIXTURE: score_rows(predictor, sample)}
+def _score_candidates(predictor: Predictor, sample: Sample, mixture: RowScores | None = None) -> dict[str, RowScores]:
+    """Score the mixture, unless its scores are given, and every member, by name."""
+    rows = {MIXTURE: score_rows(predictor, sample) if mixture is None else mixture}
     for name in predictor.members:
         # A member has the scores of the mixture if it has its distributions and its intervals.
         is_mixture = name == predictor.sole_member and predictor.groups is None

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.runtime.display import plural
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer
 from ddpn.sample import Sample
@@ -146,16 +147,16 @@ def describe_draw(start: str, rows: int, total: int, seed: int = SEED) -> str:
     >>> describe_draw("Scores are of", 500, 500)
     ''
     """
-    return f"{start} {count_drawn(rows, total, 'rows', seed)}." if rows < total else ""
+    return f"{start} {count_drawn(rows, total, 'row', seed)}." if rows < total else ""
 
 
-def count_drawn(rows: int, total: int, noun: str = "rows", seed: int = SEED) -> str:
+def count_drawn(rows: int, total: int, noun: str = "row", seed: int = SEED) -> str:
     """Return the number of rows, and of how many they were drawn.
 
-    >>> count_drawn(20_000, 100_000, "test rows"), count_drawn(500, 500)
+    >>> count_drawn(20_000, 100_000, "test row"), count_drawn(500, 500)
     ('20,000 of 100,000 test rows, drawn at random (seed 0)', '500 rows')
     """
-    return f"{rows:,} of {total:,} {noun}, drawn at random (seed {seed})" if rows < total else f"{rows:,} {noun}"
+    return f"{rows:,} of {total:,} {noun}s, drawn at random (seed {seed})" if rows < total else plural(rows, noun)
 
 
 def draw_facts(rows: int, total: int, seed: int = SEED) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, undrawn, with
     options["interval_groups"] = wards
     task = {"exposure": "days", "note": "Test rows only."}
     text, _ = checked(model.report(tmp_path / "r.html", **given, **options, task=task))
-    assert "Of 160 rows, 120 are evaluated: the others have no weight." in text
+    assert "Left out: 40 rows of weight 0." in text
     assert "on so many rows each: a: 80, b: 80." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text

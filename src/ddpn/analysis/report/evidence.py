@@ -37,6 +37,8 @@ from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.row_draw import MAX_ROWS, count_drawn, draw_sample
 
+#: Rows predicted at a time, which bounds memory.
+_BLOCK_ROWS = 4096
 #: Ranges of a numeric column.
 _BINS = 5
 #: A bias that is worth a sentence, as a share of the mean count.
@@ -60,7 +62,7 @@ class Evidence(NamedTuple):
     calibrated on (0 without calibration). `ids` are the name of a column that identifies rows, and its values;
     `grouped` the name of what intervals are calibrated by and the group of every row. `measured` are the inputs that
     importance is measured on, where the model was fitted to all rows. `dists` are the distributions of some rows after
-    the other.
+    the other. `without_weight` is the number of rows of weight 0, which are left out.
     """
 
     inputs: Inputs
@@ -83,6 +85,7 @@ class Evidence(NamedTuple):
     ids: tuple[str, Sequence[Any]] | None = None
     grouped: tuple[str, np.ndarray] | None = None
     measured: Inputs | None = None
+    without_weight: int = 0
 
     def distribution(self, row: int) -> Any:
         """The predicted distribution of one row."""
@@ -133,18 +136,19 @@ def gather(
         sample = sample.replace(interval_groups=labels)
     draw = draw_sample(sample, max_rows if held_out is None else None)
     rows, used, total = draw.positions, draw.take(sample), draw.total if total is None else total
+    progress(f"Predicting {count_drawn(len(used), total)}")
+    parts = [(predictor, block) for block in used.blocks(_BLOCK_ROWS)] if held_out is None else list(held_out.pairs())
+    predicted = [_predict_part(*part) for part in parts]
+    scores = RowScores(*map(np.concatenate, zip(*(part.scores for part in predicted), strict=True)))
     progress(f"Scoring {count_drawn(len(used), total)}")
     if held_out is None:
         others = {
             str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (len(sample),) else dist
             for name, dist in (baselines or {}).items()
         }
-        board = leaderboard(predictor, used, leaks, meaning, others, total)
+        board = leaderboard(predictor, used, leaks, meaning, others, total, scores)
     else:
         board = out_of_fold_leaderboard(predictor, held_out, leaks, meaning)
-    progress(f"Predicting {count_drawn(len(used), total)}")
-    parts = [(predictor, used)] if held_out is None else list(held_out.pairs())
-    predicted = [_predict_part(*part) for part in parts]
     columns = [np.concatenate(values) for values in zip(*(part.arrays for part in predicted), strict=True)]
     grouped = None
     if predictor.groups is not None and used.interval_groups is not None:
@@ -157,13 +161,14 @@ def gather(
         weight=used.weight_or_ones,
         dists=[part.dist for part in predicted],
         **dict(zip(_PREDICTED, columns, strict=True)),
-        scores=RowScores(*map(np.concatenate, zip(*(part.scores for part in predicted), strict=True))),
+        scores=scores,
         components=max(part.components for part in predicted),
         board=board,
         fingerprint=sample.digest(),
         calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
         ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
         grouped=grouped,
+        without_weight=int((~sample.is_used).sum()),
         measured=None if held_out is None else Inputs.of_first_fold(model, held_out, names),
     )
 

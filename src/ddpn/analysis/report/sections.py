@@ -168,7 +168,7 @@ def write_report(
         members_text(model),
         f"likelihood {likelihood_text(model)}",
         " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
-        f"evaluated on {count_drawn(len(evidence.y), evidence.total, f'{row_word}s')} on {date.today().isoformat()}",
+        f"evaluated on {count_drawn(len(evidence.y), evidence.total, row_word)} on {date.today().isoformat()}",
     ]
     above = [*filter(None, [leak]), *warnings]
     text = page.page(f"How well the model predicts {target}", filter(None, under), parts, above)
@@ -217,6 +217,8 @@ def _accuracy(evidence: Evidence, target: str, note: str) -> str:
     y, order = evidence.y, np.argsort(evidence.mean, kind="stable")
     rows = order[np.round(np.linspace(0, len(y) - 1, min(_DRAWN, len(y)))).astype(int)]
     evaluated = describe_draw("All figures and numbers of this report are computed from", len(y), evidence.total)
+    if evidence.without_weight:
+        evaluated += f" Left out: {plural(evidence.without_weight, 'row')} of weight 0."
     inside = evidence.scores.coverage[rows] > 0
     mean, low, high = (values[rows] for values in (evidence.mean, evidence.low, evidence.high))
     log = plots.wants_log(np.concatenate([mean, high, y]))
