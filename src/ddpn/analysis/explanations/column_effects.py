@@ -323,10 +323,13 @@ def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     profiles = []  # shape: (levels, features) each
     for other in (each for place, each in enumerate(columns) if place != position):
         if other.kind == "category":
-            values = np.eye(len(other.levels) + 1)[other.values.astype(int)]
+            size, codes = len(other.levels) + 1, other.values.astype(int)
+            codes = np.where(codes < 0, size - 1, codes)
+            counts = (np.bincount(codes[column.values == level], minlength=size) for level in found)
+            profiles.append(np.stack([own / own.sum() for own in counts]))
         else:
-            values = (np.unique(other.values, return_inverse=True)[1] / len(other.values))[:, None]
-        profiles.append(np.stack([values[column.values == level].mean(0) for level in found]))
+            values = np.unique(other.values, return_inverse=True)[1] / len(other.values)
+            profiles.append(np.stack([values[column.values == level].mean(keepdims=True) for level in found]))
     if not profiles:
         return found
     profile = np.hstack(profiles)
