@@ -147,7 +147,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, undrawn, with
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
     assert "Oracle is better on these rows" in text
-    assert steps[:2] == ["Scoring 120 rows", "Predicting 120 rows"]
+    assert steps[:2] == ["Predicting 120 rows", "Scoring 120 rows"]
     assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
         model.report(tmp_path / "r.html", given["X"], given["y"], interval_groups=wards)
