@@ -217,9 +217,7 @@ class LevelEffects(NamedTuple):
         return by_level(codes, levels, self.values, 0.0, self.missing).astype(np.float32)
 
 
-def by_level(
-    codes: np.ndarray, levels: Levels, known: Mapping[str, float], other: float, missing: float
-) -> np.ndarray:
+def by_level(codes: np.ndarray, levels: Levels, known: Mapping[str, float], other: float, missing: float) -> np.ndarray:
     """Look up the level of each code in `known`; `other` for unknown levels and `missing` for code -1.
 
     A mapping always comes with the same `other` and `missing`.
