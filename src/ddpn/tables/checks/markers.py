@@ -23,20 +23,25 @@ def find_marker(values: np.ndarray) -> float | None:
     >>> find_marker(np.array([3.0, 1.0, 999.0, 0.0, 2.0, 999.0, 4.0, 5.0, 999.0]))
     999.0
     """
-    numbers, repeats = np.unique(values[~np.isnan(values)], return_counts=True)
-    if len(numbers) < _MIN_OTHER_VALUES + 1:
+    values = values[~np.isnan(values)]
+    if not len(values):
         return None
-    ends = (
-        (numbers[-1], repeats[-1], numbers[-1] - numbers[-2], numbers[-2] - numbers[0]),
-        (numbers[0], repeats[0], numbers[1] - numbers[0], numbers[-1] - numbers[1]),
-    )
-    for end, count, distance, spread in ends:
-        if count < _MIN_REPEATS or end == 0.0:
+    for end in (values.max(), values.min()):
+        is_end = values == end
+        others, count = values[~is_end], int(is_end.sum())
+        if count < _MIN_REPEATS or end == 0.0 or not len(others):
             continue
+        low, high = float(others.min()), float(others.max())
+        distance, spread = (end - high if end > high else low - end), high - low
         is_code = abs(end) in _CODES and not 0.0 < end < _SMALL_CODE
-        is_only_negative = end < 0.0 <= numbers[1]
-        is_minus_one = is_only_negative and end == -1.0 and len(numbers) > _MIN_VALUES_ABOVE_MINUS_ONE
+        is_only_negative = end < 0.0 <= low
+        is_minus_one = is_only_negative and end == -1.0
         is_far = count >= _OTHER_REPEATS and distance >= _OTHER_DISTANCE * spread
-        if is_far or is_minus_one or (is_code and (is_only_negative or distance >= spread)):
+        if not (is_far or is_minus_one or (is_code and (is_only_negative or distance >= spread))):
+            continue
+        # Different values are counted last: most columns end with no such number.
+        distinct = len(np.unique(others))
+        is_on_short_scale = is_minus_one and not is_far and distinct < _MIN_VALUES_ABOVE_MINUS_ONE
+        if distinct >= _MIN_OTHER_VALUES and not is_on_short_scale:
             return float(end)
     return None
