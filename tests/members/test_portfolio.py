@@ -239,7 +239,7 @@ def test_with_time_enough_all_rows_are_fitted(monkeypatch, split):
 def test_rows_follow_the_time_that_rows_took(monkeypatch, split):
     """Half of the time, a minute, is for the first member: 10 s for 100 rows leave 50 s, of which 75% are planned."""
     monkeypatch.setattr(PoissonGLM, "label", "slow")
-    with pytest.warns(UserWarning, match="Fitted slow to 37. and slow to 37. of 1,600 training rows"):
+    with pytest.warns(UserWarning, match="Fitted slow to 37., slow to 37. of 1,600 training rows"):
         rows, found = rows_of_fits(monkeypatch, 0.1, 120.0, split)
     assert rows[0] == 100
     assert rows[1:] == [pytest.approx(375, abs=2)] * 2
