@@ -81,7 +81,7 @@ def test_a_leak_and_a_code_are_found_in_a_large_table():
 
 @pytest.mark.parametrize("groups", [40, 40_000])
 def test_units_are_found_in_a_large_table(groups):
-    """Of 40 shops with 3,000 rows each, some rows are looked at; of 40,000 persons, some persons with all their rows."""
+    """Of 40 shops with 3,000 rows each, some rows are looked at; of 40,000 persons, some persons with all rows."""
     rng = np.random.default_rng(1)
     unit = rng.integers(0, groups, 120_000)
     mean = np.exp(1.0 + rng.normal(0.0, 0.8, groups)[unit])
@@ -111,6 +111,6 @@ def test_chosen_groups_are_whole_or_have_many_rows(groups, most):
 
 
 def test_checks_without_time_are_named():
-    findings, sentence = run_checks([lambda: []], Clock(0.0))
+    findings, sentence = run_checks([list], Clock(0.0))
     assert findings == []
     assert "time budget" in sentence
