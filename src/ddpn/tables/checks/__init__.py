@@ -28,8 +28,8 @@ __all__ = [
     "run_checks",
 ]
 
-#: The share of a time budget that all checks of a table may take. They take a few seconds of any table.
-_MAX_TIME_SHARE = 0.15
+#: The share of the time left that some checks of a table may take. All of them take a few seconds of any table.
+_MAX_TIME_SHARE = 0.1
 
 
 def run_checks(checks: Sequence[Callable[[], list[Finding]]], clock: Clock) -> tuple[list[Finding], str]:
