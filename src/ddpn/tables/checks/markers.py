@@ -7,6 +7,9 @@ _MIN_REPEATS = 3
 #: A number of the codes below is outside if its distance to the next value is as large as the range of
 #: all others; any other number if it is so many times as large, and as often as this.
 _OTHER_DISTANCE, _OTHER_REPEATS = 20.0, 5
+#: A code that is as often as this is also outside if its distance is so many times the largest gap between the others,
+#: such as 99 among ages up to 80.
+_GAPS = 5.0
 #: Different values that a column without the number must have: two or three may be codes themselves.
 _MIN_OTHER_VALUES = 5
 #: Different values above -1 that make -1 a code: on a short scale it may be a step.
@@ -35,13 +38,16 @@ def find_marker(values: np.ndarray) -> float | None:
         distance, spread = (end - high if end > high else low - end), high - low
         is_code = abs(end) in _CODES and not 0.0 < end < _SMALL_CODE
         is_only_negative = end < 0.0 <= low
-        is_minus_one = is_only_negative and end == -1.0
-        is_far = count >= _OTHER_REPEATS and distance >= _OTHER_DISTANCE * spread
-        if not (is_far or is_minus_one or (is_code and (is_only_negative or distance >= spread))):
+        is_often = count >= _OTHER_REPEATS
+        is_far = is_often and distance >= _OTHER_DISTANCE * spread
+        if not (is_far or is_code or (is_only_negative and end == -1.0)):
             continue
-        # Different values are counted last: most columns end with no such number.
-        distinct = len(np.unique(others))
-        is_on_short_scale = is_minus_one and not is_far and distinct < _MIN_VALUES_ABOVE_MINUS_ONE
-        if distinct >= _MIN_OTHER_VALUES and not is_on_short_scale:
+        # Different values are counted last: most columns do not end with such a number.
+        numbers = np.unique(others)
+        if len(numbers) < _MIN_OTHER_VALUES:
+            continue
+        is_minus_one = is_only_negative and end == -1.0 and len(numbers) >= _MIN_VALUES_ABOVE_MINUS_ONE
+        is_apart = distance >= spread or (is_often and distance >= _GAPS * np.diff(numbers).max())
+        if is_far or is_minus_one or (is_code and (is_only_negative or is_apart)):
             return float(end)
     return None
