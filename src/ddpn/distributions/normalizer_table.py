@@ -3,7 +3,8 @@
 Bicubic splines over log mu and log gamma, for gamma up to 4 or a variance, mu / gamma, above 1.3. Elsewhere mass sits
 on single integers, log c oscillates with mu, and the kernel sums. The error is below 2e-6 for log c, and below 1e-5 for
 its slopes. Variances above 400 times the mean are in a second table, which most fits never need. Beyond the largest mu
-log c depends on gamma mu alone: by log c = (1 - gamma) / (12 gamma mu) + ..., what is left is below 1 / (12 mu).
+of a table log c depends on gamma mu alone if that is large: what is left is 1 / (12 mu) from the series of log c, and
+sqrt(gamma) e^(-gamma mu) from the counts near 0.
 """
 
 import math
@@ -19,9 +20,11 @@ from ddpn.distributions.kernels.scalar import deviance, log_h
 
 #: Ends of both tables: log mu from and to, log gamma from and to. Networks that separate zeros from large counts reach
 #: the lower ends of the second one.
-USUAL, SMALL_GAMMA = (-8.0, 14.0, -6.0, 5.0), (-16.0, 14.0, -18.0, -6.0)
+USUAL, SMALL_GAMMA = (-8.0, 14.0, -6.0, 5.0), (-16.0, 16.0, -18.0, -6.0)
 #: log gamma up to which log c is smooth for every mu, and how much smaller than log mu it must be elsewhere.
 SMOOTH, WIDE = math.log(4.0), math.log(1.3)
+#: log (gamma mu) from which on log c depends on it alone where mu is beyond a table.
+FAR_FROM_0 = math.log(10.0)
 #: Nodes per unit of both, and nodes beyond the ends, where splines do not know how to go on.
 PER_UNIT, BEYOND = 16, 12
 
@@ -36,8 +39,10 @@ def log_probs(table, ends, inputs, results):
     for i in range(inputs.shape[1]):
         y, mu, gamma = inputs[0, i], inputs[1, i], inputs[2, i]
         log_mu, log_gamma = log(mu), log(gamma)
-        u, v = min(log_mu, high_mu), log_gamma + max(log_mu - high_mu, 0.0)
-        if u >= low_mu and low <= v <= high and log_gamma <= max(log_mu - WIDE, SMOOTH):
+        u, v = log_mu, log_gamma
+        if u > high_mu and u + v >= FAR_FROM_0:
+            u, v = high_mu, u + v - high_mu
+        if low_mu <= u <= high_mu and low <= v <= high and log_gamma <= max(log_mu - WIDE, SMOOTH):
             interpolated(table, (u - low_mu) * PER_UNIT + BEYOND, (v - low) * PER_UNIT + BEYOND, found)
             dev = gamma * deviance(y, mu)
             results[0, i] = min(log_h(y) - dev + 0.5 * log_gamma - found[0], 0.0)
