@@ -22,6 +22,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -280,15 +281,14 @@ def main() -> None:
             shutil.copytree(ROOT / name, copy / name)
         for name in ("pyproject.toml", "README.md"):
             shutil.copy2(ROOT / name, copy / name)
-        drawn = draw_mutations(arguments.number, arguments.seed)
+        # At once: the tree may change while mutations run.
+        drawn = list(islice(draw_mutations(arguments.number, arguments.seed), arguments.number))
         for number, one in enumerate(drawn):
-            if number >= arguments.number:
-                break
             if number % parts != part:
                 continue
             outcome = run_mutation(one, copy, arguments.seconds)
             outcomes[outcome] += 1
-            source = (ROOT / "src/ddpn" / one.path).read_text()
+            source = (copy / "src/ddpn" / one.path).read_text()
             print(f"{outcome:9}src/ddpn/{one.path}:{one.line} ({one.kind}) {one.describe(source)}", flush=True)
     tried = sum(outcomes.values()) - outcomes["fatal"]
     noticed = outcomes["killed"] + outcomes["timeout"]

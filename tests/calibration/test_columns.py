@@ -16,15 +16,15 @@ from ddpn.calibration.columns import (
     fit_column,
     mean_excess,
 )  # fmt: skip
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.encoding.table import Column, Levels
 
 
 def fitted(values, kind="number", levels=()):
-    return fit_column(Column("c", kind, np.asarray(values), levels))
+    return fit_column(Column("c", kind, np.asarray(values), Levels(levels)))
 
 
 def measured(profile, values, levels=()):
-    return profile.cells(Column("c", profile.kind, np.asarray(values), levels))
+    return profile.cells(Column("c", profile.kind, np.asarray(values), Levels(levels)))
 
 
 def shares(values) -> float:
@@ -162,8 +162,8 @@ def left_out(column: Column) -> tuple[np.ndarray, np.ndarray]:
         Column("x", "number", np.random.default_rng(0).normal(size=120), ()),
         Column("x", "number", np.r_[np.random.default_rng(1).exponential(size=100), np.full(20, np.nan)], ()),
         Column("x", "number", np.r_[np.zeros(70), np.ones(36), np.full(10, 2.0), np.full(4, np.nan)], ()),
-        Column("x", "category", np.repeat(np.arange(5), [60, 30, 16, 10, 4]), tuple("abcde")),
-        Column("x", "category", np.random.default_rng(3).integers(0, 5000, 120), tuple(map(str, range(5000)))),
+        Column("x", "category", np.repeat(np.arange(5), [60, 30, 16, 10, 4]), Levels("abcde")),
+        Column("x", "category", np.random.default_rng(3).integers(0, 5000, 120), Levels(map(str, range(5000)))),
     ],
     ids=["numbers", "missing numbers", "few values", "levels", "names"],
 )
@@ -177,7 +177,7 @@ def test_surprises_as_if_left_out_are_those_of_a_summary_of_the_other_rows(colum
 def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_it():
     """Names that occur twice in training, and later rows with names that occur once: exactly the same surprise."""
     codes = np.r_[np.repeat(np.arange(50), 2), np.arange(50, 100)]
-    column = Column("x", "category", codes, tuple(map(str, range(200))))
+    column = Column("x", "category", codes, Levels(map(str, range(200))))
     profile = fit_column(column)
     ours = profile.measure_left_out(column, np.arange(150))
     once, unseen = profile.cells(column._replace(values=np.array([60, 150]))).surprise

@@ -227,6 +227,6 @@ def test_a_column_without_information_leaves_the_noise_of_counts(seed):
     """Of 20,000 Poisson counts and neighbours at uneven distances: no variance is explained, and that left is all."""
     rng = np.random.default_rng(seed)
     y = rng.poisson(50.0, 20_000).astype(float)
-    share, noise = _left_over(rng.exponential(size=len(y)), _Target("t", y, np.ones(len(y))), True)
+    share, noise = _left_over(rng.exponential(size=len(y)), _Target.of("t", y, np.ones(len(y))), True)
     assert share == pytest.approx(0.0, abs=0.04)
     assert noise == pytest.approx(NOISE_OF_NORMALS, abs=0.04)
