@@ -51,6 +51,10 @@ class Method:
 class TrainingSettings:
     """The paper's settings: AdamW and a cosine schedule, no warm-up, no weight averaging, no clipping, random start.
 
+    Each network keeps its epoch with the lowest validation `score`, in the paper the lowest loss. `snapshots` are
+    further states of the same training that a run keeps: the end of an epoch (an integer), or each network's best epoch
+    by another score ("crps" or "nll").
+
     `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
     and `at_once` members are in memory together (None: all of them). `initial_gamma` is where gamma starts instead
     (Appendix A.4). What the command line sets is validated here, the rest by `ddpn.networks.training.TrainingConfig`.
@@ -69,6 +73,8 @@ class TrainingSettings:
     accumulate: int = 1
     at_once: int | None = None
     initial_gamma: float | None = None
+    score: str = "loss"
+    snapshots: tuple[int | str, ...] = ()
 
     def __post_init__(self) -> None:
         check_integer("members", self.members, minimum=1)
@@ -115,8 +121,12 @@ class Experiment:
 
     def quick(self) -> Self:
         """A tenth of the training, under another name: it must not replace the results of a full run."""
-        shorter = {name: _shortened(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None}
+        shorter: dict[str, Any] = {
+            name: _shortened(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
+        }
         grid = {k: tuple(map(_shortened, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
+        kept = self.training.snapshots
+        shorter["snapshots"] = tuple(one if isinstance(one, str) else _shortened(one) for one in kept)
         named = replace(self, name=f"{self.name}-quick", title=f"{self.title} (quick run)", grid=grid)
         return named.with_training(members=min(self.training.members, _QUICK_MEMBERS), **shorter)
 
@@ -164,7 +174,7 @@ class Run:
         settings = {name: getattr(self.training, name) for name in TRAINING if name not in _IRRELEVANT}
         if self.experiment.backbone is not None:
             common |= {"backbone": dict(self.experiment.backbone)}
-        return common | settings | {"hidden": list(self.training.hidden)}
+        return common | settings | {name: list(settings[name]) for name in ("hidden", "snapshots")}
 
 
 # The files ------------------------------------------------------------------------------------------------------------
