@@ -33,13 +33,19 @@ _IRRELEVANT = ("at_once",)
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: a head of `ddpn.networks.heads` with its options; `exact` is a GLM by maximum likelihood."""
+    """A row of a table: a head of `ddpn.networks.heads` with its options.
+
+    `hidden` replaces the layers of the experiment; without layers the networks are GLMs, trained as the paper trains
+    them. `exact` is a GLM by maximum likelihood. With `dispersion="constant"` a dispersion is one number for all rows.
+    """
 
     name: str
     label: str
     head: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    hidden: tuple[int, ...] | None = None
     exact: bool = False
+    dispersion: str = "predicted"
 
     @property
     def is_continuous(self) -> bool:
@@ -162,12 +168,24 @@ class Run:
     @property
     def training(self) -> TrainingSettings:
         """The settings at this point of the grid."""
-        return replace(self.experiment.training, **{key: value for key, value in self.point.items() if key in TRAINING})
+        changes = {key: value for key, value in self.point.items() if key in TRAINING}
+        if self.method.hidden is not None:
+            changes["hidden"] = self.method.hidden
+        return replace(self.experiment.training, **changes)
+
+    @property
+    def sees(self) -> list[str]:
+        """What each raw output of its networks depends on, see `ddpn.networks.model.Projection`."""
+        head = self.head
+        constant = head.dispersion_outputs if self.method.dispersion == "constant" else ()
+        return ["constant" if number in constant else what for number, what in enumerate(head.sees)]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that its results depend on except the rows."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
+        if self.method.dispersion != "predicted":
+            common["dispersion"] = self.method.dispersion
         if self.method.exact:
             # The maximum of a likelihood does not depend on how a network would be trained.
             return common
@@ -251,7 +269,7 @@ def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, st
 
 def methods() -> dict[str, Method]:
     """Every method by name."""
-    return {name: Method(name, **row) for name, row in read(_METHODS).items()}
+    return {name: Method(name, **_with_tuples(row)) for name, row in read(_METHODS).items()}
 
 
 def experiment(name: str) -> Experiment:

@@ -49,7 +49,7 @@ def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
         return "damaged"
     if result is None:
         return "missing"
-    expected = [PREDICTIONS, WEIGHTS, *([SNAPSHOTS] if result.get("snapshots") else [])]
+    expected = [PREDICTIONS, WEIGHTS, *([SNAPSHOTS] if result["settings"].get("snapshots") else [])]
     if not all(is_complete(folder / name) for name in expected):
         return "damaged"
     if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
@@ -133,14 +133,16 @@ def runs_of(experiment: Experiment, out: Path, methods: Sequence[str], needed: i
 class Trained(NamedTuple):
     """The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and its history.
 
-    `snapshots` holds the raw outputs of test rows and the weights of other states of the training. If members were
-    trained in groups, the names of weights begin with the number of their group.
+    `snapshots` holds the weights of other states of the training, and `chosen` the raw outputs of test rows by those
+    that another score chose. If members were trained in groups, the names of weights begin with the number of their
+    group.
     """
 
     outputs: dict[str, Tensor]
     weights: dict[str, Tensor]
     history: dict[str, Any]
-    snapshots: Mapping[str, tuple[Tensor, dict[str, Tensor]]] = MappingProxyType({})
+    snapshots: Mapping[int | str, dict[str, Tensor]] = MappingProxyType({})
+    chosen: Mapping[str, Tensor] = MappingProxyType({})
 
 
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> dict[str, Any]:
@@ -174,7 +176,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         "note": parts.note,
         "rows": {name: len(getattr(parts, name) or ()) for name in PARTS},
         "scores": score_rows(trained.outputs["raw"]),
-        "snapshots": {name: score_rows(raw) for name, (raw, _) in trained.snapshots.items()},
+        "snapshots": {name: score_rows(raw) for name, raw in trained.chosen.items()},
         "seconds": time.perf_counter() - started,
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
         "history": trained.history,
@@ -188,7 +190,7 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         write(folder / PREDICTIONS, predictions, {})
         write(folder / WEIGHTS, trained.weights, {"head": run.head.name})
         if trained.snapshots:
-            named = {f"{at}/{k}": t for at, (_, weights) in trained.snapshots.items() for k, t in weights.items()}
+            named = {f"{at}/{k}": t for at, weights in trained.snapshots.items() for k, t in weights.items()}
             write(folder / SNAPSHOTS, named, {"head": run.head.name})
         write_text(folder / RESULT, json.dumps(result, indent=1))
         write_text(folder / DONE, "")
@@ -209,7 +211,8 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
     x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        glm = CountGLM(run.method.head, dispersion="linear", location="mu", covariance="model").fit(x, y)
+        dispersion = "constant" if run.method.dispersion == "constant" else "linear"
+        glm = CountGLM(run.method.head, dispersion=dispersion, location="mu", covariance="model").fit(x, y)
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
     raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
     history: dict[str, Any] = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
@@ -232,7 +235,8 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
     given = {"raw": parts.test.X} | ({} if parts.ood is None else {"ood": parts.ood})
     outputs: dict[str, list[Tensor]] = {name: [] for name in given}
     weights: dict[str, Tensor] = {}
-    snapshots: dict[str, tuple[list[Tensor], dict[str, Tensor]]] = {}
+    snapshots: dict[int | str, dict[str, Tensor]] = {at: {} for at in settings.snapshots}
+    chosen: dict[str, list[Tensor]] = {at: [] for at in settings.snapshots if isinstance(at, str)}
     histories = []
     # The memory that training needs is enough for so many rows.
     batch = WITHOUT_GRADIENTS * -(-settings.batch_size // settings.accumulate)
@@ -243,26 +247,26 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
         prefix = f"{number}/" if at_once < settings.members else ""
         for name, x in given.items():
             outputs[name].append(_predict(model, x, runtime, config.precision, batch))
-        weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in trained_tensors(model).items()}
+        weights |= {f"{prefix}{name}": tensor.float().cpu().clone() for name, tensor in trained_tensors(model).items()}
         for at, tensors in states.items():
-            model.load_state_dict(tensors, strict=False)
-            raws, kept = snapshots.setdefault(at, ([], {}))
-            raws.append(_predict(model, parts.test.X, runtime, config.precision, batch))
-            kept |= {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+            snapshots[at] |= {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+            if isinstance(at, str):
+                model.load_state_dict(tensors, strict=False)
+                chosen[at].append(_predict(model, parts.test.X, runtime, config.precision, batch))
     together = histories[0] if len(histories) == 1 else {"groups": histories}
-    joined = {at: (torch.cat(raws, dim=1), kept) for at, (raws, kept) in snapshots.items()}
-    return Trained({name: torch.cat(each, dim=1) for name, each in outputs.items()}, weights, together, joined)
+    joined = {name: torch.cat(each, dim=1) for name, each in outputs.items()}
+    return Trained(joined, weights, together, snapshots, {at: torch.cat(raws, dim=1) for at, raws in chosen.items()})
 
 
 def _train_group(
     run: Run, parts: ExperimentRows, config: TrainingConfig, runtime: Runtime, path: Path
-) -> tuple[CountModel, dict[str, Any], dict[str, dict[str, Tensor]]]:
+) -> tuple[CountModel, dict[str, Any], dict[int | str, dict[str, Tensor]]]:
     """Train members together, or read them from their file; return them, their history and the weights of snapshots.
 
     An interrupted training has a checkpoint beside that file, from which it resumes.
     """
-    network = network_of(run.experiment, parts.train.X.shape[1], config.members, classes=parts.classes)
-    model = CountModel(network.tail if parts.cached else network, run.head, config.members)
+    network = network_of(run.experiment, parts.train.X.shape[1], config.members, run.training.hidden, parts.classes)
+    model = CountModel(network.tail if parts.cached else network, run.head, config.members, run.sees)
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
     names = run.training.snapshots
     if not (done.exists() or state.exists()) and runtime.is_main:

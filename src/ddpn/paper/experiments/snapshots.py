@@ -87,6 +87,6 @@ class SnapshotWriter:
             if self._runtime.is_main:
                 write(self._paths[score], best, {"scores": lowest})
 
-    def read(self) -> dict[str, dict[str, Tensor]]:
+    def read(self) -> dict[int | str, dict[str, Tensor]]:
         """Return the weights of every snapshot by its name, after the training."""
-        return {str(name): read(path)[0] for name, path in self._paths.items()}
+        return {name: read(path)[0] for name, path in self._paths.items()}
