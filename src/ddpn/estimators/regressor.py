@@ -519,7 +519,8 @@ class DDPNRegressor(NetworkRegressor):
         is_paper = check_choice("preset", self.preset, ("paper", "default")) == "paper"
         options = self.head_options
         if is_paper and self.likelihood == "double_poisson" and isinstance(options, Mapping | None):
-            options = {"objective": "paper", **(options or {})}
+            # Several components have no Eq. 2.
+            options = options if "components" in (options or {}) else {"objective": "paper", **(options or {})}
         return named_head(self.likelihood, options)
 
     def _network_options(self, rows: int = SMALL_ROWS) -> NetworkOptions:

@@ -21,7 +21,9 @@ from ddpn.paper.experiments.figures import (
     wave,
     write_figures,
 )
+from ddpn.paper.experiments.runs import SNAPSHOTS, WEIGHTS
 from ddpn.runtime.errors import InputError
+from ddpn.storage.tensor_files import read, write
 
 pytest.importorskip("matplotlib")
 image = pytest.importorskip("PIL.Image")
@@ -73,29 +75,46 @@ def test_recovery_sets_the_matched_model_and_ddpn_against_the_truth(declare, fin
         np.testing.assert_array_equal(low.get_ydata(), stats.poisson.ppf(0.025, np.exp(x / 2)))
 
 
-def test_every_beta_has_a_row_and_every_number_of_epochs_a_column(declare, finish, tmp_path):
-    grid = {"epochs": [1, 2, 3]}
-    experiment = declare("betas", simulation={"name": "isolated"}, methods=METHODS, grid=grid)
+def write_snapshots(run, finish, mus):
+    """Write a finished run whose networks have these mu, by snapshot and at the end, and gamma = mu / 5."""
+    named = {}
+    for at, mu in mus.items():
+        folder = finish(run, np.log(np.stack([mu, np.divide(mu, 5.0)], axis=1)))
+        named |= {f"{at}/{name}": tensor for name, tensor in read(folder / WEIGHTS)[0].items()}
+    write(folder / SNAPSHOTS, named, {})
+
+
+SNAPSHOTS_AT = {"epochs": 3, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "snapshots": [1, 2]}
+
+
+def test_every_beta_has_a_column_and_every_snapshot_a_line(declare, finish, tmp_path):
+    content = {"simulation": {"name": "isolated"}, "training": SNAPSHOTS_AT}
+    experiment = declare("betas", methods=METHODS, **content)
     for number, run in enumerate(experiment.runs()):
-        finish(run, [[np.log(10.0 + number), 0.0], [np.log(14.0 + number), 0.0]])
-    axes = np.reshape(beta(experiment, tmp_path).axes, (4, 3))
-    assert [ax.get_title() for ax in axes[0]] == ["1 epochs", "2 epochs", "3 epochs"]
-    assert [axes[row, 0].get_ylabel() for row in (0, 1, 2)] == ["DDPN\ny", "γ", "β-DDPN (1.0)\ny"]
-    means = [[line_of(ax, "mean of the ensemble")[1][0] for ax in axes[row]] for row in (0, 2)]
-    np.testing.assert_allclose(means, [[12, 13, 14], [15, 16, 17]], rtol=1e-6)
+        # The second network is the median at the end.
+        write_snapshots(run, finish, {1: [9.0, 40.0 + number, 9.0], 2: [9.0, 30.0, 9.0], "end": [8.5, 11.0, 20.0]})
+    axes = np.reshape(beta(experiment, tmp_path).axes, (2, 2))
+    assert [ax.get_title() for ax in axes[0]] == ["β = 0", "β = 1"]
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["μ", "γ"]
+    for number, (counts, gammas) in enumerate(axes.T):
+        mus = [line_of(counts, f"{epoch} epochs")[1][0] for epoch in (1, 2, 3)]
+        np.testing.assert_allclose(mus, [40.0 + number, 30.0, 11.0], rtol=1e-5)
+        drawn = [line.get_ydata()[0] for line in gammas.get_lines() if line.get_linestyle() == "-"]
+        np.testing.assert_allclose(drawn, np.divide(mus, 5.0), rtol=1e-5)
+        assert counts.texts[0].get_text() == "2 of 3 networks\nfit the right point"
 
 
 def test_gamma_its_truth_and_the_isolated_points_are_shown(declare, finish, tmp_path):
-    grid = {"initial_gamma": [1.0, 148.0]}
-    experiment = declare("gammas", simulation={"name": "isolated"}, methods=METHODS[:1], grid=grid)
+    content = {"simulation": {"name": "isolated"}, "training": SNAPSHOTS_AT, "grid": {"initial_gamma": [1.0, 148.0]}}
+    experiment = declare("gammas", methods=METHODS, **content)
     for run in experiment.runs():
-        finish(run, [[2.0, 0.0], [2.0, np.log(3.0)], [2.0, np.log(5.0)]])
-    axes = np.reshape(gamma(experiment, tmp_path).axes, (2, 2))
-    assert [ax.get_title() for ax in axes[0]] == ["γ starts at 1", "γ starts at 148"]
-    x, middle = line_of(axes[1, 0], "median γ of the members")
-    np.testing.assert_allclose(middle, 3.0, rtol=1e-6)
-    dotted = [line for line in axes[1, 0].get_lines() if line.get_linestyle() == ":"]
-    np.testing.assert_allclose(dotted[0].get_ydata(), 6 - 0.03 * x**2, rtol=1e-12)
+        write_snapshots(run, finish, {1: [9.0], 2: [9.0], "end": [10.0]})
+    axes = np.reshape(gamma(experiment, tmp_path).axes, (4, 2))
+    titles = [[ax.get_title() for ax in axes[row]] for row in (0, 2)]
+    assert titles[0] == ["β = 0, γ starts at 1", "β = 0, γ starts at 148"]
+    assert titles[1] == ["β = 1, γ starts at 1", "β = 1, γ starts at 148"]
+    x, truth = line_of(axes[1, 0], "truth")
+    np.testing.assert_allclose(truth, 6 - 0.03 * x**2, rtol=1e-12)
     assert line_of(axes[0, 0], "isolated points").T.tolist() == [[1.0, 16.0], [10.0, 10.0]]
     assert x.min() < 1.0 < 10.0 < x.max()
 
