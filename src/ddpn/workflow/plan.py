@@ -253,7 +253,7 @@ class Plan:
         has_line = head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
         mixed = tuple(name for name in MIXED if name != "glm" or has_line) if head.is_count else ()
         networks = {"likelihood": DEFAULT_LIKELIHOOD, "hidden": "auto", "numeric": "auto", "preset": "default"}
-        options: dict[str, Any] = {"mix_with": mixed, **networks}
+        options = {"mix_with": mixed, **networks}
         options |= {**self.model, "random_state": self.seed}
         if self.only is not None:
             options["mix_with"] = ()

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -165,11 +165,11 @@ def _isolated(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, Finis
 
 def _training_of_one_network(counts: Any, gammas: Any, run: FinishedRun, drawn: Simulation) -> None:
     """Draw mu and gamma at every snapshot, of the network whose fit at the rightmost point is the median of all."""
-    x, truth = _ISOLATED_X, drawn.distribution(_ISOLATED_X)
+    x, truth = _ISOLATED_X, cast(DoublePoisson, drawn.distribution(_ISOLATED_X))
     fit = fit_of_isolated_point(run)
-    at_end = np.abs(fit.mu[-1] - fit.truth)
-    shown = int(np.argsort(fit.mu[-1])[(len(at_end) - 1) // 2])
-    share = f"{fit.shares[-1] * len(at_end):.0f} of {len(at_end)} networks\nfit the right point"
+    n_networks = fit.mu.shape[1]
+    shown = int(np.argsort(fit.mu[-1])[(n_networks - 1) // 2])
+    share = f"{fit.shares[-1] * n_networks:.0f} of {n_networks} networks\nfit the right point"
     counts.text(0.03, 0.97, share, transform=counts.transAxes, va="top", fontsize=8)
     counts.plot(drawn.x, drawn.y, ".", color=GREY, ms=1.5, label="training rows", rasterized=True)
     for ax, true in ((counts, truth.mu), (gammas, truth.gamma)):

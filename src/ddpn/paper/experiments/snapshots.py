@@ -6,6 +6,7 @@ All of them come from one training, so that they differ in the moment and in not
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, cast
 
 from torch import Tensor
 
@@ -75,7 +76,8 @@ class SnapshotWriter:
         if epoch in self._paths and self._runtime.is_main:
             write(self._paths[epoch], self._weights(), {})
         for score, (best, lowest) in self._best.items():
-            scores = mean_scores(self._model, self._rows, replace(self._config, score=score), self._runtime)
+            config = replace(self._config, score=cast(Literal["nll", "crps", "loss"], score))
+            scores = mean_scores(self._model, self._rows, config, self._runtime)
             better = [member for member, value in enumerate(scores) if value < lowest[member]]
             if not better:
                 continue
