@@ -102,11 +102,11 @@ def widen_interval(counts: Any, interval: Interval, level: float | np.ndarray) -
     """Widen intervals whose level is above 1 by (level - 1) x width on either side; return the others unchanged."""
     if np.max(level, initial=0.0) <= 1.0:
         return interval
-    low, high, _ = interval
+    low, high, probability = interval
     share = (torch.as_tensor(level, dtype=torch.float64) - 1.0).clamp(min=0.0)
     more = (share * (high - low + 1.0).double()).floor().to(low.dtype)
     low, high = (low - more).clamp(min=0.0), high + more
-    return Interval(low, high, probability_between(counts, low, high))
+    return Interval(low, high, torch.where(share > 0.0, probability_between(counts, low, high), probability))
 
 
 @torch.no_grad()

@@ -113,7 +113,8 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     needed = ("Columns needed", ", ".join(wanted))
     found = about.get("recalibration")
     if found is not None:
-        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
+        way = "better" if found["gain"] >= 0 else "worse"
+        gain = f"CRPS {way} by {abs(found['gain']):.3g} ± {found['error']:.2g} on {found['rows']:,} held-out rows"
         members.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
     if about.get("groups") is not None:
         names, by = about["groups"]["names"], about["groups"]["by"]

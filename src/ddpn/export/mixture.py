@@ -206,10 +206,12 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
 
 
 def _mass_upto(graph: Graph, cdf: Value, count: Value) -> Value:
-    """The cdf at one count per row, which may be -1 or beyond the grid. Shape: cdf (R, K), count (R, 1) or (R, K)."""
+    """Look up the cdf at one count per row, which may be -1, beyond the grid, or NaN. Count: (R, 1) or (R, K)."""
     last = cdf.op("Shape", kind="i").take(1, axis=0) - 1
-    place = count.clip(0.0, last.cast("f")).cast("i")
-    return graph.where(count < 0.0, 0.0, cdf.op("GatherElements", place, axis=1))
+    is_nan = count.is_nan()
+    position = graph.where(is_nan, 0.0, count).clip(0.0, last.cast("f")).cast("i")
+    mass = graph.where(count < 0.0, 0.0, cdf.op("GatherElements", position, axis=1))
+    return graph.where(is_nan, np.nan, mass)
 
 
 def _narrowest(graph: Graph, cdf: Value, enough: Value) -> tuple[Value, Value, Value]:

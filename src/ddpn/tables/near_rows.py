@@ -113,7 +113,8 @@ _MIN_TOGETHER, _NEAR_RANKS, _NEAR_SHARE = 0.15, 5, 0.005
 def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
     """Return sets of continuous columns in which the rows that are neighbours in one are neighbours in the others.
 
-    These are candidates such as longitude and latitude: smooth functions of each other are among them, too.
+    These are candidates such as longitude and latitude, and smooth functions of each other. The last set has all of the
+    columns: copies with more noise have other neighbours in every single column, and are near in all of them together.
     """
     names = find_continuous_columns(X)[:_MAX_COLUMNS]
     if len(names) < 2:
@@ -129,7 +130,7 @@ def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
         are_together[place] = (steps <= reach).mean(axis=0) >= _MIN_TOGETHER
     number, blocks = connected_components(are_together, directed=False)
     sets = [tuple(name for name, block in zip(names, blocks, strict=True) if block == one) for one in range(number)]
-    return [names for names in sets if len(names) > 1]
+    return list(dict.fromkeys([*(columns for columns in sets if len(columns) > 1), tuple(names)]))
 
 
 def choose_near_rows(X: Any, column: str, rows: int = _MAX_ROWS) -> Any:

@@ -51,6 +51,26 @@ def test_the_column_that_equal_inputs_are_named_by():
     assert result.columns == ("person",)
 
 
+@pytest.mark.parametrize("name", ["store", "StoreNo", "storeId", "STORE_ID"])
+def test_few_integers_that_are_named_like_units(name):
+    rng, one, _, x, mean = persons(5, 10, 120)
+    result = find({name: one + 1, "x": x}, mean, rng, 20.0)
+    assert result is not None
+    assert result.columns == (name,)
+    assert find({"score": one + 1, "x": x}, mean, rng, 20.0) is None, "few integers of any other name are a scale"
+
+
+def test_copies_in_a_table_of_one_column():
+    rng = np.random.default_rng(0)
+    copied = np.repeat(np.arange(400), 3)
+    x, y = rng.normal(size=400), rng.negative_binomial(2, 0.3, 400)
+    result = find_groups(Sample(pl.DataFrame({"x": x[copied]}), y[copied].astype(float)))
+    assert result is not None
+    assert result.columns == ()
+    other = rng.negative_binomial(2, 0.3, 1200).astype(float)
+    assert find_groups(Sample(pl.DataFrame({"x": x[copied]}), other)) is None
+
+
 def test_inputs_of_a_person_beside_others_of_the_row():
     rng, _, of_person, x, mean = persons(3, 100, 8)
     result = find({"a": of_person[:, 0], "b": of_person[:, 1], "x": x}, mean, rng, 20.0)

@@ -15,7 +15,13 @@ import numpy as np
 from ddpn.sample import Sample
 from ddpn.tables.checks.findings import Finding, FindingKind, are_whole_numbers
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, estimate_effects, max_rows
-from ddpn.tables.near_rows import as_points, choose_near_rows, find_clumps, find_repeating_columns
+from ddpn.tables.near_rows import (
+    as_points,
+    choose_near_rows,
+    find_clumps,
+    find_continuous_columns,
+    find_repeating_columns,
+)
 from ddpn.tables.row_hashes import column_codes, hash_rows
 from ddpn.tables.splits import group_codes, held_out_rows
 
@@ -25,7 +31,7 @@ _MIN_GROUPS, _MIN_NAMED_GROUPS = 30, 8
 _MIN_UNITS = 20
 _ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ident|person|patient|subject|customer|client|user|member|household|family|employee|student|animal|"
-    r"store|shop|site|station|school|driver|doctor|ward|hospital|clinic)([^a-z]|$)|[a-z]id$"
+    r"store|shop|site|station|school|driver|doctor|ward|hospital|clinic)([^a-z]|$)|[a-z]_?id$"
 )
 #: Rows per group at least, on average, and the largest share of the rows that a group may have: a value such as 0 that
 #: most rows have is no person.
@@ -94,6 +100,9 @@ def find_groups(sample: Sample, skipped: Collection[str] = (), seed: int = 0) ->
     near = [] if inputs is not None else _find_near_inputs(sample.X)
     candidates = [*(candidate for candidate in near if _are_alike(scores, candidate.labels)), *named]
     explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
+    if any(candidate.are_near and not candidate.columns for candidate, _ in explained):
+        # Rows that are near in all columns are near in some of them as well, with a few strangers.
+        explained = [(candidate, shares) for candidate, shares in explained if not candidate.columns]
     best = max(explained, key=lambda entry: entry[1].seen - entry[1].new, default=None)
     return None if best is None else _describe_groups(*best)
 
@@ -123,13 +132,16 @@ def _find_equal_inputs(columns: _ColumnLabels) -> np.ndarray | None:
     sizes = group_codes(rows, labels)[1]
     if not _may_be_units(sizes, _MIN_GROUPS):
         return None
+    if len(codes) == 1:
+        # Shuffling a single column changes nothing. Measurements with many different values hardly repeat by chance.
+        return labels if find_continuous_columns(columns.X) else None
     random = np.random.default_rng(0)
     shuffled = len(np.unique(hash_rows([random.permutation(column) for column in codes], rows)))
     return labels if shuffled >= _SHUFFLED_RATIO * len(sizes) else None
 
 
 def _find_near_inputs(X: Any) -> Iterator[Candidate]:
-    """Yield groups of rows that nearly agree in several columns."""
+    """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
     for names in find_repeating_columns(X):
         # A part of a large table shows whether there are clumps at all.
         part = choose_near_rows(X, names[0])
@@ -148,7 +160,7 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
     """
     chosen = list[tuple[bool, int, str]]()
     for series in columns.X.iter_columns():
-        name, is_named = series.name, bool(_ID_NAMES.search(series.name.lower()))
+        name, is_named = series.name, _is_named_like_id(series.name)
         least = _MIN_NAMED_GROUPS if is_named else _MIN_UNITS if series.dtype.is_numeric() else _MIN_GROUPS
         if name not in skipped and str(series.dtype) != "Boolean" and columns.are_units(name, least):
             chosen.append((not is_named, -len(columns.sizes[name]), name))
@@ -163,6 +175,11 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
             seen.add(signs[name])
             candidates.append(Candidate((name,), labels, has_effects=not is_number or is_unit, are_alike=is_unit))
     return candidates[:_MAX_COLUMNS]
+
+
+def _is_named_like_id(name: str) -> bool:
+    """Return True for names such as "store", "patient_id" and "DriverNo"."""
+    return bool(_ID_NAMES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
 
 
 def _is_whole(series: Any) -> bool:

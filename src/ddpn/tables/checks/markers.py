@@ -7,6 +7,9 @@ _MIN_REPEATS = 3
 #: A number of the codes below is outside if its distance to the next value is as large as the range of
 #: all others; any other number if it is so many times as large, and as often as this.
 _OTHER_DISTANCE, _OTHER_REPEATS = 20.0, 5
+#: A code that is as often as this is also outside if its distance is so many times the largest gap between the others,
+#: such as 99 among ages up to 80.
+_GAPS = 5.0
 #: Different values that a column without the number must have: two or three may be codes themselves.
 _MIN_OTHER_VALUES = 5
 #: Different values above -1 that make -1 a code: on a short scale it may be a step.
@@ -27,16 +30,18 @@ def find_marker(values: np.ndarray) -> float | None:
     if len(numbers) < _MIN_OTHER_VALUES + 1:
         return None
     ends = (
-        (numbers[-1], repeats[-1], numbers[-1] - numbers[-2], numbers[-2] - numbers[0]),
-        (numbers[0], repeats[0], numbers[1] - numbers[0], numbers[-1] - numbers[1]),
+        (numbers[-1], repeats[-1], numbers[-1] - numbers[-2], numbers[:-1]),
+        (numbers[0], repeats[0], numbers[1] - numbers[0], numbers[1:]),
     )
-    for end, count, distance, spread in ends:
+    for end, count, distance, others in ends:
         if count < _MIN_REPEATS or end == 0.0:
             continue
         is_code = abs(end) in _CODES and not 0.0 < end < _SMALL_CODE
         is_only_negative = end < 0.0 <= numbers[1]
         is_minus_one = is_only_negative and end == -1.0 and len(numbers) > _MIN_VALUES_ABOVE_MINUS_ONE
-        is_far = count >= _OTHER_REPEATS and distance >= _OTHER_DISTANCE * spread
-        if is_far or is_minus_one or (is_code and (is_only_negative or distance >= spread)):
+        spread, is_often = np.ptp(others), count >= _OTHER_REPEATS
+        is_far = is_often and distance >= _OTHER_DISTANCE * spread
+        is_apart = distance >= spread or (is_often and distance >= _GAPS * np.diff(others).max())
+        if is_far or is_minus_one or (is_code and (is_only_negative or is_apart)):
             return float(end)
     return None
