@@ -207,4 +207,4 @@ def _clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:
     return _parts(data, lambda beams: beams, classes=len(data.classes))
 
 
-LOADERS = {"reviews": _texts, "coco_people": _images, "shelves": _clouds}
+LOADERS = {"reviews": _texts, "coco_people": _images, "shelves": _clouds, "inventory": _clouds}
