@@ -36,7 +36,10 @@ UNKNOWN[2, 0, 0], BROKEN[3, 0, 0] = 2.0, 0.5
     ("arrays", "words"),
     [
         ({"X": BEAMS}, "must be a file of numpy.savez with the arrays X and y"),
-        ({"X": BEAMS[:, :, :3], "y": COUNTS}, r"must have packed beams X \(n, 2 \+ N, 4\) .*got X of shape \(6, 5, 3\)"),
+        (
+            {"X": BEAMS[:, :, :3], "y": COUNTS},
+            r"must have packed beams X \(n, 2 \+ N, 4\) .*got X of shape \(6, 5, 3\)",
+        ),
         ({"X": BEAMS, "y": COUNTS[:5]}, r"y of shape \(5,\)"),
         ({"X": BEAMS, "y": COUNTS - 1}, "y must"),
         ({"X": UNKNOWN, "y": COUNTS, "classes": ["a", "b"]}, r"classes from 0 to 1 in X\[:, 0, 0\], got 2 at row 3"),

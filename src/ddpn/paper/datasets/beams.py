@@ -28,8 +28,9 @@ def inventory() -> Dataset:
     path = data_folder() / SOURCE.files[0]
     if not path.is_file():
         raise InputError(
-            f"File not found: {path}. The paper's data are private. Pack your own beams with ddpn.paper.inputs.pack and "
-            f"save them there with numpy.savez(path, X=..., y=..., classes=...), or set DDPN_DATA to the folder above it."
+            f"File not found: {path}. The paper's data are private. Pack your own beams with ddpn.paper.inputs.pack "
+            f"and save them there with numpy.savez(path, X=..., y=..., classes=...), or set DDPN_DATA to the folder "
+            f"above it."
         )
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -31,7 +31,8 @@ def coco_people() -> Dataset:
     image_id (the file's name, with or without .jpg) and person_count, and the images in train2017 or images. An
     image's count is the number of its annotations as a person; images without a person are left out. COCO draws one
     region around a crowd, beside the people that it draws singly: it counts as one, as in the paper, whose 64,115
-    images are all of train2017 that have such an annotation. Rows are in the order of the images' ids and split 70/10/20.
+    images are all of train2017 that have such an annotation. Rows are in the order of the images' ids and split
+    70/10/20.
     """
     folder = data_folder()
     home = folder / "coco_people"
