@@ -205,7 +205,7 @@ def _points(ax: Any, points: np.ndarray, sides: tuple[int, int]) -> None:
 #: The test rows and the verses of the paper's Figures 30 and 31.
 _SHOWN_REVIEWS, _SHOWN_VERSES = (10, 25, 95, 249), (105, 419, 1654, 4809)
 #: Letters of a text and of a line that are shown.
-_LETTERS, _LINE = 130, 26
+_LETTERS, _LINE = 110, 22
 _OOD_COLOR = "#d6604d"
 _FILLED = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
 
@@ -233,7 +233,7 @@ def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> Any:
         ("ood", bible(), _SHOWN_VERSES, _OOD_COLOR),
     ]
     lines = -(-len(runs) // 2)
-    figure = new_figure((13.0, 5.2 * lines))
+    figure = new_figure((14.0, 5.0 * lines))
     blocks = figure.subfigures(lines, 2, squeeze=False).flat
     for block, run in zip(blocks, runs, strict=False):
         tensors = predictions_of(run.folder)
@@ -246,7 +246,7 @@ def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> Any:
             for words, ax, row in zip(above, below, (number % known for number in shown), strict=True):
                 words.set_axis_off()
                 short = textwrap.shorten(texts[row], _LETTERS, placeholder=" …")
-                words.text(0, 0.5, textwrap.fill(f'"{short}"', _LINE), va="center", fontsize=7, family="serif")
+                words.text(-0.2, 0.5, textwrap.fill(f'"{short}"', _LINE), va="center", fontsize=7, family="serif")
                 draw_prediction(ax, run.distribution(tensors[name][row]), color=color)
                 ax.set(xlim=(-0.2, 5.2), xticks=range(6))
     return figure
