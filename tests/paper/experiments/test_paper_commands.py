@@ -1,4 +1,4 @@
-"""The commands for the paper's own data work at the first try: on small data in the real formats, with tiny networks."""
+"""The commands for the paper's data work at the first try: on small data in the real formats, with tiny networks."""
 
 import gzip
 import json
