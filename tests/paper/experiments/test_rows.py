@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from ddpn.paper.experiments import rows, runs
 from ddpn.paper.experiments.catalogue import parse
@@ -39,10 +38,10 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A data folder with reviews, verses and images; not to be changed."""
+    """A data folder with reviews and verses; not to be changed."""
     random = np.random.default_rng(0)
     folder = tmp_path_factory.mktemp("data")
-    for name in ("reviews", "bible", "coco_people"):
+    for name in ("reviews", "bible"):
         (folder / name).mkdir(parents=True)
     texts = [" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(40)]
     lines = ["Title,Review Text,Rating", *(f"nice,{text},{1 + i % 5}" for i, text in enumerate(texts))]
@@ -50,13 +49,6 @@ def folder(tmp_path_factory):
         file.write("\n".join(lines) + "\n")
     with gzip.open(folder / "bible" / "kjv_verses.txt.gz", "wt") as file:
         file.write("in the beginning god created\nthe heaven and the earth\n")
-    rows = ["image_id,person_count"]
-    (folder / "coco_people" / "images").mkdir()
-    for i in range(30):
-        pixels = random.integers(0, 256, (24, 24, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / "coco_people" / "images" / f"{i:012}.jpg")
-        rows.append(f"{i:012},{1 + i % 4}")
-    (folder / "coco_people" / "person_counts.csv").write_text("\n".join(rows) + "\n")
     return folder
 
 
