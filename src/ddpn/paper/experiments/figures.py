@@ -3,7 +3,7 @@
 Trains nothing. Every figure is a function of an experiment and the folder of all results.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from ddpn.distributions import DoublePoisson, Mixture
 from ddpn.paper.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, panels, style
+from ddpn.paper.experiments.isolated_points import fit_of_isolated_point
 from ddpn.paper.experiments.row_figures import (
     beams,
     image_pmfs,
@@ -34,7 +35,7 @@ from ddpn.runtime.validation import check_choice
 _COVERAGE = 0.95
 _MEAN = {"color": "black", "lw": 1.5}
 #: The isolated points lie at 1 and 10, the counts at 10 to 23.
-_ISOLATED_X = np.linspace(0.0, 11.0, 441)
+_ISOLATED_X = np.linspace(0.5, 10.5, 401)
 #: The paper's grid for Figure 7.
 _MEANS, _VARIANCES = (0.5, 50.0), (0.1, 10.0)
 #: Decades from 0.1; deviations below the first level are drawn in white.
@@ -112,56 +113,68 @@ def recovery(experiment: Experiment, out: Path) -> Any:
 
 
 def beta(experiment: Experiment, out: Path) -> Any:
-    """Figure 6: one row per beta, one column per number of epochs."""
-    return _isolated(experiment, out, "epochs", "{:g} epochs")
+    """Figure 6: one column per beta, mu above gamma, one line per snapshot of the training of one network."""
+    runs = finished_runs(experiment, out, glms=False)
+    return _isolated(experiment, [[(f"β = {run.head.options['beta']:g}", run) for run in runs]])
 
 
 def gamma(experiment: Experiment, out: Path) -> Any:
-    """Figures 8 and 9: one row per beta, one column per initial value of gamma."""
-    return _isolated(experiment, out, "initial_gamma", "γ starts at {:g}")
+    """Figures 8 and 9: the same with one column per initial value of gamma, and two rows per beta."""
+    blocks: dict[str, list[tuple[str, FinishedRun]]] = {}
+    for run in finished_runs(experiment, out, glms=False):
+        title = f"β = {run.head.options['beta']:g}, γ starts at {run.point['initial_gamma']:g}"
+        blocks.setdefault(run.method.name, []).append((title, run))
+    return _isolated(experiment, list(blocks.values()))
 
 
-def _isolated(experiment: Experiment, out: Path, key: str, title: str) -> Any:
-    """Whether a network fits isolated points or explains them by a low gamma: pairs of rows, counts above gamma."""
-    runs = finished_runs(experiment, out, glms=False)
-    methods = list(dict.fromkeys(run.method.name for run in runs))
-    places = [run.point[key] for run in runs]
-    values = list(dict.fromkeys(places))
-    size = (1.4 + 1.9 * len(values), 0.8 + 2.6 * len(methods))
-    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "height_ratios": [1.8, 1.0] * len(methods)}
-    figure, axes = panels(2 * len(methods), len(values), size, **shared)
+def _isolated(experiment: Experiment, blocks: Sequence[Sequence[tuple[str, FinishedRun]]]) -> Any:
+    """Whether a network fits isolated points or explains them by a low gamma, in the layout of Figure 6."""
+    columns = max(map(len, blocks))
+    size = (1.2 + 2.6 * columns, 0.9 + 4.0 * len(blocks))
+    figure, axes = panels(2 * len(blocks), columns, size, sharex=True, sharey="row")
     drawn, _ = _drawn(experiment)
-    for run, place in zip(runs, places, strict=True):
-        row, column = 2 * methods.index(run.method.name), values.index(place)
-        _counts_and_gammas(axes[row, column], axes[row + 1, column], run, drawn)
-        axes[row, 0].set_ylabel(f"{run.label}\ny")
-        axes[row + 1, 0].set_ylabel("γ")
-    for ax, value in zip(axes[0], values, strict=True):
-        ax.set_title(title.format(value))
+    for number, block in enumerate(blocks):
+        for column, (title, run) in enumerate(block):
+            counts, gammas = axes[2 * number : 2 * number + 2, column]
+            counts.set_title(title)
+            _training_of_one_network(counts, gammas, run, drawn)
+        axes[2 * number, 0].set_ylabel("μ")
+        axes[2 * number + 1, 0].set_ylabel("γ")
     for ax in axes[-1]:
         ax.set_xlabel("x")
-    legend_below(figure, axes.T.flat, columns=min(4, len(values)))
+    legend_below(figure, axes[:1].flat, columns=4)
     return figure
 
 
-def _counts_and_gammas(counts: Any, gammas: Any, run: FinishedRun, drawn: Any) -> None:
-    x, dist = _ISOLATED_X, run.at(_ISOLATED_X)
-    truth, ensemble = drawn.distribution(x), Mixture(dist)
-    _band_and_rows(counts, drawn, x, ensemble, " of the ensemble", color="0.45", ms=1.5)
-    counts.plot(x, dist.mean.numpy(), color=GREY, lw=0.7)
-    counts.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean of the ensemble")
-    counts.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=1.5, label="truth")
-    gammas.plot(x, dist.gamma.numpy(), color=GREY, lw=0.7)
-    gammas.plot([], [], color=GREY, lw=0.7, label="each member")
-    middle = dist.gamma.median(-1).values.numpy()
-    gammas.plot(x, middle, color="black", lw=1.5, ls="-.", label="median γ of the members")
-    gammas.plot(x, truth.gamma.numpy(), color=ACCENT, ls=":", lw=1.5)
+def _training_of_one_network(counts: Any, gammas: Any, run: FinishedRun, drawn: Simulation) -> None:
+    """Draw mu and gamma at every snapshot, of the network whose fit at the rightmost point is the median of all."""
+    x, truth = _ISOLATED_X, drawn.distribution(_ISOLATED_X)
+    fit = fit_of_isolated_point(run)
+    at_end = np.abs(fit.mu[-1] - fit.truth)
+    shown = int(np.argsort(fit.mu[-1])[(len(at_end) - 1) // 2])
+    share = f"{fit.shares[-1] * len(at_end):.0f} of {len(at_end)} networks\nfit the right point"
+    counts.text(0.03, 0.97, share, transform=counts.transAxes, va="top", fontsize=8)
+    counts.plot(drawn.x, drawn.y, ".", color=GREY, ms=1.5, label="training rows", rasterized=True)
+    for ax, true in ((counts, truth.mu), (gammas, truth.gamma)):
+        ax.plot(x, true.numpy(), color="black", ls=":", lw=1.8, label="truth", zorder=4)
+        for low, high in _covered(drawn):
+            ax.axvspan(low, high, color="0.92", lw=0)
+    shades = np.linspace(0.3, 1.0, len(fit.epochs))
+    for epoch, snapshot, shade in zip(fit.epochs, fit.snapshots, shades, strict=True):
+        dist = run.at(x, snapshot)
+        look: dict[str, Any] = {"color": ACCENT, "alpha": shade, "lw": 1.3}
+        counts.plot(x, dist.mu[:, shown].numpy(), **look, label=f"{epoch} epochs")
+        gammas.plot(x, dist.gamma[:, shown].numpy(), **look)
     points = np.array(SIMULATIONS[drawn.name].added)
-    counts.plot(*points.T, "D", color="black", mfc="white", ms=5, label="isolated points", zorder=3)
-    for at in points[:, 0]:
-        gammas.axvline(at, color="black", lw=0.6, ls=(0, (1, 3)))
-    counts.set(ylim=(0.0, 36.0), xticks=range(0, 11, 2))
-    gammas.set(yscale="log", ylim=(0.03, 300.0), yticks=[0.1, 1, 10, 100])
+    counts.plot(*points.T, "D", color="black", mfc="white", ms=5, label="isolated points", zorder=5)
+    counts.set(ylim=(0.0, 50.0), xticks=range(0, 11, 2))
+    gammas.set(yscale="log", ylim=(0.01, 125.0), yticks=[0.01, 0.1, 1, 10, 100])
+
+
+def _covered(drawn: Simulation) -> list[tuple[float, float]]:
+    """Where there are training rows: the range of the process, and a strip around each added point."""
+    process = SIMULATIONS[drawn.name]
+    return [(process.low, process.high), *((x - 0.1, x + 0.1) for x, _ in process.added)]
 
 
 def epsilon(experiment: Experiment, out: Path) -> Any:

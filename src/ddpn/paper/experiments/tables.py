@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from ddpn.distributions import Mixture
 from ddpn.metrics import ood_score
+from ddpn.paper.datasets import SIMULATIONS
 from ddpn.paper.experiments.catalogue import Experiment, reference
+from ddpn.paper.experiments.isolated_points import WITHIN, fit_of_isolated_point
 from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of
 from ddpn.paper.experiments.scoring import detection
 from ddpn.runtime.errors import InputError
@@ -86,6 +89,8 @@ COLUMNS = ("AUROC", "AUPR", "AUPR by chance", "FPR80")
 #: correctly among the other 127,035. An AUPR can be compared only where chance is about the same.
 _PAPER_CHANCE = {True: 36_694 / (36_694 + 31_758), False: 36_694 / (36_694 + 127_035)}
 _SAME_CHANCE = 0.01
+#: What notes call the validation scores that choose epochs.
+_SELECTIONS = {"loss": "validation loss, as in the paper", "crps": "validation CRPS", "nll": "validation NLL"}
 #: What titles call the rules that scores follow.
 RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
 
@@ -141,11 +146,27 @@ def simulation(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTab
     return ResultTable(experiment.title, columns, ranked(rows, low=(0, 2)), notes)
 
 
+def isolated(experiment: Experiment, runs: Sequence[FinishedRun]) -> ResultTable:
+    """Return how many networks fit the isolated point, and their median mu there, by epochs of one training."""
+    fits = [(_label(run.result), fit_of_isolated_point(run)) for run in runs]
+    rows: dict[str, list[Cell]] = {}
+    for label, fit in fits:
+        rows[f"{label}: share of networks within {WITHIN:g}"] = [Cell(share) for share in fit.shares]
+        rows[f"{label}: median μ"] = [Cell(float(np.median(mu))) for mu in fit.mu]
+    columns = tuple(f"{epoch} epochs" for epoch in fits[0][1].epochs)
+    point = fits[0][1]
+    note = f"Networks within {WITHIN:g} of the truth, {point.truth:g}, at the isolated point x = {point.x:g}."
+    size = f"{len(point.mu[-1])} networks per row, which differ in their initial weights and the order of the rows."
+    return ResultTable(experiment.title, columns, rows, (note, size, *_notes(experiment, runs, "ours")[1:]))
+
+
 def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> tuple[str, ...]:
     done = [run.result for run in runs]
     lines = [PROTOCOLS[protocol]]
     # One of each, except for results collected from two machines or from two versions of a file.
     lines += dict.fromkeys(f"{r['note'][:1].upper()}{r['note'][1:]}." for r in done if r["note"])
+    if any(r["rows"].get("validation") for r in done):
+        lines.append(f"Each network has the epoch with the lowest {_SELECTIONS[experiment.training.score]}.")
     lines += dict.fromkeys(f"{r['rows']['train']} training and {r['rows']['test']} test rows." for r in done)
     lines.append(f"Computed on {' and '.join(dict.fromkeys(r['machine']['device'] for r in done))}.")
     if len({tuple(r.get("identity", ())) for r in done}) > 1:
@@ -212,7 +233,13 @@ def write_tables(experiment: Experiment, out: Path) -> list[Path]:
     """Write all tables of an experiment beside its runs."""
     runs = finished_runs(experiment, out)
     tables = {f"table_{protocol}": accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
+    for snapshot in (name for name in experiment.training.snapshots if isinstance(name, str)):
+        at_snapshot = [run.with_snapshot(snapshot) for run in runs if snapshot in run.result.get("snapshots", {})]
+        chosen = experiment.with_training(score=snapshot) if at_snapshot else experiment
+        tables |= {f"table_{rules}_{snapshot}": accuracy(chosen, at_snapshot, rules) for rules in PROTOCOLS}
     if experiment.simulation is not None:
+        if SIMULATIONS[experiment.simulation["name"]].added:
+            tables["table_isolated"] = isolated(experiment, runs)
         tables["table_simulation"] = simulation(experiment, runs)
     if experiment.ood is not None:
         title, with_ood = f"Detecting {experiment.ood} among {experiment.title.lower()}: total variance", scored(runs)
