@@ -157,3 +157,15 @@ def test_the_comparison_with_the_paper_in_the_readme():
     for label, shown in rows.items():
         cells = [table[label][f"ensemble {metric}"].split(" · paper ") for metric in ("MAE", "CRPS")]
         assert list(shown.values()) == [number for pair in cells for number in pair]
+
+
+def test_the_scores_of_figure_3_on_the_papers_page_and_among_the_results():
+    paper, results = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("paper.md", "results.md"))
+    for name, own in (("misspecified-poisson", "Poisson"), ("misspecified-negative-binomial", "NB")):
+        matched, ddpn, gaussian, poisson = (
+            result(name, "table_simulation", row, ["ensemble CRPS"])
+            for row in (own, "DDPN", "Gaussian, rounded to counts", "Poisson")
+        )
+        assert f"(results/{name}.md): CRPS {ddpn}, well-specified {matched} |" in paper
+        (line,) = (line for line in results.splitlines() if f"(results/{name}.md)," in line)
+        assert cells(line, "|")[2:] == [ddpn, gaussian, poisson]

@@ -24,7 +24,7 @@ def reviews() -> Dataset:
 
     The data are the paper's file of Amazon reviews of "Patio, Lawn and Garden" where the folder `reviews` has it,
     without rows with HTML tags, else women's clothing, without rows that have no text. Neither can be downloaded: put
-    Patio_Lawn_and_Garden_5.json.gz there yourself. `note` counts the rows that are left out, and tells if others remain
+    Patio_Lawn_and_Garden_5.json.gz there yourself. `note` counts the rows that are left out, and says if others remain
     than the paper's 793,966. The remaining rows are numbered in the file's order and split 70/10/20.
     """
     path = _find(data_folder())
