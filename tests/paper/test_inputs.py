@@ -233,6 +233,16 @@ def test_images_are_changed_in_groups_and_keep_their_places():
     assert torch.equal(auto_augment(IMAGES), first)
 
 
+def test_each_image_of_a_group_has_its_policy():
+    pytest.importorskip("kornia")
+    alike = IMAGES[7].expand(48, -1, -1, -1)
+    kinds = []
+    for group_size in (1, 48):
+        torch.manual_seed(0)
+        kinds.append(len({image.numpy().tobytes() for image in auto_augment(alike, group_size)}))
+    assert kinds[0] > 2 * kinds[1]
+
+
 # Point clouds ---------------------------------------------------------------------------------------------------------
 
 

@@ -135,6 +135,8 @@ def test_the_table_of_a_simulation_has_the_truth(whole, tmp_path):
     found = simulation(whole, finished_runs(whole, tmp_path))
     assert [cell.value for cell in found.rows["DDPN"]] == [pytest.approx(0.50005), 0.25, 0.1, 0.02]
     assert "CRPS of the true distribution: 0.5000." in found.notes
+    rounded = found.rows["Gaussian, rounded to counts"]
+    assert [cell.value for cell in rounded] == [pytest.approx(0.9), pytest.approx(0.4), None, None]
 
 
 def test_all_tables_are_written(whole, tmp_path):
@@ -185,12 +187,29 @@ def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), ood=ood)
     runs = scored(finished_runs(experiment, tmp_path))
     expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(runs[0].variances))
-    auroc, aupr, fpr80 = detection_table("OOD", runs, as_paper=False).rows["DDPN"]
+    found = detection_table("OOD", runs, as_paper=False)
+    auroc, aupr, chance, fpr80 = found.rows["DDPN"]
     assert auroc.value == pytest.approx(expected, abs=0.02)
     assert auroc.paper == 0.854
+    assert chance.value == pytest.approx(OOD / (OOD + 0.8 * TEST))
+    assert aupr.paper is None, "another share of the rows is OOD"
+    assert (
+        found.notes[-1] == "The paper's AUPR cannot be compared: by chance it is 0.224 for the paper's numbers of rows."
+    )
     assert auroc.rank == aupr.rank == fpr80.rank == 1
     written = {path.name for path in write_tables(experiment, tmp_path)}
     assert {"table_ood.md", "table_ood_paper.md"} <= written
+
+
+@pytest.mark.parametrize(("as_paper", "n_ood", "paper"), [(False, 462, 0.628), (True, 462, 0.849)])
+def test_the_papers_aupr_is_shown_for_its_share_of_ood_rows(experiment, finish, tmp_path, as_paper, n_ood, paper):
+    """With the correct rows it is that of the authors' variances, by the paper's script the printed one."""
+    n_test = 2000
+    test, ood = raw(n_test, 3.0), raw(n_ood, 1.0)
+    finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(n_test), ood=ood)
+    _, aupr, chance, _ = detection_table("OOD", scored(finished_runs(experiment, tmp_path)), as_paper).rows["DDPN"]
+    assert chance.value == pytest.approx(0.224 if not as_paper else 0.536, abs=0.002)
+    assert aupr.paper == paper
 
 
 def test_a_run_without_ood_predictions_is_reported(experiment, finish, tmp_path):

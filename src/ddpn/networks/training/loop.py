@@ -81,9 +81,9 @@ def fit(
     config : TrainingConfig
         The settings.
     augment : callable, optional
-        Changes the inputs of training rows in memory before every epoch, in the same way for all members. It takes all
-        inputs and returns as many of the same shape and dtype, drawn from torch's global generator, which is seeded by
-        the epoch.
+        Changes the inputs of training rows in memory before every epoch, in the same way for all members. It takes up
+        to 1,024 inputs at a time and returns as many of the same shape and dtype, drawn from torch's global generator,
+        which is seeded by the epoch. Inputs that are not on the device stay where they are: the device holds one copy.
     runtime : Runtime, optional
         The device, and the processes that share the training. Default: a GPU if there is one.
     checkpoint : path, optional
@@ -212,8 +212,10 @@ class Training:
             raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
         sample = self._loaded(source if isinstance(source, Sample) else source.sample, needs_weight=True)
         own = getattr(source, name) if isinstance(source, OwnRows) else None
-        augment = self._augment if name == "train" else None
-        return MemoryBatches(sample, self.config.batch_size, own, augment=augment, **shared)
+        if name == "train" and self._augment is not None:
+            given = source if isinstance(source, Sample) else source.sample
+            shared |= {"augment": self._augment, "unchanged": given.X}
+        return MemoryBatches(sample, self.config.batch_size, own, **shared)
 
     def _loaded(self, sample: Sample, needs_weight: bool = False) -> Sample:
         check_sample(sample, self.model.head, needs_weight)

@@ -213,7 +213,7 @@ def names() -> list[str]:
 def listing() -> Table:
     """A table of all experiments with what they need and how long they take."""
     table = Table(title="ddpn reproduce NAME")
-    for heading in ("experiment", "what it shows", "in the paper", "needs"):
+    for heading in ("experiment", "what it shows", "in the paper", "needs", "network"):
         table.add_column(heading, no_wrap=heading == "experiment", overflow="fold")
     table.add_column("minutes", justify="right")
     for name in names():
@@ -222,9 +222,19 @@ def listing() -> Table:
         if found.simulation:
             needs = f"simulated ({found.simulation['name']})"
         # A view of another experiment has a title of its own.
-        table.add_row(name, read(name)["title"], found.paper, needs, f"{found.minutes:g}")
+        table.add_row(name, read(name)["title"], found.paper, needs, _network(found), f"{found.minutes:g}")
     table.caption = "Minutes on two CPU cores; 600 or more are estimates for experiments that need a GPU."
     return table
+
+
+def _network(found: Experiment) -> str:
+    """The network of an experiment in words, "" if it has none."""
+    if not found.methods:
+        return ""
+    backbone = found.backbone or {}
+    head = "-".join(map(str, found.training.hidden))
+    pretrained = backbone.get("pretrained", "")
+    return f"{' '.join(filter(None, [backbone.get('name', ''), pretrained]))} MLP {head}".strip()
 
 
 def select(

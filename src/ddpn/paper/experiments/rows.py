@@ -198,7 +198,7 @@ def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
 def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
     """Decoded once into memory, and changed at random before every epoch where the experiment wants that."""
     source, root = dict(experiment.data or {}), Path(data.root or "")
-    augment = auto_augment if source["augment"] else None
+    augment = partial(auto_augment, group_size=source.get("images_per_policy", 8)) if source["augment"] else None
     return _parts(
         data, lambda table: decode_images([root / name for name in table["file"]], source["size"]), augment=augment
     )
@@ -208,4 +208,4 @@ def _clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:
     return _parts(data, lambda beams: beams, classes=len(data.classes))
 
 
-LOADERS = {"reviews": _texts, "coco_people": _images, "shelves": _clouds}
+LOADERS = {"reviews": _texts, "coco_people": _images, "shelves": _clouds, "inventory": _clouds}
