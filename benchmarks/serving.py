@@ -7,7 +7,8 @@ connection sends the next request when it has the answer to the last one. Both s
 interval of a model that `ddpn fit` made. The bare app builds a data frame of the row, calls `Predictor.distribution`
 and reads the outputs from it, without micro-batching, as one would write it in twenty lines: once as a function that
 FastAPI runs in its threads, once in the event loop; the better one counts. Servers run in turn.
-Then the server alone: the default outputs, 5% of the bodies malformed, and its memory over many requests. An error is
+Then the server alone: the default outputs, the CPU time of a request if one connection sends one after the other, 5% of
+the bodies malformed, and its memory over many requests. An error is
 any answer but 200 to a good body and 4xx to a malformed one, or a broken connection. Writes serving.md.
 """
 
@@ -141,10 +142,12 @@ async def connection(
     writer.close()
 
 
-async def load(place: tuple[int, str], bodies: list[bytes], bad: float, seconds: float) -> dict[str, Any]:
+async def load(
+    place: tuple[int, str], bodies: list[bytes], bad: float, seconds: float, connections: int
+) -> dict[str, Any]:
     found: dict[str, Any] = {"times": [], "bad": [], "errors": 0}
     start = time.perf_counter()
-    each = (connection(place, bodies, bad, start + seconds, seed, found) for seed in range(CONNECTIONS))
+    each = (connection(place, bodies, bad, start + seconds, seed, found) for seed in range(connections))
     await asyncio.gather(*each)
     took = time.perf_counter() - start
     p50, p99 = (1000 * float(q) for q in np.quantile(found["times"], (0.5, 0.99)))
@@ -152,10 +155,12 @@ async def load(place: tuple[int, str], bodies: list[bytes], bad: float, seconds:
     return {"requests": number, "per second": number / took, "p50": p50, "p99": p99, "errors": found["errors"]}
 
 
-def client(port: int, bodies: Path, bad: float, seconds: float, path: str = "/predict") -> dict[str, Any]:
+def client(
+    port: int, bodies: Path, bad: float, seconds: float, path: str = "/predict", connections: int = CONNECTIONS
+) -> dict[str, Any]:
     """The load of a client in a process of its own."""
     command = [sys.executable, __file__, "--role", "client", "--port", str(port), "--bodies", str(bodies)]
-    command += ["--bad", str(bad), "--seconds", str(seconds), "--path", path]
+    command += ["--bad", str(bad), "--seconds", str(seconds), "--path", path, "--connections", str(connections)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -186,6 +191,9 @@ def measured(folder: Path, model: Path, seconds: float, many: float) -> dict[str
     with serving(ddpn, 8911) as process:
         client(8911, full, 0.0, 2.0)
         found["default outputs"] = client(8911, full, 0.0, seconds)
+        used = sum(process.cpu_times()[:2])
+        found["alone"] = client(8911, full, 0.0, seconds, connections=1)
+        found["alone CPU, ms"] = 1000 * (sum(process.cpu_times()[:2]) - used) / found["alone"]["requests"]
         found["malformed"] = client(8911, full, MALFORMED, seconds)
         memory = [process.memory_info().rss / 2**20]
         numbers = [0]
@@ -219,10 +227,12 @@ def page(found: dict[str, Any], members: str) -> str:
         line("bare app in threads, mean and interval", found["bare"][0]),
         line("bare app in the event loop, mean and interval", found["bare"][1]),
         line("ddpn serve, default outputs", found["default outputs"]),
+        line("ddpn serve, default outputs, one connection", found["alone"]),
         line("ddpn serve, 5% malformed bodies", found["malformed"]),
         "",
         f"- throughput of the better runs, ddpn serve / bare app: {ratio:.1f} (asked: at least 3)",
         f"- p99 of the same runs, ddpn serve / bare app: {tail:.2f} (asked: at most 1)",
+        f"- CPU of the server per request of one connection: {found['alone CPU, ms']:.1f} ms (asked: at most 8)",
         "- memory of the server: "
         + ", ".join(f"{size:,.0f} MiB after {number:,} requests" for number, size in found["memory"]),
     ]
@@ -242,13 +252,15 @@ def main() -> None:
     parser.add_argument("--bodies", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--path", help=argparse.SUPPRESS)
     parser.add_argument("--bad", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--connections", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.role == "bare":
         bare(args.model, args.port)
         return
     if args.role == "client":
         bodies = args.bodies.read_bytes().splitlines()
-        print(json.dumps(asyncio.run(load((args.port, args.path), bodies, args.bad, args.seconds))))
+        address = args.port, args.path
+        print(json.dumps(asyncio.run(load(address, bodies, args.bad, args.seconds, args.connections))))
         return
     with tempfile.TemporaryDirectory() as name:
         folder, model = Path(name), args.model

@@ -56,8 +56,8 @@ def run(out: Path, fast: bool = False) -> None:
     people, predictions = str(write_people(out)), out / "predictions.csv"
     ddpn("predict", model, people, "--keep", "-o", str(predictions), "--overwrite")
     for row in polars.read_csv(predictions).iter_rows(named=True):
-        words = f"{row['mean']:.1f} words, between {row['lower']} and {row['upper']} (probability {row['interval_probability']:.0%})"
-        print(f"{row['education']:2} years of education: {words}")
+        interval = f"between {row['lower']} and {row['upper']} (probability {row['interval_probability']:.0%})"
+        print(f"{row['education']:2} years of education: {row['mean']:.1f} words, {interval}")
     title("A report to open in a browser")
     report = out / "report.html"
     ddpn("report", model, table, "-o", str(report), "--overwrite")

@@ -246,6 +246,7 @@ class Predictor:
         if n <= BLOCK:
             yield self.distribution(X, exposure, of, upper)
             return
+        X = self.prepared(X)
         scale = None if self.counts.upper_is_total else self._exposure(X, exposure)
         if upper is not None:
             _, upper = self.counts.bounds(n, upper, row_labels(X))
@@ -258,13 +259,14 @@ class Predictor:
 
     def recorded_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:
         """Blocks of a sample's rows with the distributions of their counts as recorded, by which they are scored."""
-        upper, size = sample.upper if self.counts.upper_per_row else None, BLOCK
-        for dist, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(size), strict=True):
+        upper = sample.upper if self.counts.upper_per_row else None
+        sample = sample.replace(X=self.prepared(sample.X))
+        for dist, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(BLOCK), strict=True):
             yield limited(dist, part.limit), part
 
     def plain_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:
         """Blocks of a sample's rows with their distributions before recalibration."""
-        for block in sample.blocks(BLOCK):
+        for block in sample.replace(X=self.prepared(sample.X)).blocks(BLOCK):
             upper = block.upper if self.counts.upper_per_row else None
             yield self._uncalibrated(block.X, block.exposure, of, upper), block
 

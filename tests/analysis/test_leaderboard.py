@@ -89,7 +89,7 @@ def test_every_member_and_the_mixture_best_first_in_the_shape_that_json_document
     found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE).to_dict()
     assert json.loads(json.dumps(found)) == found
     gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
-    assert set(found) == {"rows", "scored_on", "title", "coverage", "entries", "verdict"} | gain
+    assert set(found) == {"rows", "draw", "scored_on", "title", "coverage", "entries", "verdict"} | gain
     assert (found["rows"], found["scored_on"], found["coverage"]) == (300, "test rows", 0.9)
     assert found["title"] == "Scores on 300 test rows"
     assert set(found["verdict"]) == {"level", "sentences", "prefer"}

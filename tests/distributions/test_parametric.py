@@ -196,10 +196,24 @@ def test_broadcast_parameters_sum_their_gradients():
 def test_training_steps_have_the_digits_of_float32_where_dispersions_are_large(rows):
     """Networks that separate zeros from large counts have means and gammas as small as their clamps allow."""
     rng = np.random.default_rng(0)
-    mu, gamma = np.exp(rng.uniform(-16.0, 14.0, rows)), np.exp(rng.uniform(-16.5, -6.0, rows))
+    mu, gamma = np.exp(rng.uniform(-16.0, 14.0, rows)), np.exp(rng.uniform(-18.0, -6.0, rows))
     columns = [torch.from_numpy(values) for values in (np.floor(mu * rng.gamma(0.5, 2.0, rows)), mu, gamma)]
     short, exact = (np.asarray(DoublePoisson.evaluated(name, columns))[:3] for name in ("float32", "log_prob"))
     error = np.abs(short - exact) * np.stack([np.ones(rows), mu, gamma])
     assert error[0].max() < 2e-6
     assert error[1:].max() < 1e-5
     assert (error.max() == 0.0) == (rows < 100)
+
+
+def test_training_steps_have_the_digits_of_float32_for_counts_of_millions():
+    """Where mu is beyond the usual table, down to the smallest gamma that heads allow there, and beyond both."""
+    rng = np.random.default_rng(0)
+    mu = np.exp(rng.uniform(13.5, 18.0, 2000))
+    gamma = np.exp(rng.uniform(np.log(np.where(mu < np.exp(16.0), 0.2, 10.0) / mu), 0.0))
+    y = np.floor(mu * rng.gamma(1.0 / (0.1 + gamma), 0.1 + gamma))
+    columns = [torch.from_numpy(values) for values in (y, mu, gamma)]
+    short, exact = (np.asarray(DoublePoisson.evaluated(name, columns))[:3] for name in ("float32", "log_prob"))
+    assert (short[1:] != exact[1:]).any(0).mean() > 0.98  # by tables
+    scale = np.maximum(np.abs(exact[0]), 1.0)
+    assert (np.abs(short[0] - exact[0]) / scale).max() < 1e-6
+    assert (np.abs(short - exact)[1:] * np.stack([mu, gamma]) / scale).max() < 1e-6

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -197,19 +198,58 @@ def test_large_networks_are_trained_longer(rows, widths, steps):
     assert "large_networks" not in [each.name for each in default_candidates(own)]
 
 
-def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(data, monkeypatch):
-    """The time that is left is used, instead of leaving out the member."""
-    monkeypatch.setattr(module, "_MIN_RETRY_ROWS", 100)
+@pytest.fixture
+def split(data) -> Folds:
+    X, y = data[0][:2000], data[1][:2000].astype(float)
+    return Folds(Sample(X[:1600], y[:1600]), Sample(X[1600:], y[1600:]))
 
-    class SlowInRows(PoissonGLM):
+
+def rows_of_fits(monkeypatch, seconds_per_row: float, seconds: float, split: Folds) -> tuple[list[int], Portfolio]:
+    """Fit with a clock on which every row takes so many seconds: the rows of each fit, and what was fitted."""
+    now, rows = [0.0], list[int]()
+    for name in ("ddpn.runtime.deadlines", "ddpn.runtime.time_plan", "ddpn.members.portfolio"):
+        monkeypatch.setattr(f"{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(module, "FIRST_ROWS", 100)
+    monkeypatch.setattr(module, "FIRST_ROWS_PER_SECOND", 0.0)
+    monkeypatch.setattr(module, "_MIN_RETRY_ROWS", 10)
+
+    class Timed(PoissonGLM):
         def fit(self, train, validation, seed):
-            if len(train) > 150:
+            rows.append(len(train))
+            now[0] += seconds_per_row * len(train)
+            if now[0] > self.end:
                 raise TimeLimitError("the time is up")
             return super().fit(train, validation, seed)
 
-    X, y = data[0][:300], data[1][:300].astype(float)
-    found = portfolio(candidate("glm", PoissonGLM), candidate("slow", SlowInRows), seconds=100.0)
-    with pytest.warns(UserWarning, match="Fitted .* to 60 of 240 training rows"):
-        found.fit(Folds(Sample(X[:240], y[:240]), Sample(X[240:], y[240:])), seed=0)
-    assert set(found.members) == {"constant", "glm", "slow"}
+    def make(clock: Clock) -> Timed:
+        member = Timed()
+        member.end = clock.end
+        return member
+
+    found = portfolio(Candidate("one", make), Candidate("two", make), seconds=seconds)
+    return rows, found.fit(split, seed=0)
+
+
+def test_with_time_enough_all_rows_are_fitted(monkeypatch, split):
+    rows, found = rows_of_fits(monkeypatch, 0.001, 60.0, split)
+    assert rows == [100, 1600, 1600]
+    assert found.rows == {"one": 1600, "two": 1600}
+
+
+def test_rows_follow_the_time_that_rows_took(monkeypatch, split):
+    """Half of the time, a minute, is for the first member: 10 s for 100 rows leave 50 s, of which 75% are planned."""
+    monkeypatch.setattr(PoissonGLM, "label", "slow")
+    with pytest.warns(UserWarning, match="Fitted slow to 37., slow to 37. of 1,600 training rows"):
+        rows, found = rows_of_fits(monkeypatch, 0.1, 120.0, split)
+    assert rows[0] == 100
+    assert rows[1:] == [pytest.approx(375, abs=2)] * 2
     assert found.left_out == {}
+
+
+def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(monkeypatch, split):
+    """The time that is left is used, instead of leaving out the member."""
+    with pytest.warns(UserWarning, match="of 1,600 training rows"):
+        rows, found = rows_of_fits(monkeypatch, 0.1, 16.0, split)
+    assert rows[:2] == [100, 25]
+    assert set(found.members) == {"constant", "one", "two"}
+    assert max(found.rows.values()) < 1600

@@ -2,20 +2,17 @@ import contextlib
 import signal
 import threading
 import time
-from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ddpn.runtime.deadlines import (
-    FEWEST_ROWS,
     Clock,
     TimeLimitError,
     format_duration,
     parse_duration,
-    with_rows,
+    shield_from_limits,
 )
 from ddpn.runtime.errors import ConfigError
 
@@ -64,37 +61,18 @@ def test_parts_end_with_the_whole():
     assert not Clock().part(5.0).has_limit
 
 
-@pytest.mark.parametrize("rows", [1, FEWEST_ROWS, FEWEST_ROWS + 1, 150, 2 * FEWEST_ROWS - 1, 2 * FEWEST_ROWS, 5000])
-def test_with_enough_time_every_row_is_used(rows):
-    assert with_rows(Clock(1000.0), rows, lambda number: number) == rows
+def test_work_that_must_not_be_ended_in_the_middle_is_finished_first():
+    done = []
 
+    def work() -> None:
+        with shield_from_limits():
+            time.sleep(0.2)
+            done.append(True)
+        time.sleep(10.0)
 
-@pytest.mark.parametrize(("seconds", "rows", "used"), [(100.0, 100_000, 23_940), (110.0, 150, 150), (50.0, 150, 100)])
-def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch, seconds, rows, used):
-    now = [0.0]
-    monkeypatch.setattr("ddpn.runtime.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    def work(number: int) -> int:
-        now[0] += 0.0025 * number if rows > 1000 else 0.3 * number
-        return number
-
-    # Of the time left after the first hundred rows, 60% are planned with.
-    assert with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)
-
-
-def test_what_is_done_once_does_not_count_per_row(monkeypatch):
-    """The first hundred rows take 10 s of a start, which further rows do not: all are used."""
-    now, numbers = [0.0], []
-    monkeypatch.setattr("ddpn.runtime.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    def work(number: int) -> int:
-        numbers.append(number)
-        now[0] += 10.0 + 0.001 * number
-        return number
-
-    assert with_rows(Clock(100.0), 5000, work) == 5000
-    assert numbers[0] == FEWEST_ROWS
-    assert all(after >= 1.5 * before for before, after in pairwise(numbers))
+    with pytest.raises(TimeLimitError), Clock(0.05).limit():
+        work()
+    assert done
 
 
 # Durations as text ----------------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import RowError, Sample, rows_named
 from ddpn.workflow import prediction
-from ddpn.workflow.examining import evaluate, explain_table, monitor, report_parts, rows_to_score
+from ddpn.workflow.examining import evaluate, explain_table, monitor, report_parts
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load, read_task
 from ddpn.workflow.prediction import predict, predict_rows, prediction_table
 from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
+from ddpn.workflow.rows_to_score import rows_to_score
 
 COLUMNS = [
     "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev",

@@ -30,6 +30,7 @@ from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, rows_named
+from ddpn.tables.row_draw import count_drawn, draw_facts
 
 #: The coverage of the intervals that are scored.
 COVERAGE = 0.9
@@ -420,13 +421,14 @@ class Leaderboard:
         and "seconds" of the fit.
     evaluation : Evaluation
         What the verdict on the mixture is made of.
-    rows : int
-        How many rows were scored.
+    rows, total : int
+        How many rows were scored, and of how many they were drawn.
     """
 
     entries: list[dict[str, Any]]
     evaluation: Evaluation
     rows: int
+    total: int
 
     @property
     def verdict(self) -> Verdict:
@@ -435,14 +437,15 @@ class Leaderboard:
 
     @property
     def title(self) -> str:
-        """How many rows were scored, and whether these are test rows."""
-        return f"Scores on {self.rows:,} {self.evaluation.row_words}"
+        """How many rows were scored, of how many they were drawn, and whether these are test rows."""
+        return f"Scores on {count_drawn(self.rows, self.total, self.evaluation.row_words.removesuffix('s'))}"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         gain, decision = self.evaluation.gain, self.verdict
         return {
             "rows": self.rows,
+            "draw": draw_facts(self.rows, self.total),
             "scored_on": self.evaluation.row_words,
             "title": self.title,
             "coverage": COVERAGE,
@@ -481,8 +484,10 @@ def leaderboard(
     leaks: Sequence[str] = (),
     meaning: str = "",
     others: Mapping[str, Distribution] | None = None,
+    total: int | None = None,
+    mixture: RowScores | None = None,
 ) -> Leaderboard:
-    """Score the mixture and every member on the same rows.
+    """Score the mixture and every member on the same rows, members of weight 0 as well.
 
     The mixture is compared with every simpler model used alone: all members but the networks, which count only where
     they have no weight.
@@ -499,8 +504,12 @@ def leaderboard(
         A sentence about what the scores mean, such as that they are for new groups of rows.
     others : mapping of str to Distribution, optional
         What other models predict for the same rows, by name; a Normal is rounded to counts.
+    total : int, optional
+        The number of rows that the sample was drawn from (`ddpn.tables.row_draw`), for the title.
+    mixture : RowScores, optional
+        The scores of the mixture, if they are known.
     """
-    rows = _score_candidates(predictor, sample)
+    rows = _score_candidates(predictor, sample, mixture)
     for name, dist in (others or {}).items():
         shape, number = tuple(known(dist).batch_shape), len(sample)
         if shape not in ((), (1,), (number,)):
@@ -509,7 +518,8 @@ def leaderboard(
             )
         other = limited(discretized(dist if shape == (number,) else dist.expand((number,))), sample.limit)
         rows[name] = scored_rows(other, sample.y, interval_at(other, COVERAGE))
-    return _rank_candidates(predictor, rows, sample, list(others or {}), leak=" ".join(leaks), meaning=meaning)
+    about = {"leak": " ".join(leaks), "meaning": meaning}
+    return _rank_candidates(predictor, rows, sample, list(others or {}), total or len(sample), **about)
 
 
 def out_of_fold_leaderboard(
@@ -532,12 +542,12 @@ def out_of_fold_leaderboard(
         name: RowScores(*map(np.concatenate, zip(*(part[name] for part in parts), strict=True))) for name in parts[0]
     }
     about = {"leak": " ".join(leaks), "meaning": meaning, "folds": len(rows.predictors)}
-    return _rank_candidates(predictor, scores, rows.sample, [], **about)
+    return _rank_candidates(predictor, scores, rows.sample, [], len(rows), **about)
 
 
-def _score_candidates(predictor: Predictor, sample: Sample) -> dict[str, RowScores]:
-    """Score the mixture and every member, by name."""
-    rows = {MIXTURE: score_rows(predictor, sample)}
+def _score_candidates(predictor: Predictor, sample: Sample, mixture: RowScores | None = None) -> dict[str, RowScores]:
+    """Score the mixture, unless its scores are given, and every member, by name."""
+    rows = {MIXTURE: score_rows(predictor, sample) if mixture is None else mixture}
     for name in predictor.members:
         # A member has the scores of the mixture if it has its distributions and its intervals.
         is_mixture = name == predictor.sole_member and predictor.groups is None
@@ -549,7 +559,12 @@ def _score_candidates(predictor: Predictor, sample: Sample) -> dict[str, RowScor
 
 
 def _rank_candidates(
-    predictor: Predictor, rows: Mapping[str, RowScores], sample: Sample, others: Sequence[str], **options: Any
+    predictor: Predictor,
+    rows: Mapping[str, RowScores],
+    sample: Sample,
+    others: Sequence[str],
+    total: int,
+    **options: Any,
 ) -> Leaderboard:
     """Make the leaderboard of scores per row; `options` are further fields of the evaluation."""
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
@@ -583,4 +598,4 @@ def _rank_candidates(
         **options,
     )
     entries.sort(key=lambda entry: np.inf if entry["crps"] is None else entry["crps"])
-    return Leaderboard(entries, evaluation, len(sample))
+    return Leaderboard(entries, evaluation, len(sample), total)

@@ -27,9 +27,8 @@ from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import is_number
 from ddpn.sample import Sample, row_count, take_rows
 from ddpn.tables.encoding.table import Column
+from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_facts, draw_rows, draw_sample
 
-#: Rows that are predicted at most: a random draw of more of them says as much as all.
-_MOST_ROWS = 20_000
 #: Fewer rows are not compared: only the grossest differences would be found.
 LEAST_ROWS = 20
 #: Rows that a level must be expected in to be compared on its own; others are compared together.
@@ -88,12 +87,13 @@ class Monitoring:
 
     Parameters
     ----------
-    rows : int
-        New rows.
+    rows, total : int
+        New rows that are compared, and of how many they were drawn.
     training_rows : int
         Rows that the summary of the training is of.
-    rows_with_counts : int
-        New rows whose counts are known and were not trained on.
+    rows_with_counts, total_with_counts : int
+        New rows whose counts are compared with predictions, and of how many they were drawn: those whose counts are
+        known and were not trained on.
     alpha, effect : float
         The level of all tests together, and the least difference that matters.
     checks : tuple of Check
@@ -103,8 +103,10 @@ class Monitoring:
     """
 
     rows: int
+    total: int
     training_rows: int
     rows_with_counts: int
+    total_with_counts: int
     alpha: float
     effect: float
     checks: tuple[Check, ...]
@@ -119,11 +121,18 @@ class Monitoring:
     def headline(self) -> str:
         """The result in a sentence."""
         found = [check.title for check in self.checks if check.drift]
-        checked = f"{len(self.checks)} checks of {self.rows:,} rows"
+        checked = f"{len(self.checks)} checks of {self.total:,} rows"
         if not found:
             return f"No drift: {checked}."
         shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
         return f"Drift in {len(found)} of {checked}: {shown}."
+
+    @property
+    def draws(self) -> str:
+        """Sentences on the rows that were drawn; empty if all rows were used."""
+        columns = describe_draw("Columns and out-of-distribution rows are checked on", self.rows, self.total)
+        counts = describe_draw("Coverage and PIT are checked on", self.rows_with_counts, self.total_with_counts)
+        return f"{columns} {counts}".strip()
 
     @property
     def detectable(self) -> str:
@@ -138,7 +147,11 @@ class Monitoring:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         checks = [check._asdict() for check in self.checks]
-        return {"drift": self.drift, "headline": self.headline, **vars(self), "checks": checks}
+        draw = {
+            "rows": draw_facts(self.rows, self.total),
+            "rows_with_counts": draw_facts(self.rows_with_counts, self.total_with_counts),
+        }
+        return {"drift": self.drift, "headline": self.headline, **vars(self), "draw": draw, "checks": checks}
 
 
 def compare(
@@ -150,6 +163,9 @@ def compare(
     effect: float = 0.1,
     ignored: Collection[str] = (),
     days: Collection[str] = (),
+    max_rows: int | None = MAX_ROWS,
+    total: int | None = None,
+    total_with_counts: int | None = None,
 ) -> Monitoring:
     """Compare new rows with the training rows of a model.
 
@@ -169,6 +185,10 @@ def compare(
         Columns of X that are compared but never count as drift, such as dates.
     days : collection of str
         Columns of X that hold days since 1970, which are shown as dates.
+    max_rows : int or None
+        Of more rows, with and without counts, so many are drawn at random, always the same ones; None uses all.
+    total, total_with_counts : int, optional
+        The number of rows that X and the sample were drawn from already.
 
     Returns
     -------
@@ -182,6 +202,8 @@ def compare(
         raise InputError("The model has no summary of its training rows to compare with. Fit it again with ddpn fit.")
     if rows < LEAST_ROWS:
         raise InputError(f"The table must have at least {LEAST_ROWS} rows to be compared, got {rows}.")
+    draw = draw_rows(rows, max_rows)
+    X, rows, total = take_rows(X, draw.positions), len(draw), rows if total is None else total
     checks, notes = list[Check](), list[str]()
     for own, column, name in zip(profile.columns, profile.reader.read(X), profile.names, strict=True):
         check = column_check(own, column._replace(name=name), shown_day if name in days else "{:.4g}".format)
@@ -191,15 +213,14 @@ def compare(
     if predictor.ood is None:
         notes.append("The share of out-of-distribution rows: the model was fitted without calibration rows.")
     else:
-        if rows > _MOST_ROWS:
-            notes.append(f"All rows: of the predictions, a random draw of {_MOST_ROWS:,} rows is compared.")
-        checks.append(_ood(predictor, predictor.ood_pvalue(take_rows(X, _drawn(rows)))))
+        checks.append(_ood(predictor, predictor.ood_pvalue(X)))
+    counts = 0
     if sample is not None:
-        sample = sample.rows(_drawn(len(sample)))
-        checks += _count_checks(predictor, sample)
-    counts = 0 if sample is None else len(sample)
-    decisions = decided(checks, alpha, effect)
-    return Monitoring(rows, profile.rows, counts, float(alpha), float(effect), decisions, tuple(notes))
+        total_with_counts = len(sample) if total_with_counts is None else total_with_counts
+        sample = draw_sample(sample, max_rows).take(sample)
+        checks, counts = [*checks, *_count_checks(predictor, sample)], len(sample)
+    sizes = rows, total, profile.rows, counts, total_with_counts or 0
+    return Monitoring(*sizes, float(alpha), float(effect), decided(checks, alpha, effect), tuple(notes))
 
 
 def decided(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check, ...]:
@@ -219,10 +240,6 @@ def decided(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check
         found.append(check._replace(adjusted_p_value=adjusted, drift=is_drift))
     found += [check for check in checks if check.ignored]
     return tuple(sorted(found, key=lambda check: (not check.drift, check.ignored, -check.effect)))
-
-
-def _drawn(rows: int) -> np.ndarray:
-    return np.sort(np.random.default_rng(0).choice(rows, min(rows, _MOST_ROWS), replace=False))
 
 
 # Columns -------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from ddpn.calibration.ood import FeatureProfile, OODScores
 from ddpn.distributions import MonotoneMap, Recalibrated
 from ddpn.distributions.limits import limited
 from ddpn.members.folds import Folds
-from ddpn.runtime.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
+from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.threads import single_thread
+from ddpn.runtime.time_plan import FEWEST_ROWS, with_rows
 from ddpn.sample import Sample
 from ddpn.tables.splits import FOLDS, fold_numbers
 

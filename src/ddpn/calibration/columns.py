@@ -105,8 +105,9 @@ class ColumnProfile(NamedTuple):
                 (-1.0, self.edges[0], self.scales[0], BELOW),
             ):
                 where = sign * values > sign * edge
-                surprise[where] = np.maximum(outside + beyond(sign * values[where], sign * edge, scale), least)
-                state[where] = kind
+                if where.any():
+                    surprise[where] = np.maximum(outside + beyond(sign * values[where], sign * edge, scale), least)
+                    state[where] = kind
         if self._missing_coded:
             inputs[:, -1] = _standardised(missing, self.missing_share)
         state[missing] = MISSING if self.rows[1] else NEVER_MISSING
@@ -116,7 +117,7 @@ class ColumnProfile(NamedTuple):
         """The position of each of some values of a column in `keys`, -1 where there is none."""
         if column.kind == "category":
             # The last entry serves code -1, a missing value.
-            return np.append(self.place(hashed(column.levels)), -1)[values]
+            return column.levels.compute_once(self.keys, lambda names: np.append(self.place(hashed(names)), -1))[values]
         return self.place(np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64))
 
     def place(self, keys: np.ndarray) -> np.ndarray:

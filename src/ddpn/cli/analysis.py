@@ -12,6 +12,7 @@ from ddpn.cli.console import print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import table_of
+from ddpn.tables.row_draw import parse_max_rows
 
 MeanModel = Annotated[
     str,
@@ -20,7 +21,6 @@ MeanModel = Annotated[
         "Model of the mean given the features: auto (the best out of fold), glm (fastest), boosting or constant.",
     ),
 ]
-MaxRows = Annotated[int, option("NUMBER", "If the table has more rows, this many are drawn at random.")]
 
 
 @command("diagnose")
@@ -29,7 +29,7 @@ def diagnose(
     *,
     given: o.Given,
     mean_model: MeanModel = "auto",
-    max_rows: MaxRows = 20_000,
+    max_rows: o.MaxRows = "20000",
     as_json: o.Json = False,
 ) -> None:
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
@@ -40,17 +40,17 @@ def diagnose(
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered
     """
-    from ddpn.runtime.validation import check_choice, check_integer
-    from ddpn.tables.files import read
+    from ddpn.runtime.validation import check_choice
+    from ddpn.tables.table import Table
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import diagnose_table
 
     check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
-    check_integer("max_rows", max_rows, 50)
+    most = parse_max_rows(max_rows)
     plan = plan_of(given)
-    table = read(data, plan.as_text)
+    table = Table([data], plan.as_text)
     with redirect_stdout(sys.stderr):
-        found = diagnose_table(table, plan, mean_model, max_rows, print_step)
+        found = diagnose_table(table, plan, mean_model, most, print_step)
     if as_json:
         print_json({"data": data, **found.to_dict()})
     else:
@@ -113,6 +113,14 @@ Out = Annotated[
         "--out",
     ),
 ]
+MaxRowsPerColumn = Annotated[
+    str | None,
+    option(
+        "NUMBER",
+        "If the table has more rows, this many are drawn at random, always the same ones; all uses every row. Default: "
+        "500 for effects, and up to 2,000 for importance, fewer with many columns.",
+    ),
+]
 #: Columns that are printed.
 _MOST_COLUMNS = 12
 
@@ -126,6 +134,7 @@ def explain(
     out: Out = None,
     *,
     columns: o.Columns,
+    max_rows: MaxRowsPerColumn = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -137,13 +146,14 @@ def explain(
     Example: ddpn explain bikes.model bikes.csv -o effects.png
     """
     from ddpn.runtime.validation import check_choice
-    from ddpn.tables.files import read
+    from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import load, roles_of_model
 
     check_choice("of", of, ("mean", "spread"))
+    most: Any = "auto" if max_rows is None else parse_max_rows(max_rows)
     roles = roles_of_model(model, **columns)
-    frame = read(data, roles.as_text)
-    roles.features(frame, report=lambda sentence: None)
+    table = Table([data], roles.as_text)
+    table.check(roles)
     # Only now, as it imports torch.
     from ddpn.workflow import examining
 
@@ -154,9 +164,9 @@ def explain(
     found: Any
     with redirect_stdout(sys.stderr):
         if numbers is None:
-            found, note = examining.explain_table(folder, frame, 0, print_step)
+            found, note = examining.explain_table(folder, table, 0, print_step, most)
         else:
-            found = examining.explain_rows(folder, frame, numbers, of)
+            found = examining.explain_rows(folder, table, numbers, of)
     if as_json:
         print_json({"model": str(model), "data": data, **examining.plain(found, numbers)})
     elif numbers is None:
@@ -178,8 +188,8 @@ def _show_model(found: Any, note: str) -> None:
             return f"{curve.level[low]:.3g}"
         return " to ".join(f"{curve.level[i]:.3g} ({value_text(one.points[i])})" for i in (low, high))
 
-    if note:
-        typer.echo(note)
+    for sentence in filter(None, (note, found.draws)):
+        typer.echo(sentence)
     known, typical = {one.name: one for one in found.effects}, found.effects.each[0]
     importance = {} if found.importance is None else {one.name: one for one in found.importance.by("crps")}
     shuffled = [f"{name}, shuffled" for name in ("CRPS", "mean", "spread")] if importance else []
@@ -207,6 +217,8 @@ def _show_rows(found: Any, numbers: list[int]) -> None:
     from ddpn.runtime.display import value_text
 
     value = math.exp if found.log else float
+    if found.draws:
+        typer.echo(found.draws)
     for place, number in enumerate(numbers):
         typer.echo(
             f"Row {number}: {found.quantity} {value(found.prediction[place]):.4g}; the baseline is "
@@ -247,6 +259,7 @@ def monitor(
     ignore: Ignore = None,
     *,
     columns: o.MonitoredColumns,
+    max_rows: o.MaxRows = "20000",
     as_json: o.Json = False,
 ) -> None:
     """Compare new rows with the training rows of a model; the exit code is 3 if they differ.
@@ -257,15 +270,16 @@ def monitor(
 
     Example: ddpn monitor visits.model november.csv
     """
-    from ddpn.tables.files import read
+    from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import load, roles_of_model
 
-    frame = read(data, roles_of_model(model, **columns).as_text)
+    most = parse_max_rows(max_rows)
+    table = Table([data], roles_of_model(model, **columns).as_text)
     folder = load(model, mixed_only=False, **columns)
     from ddpn.workflow.examining import monitor as compared
 
     with redirect_stdout(sys.stderr):
-        found = compared(folder, frame, alpha, effect, ignore or ())
+        found = compared(folder, table, alpha, effect, ignore or (), most)
     if as_json:
         print_json({"model": str(model), "data": data, **found.as_dict()})
     else:
@@ -283,4 +297,5 @@ def _show_comparison(found: Any) -> None:
     show(table)
     for sentence in found.not_compared:
         typer.echo(f"Not compared: {sentence}")
-    typer.echo(found.detectable)
+    for sentence in filter(None, (found.draws, found.detectable)):
+        typer.echo(sentence)

@@ -72,6 +72,7 @@ def fit(
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """
     from ddpn.runtime.errors import ConfigError
+    from ddpn.runtime.time_plan import clock_of_budget
     from ddpn.storage.model_files import check_destination
     from ddpn.tables.table import Table
     from ddpn.workflow.plan import plan_of
@@ -86,7 +87,8 @@ def fit(
             typer.echo(note, err=as_json)
         if isinstance(table, Table) and cluster is not None:
             raise ConfigError("`cluster` needs a table in memory, got one that is streamed. Leave out one of the two.")
-        prepared = prepare(table, plan, verbose=True)
+        # A time budget includes all that was done since the start of the program.
+        prepared = prepare(table, plan, True, clock_of_budget(plan.seconds, started))
         del table  # prepared has copies of what it needs
     name = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1:,} more files"
     _show_prepared(name, prepared, as_json)
@@ -96,7 +98,6 @@ def fit(
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
-    # A time budget includes the imports of this function.
     options = {"verbose": True, "on_step": print_step, "started": started}
     with redirect_stdout(sys.stderr):
         fitted = fit_into(out, prepared, about, overwrite, n_jobs=o.cluster_of(cluster, gpus_per_job), **options)
@@ -117,6 +118,7 @@ def tune(
     gpus_per_job: o.GpusPerJob = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
+    started: float,
 ) -> None:
     """Search for good settings, and fit a model with the best ones, as `ddpn fit` does.
 
@@ -139,14 +141,14 @@ def tune(
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
-        prepared = prepare(read(data, plan.as_text), plan)
+        prepared = prepare(read(data, plan.as_text), plan, verbose=True)
     _show_prepared(data, prepared, as_json)
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.tuning import tune as run
 
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
-    limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search}
+    limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search, "started": started}
     with redirect_stdout(sys.stderr):
         fitted, result = run(
             out, prepared, **limits, about=about, overwrite=overwrite, on_step=print_step, n_jobs=n_jobs

@@ -16,6 +16,7 @@ from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import fact_table, member_words, model_facts, show_scores
 from ddpn.storage.model_files import refuses_strange_files
+from ddpn.tables.row_draw import parse_max_rows
 
 PredictionTable = Annotated[
     str,
@@ -104,6 +105,7 @@ def evaluate(
     data: o.Data,
     *,
     columns: o.Columns,
+    max_rows: o.MaxRows = "20000",
     as_json: o.Json = False,
 ) -> None:
     """Score a model and the models it is compared with on a table that has the target.
@@ -113,10 +115,11 @@ def evaluate(
 
     Example: ddpn evaluate bikes.model new.csv
     """
-    folder, frame = _model_and_table(model, data, columns)
+    most = parse_max_rows(max_rows)
+    folder, table = _model_and_table(model, data, columns)
     from ddpn.workflow.examining import evaluate as scored
 
-    found = scored(folder, frame)
+    found = scored(folder, table, most)
     if as_json:
         print_json({"model": str(model), "data": data, **found})
         return
@@ -170,6 +173,7 @@ def report(
     out: o.Html,
     *,
     columns: o.Columns,
+    max_rows: o.MaxRows = "20000",
     overwrite: o.Overwrite = False,
 ) -> None:
     """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain.
@@ -179,24 +183,28 @@ def report(
     from ddpn.tables.files import check_free
 
     check_free(out, overwrite, data)
-    folder, frame = _model_and_table(model, data, columns)
+    most = parse_max_rows(max_rows)
+    folder, table = _model_and_table(model, data, columns)
     from ddpn.analysis.report import write_report
     from ddpn.workflow.examining import report_parts
 
     with redirect_stdout(sys.stderr):
-        write_report(out, progress=print_step, **report_parts(folder, frame))
+        write_report(out, progress=print_step, **report_parts(folder, table, most))
     typer.echo(f"Report written to {out}", err=True)
 
 
 def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> tuple[Any, Any]:
-    """A loaded model, and a table that has its columns; errors in either are found before torch is imported."""
-    from ddpn.tables.files import read
+    """A loaded model, and a table that has its columns; errors in its first rows are found before torch is imported."""
+    from ddpn.tables.table import Table
     from ddpn.workflow.model_folder import load, roles_of_model
 
     roles = roles_of_model(model, **columns)
-    frame = read(data, roles.as_text)
-    roles.sample(frame, "round")
-    return load(model, mixed_only=False, **columns), frame
+    table = Table([data], roles.as_text)
+    first = table.block(table.places()[0])
+    # The first rows of a long table may have no counts.
+    if not table.is_long or roles.has_target(first).any():
+        roles.sample(first, "round", first=0 if table.is_long else None)
+    return load(model, mixed_only=False, **columns), table
 
 
 Out = Annotated[Path, option("FILE", "The ONNX file to write, such as model.onnx.", "-o", "--out")]

@@ -39,6 +39,13 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written b
 NewModel = Annotated[Path, option("MODEL", "The folder to save the model in.", "-o", "--out")]
 Html = Annotated[Path, option("HTML", "The HTML file to write.", "-o", "--out")]
 Json = Annotated[bool, option(None, "Print one JSON document instead of tables.", "--json")]
+MaxRows = Annotated[
+    str,
+    option(
+        "NUMBER",
+        "If the table has more rows, this many are drawn at random, always the same ones; all uses every row.",
+    ),
+]
 Overwrite = Annotated[bool, option(None, "Replace an existing output.", "--overwrite")]
 Config = Annotated[
     Path | None,

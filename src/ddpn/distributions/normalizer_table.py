@@ -2,7 +2,9 @@
 
 Bicubic splines over log mu and log gamma, for gamma up to 4 or a variance, mu / gamma, above 1.3. Elsewhere mass sits
 on single integers, log c oscillates with mu, and the kernel sums. The error is below 2e-6 for log c, and below 1e-5 for
-its slopes. Variances above 400 times the mean are in a second table, which most fits never need.
+its slopes. Variances above 400 times the mean are in a second table, which most fits never need. Beyond the largest mu
+of a table log c depends on gamma mu alone if that is large: what is left is 1 / (12 mu) from the series of log c, and
+sqrt(gamma) e^(-gamma mu) from the counts near 0.
 """
 
 import math
@@ -18,9 +20,11 @@ from ddpn.distributions.kernels.scalar import deviance, log_h
 
 #: Ends of both tables: log mu from and to, log gamma from and to. Networks that separate zeros from large counts reach
 #: the lower ends of the second one.
-USUAL, SMALL_GAMMA = (-8.0, 14.0, -6.0, 5.0), (-16.0, 14.0, -16.5, -6.0)
+USUAL, SMALL_GAMMA = (-8.0, 14.0, -6.0, 5.0), (-16.0, 16.0, -18.0, -6.0)
 #: log gamma up to which log c is smooth for every mu, and how much smaller than log mu it must be elsewhere.
 SMOOTH, WIDE = math.log(4.0), math.log(1.3)
+#: log (gamma mu) from which on log c depends on it alone where mu is beyond a table.
+FAR_FROM_0 = math.log(10.0)
 #: Nodes per unit of both, and nodes beyond the ends, where splines do not know how to go on.
 PER_UNIT, BEYOND = 16, 12
 
@@ -34,11 +38,14 @@ def log_probs(table, ends, inputs, results):
     low_mu, high_mu, low, high = ends[0], ends[1], ends[2], ends[3]
     for i in range(inputs.shape[1]):
         y, mu, gamma = inputs[0, i], inputs[1, i], inputs[2, i]
-        u, v = log(mu), log(gamma)
-        if low_mu <= u <= high_mu and low <= v <= min(max(u - WIDE, SMOOTH), high):
+        log_mu, log_gamma = log(mu), log(gamma)
+        u, v = log_mu, log_gamma
+        if u > high_mu and u + v >= FAR_FROM_0:
+            u, v = high_mu, u + v - high_mu
+        if low_mu <= u <= high_mu and low <= v <= high and log_gamma <= max(log_mu - WIDE, SMOOTH):
             interpolated(table, (u - low_mu) * PER_UNIT + BEYOND, (v - low) * PER_UNIT + BEYOND, found)
             dev = gamma * deviance(y, mu)
-            results[0, i] = min(log_h(y) - dev + 0.5 * v - found[0], 0.0)
+            results[0, i] = min(log_h(y) - dev + 0.5 * log_gamma - found[0], 0.0)
             results[1, i] = (gamma * (y - mu) - found[1]) / mu
             results[2, i] = (0.5 - dev - found[2]) / gamma
         else:

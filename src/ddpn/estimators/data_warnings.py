@@ -3,18 +3,27 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sklearn.base import BaseEstimator
 
+from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DataWarning
 from ddpn.sample import Sample
-from ddpn.tables.checks import Finding, FindingKind, find_column_problems, find_identifiers, find_row_problems
+from ddpn.tables.checks import (
+    Finding,
+    FindingKind,
+    find_column_problems,
+    find_identifiers,
+    find_row_problems,
+    run_checks,
+)
 from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding.table import read_table
 from ddpn.tables.similar_rows import frame_of_columns
 
 
-def warn_about_table(sample: Sample, dates: DateColumns, is_split: bool) -> None:
+def warn_about_table(sample: Sample, dates: DateColumns, is_split: bool, clock: Clock) -> None:
     """Warn about columns and rows that are not what they seem, each time as a `DataWarning`.
 
     Parameters
@@ -25,18 +34,22 @@ def warn_about_table(sample: Sample, dates: DateColumns, is_split: bool) -> None
         The columns that were dates.
     is_split : bool
         Whether the user passed validation rows, so that no rows are held out at random.
+    clock : Clock
+        The time of the fit, of which checks take a small part.
     """
     reader = BaseEstimator()
     used = sample.rows(sample.is_used)
     used = used.replace(X=frame_of_columns(read_table(reader, used.X, reset=True)))
-    findings = [*find_identifiers(used.X, dates.inputs), *find_column_problems(used, dates.inputs)]
-    if not is_split:
-        # Whether a date is to come later is a matter of the scores, which `fit` does not report.
-        rows = find_row_problems(used, dates.inputs)
-        findings += [finding for finding in rows if finding.kind != FindingKind.DATE]
+    checks = [partial(find_identifiers, used.X, dates.inputs), partial(find_column_problems, used, dates.inputs)]
+    checks += [] if is_split else [partial(find_row_problems, used, dates.inputs)]
+    findings, skipped = run_checks(checks, clock)
+    # Whether a date is to come later is a matter of the scores, which `fit` does not report.
+    findings = [finding for finding in findings if finding.kind != FindingKind.DATE]
     names = _Names(tuple(used.X.columns), hasattr(reader, "feature_names_in_"))
     for finding in findings:
         warnings.warn(f"{finding.statement} {_describe_remedy(finding, names)}", DataWarning, stacklevel=3)
+    if skipped:
+        warnings.warn(skipped, DataWarning, stacklevel=3)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
+from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, draw_sample
 
 
 class CountEstimator(RegressorMixin, BaseEstimator):
@@ -596,6 +597,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         upper: Any = None,
         censored: Any = None,
         groups: Any = None,
+        max_rows: int | None = MAX_ROWS,
     ) -> Leaderboard:
         """Score the model and each of its members on a test set, or out-of-fold on the rows of `fit`.
 
@@ -607,6 +609,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             it, with weights and calibration that the other folds chose.
         groups : array-like, optional
             What each row belongs to, such as a person: the verdict then knows that rows of one group are alike.
+        max_rows : int or None
+            Of a larger test set, so many rows are drawn at random, always the same ones; None scores all.
 
         Returns
         -------
@@ -631,7 +635,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             return self._out_of_fold_leaderboard()
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         sample = sample.replace(group=check_groups(groups, len(sample)))
-        return leaderboard_of(self._fitted, sample.rows(sample.is_used))
+        draw = draw_sample(sample, check_max_rows(max_rows))
+        return leaderboard_of(self._fitted, draw.take(sample), total=draw.total)
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
         raise InputError("X and y are missing: give a test set, rows that `fit` was not given.")
@@ -677,7 +682,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         interval_groups : array-like, optional
             The label of each row, if intervals were calibrated by labels that are not a column of X.
         **options
-            `baselines`, `task` and others, see `ddpn.analysis.report.write_report`.
+            `max_rows`, `baselines`, `task` and others, see `ddpn.analysis.report.write_report`.
 
         Returns
         -------

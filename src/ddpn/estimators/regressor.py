@@ -35,6 +35,7 @@ from ddpn.predictor import Predictor
 from ddpn.runtime.deadlines import Clock, parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
+from ddpn.runtime.time_plan import clock_of_budget, clock_of_step
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, listed
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.storage.results import ResultStore
@@ -43,8 +44,6 @@ from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding import FeatureEncoder
 from ddpn.tables.splits import FOLDS, held_out_rows
 
-#: The share of a time budget that fits may take; the rest is for calibration.
-_FITS = 0.75
 #: With fewer rows none are held out to choose epochs: they are needed for fitting, and would score too noisily.
 _MIN_SPLIT_ROWS = 200
 #: Networks of each kind, where members are fitted once.
@@ -132,6 +131,7 @@ class NetworkRegressor(CountEstimator):
         A fit that is interrupted (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that
         is interrupted earlier, or fails, leaves the estimator as it was.
         """
+        clock = self._start_clock()
         head = self._make_head()
         dates = DateColumns.find(X)
         X = dates.read(X, _warn_about_cells)
@@ -148,16 +148,20 @@ class NetworkRegressor(CountEstimator):
             raise InputError("X_val and y_val must be given together.")
         for sentence in (note for column in dates.columns for note in column.notes):
             warnings.warn(sentence, DataWarning, stacklevel=2)
-        warn_about_table(train, dates, is_split=validation is not None)
-        self._fit_and_finish(train, validation, counts)
+        warn_about_table(train, dates, is_split=validation is not None, clock=clock)
+        self._fit_and_finish(train, validation, counts, clock)
         self._dates = dates
         if self.interrupted_:
             raise KeyboardInterrupt
         return self
 
+    def _start_clock(self) -> Clock:
+        """Return the clock of `fit`, which begins now."""
+        return Clock()
+
     @abstractmethod
-    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
-        """Fit members, and do what belongs to `fit` besides."""
+    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange, clock: Clock) -> None:
+        """Fit members, and do what belongs to `fit` besides, until the clock ends."""
 
     def fit_members(
         self,
@@ -407,14 +411,16 @@ class CountRegressor(NetworkRegressor):
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
         return _NETWORKS
 
-    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
-        seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
+    def _start_clock(self) -> Clock:
+        return clock_of_budget(None if self.time_budget is None else parse_duration(self.time_budget, "time_budget"))
+
+    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange, clock: Clock) -> None:
         if self.monotone is not None and counts.is_bounded:
             # The mean between bounds depends on the spread as well.
             must = "be None where counts have bounds: their mean might fall"
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
-        clock = Clock(seconds)
-        fitted = self.fit_members(train, validation, counts, clock.part(_FITS * clock.left))
+        own = clock_of_step(clock, "members", ("members", "calibration"))
+        fitted = self.fit_members(train, validation, counts, own)
         # After a recalibration the mean would depend on the spread as well, and might fall.
         wanted = CalibrationOptions(recalibrate=self.monotone is None)
         self._folds = (fitted.folds, fitted.seed, wanted) if fitted.folds.are_crossed else None
@@ -527,7 +533,7 @@ class DDPNRegressor(NetworkRegressor):
         given = self._given_options()
         return paper_options(rows, **given) if self.preset == "paper" else NetworkOptions(**given)
 
-    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange) -> None:
+    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange, clock: Clock) -> None:
         fitted_to = self.fit_members(train, validation, counts).folds.train
         self.predictor_.profile = FeatureProfile.fit(fitted_to.X, fitted_to.weight)
 

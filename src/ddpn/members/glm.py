@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -103,14 +104,19 @@ def check_complete(table: list[Column], labels: Any, remedy: str) -> None:
 
 
 def _dummies(column: Column, levels: tuple[str, ...], labels: Any) -> np.ndarray:
-    place = {level: j for j, level in enumerate(levels)}
-    target = np.array([place.get(level, -1) for level in column.levels])[column.values]
+    target = column.levels.compute_once(levels, partial(_positions_of_levels, levels))[column.values]
     unseen = target < 0
     if unseen.any():
         level = column.levels[column.values[unseen][0]]
         words = f"X must hold levels that fit has seen in column '{column.name}', got {level!r}"
         raise RowError(words, unseen, ". Recode or drop such rows.", labels)
     return np.eye(len(levels))[target][:, 1:]
+
+
+def _positions_of_levels(fitted: tuple[str, ...], levels: tuple[str, ...]) -> np.ndarray:
+    """Return the position of each level among the fitted ones, and -1 for unknown ones."""
+    position = {level: j for j, level in enumerate(fitted)}
+    return np.array([position.get(level, -1) for level in levels])
 
 
 class GLM(Member):

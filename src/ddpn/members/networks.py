@@ -22,7 +22,7 @@ from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streame
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
-from ddpn.sample import BLOCK, Sample
+from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects, without_effects
 from ddpn.tables.encoding.steps import screened
@@ -33,7 +33,9 @@ _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.j
 _LATE = 0.6
 #: Rows that are predicted together, whose hidden units stay in cache, and what their number is a multiple of: a product
 #: with a single row would be summed in another order.
-_ROWS, _MULTIPLE = 1024, 8
+_ROWS, _MULTIPLE = 256, 8
+#: Rows of a stream by which the inputs of a very wide table are chosen.
+_SCREENED_ROWS = 65_536
 
 
 class Encoded(NamedTuple):
@@ -217,7 +219,7 @@ class Networks(Member):
                 encoder.set_columns(without_effects(encoder.columns_, found.useless))
             else:
                 crossed = found
-        some, source = train.rows(slice(0, BLOCK)), self.stream
+        some, source = train.rows(slice(0, _SCREENED_ROWS)), self.stream
         chosen = self._screened(some, encoder.transform(some.X)) if np.shape(some.X)[1] > WIDE else None
         mean = float(train.weight_or_ones.mean())
 

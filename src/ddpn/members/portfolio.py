@@ -17,6 +17,8 @@ from ddpn.members.networks import Networks
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
+from ddpn.runtime.time_plan import NEARLY_ALL, clocks_of_member, count_affordable_rows
+from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import PreparedTable
 from ddpn.tables.splits import held_out_rows
@@ -27,17 +29,16 @@ _SCORED_ROWS = 5000
 _FEWEST_SCORED = 500
 #: The share of the mixture's CRPS that a member must save for the next, more expensive one to be fitted.
 _WORTH_MORE = 0.002
-#: The share of the time left that one member may take, where others are to come, and the last one.
-_SHARE, _LAST_SHARE = 0.6, 0.75
-#: The share of its time after which a member should end by itself, before it is ended.
-_OWN_SHARE = 0.7
-#: Where time is limited, for every second: rows of 20 columns to fit to, and rows to choose weights by.
-_FITTED_PER_SECOND, _COLUMNS, _SCORED_PER_SECOND = 1000.0, 20, 100.0
+#: Where time is limited, for every second: rows to choose weights by.
+_SCORED_PER_SECOND = 100.0
 #: Seconds below which no further member is begun.
 _LEAST = 0.5
-#: A member that ran out of time is fitted again to this share of its rows, if there are so many rows and if this share
-#: of the time is left.
-_RETRY_ROWS_SHARE, _MIN_RETRY_ROWS, _RETRY_SHARE = 0.25, 4000, 0.2
+#: Rows of a larger table that the first member begins with where time is limited: a guess for every second and tables
+#: of 20 columns, and at least so many. The time that they take decides what follows. Networks of up to 5,000 rows are
+#: smaller than those of more.
+FIRST_ROWS_PER_SECOND, _COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
+#: A member for which there is not even time with these rows is fitted to this share of them, if that are so many.
+_RETRY_SHARE, _MIN_RETRY_ROWS = 0.25, 1_000
 
 #: Why a candidate is left out where there is no time for it.
 _TIME_IS_UP = "the time budget is too short"
@@ -130,7 +131,10 @@ class Portfolio:
     #: The rows that members were fitted to, and those that were held out; the seed of the fits.
     folds: Folds = field(init=False)
     seed: int = field(init=False)
-    _fits: MemberFits | None = None
+    #: The rows that members were fitted to where there was no time for all.
+    rows: dict[str, int] = field(default_factory=dict)
+    #: Fits as jobs, by the number of rows.
+    _fits: dict[int, MemberFits] = field(default_factory=dict)
     _could_learn_more: list[str] = field(default_factory=list)
 
     def fit(self, folds: Folds, seed: int) -> Self:
@@ -138,19 +142,18 @@ class Portfolio:
 
         Held-out rows choose weights; without any, one candidate is all there is.
         """
-        self.folds, self.seed = self._affordable(folds, seed), seed
+        self.folds, self.seed = folds, seed
         if all(candidate.make(self.clock).takes_prepared_tables for candidate in self.candidates):
             # Columns are read and checked here, which every member and fold would do again.
             known = [part for part in (self.folds.train, self.folds.validation) if part is not None]
             tables = PreparedTable.of_all(*(part.X for part in known))
             read = [part.replace(X=X) for part, X in zip(known, tables, strict=True)]
             self.folds = replace(self.folds, train=read[0], validation=read[1] if len(read) > 1 else None)
-        self._fits = None if self.elsewhere is None else self.elsewhere(self.folds, seed)
         is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
         scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
         for place, candidate in enumerate(self.candidates):
             # A larger member is fitted only after one that ended by itself, so that no time is kept for it.
-            is_last = all(later.larger_than for later in self.candidates[place + 1 :])
+            members_left = 1 + sum(not later.larger_than for later in self.candidates[place + 1 :])
             if self.interrupted or (self.members and self.clock.left < _LEAST):
                 break
             if self.members and candidate.larger_than not in (None, *self._could_learn_more):
@@ -159,7 +162,7 @@ class Portfolio:
             label = candidate.make(self.clock).label or candidate.name
             so_far = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
             self.on_step(f"Fitting {label}{so_far}")
-            member = self._fit_candidate(candidate, seed, is_last)
+            member = self._fit_candidate(candidate, seed, members_left)
             if member is None:
                 continue
             self.members[candidate.name] = member
@@ -171,6 +174,7 @@ class Portfolio:
             if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
                 self._could_learn_more.append(candidate.name)
         self._record_rest()
+        self._warn_of_fewer_rows()
         if self.interrupted and not self.members:
             raise KeyboardInterrupt
         if not self.members:
@@ -201,39 +205,70 @@ class Portfolio:
             else:
                 self.left_out[candidate.name] = _TIME_IS_UP
 
-    def _fit_candidate(self, candidate: Candidate, seed: int, is_last: bool) -> Member | None:
-        """Fit a candidate and, if there is not time enough for all rows, once more to a quarter of them."""
-        member = self._fitted(candidate, seed, is_last, self.folds)
-        has_rest = self.clock.left > _RETRY_SHARE * (self.clock.end - self.clock.started)
-        if self.left_out.get(candidate.name) != _TIME_IS_UP or not has_rest or self.folds.validation is None:
-            return member
-        train = self.folds.train
-        if self._fits is not None or len(train) < _MIN_RETRY_ROWS:
-            return member
-        some = train.rows(held_out_rows(len(train), _RETRY_ROWS_SHARE, seed, train.group))
-        self.on_step(f"Fitting {candidate.name} to {len(some):,} rows, because all rows take too long")
-        del self.left_out[candidate.name]
-        member = self._fitted(candidate, seed, is_last, replace(self.folds, train=some))
-        if member is not None:
-            label = member.label or candidate.name
-            text = f"Fitted {label} to {len(some):,} of {len(train):,} training rows, because the time budget is short."
-            warnings.warn(text, UserWarning, stacklevel=5)  # where a user calls `fit` of an estimator
+    def _fit_candidate(self, candidate: Candidate, seed: int, members_left: int) -> Member | None:
+        """Fit a candidate to as many rows as there is time for, by the time that fewer rows took."""
+        total, started = len(self.folds.train), time.monotonic()
+        if candidate.baseline or not self.clock.has_limit or self.folds.are_crossed or self.folds.validation is None:
+            return self._fit_to_rows(candidate, seed, total, *self._clocks(candidate, members_left))
+        own, hard = self._clocks(candidate, members_left)
+        # What was affordable for the members before; then as many as this member has time for.
+        rows = max(self.rows.values()) if self.rows else min(total, self._guess_rows())
+        rows = total if rows >= NEARLY_ALL * total else rows
+        member = self._fit_to_rows(candidate, seed, rows, own, hard)
+        if member is None and self._ran_out_of_time(candidate) and _RETRY_SHARE * rows >= _MIN_RETRY_ROWS:
+            # Jobs may have fitted it to fewer rows before.
+            rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
+            del self.left_out[candidate.name]
+            own, hard = self._clocks(candidate, members_left)
+            member = self._fit_to_rows(candidate, seed, rows, own, hard)
+        if member is None:
+            return None
+        # Of jobs, the first candidate stands for all that run at the same time.
+        while not self.interrupted and (self.elsewhere is None or not self.rows):
+            more = count_affordable_rows(own, rows, time.monotonic() - started, total)
+            if not more:
+                break
+            label, started = member.label or candidate.name, time.monotonic()
+            self.on_step(f"Fitting {label} to {more:,} rows after {rows:,}")
+            fitted = self._fit_to_rows(candidate, seed, more, own, hard)
+            if fitted is None:
+                self.left_out.pop(candidate.name, None)
+                break
+            member, rows = fitted, more
+        self.rows[candidate.name] = rows
         return member
 
-    def _fitted(self, candidate: Candidate, seed: int, is_last: bool, folds: Folds) -> Member | None:
-        clock = self.clock.part((_LAST_SHARE if is_last else _SHARE) * self.clock.left)
+    def _guess_rows(self) -> int:
+        """Return how many rows to begin with, before any time was measured."""
+        columns = max(_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
+        return max(FIRST_ROWS, int(FIRST_ROWS_PER_SECOND * self.clock.left * _COLUMNS / columns))
+
+    def _ran_out_of_time(self, candidate: Candidate) -> bool:
+        return self.left_out.get(candidate.name) == _TIME_IS_UP
+
+    def _clocks(self, candidate: Candidate, members_left: int) -> tuple[Clock, Clock]:
+        """Return when a candidate should end by itself, and when it is ended."""
         if candidate.baseline:
-            clock = Clock()  # takes no time, and is what there is when nothing else could be fitted
+            return Clock(), Clock()  # takes no time, and is what there is when nothing else could be fitted
+        # Jobs run at the same time.
+        return clocks_of_member(self.clock, 1 if self.elsewhere is not None else members_left)
+
+    def _choose_rows(self, rows: int, seed: int) -> Folds:
+        """Return the folds with about so many of the training rows: at random, whole groups."""
+        train = self.folds.train
+        if rows >= len(train):
+            return self.folds
+        return replace(self.folds, train=train.rows(held_out_rows(len(train), rows / len(train), seed, train.group)))
+
+    def _fit_to_rows(self, candidate: Candidate, seed: int, rows: int, own: Clock, hard: Clock) -> Member | None:
+        """Fit a candidate to so many rows; None, with the reason in `left_out`, if that is not possible."""
         started = time.monotonic()
         try:
-            with clock.limit():
-                if self._fits is not None and not candidate.baseline:
-                    # As a job, together with all candidates that are fitted in any case.
-                    others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
-                    wave = {each.name: each.make(_own_part(clock)) for each in others}
-                    member = self._fits.fitted(candidate.name, wave, clock)
+            with hard.limit():
+                if self.elsewhere is not None and not candidate.baseline:
+                    member = self._fit_as_job(candidate, self.elsewhere, seed, rows, own, hard)
                 else:
-                    member = folds.fit(candidate.make(_own_part(clock)), seed)
+                    member = self._choose_rows(rows, seed).fit(candidate.make(own), seed)
         except NotApplicableError as error:
             self.left_out[candidate.name] = str(error)
             return None
@@ -245,9 +280,27 @@ class Portfolio:
             return None
         self.interrupted |= member.interrupted
         self.seconds[candidate.name] = time.monotonic() - started
-        if self._fits is not None and not candidate.baseline:
-            self.seconds[candidate.name] = self._fits.seconds[candidate.name]
+        if self.elsewhere is not None and not candidate.baseline:
+            self.seconds[candidate.name] = self._fits[rows].seconds[candidate.name]
         return member
+
+    def _fit_as_job(
+        self, candidate: Candidate, elsewhere: Elsewhere, seed: int, rows: int, own: Clock, hard: Clock
+    ) -> Member:
+        """Fit a candidate as a job, together with all candidates that are fitted in any case."""
+        if rows not in self._fits:
+            self._fits[rows] = elsewhere(self._choose_rows(rows, seed), seed)
+        others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
+        return self._fits[rows].fitted(candidate.name, {each.name: each.make(own) for each in others}, hard)
+
+    def _warn_of_fewer_rows(self) -> None:
+        """Say which members were fitted to fewer rows than there are, for lack of time."""
+        total = len(self.folds.train)
+        numbers = {name: rows for name, rows in self.rows.items() if rows < total and name in self.members}
+        if numbers:
+            parts = [f"{self.members[name].label or name} to {rows:,}" for name, rows in numbers.items()]
+            text = f"Fitted {listed(parts)} of {total:,} training rows, because the time budget is short."
+            warnings.warn(text, UserWarning, stacklevel=5)  # where a user calls `fit` of an estimator
 
     def _weigh(self, candidate: Candidate, member: Member, scores: MixtureScores) -> bool:
         """Choose the weights of all members so far; False where there is no time to score the new one."""
@@ -282,20 +335,6 @@ class Portfolio:
         chosen = [shrunk_weights(scores, scores.weight * (fold != number)) for number in range(len(scores.blocks))]
         return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 
-    def _affordable(self, folds: Folds, seed: int) -> Folds:
-        """As many training rows as there is time to fit to, where others are held out."""
-        if folds.validation is None:
-            return folds
-        train = folds.train
-        shape = tuple(getattr(train.X, "shape", ()))
-        columns = max(_COLUMNS, *shape[1:2])
-        most = max(_SCORED_ROWS, int(min(_FITTED_PER_SECOND * self.clock.left * _COLUMNS / columns, len(train))))
-        if len(train) <= most:
-            return folds
-        text = f"Fitted to about {most:,} of {len(train):,} training rows, because the time budget is short."
-        warnings.warn(text, UserWarning, stacklevel=5)  # where a user calls `fit` of an estimator
-        return replace(folds, train=train.rows(held_out_rows(len(train), most / len(train), seed, train.group)))
-
     def _scored_rows(self, seed: int) -> list[Sample]:
         """The held-out rows that weights are chosen by, a sample per copy of a member."""
         blocks = self.folds.held_out
@@ -307,8 +346,3 @@ class Portfolio:
         rng = np.random.default_rng(seed)
         drawn = [np.sort(rng.choice(len(b), n, replace=False)) for b, n in zip(blocks, sizes, strict=True)]
         return [block.rows(index) for block, index in zip(blocks, drawn, strict=True)]
-
-
-def _own_part(clock: Clock) -> Clock:
-    """The time after which a member should end by itself, before it is ended."""
-    return clock.part(_OWN_SHARE * clock.left)

@@ -8,9 +8,10 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextvars import ContextVar
+from typing import Any
 
 from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.runtime.validation import is_number
@@ -59,15 +60,18 @@ def format_duration(seconds: float) -> str:
 
 #: Seconds between two attempts to end a step: an exception is lost where C code calls Python.
 _REPEAT = 0.5
-#: Rows that work begins with, by which its time per row is measured, and those that it is done with in any case.
-FEWEST_ROWS, _LEAST_ROWS = 100, 20
-#: The share of the time left that work with more rows is planned to take, because a machine may become busier: by the
-#: time of the first rows, and of many rows.
-_FIRST_PLANNED, _PLANNED = 0.6, 0.75
-#: By how much more rows must be more to be worth the time, and the share of all rows that is rounded up to all.
-_MIN_GROWTH, _NEARLY_ALL = 1.5, 0.85
+#: Whether work runs that must not be ended in the middle.
+_IS_SHIELDED: ContextVar[bool] = ContextVar("is_shielded", default=False)
 
-Result = TypeVar("Result")
+
+@contextmanager
+def shield_from_limits() -> Iterator[None]:
+    """Let what runs inside finish: a `Clock.limit` around it raises afterwards."""
+    token = _IS_SHIELDED.set(True)
+    try:
+        yield
+    finally:
+        _IS_SHIELDED.reset(token)
 
 
 class TimeLimitError(DDPNError):
@@ -125,7 +129,8 @@ class Clock:
             raise TimeLimitError("the time is up")
 
         def stop(number: int, frame: Any) -> None:
-            raise TimeLimitError("the time is up")
+            if not _IS_SHIELDED.get():
+                raise TimeLimitError("the time is up")
 
         before = signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, self.left, _REPEAT)
@@ -134,39 +139,3 @@ class Clock:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
-
-
-def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
-    """Return what `work` returns for as many rows as there is time for: all, or at least some.
-
-    `work` takes a number of rows. It begins with few rows, and goes on with as many more as the time per row that was
-    measured last allows: that of few rows contains what is done once. What it did before is kept if it is ended by a
-    `TimeLimitError`.
-
-    >>> with_rows(Clock(), 1000, lambda number: f"{number} rows")
-    '1000 rows'
-    """
-    if not clock.has_limit:
-        return work(rows)
-    started, done = time.monotonic(), min(rows, FEWEST_ROWS)
-    try:
-        with clock.limit():
-            result = work(done)
-    except TimeLimitError:
-        return work(min(rows, _LEAST_ROWS))
-    planned = _FIRST_PLANNED
-    while done < rows:
-        per_row = max(time.monotonic() - started, 1e-3) / done
-        more = int(planned * clock.left / per_row)
-        more = rows if more >= _NEARLY_ALL * rows else more
-        # A few rows more are not worth the time, unless they are all that are left.
-        if more < min(rows, _MIN_GROWTH * done):
-            break
-        started = time.monotonic()
-        try:
-            with clock.limit():
-                result = work(more)
-        except TimeLimitError:
-            break
-        done, planned = more, _PLANNED
-    return result

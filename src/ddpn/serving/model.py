@@ -136,10 +136,12 @@ class ServedModel:
         start = 0
         for wanted, same in groupby(requests, key=lambda request: request[1]):
             sizes = [len(rows) for rows, _ in same]
-            every = answers(batch.rows(slice(start, start + sum(sizes))), wanted)
+            stop = start + sum(sizes)
+            is_whole = stop - start == batch.dist.batch_shape[0]
+            every = answers(batch if is_whole else batch.rows(slice(start, stop)), wanted)
             ends = np.cumsum(sizes).tolist()
             found += [every[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-            start += sum(sizes)
+            start = stop
         return found
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,7 @@ LOOKS_MISSING = (
 _SHOWN = 3
 
 
+@cache
 def polars() -> Any:
     """The polars library, imported on first use: help texts and wrong options need no table."""
     return import_module("polars")
@@ -52,7 +54,8 @@ def read_once(text: Any, read: Callable[[Any], Any]) -> Any:
     return joined["value"].alias(text.name)
 
 
-def missing_numbers(missing: Sequence[str]) -> list[float]:
+@cache
+def missing_numbers(missing: tuple[str, ...]) -> list[float]:
     """The numbers among the words for "no value", such as -999."""
     found = []
     for word in missing:

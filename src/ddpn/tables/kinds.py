@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ddpn.runtime.column_lists import format_option
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.tables.cells import (
+    LOOKS_MISSING,
     MISSING,
     OPEN_ENDED,
     PLAIN,
@@ -295,7 +297,7 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
             numbers = library.Series(np.where(infinite, np.nan, values), nan_to_null=True)
     else:
         raise InputError(argument=what, must="hold numbers", got=str(series.dtype))
-    markers = missing_numbers(missing)
+    markers = missing_numbers(tuple(missing))
     if markers and (marked := np.isin(numbers.to_numpy(), markers)).any():
         numbers = numbers.set(library.Series(marked), None)
     return Converted(numbers.alias(series.name), odd, notes)
@@ -340,6 +342,12 @@ def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str
     raise InputError(f"{what} must hold dates such as 2024-12-31, got {series.dtype}.")
 
 
+@cache
+def missing_levels(missing: tuple[str, ...]) -> frozenset[str]:
+    """Return the names that the words for "no value" have as levels."""
+    return frozenset(word.strip() for word in missing) | frozenset(map(canonical_number, missing))
+
+
 def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -> Converted:
     """Text in the one form that every file type and data frame gives (`ddpn.tables.kinds`)."""
     library = polars()
@@ -353,17 +361,19 @@ def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -
         return Converted(flags.cast(library.String), odd)
     if series.dtype == library.Float32:
         series, level_kind = series.cast(library.String), "number"
-    text = cleaned(series, missing) if is_text(series) else series
+    text = series.cast(library.String) if is_text(series) else series
+    # Each level is read once, in Python: calls of polars take longer than all the rest of a few rows.
+    levels = [level for level in text.unique().to_list() if level is not None]
+    canonical = canonical_number if level_kind == "number" else canonical_level
+    named = {level: canonical(level) for level in levels}
+    absent = missing_levels(tuple(missing))
     if level_kind == "number" and is_text(series):
         # Among numbers a word such as n/a is missing, as it is where the column has a type.
-        absent_words = looks_missing(text)
-        none = text.filter(absent_words & text.is_not_null())
-        text = text.set(absent_words, None)
-    canonical = canonical_number if level_kind == "number" else canonical_level
-    levels = text.unique().drop_nulls().to_list()
-    absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing}
-    names = [canonical(level) for level in levels]
-    known = [None if name in absent or name == "nan" else name for name in names]
-    if all(name == level for name, level in zip(known, levels, strict=True)):
+        words = {name for name in named.values() if name.lower() in LOOKS_MISSING} - absent
+        if words:
+            none = text.filter(text.is_in([level for level, name in named.items() if name in words])).str.strip_chars()
+            absent = absent | words
+    names = [None if name in absent or name == "nan" else name for name in named.values()]
+    if names == levels:
         return Converted(text.cast(library.String), none)
-    return Converted(text.replace_strict(levels, known, default=None, return_dtype=library.String), none)
+    return Converted(text.replace_strict(levels, names, default=None, return_dtype=library.String), none)

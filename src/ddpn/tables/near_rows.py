@@ -37,10 +37,11 @@ def find_continuous_columns(X: Any) -> list[str]:
         if not series.dtype.is_numeric():
             continue
         distinct = series.n_unique()
+        if distinct < max(_MIN_VALUES, _VALUES_PER_ROW * X.height):
+            continue
         values = series.cast(float).to_numpy()
-        is_whole = bool((values[~np.isnan(values)] % 1.0 == 0.0).all())
-        share = _INTEGERS_PER_ROW if is_whole else _VALUES_PER_ROW
-        if distinct >= max(_MIN_VALUES, share * X.height):
+        is_whole = bool((np.floor(values) == values)[~np.isnan(values)].all())
+        if not is_whole or distinct >= _INTEGERS_PER_ROW * X.height:
             names.append(series.name)
     return names
 
@@ -121,7 +122,7 @@ def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
         return []
     from scipy.sparse.csgraph import connected_components  # slow to import
 
-    points = as_points(choose_near_rows(X, names[0]), names)
+    points = as_points(X[choose_near_rows(X, names[0])], names)
     ranks = np.argsort(np.argsort(points, axis=0), axis=0)
     reach = max(_NEAR_RANKS, _NEAR_SHARE * len(points))
     are_together = np.zeros((len(names), len(names)), dtype=bool)
@@ -133,9 +134,10 @@ def find_repeating_columns(X: Any) -> list[tuple[str, ...]]:
     return list(dict.fromkeys([*(columns for columns in sets if len(columns) > 1), tuple(names)]))
 
 
-def choose_near_rows(X: Any, column: str, rows: int = _MAX_ROWS) -> Any:
-    """Return rows of a polars frame from the middle of a column, at most so many, so that near rows stay together."""
+def choose_near_rows(X: Any, column: str, rows: int = _MAX_ROWS) -> np.ndarray:
+    """Return positions of rows from the middle of a column, at most so many, so that near rows stay together."""
     if X.height <= rows:
-        return X
+        return np.arange(X.height)
     first = (X.height - rows) // 2
-    return X[X[column].arg_sort().to_numpy()[first : first + rows]]
+    chosen: np.ndarray = X[column].arg_sort().to_numpy()[first : first + rows].astype(np.int64)
+    return chosen

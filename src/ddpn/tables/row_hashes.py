@@ -218,7 +218,7 @@ class SeenRows(NamedTuple):
         used = np.sort(np.delete(hashes, test))
         tested = test if len(test) else np.arange(0, len(hashes), FOLDS)
         others = used if len(test) else np.delete(hashes, tested)
-        return cls(used, int(np.isin(hashes[tested], others).sum()), len(tested), _sum(hashes))
+        return cls(used, int(np.isin(hashes[tested], others).sum()), len(tested), sum_hashes(hashes))
 
     def to_bytes(self) -> bytes:
         numbers = np.array(self[1:], dtype=np.uint64)
@@ -229,27 +229,28 @@ class SeenRows(NamedTuple):
         arrays = load(content)
         return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
 
-    def unseen(self, sample: Sample) -> tuple[Sample, str]:
-        """The rows that the model was not fitted to, and a sentence where some were: of equal rows as many as fit had.
+    def find_unseen(self, hashes: np.ndarray) -> tuple[np.ndarray, str]:
+        """Return a mask of the rows that the model was not fitted to, and a sentence where it was fitted to some.
 
-        All rows are kept where no more of them equal those of fit than by chance, as the test rows of fit show it.
+        Of equal rows, as many as fit had are left out. All rows are kept where no more of them equal those of fit than
+        by chance, as the test rows of fit show it.
         """
-        hashes = row_hashes(sample)
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
         copy = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
         had = np.searchsorted(self.hashes, ordered, "right") - np.searchsorted(self.hashes, ordered)
         mask = np.zeros(len(hashes), dtype=bool)
         mask[order] = copy < had
-        number, total = int(mask.sum()), len(sample)
+        number, total = int(mask.sum()), len(hashes)
         if not number:
-            return sample, ""
-        if self.equal and _sum(hashes) != self.total:
+            return ~mask, ""
+        if self.equal and sum_hashes(hashes) != self.total:
             share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
             error = math.sqrt(usual * (1.0 - usual) * (1.0 / total + 1.0 / self.tested))
             if share <= usual + _Z * error:
                 found = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
-                return sample, f"{found}. Rows of its own table equal each other as often, so all rows are scored."
+                words = f"{found}. Rows of its own table equal each other as often, so all rows are scored."
+                return np.ones(total, dtype=bool), words
         if number == total:
             raise InputError(
                 f"All {total:,} rows were used to fit the model, so scores on them say nothing about new rows. "
@@ -257,9 +258,9 @@ class SeenRows(NamedTuple):
             )
         were, are = ("was", "is") if number == 1 else ("were", "are")
         note = f"{number:,} of {total:,} rows {were} used to fit the model and {are} left out of the scores."
-        return sample.rows(~mask), note
+        return ~mask, note
 
 
-def _sum(hashes: np.ndarray) -> int:
+def sum_hashes(hashes: np.ndarray) -> int:
     """The sum, modulo 2^64."""
     return int(hashes.sum(dtype=np.uint64))

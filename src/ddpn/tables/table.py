@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -67,13 +67,29 @@ class Table:
 
     def __init__(self, sources: Sequence[str], as_text: Sequence[str] = ()) -> None:
         self.sources = [str(path) for path in find_files(sources)]
+        self._check_sources()
+        self._open([_opened(source, as_text) for source in self.sources])
+
+    @classmethod
+    def of(cls, rows: Any) -> Self:
+        """Return a polars frame as a table; a table as it is."""
+        if isinstance(rows, cls):
+            return rows
+        table = cls.__new__(cls)
+        table.sources = ["data frame"]
+        table._open([WholeFile(table.sources[0], (), rows)])
+        return table
+
+    def _check_sources(self) -> None:
         if STDIN in self.sources and len(self.sources) > 1:
             raise InputError("Standard input must be the only table.")
         repeated = [source for source, times in Counter(self.sources).items() if times > 1]
         if repeated:
             raise InputError(f"Files must be given once, got {listed(repeated, 3)} twice.")
+
+    def _open(self, files: "list[TableFile]") -> None:
         self.paths = [os.path.abspath(source) for source in self.sources]
-        self._files = [_opened(source, as_text) for source in self.sources]
+        self._files = files
         self.rows = sum(file.rows for file in self._files)
         self.schema = self._files[0].schema
         first = self._files[0]
@@ -113,6 +129,15 @@ class Table:
     def read(self) -> Any:
         """All rows as a polars frame."""
         return polars().concat([self.block(place) for place in self.places()], rechunk=True)
+
+    def take_rows(self, numbers: np.ndarray) -> Any:
+        """Return the rows with these numbers, from 0 and ascending, as a polars frame; one block is held at a time."""
+        frames = []
+        for place in self.places():
+            begin, end = np.searchsorted(numbers, [place.first, place.first + place.rows])
+            if begin < end:
+                frames.append(self.block(place)[numbers[begin:end] - place.first])
+        return polars().concat(frames, rechunk=True)
 
     @contextmanager
     def named(self, place: Place) -> Iterator[None]:
@@ -187,8 +212,8 @@ class TableFile(ABC):
 class WholeFile(TableFile):
     """A file that is read at once."""
 
-    def __init__(self, source: str, as_text: Sequence[str]) -> None:
-        self.source, self._frame = source, read(source, as_text)
+    def __init__(self, source: str, as_text: Sequence[str], frame: Any = None) -> None:
+        self.source, self._frame = source, read(source, as_text) if frame is None else frame
         self.schema, self.rows = dict(self._frame.schema), self._frame.height
 
     def block(self, place: Place, columns: list[str]) -> Any:

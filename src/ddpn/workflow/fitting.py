@@ -35,28 +35,23 @@ from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.predictor import Predictor
-from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration, with_rows
+from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread
+from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, clock_of_budget, clock_of_step, with_rows
 from ddpn.sample import Sample
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
+from ddpn.tables.row_draw import MAX_ROWS, draw_sample
 from ddpn.tables.row_hashes import SeenRows
 from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
+from ddpn.workflow.preparing import Prepared, checkpoint_of, identity
 
 #: Rows that the level of all rows counts as in each group of calibrated intervals.
 _GROUP_ROWS = 50.0
-#: The share of the time budget that fits may take, the seconds that are kept in any case for what follows them, and the
-#: seconds of fits at least: a constant distribution takes less.
-_FITS, _KEPT, _SHORTEST = 0.75, 2.5, 0.3
-#: The share of the time left for one model to compare with, for calibration, and for scores.
-_COMPARISON, _CALIBRATION, _SCORES = 0.15, 0.5, 0.8
-#: The share of the budget, and the seconds, that are not planned with: the end of the program takes them.
-_RESERVE, _END = 0.03, 0.6
 
 
 class Interrupts:
@@ -112,11 +107,6 @@ class Interrupts:
         return True
 
 
-def _share(clock: Clock, share: float) -> Clock:
-    """A share of the time that is left."""
-    return clock.part(share * clock.left)
-
-
 @dataclass(frozen=True)
 class Fitted:
     """The result of a fit; `can_continue` if it was interrupted and its state was kept."""
@@ -158,9 +148,9 @@ def fit(
     step is ended by Ctrl-C after the training. Of an `unfinished` model, only what is missing is done.
     """
     budget, interrupts = prepared.plan.seconds, interrupts or Interrupts()
-    clock = Clock(None if budget is None else budget - max(_RESERVE * budget, _END), started)
+    clock = clock_of_budget(budget, started)
     # Before the time that is left is divided: these take seconds for many rows.
-    known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
+    known = {"identity": identity(prepared), "fingerprint": prepared.fingerprint}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
 
     def step(text: str) -> None:
@@ -170,8 +160,7 @@ def fit(
         if unfinished is None:
             model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
             with progress_bar("Fitting", None, verbose):
-                seconds = max(_SHORTEST, min(_FITS * clock.left, clock.left - _KEPT)) if clock.has_limit else None
-                fitted = train_model(model, prepared, checkpoint, step, Clock(seconds))
+                fitted = train_model(model, prepared, checkpoint, step, clock_of_step(clock, "members"))
                 missing = ["training"] if model.interrupted_ else []
                 missing += ["comparisons"] if _add_comparisons(model, prepared, fitted, clock, step) else []
                 folds, is_calibrated = fitted, False
@@ -322,8 +311,10 @@ def _finish(
             )
         else:
             test, words = prepared.test, "test rows"
-            total, order = len(test), np.random.default_rng(plan.seed).permutation(len(test))
-            board = with_rows(clock, total, lambda n: leaderboard(predictor, test.rows(np.sort(order[:n])), *about))
+            total = min(len(test), MAX_ROWS)
+            board = with_rows(
+                clock, total, lambda n: leaderboard(predictor, draw_sample(test, n).take(test), *about, total=len(test))
+            )
         scores.append(board.to_dict())
         _warn_of_few("scored on", board.rows, total, words)
 
@@ -332,13 +323,13 @@ def _finish(
         predictor.profile = FeatureProfile.fit(folds.train.X, folds.train.weight, prepared.time_columns)
     elif not is_calibrated:
         on_step("Calibrating on rows that were not trained on")
-        if not interrupts.step(partial(calibrate_by, _share(clock, _CALIBRATION))):
+        if not interrupts.step(partial(calibrate_by, clock_of_step(clock, "calibration"))):
             missing.append("calibration")
             warnings.warn("The model is not calibrated, because the fit was stopped.", UserWarning, stacklevel=2)
             # Ctrl-C may have left some of it.
             predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood = {}, None, {}, None
     on_step("Scoring every row out of fold" if prepared.is_scored_out_of_fold else "Scoring the test rows")
-    if not interrupts.step(partial(score, _share(clock, _SCORES))):
+    if not interrupts.step(partial(score, clock_of_step(clock, "scores"))):
         missing.append("scores")
         warnings.warn("The model is not scored, because the fit was stopped.", UserWarning, stacklevel=2)
     return missing, scores[0] if scores else None
@@ -423,7 +414,7 @@ def _add_comparisons(
     for name in wanted:
         kind = MEMBERS.find(name)
         label = label_of(name, kind)
-        if clock.left <= _KEPT:
+        if clock.has_limit and clock.left <= MIN_SECONDS_TO_COMPARE:
             sentence = f"Not compared with {label}, because the time budget ran out."
             warnings.warn(sentence, UserWarning, stacklevel=2)
             continue
@@ -433,7 +424,7 @@ def _add_comparisons(
             with single_thread(), warnings.catch_warnings():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                with (own := _share(clock, _COMPARISON)).limit():
+                with (own := clock_of_step(clock, "comparisons")).limit():
                     task = Task(model.head_, len(folds.train), own)
                     member = folds.fit(kind.like(task), prepared.plan.seed)
         except (NotApplicableError, TimeLimitError) as error:

@@ -5,6 +5,7 @@ Reading a task or a description imports no torch.
 
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,9 @@ class ModelFolder:
     seen: SeenRows | None = None
     folds: np.ndarray | None = None
 
-    @property
+    @cached_property
     def roles(self) -> Roles:
+        """How the table of the fit was read."""
         return Roles.from_dict(self.task["roles"])
 
     def save(self, path: Path, overwrite: bool = False, checkpoint: Path | None = None) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.runtime.column_lists import format_option
+from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import listed
@@ -34,12 +36,13 @@ from ddpn.tables.cells import (
     parse_numbers,
     polars,
 )
-from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems
+from ddpn.tables.checks import FindingKind, describe_identifier, find_column_problems, find_row_problems, run_checks
 from ddpn.tables.checks.findings import are_whole_numbers
 from ddpn.tables.checks.order import find_trend, time_columns
 from ddpn.tables.files import is_pattern, read
 from ddpn.tables.kinds import TableColumn, detect
 from ddpn.tables.roles import Roles, report_all
+from ddpn.tables.row_draw import SEED
 from ddpn.tables.row_hashes import group_labels_of, is_by_inputs, missing_sentences
 from ddpn.tables.splits import FOLDS, rows_words
 from ddpn.tables.table import Table, fits_memory, free_memory, sampled_rows, shuffled_chunks
@@ -88,6 +91,11 @@ class Prepared:
         """Number of rows of each part."""
         return {name: len(rows) for name, rows in self.split.rows._asdict().items()}
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the rows."""
+        return fingerprint(self.sample)
+
     @property
     def is_cross_fitted(self) -> bool:
         """Whether validation rows are training rows too: few rows of a portfolio, which leaves out folds of them."""
@@ -107,7 +115,7 @@ class Prepared:
         return rows_words(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
-def prepare(table: Any, plan: Plan, verbose: bool = False) -> Prepared:
+def prepare(table: Any, plan: Plan, verbose: bool = False, clock: Clock = Clock()) -> Prepared:  # noqa: B008
     """Validate the table, and decide on every column and row.
 
     Parameters
@@ -118,7 +126,9 @@ def prepare(table: Any, plan: Plan, verbose: bool = False) -> Prepared:
     plan : Plan
         What to fit.
     verbose : bool
-        Show the progress of checking files.
+        Show the progress of checks.
+    clock : Clock
+        The time of the fit, of which checks for leaks and groups take a small part.
 
     Returns
     -------
@@ -126,11 +136,13 @@ def prepare(table: Any, plan: Plan, verbose: bool = False) -> Prepared:
         What `fit_into` takes.
     """
     if not isinstance(table, Table):
-        return _prepared(table, plan.resolve_columns(table.columns))
+        with progress_bar("Checking the table", None, verbose):
+            return _prepared(table, plan.resolve_columns(table.columns), clock)
     plan = plan.with_test_rows().resolve_columns(list(table.schema))
     numbers = sampled_rows(table, plan.seed)
     frame, used = checked_rows(table, plan, numbers, verbose)
-    prepared = _prepared(frame, plan)
+    with progress_bar("Checking the sampled rows", None, verbose):
+        prepared = _prepared(frame, plan, clock)
     stream = _training_rows(table, frame, prepared, numbers, used)
     seen = (
         f"Networks were trained on about {len(stream):,} rows, but evaluate recognises only the sampled ones, "
@@ -140,7 +152,7 @@ def prepare(table: Any, plan: Plan, verbose: bool = False) -> Prepared:
     return replace(prepared, stream=stream, warnings=(*prepared.warnings, *notes))
 
 
-def _prepared(frame: Any, plan: Plan) -> Prepared:
+def _prepared(frame: Any, plan: Plan, clock: Clock) -> Prepared:
     """What is made of rows in memory."""
     roles, sample, warnings = _read(frame, plan)
     kept = sample.is_used
@@ -160,11 +172,11 @@ def _prepared(frame: Any, plan: Plan) -> Prepared:
     if not sample.y[split.rows.train].any():
         argument = Argument("target", plan.target)
         raise InputError(argument=argument, must="be above 0 in some training row", got="zeros only")
-    leaks, questions = _describe_columns(sample, roles, plan)
+    leaks, questions = _describe_columns(sample, roles, plan, clock)
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
-    warnings += _split_warnings(sample, split, roles, plan, timed)
-    sentences = (*questions, *warnings)
+    warnings += _split_warnings(sample, split, roles, plan, timed, clock)
+    sentences = tuple(dict.fromkeys([*questions, *warnings]))
     return Prepared(plan, roles, sample, split, leaks, sentences, tuple(following))
 
 
@@ -198,11 +210,18 @@ def _describe_roles(frame: Any, roles: Roles, plan: Plan) -> list[str]:
     return [*sentences, f"{start}, although they stand for {meaning}. Use {remedy}."]
 
 
-def _describe_columns(sample: Sample, roles: Roles, plan: Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _describe_columns(
+    sample: Sample,
+    roles: Roles,
+    plan: Plan,
+    clock: Clock = Clock(),  # noqa: B008
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return sentences about target leaks, and about other problems, of columns that the user has not vouched for."""
-    findings = find_column_problems(sample, _date_inputs(roles), plan.use)
+    check = partial(find_column_problems, sample, _date_inputs(roles), plan.use)
+    findings, skipped = run_checks([check], clock)
     leaks = tuple(describe_finding(finding) for finding in findings if finding.kind == FindingKind.LEAK)
-    return leaks, tuple(describe_finding(finding) for finding in findings if finding.kind != FindingKind.LEAK)
+    questions = [describe_finding(finding) for finding in findings if finding.kind != FindingKind.LEAK]
+    return leaks, (*questions, *([skipped] if skipped else []))
 
 
 def _date_inputs(roles: Roles) -> dict[str, str]:
@@ -211,10 +230,16 @@ def _date_inputs(roles: Roles) -> dict[str, str]:
 
 
 def diagnose_table(
-    frame: Any, plan: Plan, mean_model: str, max_rows: int, progress: Callable[[str], object] | None = None
+    table: Any, plan: Plan, mean_model: str, max_rows: int | None, progress: Callable[[str], object] | None = None
 ) -> Any:
-    """The `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first."""
-    plan = plan.resolve_columns(frame.columns)
+    """Return the `Diagnosis` of the target of a table, whose notes have the warnings about the table: leaks first.
+
+    All rows are checked. Of more than 300,000 rows, so many are drawn first, unless all are to be diagnosed.
+    """
+    table = Table.of(table)
+    plan = plan.resolve_columns(list(table.schema))
+    numbers = np.arange(table.rows) if max_rows is None else sampled_rows(table, SEED)
+    frame, total = (table.read(), None) if len(numbers) == table.rows else checked_rows(table, plan, numbers)
     roles, sample, notes = _read(frame, plan)
     leaks, questions = _describe_columns(sample, roles, plan)
     columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
@@ -223,11 +248,11 @@ def diagnose_table(
     from ddpn.analysis.diagnosis import diagnose_sample  # imports torch: wrong tables are reported at once
 
     known = (*plan.count_range.options, *options)
-    found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known)
+    found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known, total)
     return replace(found, notes=(*found.notes, *leaks, *questions, *notes))
 
 
-def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, timed: Any) -> list[str]:
+def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, timed: Any, clock: Clock) -> list[str]:
     """Sentences about rows for which the scores may be too good: those of known groups, and later ones."""
     if plan.time is not None:
         known = np.concatenate([split.rows.train, split.rows.validation])
@@ -237,8 +262,10 @@ def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, t
         return [describe_trend(change, plan.time, is_input)] if change else []
     if plan.split_column is not None:
         return []
-    findings = find_row_problems(sample, _date_inputs(roles), plan.use, plan.seed)
-    return [describe_finding(finding) for finding in findings]
+    findings, skipped = run_checks(
+        [partial(find_row_problems, sample, _date_inputs(roles), plan.use, plan.seed)], clock
+    )
+    return [*(describe_finding(finding) for finding in findings), *([skipped] if skipped else [])]
 
 
 def fingerprint(sample: Sample) -> str:
@@ -251,7 +278,7 @@ def identity(prepared: Prepared) -> str:
     """A digest of all that a fit depends on: the same fit continues from its checkpoint, another does not."""
     plan = json.dumps(prepared.plan.as_dict(), sort_keys=True, default=str)
     stream = "" if prepared.stream is None else prepared.stream.identity
-    return sha256((plan + fingerprint(prepared.sample) + stream).encode())[:16]
+    return sha256((plan + prepared.fingerprint + stream).encode())[:16]
 
 
 def checkpoint_of(path: Path, prepared: Prepared) -> Path:

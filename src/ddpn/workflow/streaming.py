@@ -22,6 +22,7 @@ from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Job, Where, run
 from ddpn.runtime.progress import progress_bar
+from ddpn.sample import BLOCK
 from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
 from ddpn.storage.model_files import MANIFEST
 from ddpn.tables import table as table_module
@@ -95,7 +96,7 @@ def predict_files(
         if STDIN in (target, *table.sources):
             raise ConfigError("A cluster reads and writes files, got standard input or output. Name files.")
         n_jobs.connect()
-    from ddpn.workflow.prediction import BLOCK, Findings, checked_request  # imports torch: wrong tables end before
+    from ddpn.workflow.prediction import Findings, checked_request  # imports torch: wrong tables end before
 
     folder = load(path, mixed_only=request.member is None, **columns)
     request = checked_request(folder.model.predictor_, request)

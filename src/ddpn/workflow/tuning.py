@@ -188,6 +188,7 @@ def tune(
     overwrite: bool = False,
     on_step: Callable[[str], object] = lambda text: None,
     n_jobs: Where = None,
+    started: float | None = None,
 ) -> tuple[Fitted, TuningResult]:
     """Search the settings of a model, fit the best ones as `ddpn fit` does, and save the model.
 
@@ -221,6 +222,8 @@ def tune(
         How many trials run at once, in processes of one thread each; -1 is one per core. A
         `ddpn.runtime.cluster.RayCluster` runs as many as it has room for. They are others than those of a search one by
         one, which knows the scores of all earlier trials. Default: one trial after the other, in this process.
+    started : float, optional
+        When the budget began, as `time.monotonic` counts. Default: now.
 
     Returns
     -------
@@ -244,7 +247,7 @@ def tune(
     >>> len(result.trials), sorted(result.best)
     (2, ['lr'])
     """
-    started, place = time.monotonic(), Path(path)
+    started, place = time.monotonic() if started is None else started, Path(path)
     seconds, most, names = check_search(prepared.plan, budget, trials, search)
     if prepared.is_scored_out_of_fold:
         raise ConfigError("A search needs test rows, got a table prepared without. Give the plan a `test_size`.")

@@ -12,7 +12,7 @@ from ddpn.runtime.errors import ConfigError, InputError
 def found() -> Importances:
     """Twelve columns, each worth more than the one before."""
     each = [Importance(f"x{i}", *np.full((3, 3), i / 10.0)) for i in range(12)]
-    return Importances(each, 100, 12)
+    return Importances(each, 100, 12, 100, 100)
 
 
 def test_the_text_has_the_first_rows_of_the_table(found):
@@ -30,7 +30,7 @@ def test_the_text_has_the_first_rows_of_the_table(found):
 def test_every_kind_of_column_is_drawn(formula, frame):
     model = formula(lambda c: c["x"] * np.where(c["ward"] == "b", 1.0, 0.1) + np.where(np.isnan(c["age"]), 1, 0))
     found = explain(model, frame[:60], np.ones(60))
-    assert set(found.to_dict()) == {"rows", "effects", "importance"}
+    assert set(found.to_dict()) == {"rows", "effects", "importance", "draw"}
     labels = [text.get_text() for ax in found.effects.plot(["ward", "flag"]).axes for text in ax.get_yticklabels()]
     assert {"a", "b", "c", "missing", "no", "yes"} <= set(labels)
     rows = contributions(Inputs(model, frame[:3]), Inputs(model, frame))

@@ -12,7 +12,6 @@ from torch.distributions import Normal
 from ddpn import Poisson
 from ddpn.analysis.explanations import Importance, Importances
 from ddpn.analysis.plots import Pit
-from ddpn.analysis.report import evidence as module
 from ddpn.analysis.report.evidence import (
     coverage_sentences,
     error_sentences,
@@ -62,14 +61,15 @@ def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
     assert {entry["name"]: entry["crps"] for entry in found.board.entries}["truth"] == pytest.approx(crps)
 
 
-def test_of_very_many_rows_a_draw_is_evaluated(monkeypatch, fitted, data, baselines):
-    monkeypatch.setattr(module, "MAX_ROWS", 60)
+def test_of_very_many_rows_a_draw_is_evaluated(fitted, data, baselines):
     frame, y = data
-    found = gather(fitted, checked_sample(frame, y), baselines)
+    found = gather(fitted, checked_sample(frame, y), baselines, max_rows=60)
     assert (len(found.labels), len(set(found.labels)), found.total) == (60, 60, 300)
     assert found.y.tolist() == y[found.labels].tolist()
     assert found.columns[0].values == pytest.approx(frame["x"].to_numpy()[found.labels])
-    assert found.board.rows == 300, "all rows are scored"
+    assert (found.board.rows, found.board.total, found.inputs.total) == (60, 300, 300)
+    crps = baselines["truth"].crps(torch.from_numpy(y)).numpy()[found.labels].mean()
+    assert {entry["name"]: entry["crps"] for entry in found.board.entries}["truth"] == pytest.approx(crps)
 
 
 def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
@@ -211,7 +211,7 @@ def noisy(made):
 
 def sentences(evidence):
     changes = [np.full((3, 3), value) for value in (0.5, 0.1)]
-    found = Importances([Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2)
+    found = Importances([Importance("ward", *changes[0], 0), Importance("age", *changes[1], 1)], ROWS, 2, ROWS, ROWS)
     groups = important_groups(found, evidence)
     assert [each[0].column for each in groups] == ["ward", "age"]
     return dict(uncertainty_sentences(evidence, [group for each in groups for group in each]))

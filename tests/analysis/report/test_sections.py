@@ -142,12 +142,12 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, undrawn, with
     options["interval_groups"] = wards
     task = {"exposure": "days", "note": "Test rows only."}
     text, _ = checked(model.report(tmp_path / "r.html", **given, **options, task=task))
-    assert "Of 160 rows, 120 are evaluated: the others have no weight." in text
+    assert "Left out: 40 rows of weight 0." in text
     assert "on so many rows each: a: 80, b: 80." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
     assert "Oracle is better on these rows" in text
-    assert steps[:2] == ["Scoring 120 rows", "Predicting 120 rows"]
+    assert steps[:2] == ["Predicting 120 rows", "Scoring 120 rows"]
     assert steps[-2:] == ["Effects of columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
         model.report(tmp_path / "r.html", given["X"], given["y"], interval_groups=wards)
@@ -199,7 +199,7 @@ def test_the_facts_are_those_of_the_counts(evidence, data, made):
 
 
 def test_best_and_worst_rows_are_those_of_the_crps_with_important_columns_first(undrawn, evidence, data):
-    important = Importances([Importance("noise", *np.ones((3, 1)), position=2)], 9, 4)
+    important = Importances([Importance("noise", *np.ones((3, 1)), position=2)], 9, 4, 9, 9)
     html = sections._rows(evidence._replace(ids=("case", list(range(300)))), important, "")
     order = np.argsort(evidence.scores.crps, kind="stable")
     rows = [int(row) for row in re.findall(r"<h4>Row (\d+), case \1</h4>", html)]
@@ -310,7 +310,7 @@ def importance(name, column, crps, mean):
 
 def test_columns_are_drawn_by_importance_and_the_rest_is_counted(undrawn):
     each = [importance(f"c{j}", j, 0.01 * j, 0.2 - 0.01 * j) for j in range(15)]
-    found = Importances(each, 700, 15)
+    found = Importances(each, 700, 15, 700, 200)
     starts = {"crps": "c14: +14.0%; c13: +13.0%", "mean": "c0: 20.0%; c1: 19.0%", "spread": "c14: 28.0%; c13: 26.0%"}
     for key, start in starts.items():
         html = importance_figure(found, key, "title")

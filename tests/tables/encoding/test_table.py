@@ -1,5 +1,6 @@
 """Reading tables of every sort, also of types that differ from those of fit, and what is said about other things."""
 
+import pickle
 import re
 import warnings
 from datetime import date, datetime
@@ -17,7 +18,7 @@ from ddpn.members.member import TableReader
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder, table
-from ddpn.tables.encoding.table import Column, PreparedTable, read_table
+from ddpn.tables.encoding.table import Column, Levels, PreparedTable, read_table
 
 ROWS = {"n": [1.5, None, -2.0], "b": [True, False, None], "t": ["x", None, "y"]}
 KINDS = {"n": "number", "b": "flag", "t": "category"}
@@ -316,3 +317,37 @@ def test_samples_of_equal_tables_have_equal_digests(frame):
     digests = [Sample(PreparedTable.of_all(frame)[0], y).digest() for _ in range(2)]
     assert digests[0] == digests[1]
     assert digests[0] != Sample(PreparedTable.of_all(frame.with_columns(age=pl.lit(1.0)))[0], y).digest()
+
+
+def test_rows_of_a_table_share_what_was_looked_up_about_its_levels():
+    column = Reader().read(pd.DataFrame({"ward": ["A", "B", None, "A"]}))[0]
+    calls = []
+
+    def count(levels: Levels) -> int:
+        calls.append(levels)
+        return len(levels)
+
+    whole = PreparedTable([column])
+    keys = {"A": 1.0}, {"A": 1.0}
+    for start in (0, 2):
+        levels = whole.rows(slice(start, start + 2)).columns[0].levels
+        assert [levels.compute_once(key, count) for key in keys] == [2, 2]
+    assert len(calls) == len(keys)  # equal keys that are different objects are looked up apart
+
+
+def test_levels_are_looked_up_anew_in_another_process():
+    levels = Levels(("A", "B"))
+    key: dict[str, float] = {}
+    assert levels.compute_once(key, len) == 2
+    sent = pickle.loads(pickle.dumps(levels))
+    assert sent == levels
+    assert isinstance(sent, Levels)
+    assert sent.compute_once(key, lambda names: "".join(names)) == "AB"
+
+
+def test_levels_keep_a_bounded_number_of_results(monkeypatch):
+    monkeypatch.setattr(table, "_MAX_RESULTS", 2)
+    levels, keys = Levels(("A",)), [{}, {}, {}]
+    first = [levels.compute_once(key, lambda names: object()) for key in keys]
+    assert levels.compute_once(keys[2], lambda names: object()) is first[2]
+    assert levels.compute_once(keys[0], lambda names: object()) is not first[0]

@@ -30,6 +30,7 @@ from ddpn.runtime.display import html_table
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import Sample, checked_sample
 from ddpn.tables.count_range import CountRange
+from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_facts, draw_sample
 from ddpn.tables.row_hashes import group_labels
 
 #: Rows, and counts above 0, below which nothing is tested: an interval of the dispersion would be wider than +-0.4.
@@ -102,6 +103,7 @@ class Diagnosis:
         return {
             "target": self.target,
             "headline": self.headline,
+            "draw": draw_facts(int(self.summary["used"]), int(self.summary["rows"])),
             "summary": {name: None if value != value else value for name, value in self.summary.items()},
             "mean_model": self.mean_model,
             "deviance_explained": self.explained,
@@ -163,7 +165,7 @@ def diagnose(
     groups: Any = None,
     target: str = "y",
     mean_model: str = "auto",
-    max_rows: int = 20_000,
+    max_rows: int | None = MAX_ROWS,
     random_state: int = 0,
     progress: Callable[[str], object] | None = None,
 ) -> Diagnosis:
@@ -191,10 +193,10 @@ def diagnose(
         The name of the target in sentences.
     mean_model : {"auto", "constant", "glm", "boosting"}
         "auto" takes the model with the smallest out-of-fold deviance; "glm" is the fastest that uses features.
-    max_rows : int
-        Larger tables are reduced to a random sample of so many rows.
+    max_rows : int or None
+        Of a larger table, so many rows are drawn at random, always the same ones; None uses all.
     random_state : int
-        Seed of the sample, the folds and the trees.
+        Seed of the folds and the trees.
     progress : callable, optional
         Called with the name of each step.
 
@@ -213,7 +215,7 @@ def diagnose(
     (('over-dispersed',), 'negative_binomial')
     """
     check_choice("mean_model", mean_model, MEAN_MODELS)
-    check_integer("max_rows", max_rows, MIN_ROWS)
+    check_max_rows(max_rows)
     check_integer("random_state", random_state, 0)
     sample = checked_sample(X, y, sample_weight, exposure)
     if groups is not None:
@@ -225,20 +227,23 @@ def diagnose_sample(
     sample: Sample,
     target: str = "y",
     mean_model: str = "auto",
-    max_rows: int = 20_000,
+    max_rows: int | None = MAX_ROWS,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
     options: tuple[str, ...] = (),
+    total: int | None = None,
 ) -> Diagnosis:
-    """`diagnose` for rows that are validated already; `options` of `ddpn fit` describe their bounds and limits."""
+    """Diagnose rows that are validated already.
+
+    `options` of `ddpn fit` describe their bounds and limits; `total` is the number of rows that they were drawn from.
+    """
     CountRange().check_known(sample)
-    sample, step = sample.rows(sample.is_used), progress or (lambda words: None)
+    step = progress or (lambda words: None)
     if sample.limit is not None and not np.isfinite(sample.limit).any():
         sample = sample.replace(limit=None)
-    total, notes = len(sample), list[str]()
-    if total > max_rows:
-        sample = sample.rows(np.sort(np.random.default_rng(seed).choice(total, max_rows, replace=False)))
-        notes.append(f"A random sample of {max_rows:,} of {total:,} rows was used.")
+    draw = draw_sample(sample, max_rows)
+    sample, total = draw.take(sample), draw.total if total is None else total
+    notes = [*filter(None, [describe_draw("The diagnosis is of", len(sample), total)])]
     y, weight = sample.y, sample.weight_or_ones
     mean = float(np.average(y, weights=weight))
     variance, zeros = (float(np.average(each, weights=weight)) for each in (np.square(y - mean), y == 0))

@@ -7,14 +7,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from ddpn.analysis.explanations.column_effects import Curve, Effect, Effects, effects
+from ddpn.analysis.explanations.column_effects import MAX_EFFECT_ROWS, Curve, Effect, Effects, effects
 from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
 from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.analysis.explanations.shapley import Contributions, contributions
 from ddpn.sample import checked_sample
+from ddpn.tables.row_draw import describe_draw, draw_facts
 
 __all__ = [
     "Contributions",
@@ -51,14 +52,31 @@ class Explanation(ExplanationResult):
         """That of the effects."""
         return self.effects.table()
 
+    @property
+    def draws(self) -> str:
+        """Sentences on the rows that were drawn; empty if all rows were used."""
+        found = [describe_draw("Effects are measured on", self.effects.rows, self.effects.total)]
+        if self.importance is not None and self.importance.each:
+            one = self.importance
+            scored = f"CRPS on {one.scored_rows:,} of these in each repeat" if one.scored_rows < one.rows else ""
+            words = describe_draw("Importance is measured on", one.rows, one.total)
+            found = [words.removesuffix(".") + f"; the {scored}." if words and scored else words, *found]
+        return " ".join(filter(None, found))
+
     def to_dict(self) -> dict[str, Any]:
-        """Everything as tables by columns, ready for JSON."""
-        found: dict[str, Any] = {"rows": self.effects.rows, "effects": self.effects.table()}
-        return found if self.importance is None else found | {"importance": self.importance.table()}
+        """Everything as tables by columns, ready for JSON; "draw" says which rows were used."""
+        draw = {"effects": draw_facts(self.effects.rows, self.effects.total)}
+        found: dict[str, Any] = {"rows": self.effects.rows, "effects": self.effects.table(), "draw": draw}
+        if self.importance is None:
+            return found
+        draw["importance"] = draw_facts(self.importance.rows, self.importance.total)
+        draw["importance"]["scored_rows"] = self.importance.scored_rows
+        return found | {"importance": self.importance.table()}
 
     def _repr_html_(self) -> str:
         found = {"Importance": self.importance, "Effects": self.effects}
-        return "".join(f"<p>{name}</p>{each._repr_html_()}" for name, each in found.items() if each is not None)
+        tables = (f"<p>{name}</p>{each._repr_html_()}" for name, each in found.items() if each is not None)
+        return "".join([*tables, f"<p>{self.draws}</p>" if self.draws else ""])
 
     def plot(self) -> Any:
         """Draw the strongest effects."""
@@ -75,6 +93,7 @@ def explain(
     censored: Any = None,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
+    max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
     """Measure what drives the predictions of a model, with the defaults of `effects` and `importance`.
 
@@ -90,6 +109,9 @@ def explain(
         Seed of the draws and shuffles.
     progress : callable, optional
         Called with the name of each step.
+    max_rows : int, None or "auto"
+        Of more rows, so many are drawn at random, always the same ones; None uses all. "auto" are the defaults of
+        `effects` and `importance`. The property `draws` of the result says which rows were used.
 
     Examples
     --------
@@ -106,7 +128,7 @@ def explain(
     if y is not None:
         sample = checked_sample(X, y, sample_weight, exposure, getattr(model, "fractional", "error"))
         inputs = Inputs.of_sample(model, inputs.predictor.counts.of(sample, upper, censored))
-    return explanation_of(inputs, seed, progress)
+    return explanation_of(inputs, seed, progress, max_rows=max_rows)
 
 
 def explanation_of(
@@ -114,6 +136,7 @@ def explanation_of(
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
     measured: Inputs | None = None,
+    max_rows: int | Literal["auto"] | None = "auto",
 ) -> Explanation:
     """The same for inputs: importance where their counts are known, and effects.
 
@@ -121,5 +144,8 @@ def explanation_of(
     important.
     """
     measured = inputs if measured is None else measured
-    found = None if measured.sample is None else importance(measured, seed=seed, progress=progress)
-    return Explanation(effects(inputs, seed=seed, progress=progress), found)
+    found = None
+    if measured.sample is not None:
+        found = importance(measured, max_rows=max_rows, seed=seed, progress=progress)
+    most = MAX_EFFECT_ROWS if max_rows == "auto" else max_rows
+    return Explanation(effects(inputs, max_rows=most, seed=seed, progress=progress), found)

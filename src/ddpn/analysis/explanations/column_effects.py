@@ -17,6 +17,8 @@ from ddpn.runtime.validation import check_integer
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.kinds import number_of
 
+#: Rows that effects are measured on by default: each is predicted twice per column.
+MAX_EFFECT_ROWS = 500
 #: Half the width of a 90% band in standard errors.
 _Z = 1.6449
 #: Levels of a category that are measured, the most frequent ones.
@@ -142,12 +144,13 @@ class Effects(ByColumn[Effect]):
     ----------
     each : list of Effect
         In the order of the columns.
-    rows : int
-        The number of rows that they were measured on.
+    rows, total : int
+        The number of rows that they were measured on, and of how many these were drawn.
     """
 
     each: list[Effect]
     rows: int
+    total: int
     measures: ClassVar[tuple[str, ...]] = ("mean", "spread")
 
     def table(self) -> dict[str, list[Any]]:
@@ -187,7 +190,7 @@ def effects(
     inputs: Inputs,
     columns: str | Iterable[str | int] | None = None,
     bins: int = 20,
-    max_rows: int = 500,
+    max_rows: int | None = MAX_EFFECT_ROWS,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
 ) -> Effects:
@@ -204,8 +207,8 @@ def effects(
         Which to measure. Default: all; of more than 40, those that change predictions most when they are shuffled.
     bins : int
         Bins of a column of numbers.
-    max_rows : int
-        A random draw of so many rows is used.
+    max_rows : int or None
+        Of more rows, so many are drawn at random; None uses all.
     seed : int
         Seed of the draws.
     progress : callable, optional
@@ -222,9 +225,10 @@ def effects(
     ('x0', 1.0)
     """
     check_integer("bins", bins, 1)
-    check_integer("max_rows", max_rows, 1)
+    if max_rows is not None:
+        check_integer("max_rows", max_rows, 1)
     rng = np.random.default_rng(seed)
-    inputs = inputs.rows(inputs.draw(max_rows, rng))
+    inputs = inputs.drawn(max_rows, seed)
     positions = inputs.chosen(columns, rng)
     moments, found = inputs.moments(np.arange(len(inputs))), []
     now = moments.quantities
@@ -246,7 +250,7 @@ def effects(
             for i, name in enumerate(QUANTITIES[moments.log])
         )
         found.append(Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, has_missing))
-    return Effects(found, len(inputs))
+    return Effects(found, len(inputs), inputs.total)
 
 
 # The points of a column, and how rows lie among them ------------------------------------------------------------------
@@ -319,10 +323,13 @@ def _ordered_levels(columns: list[Column], position: int) -> np.ndarray:
     profiles = []  # shape: (levels, features) each
     for other in (each for place, each in enumerate(columns) if place != position):
         if other.kind == "category":
-            values = np.eye(len(other.levels) + 1)[other.values.astype(int)]
+            size, codes = len(other.levels) + 1, other.values.astype(int)
+            codes = np.where(codes < 0, size - 1, codes)
+            counts = (np.bincount(codes[column.values == level], minlength=size) for level in found)
+            profiles.append(np.stack([own / own.sum() for own in counts]))
         else:
-            values = (np.unique(other.values, return_inverse=True)[1] / len(other.values))[:, None]
-        profiles.append(np.stack([values[column.values == level].mean(0) for level in found]))
+            values = np.unique(other.values, return_inverse=True)[1] / len(other.values)
+            profiles.append(np.stack([values[column.values == level].mean(keepdims=True) for level in found]))
     if not profiles:
         return found
     profile = np.hstack(profiles)

@@ -21,6 +21,7 @@ from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample, check_vector, row_count, row_labels
 from ddpn.tables.encoding.table import Column, PreparedTable, as_fitted, read_table
+from ddpn.tables.row_draw import draw_rows, draw_sample
 
 #: Rows predicted at a time.
 _BLOCK = 8192
@@ -71,6 +72,8 @@ class Inputs:
         As for predictions. They are inputs like the columns of X, and are explained like these.
     names : mapping of str to str, optional
         What "exposure" and "upper" are called.
+    total : int, optional
+        The number of rows that X was drawn from (`ddpn.tables.row_draw`). Default: those of X.
 
     Attributes
     ----------
@@ -80,12 +83,20 @@ class Inputs:
         The positions of "exposure" and "upper" among the columns.
     sample : Sample or None
         The rows with their counts, where these are known.
+    total : int
+        The number of rows of the table that the rows were drawn from.
     """
 
     sample: Sample | None
 
     def __init__(
-        self, model: Any, X: Any, exposure: Any = None, upper: Any = None, names: Mapping[str, str] | None = None
+        self,
+        model: Any,
+        X: Any,
+        exposure: Any = None,
+        upper: Any = None,
+        names: Mapping[str, str] | None = None,
+        total: int | None = None,
     ) -> None:
         if not isinstance(model, Predictor):
             X = model.features(X)
@@ -99,6 +110,7 @@ class Inputs:
         more = {name: values for name, values in (("exposure", scale), ("upper", bound)) if values is not None}
         table = _columns(model, X)
         self.predictor, self.width, self.sample = predictor, len(table), None
+        self.total = n if total is None else total
         self.extra = {name: len(table) + place for place, name in enumerate(more)}
         called = names or {}
         self.columns = table + [Column(called.get(name, name), "number", values) for name, values in more.items()]
@@ -108,11 +120,13 @@ class Inputs:
         self._library = frame.implementation if isinstance(frame, nw.DataFrame) else None
 
     @classmethod
-    def of_sample(cls, model: Any, sample: Sample, names: Mapping[str, str] | None = None) -> Self:
-        """The inputs of rows with counts, which are validated already."""
+    def of_sample(
+        cls, model: Any, sample: Sample, names: Mapping[str, str] | None = None, total: int | None = None
+    ) -> Self:
+        """Take the inputs of rows with counts, which are validated already and drawn from `total` rows."""
         predictor = model if isinstance(model, Predictor) else model.predictor_
         known = predictor.counts.arguments(sample)
-        found = cls(model, sample.X, known["exposure"], known["upper"], names)
+        found = cls(model, sample.X, known["exposure"], known["upper"], names, total)
         found.sample = sample.replace(X=None)
         return found
 
@@ -159,10 +173,14 @@ class Inputs:
         new.columns, new.sample = [joined(*both) for both in zip(self.columns, other.columns, strict=True)], None
         return new
 
-    def draw(self, size: int, rng: np.random.Generator, among: np.ndarray | None = None) -> np.ndarray:
-        """Positions of a random draw of at most `size` rows, in their order."""
-        among = np.arange(len(self)) if among is None else among
-        return among if len(among) <= size else np.sort(rng.choice(among, size, replace=False))
+    def drawn(self, max_rows: int | None, seed: int) -> Self:
+        """Return at most so many rows (None: all), spread over their counts where these are known."""
+        if self.sample is None:
+            return self.rows(draw_rows(len(self), max_rows, seed=seed).positions)
+        draw = draw_sample(self.sample, max_rows, seed)
+        found = self.rows(draw.positions)
+        found.sample = draw.take(self.sample)
+        return found
 
     def chosen(self, columns: str | Iterable[str | int] | None, rng: np.random.Generator) -> list[int]:
         """The positions of columns that are named, or given by their positions; an unknown name is an `InputError`.
@@ -179,7 +197,8 @@ class Inputs:
         ]
 
     def _most_moving(self, rng: np.random.Generator) -> list[int]:
-        few = self.rows(self.draw(int(np.clip(_WORK // len(self.columns), _LEAST_ROWS, _SCREENED_ROWS)), rng))
+        most = int(np.clip(_WORK // len(self.columns), _LEAST_ROWS, _SCREENED_ROWS))
+        few = self.rows(draw_rows(len(self), most, seed=int(rng.integers(2**32))).positions)
         rows = np.arange(len(few))
         now, moved = few.moments(rows).quantities[..., 0], []
         for position in range(len(self.columns)):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from ddpn.metrics import crps
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_integer
 
-#: Rows shuffled: fewer where there are many columns, so that rows x columns x repeats stay bounded.
-_MIN_ROWS, _WORK = 200, 24_000
+#: Rows shuffled by default: fewer where there are many columns, so that rows x columns x repeats stay bounded.
+_MIN_ROWS, _MAX_ROWS, _WORK = 200, 2_000, 24_000
 #: The same for rows whose CRPS is computed, which takes up to a hundred times as long where counts spread widely: by a
 #: standard deviation of so many counts the number of rows is divided, at most by the last number.
 _MIN_SCORED, _SCORED_WORK, _WIDE, _MOST = 80, 8_000, 4.0, 8.0
@@ -74,14 +74,20 @@ class Importances(ByColumn[Importance]):
     each : list of Importance
         In the order of the columns.
     rows : int
-        The number of rows that were shuffled; the CRPS is that of a part of them, as it takes longer.
+        The number of rows that were shuffled.
     columns : int
         The number of columns that there are.
+    total : int
+        The number of rows that those were drawn from.
+    scored_rows : int
+        The number of shuffled rows whose CRPS each repeat measures, as it takes longer.
     """
 
     each: list[Importance]
     rows: int
     columns: int
+    total: int
+    scored_rows: int
     measures: ClassVar[tuple[str, ...]] = MEASURES
 
     def table(self) -> dict[str, list[Any]]:
@@ -98,7 +104,7 @@ def importance(
     inputs: Inputs,
     columns: str | Iterable[str | int] | None = None,
     repeats: int = 3,
-    max_rows: int = 2000,
+    max_rows: int | Literal["auto"] | None = "auto",
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
 ) -> Importances:
@@ -114,8 +120,9 @@ def importance(
         Which to measure. Default: all; of more than 40, those that change predictions most; none of more than 1,000.
     repeats : int
         How often each column is shuffled.
-    max_rows : int
-        A random draw of at most so many rows is used, fewer where there are many columns.
+    max_rows : int, None or "auto"
+        Of more rows, so many are drawn at random; None uses all. "auto" is 2,000, fewer with many columns, and measures
+        the CRPS on a part of these.
     seed : int
         Seed of the draws and shuffles.
     progress : callable, optional
@@ -133,17 +140,21 @@ def importance(
     ('x0', 0.0)
     """
     check_integer("repeats", repeats, 1)
-    check_integer("max_rows", max_rows, 1)
+    is_auto = max_rows == "auto"
+    most = None if is_auto or max_rows is None else check_integer("max_rows", max_rows, 1)
     if columns is None and len(inputs.columns) > _MAX_SCREENED:
-        return Importances([], 0, len(inputs.columns))
+        return Importances([], 0, len(inputs.columns), inputs.total, 0)
     rng, used = np.random.default_rng(seed), np.flatnonzero(inputs.observed.is_used)
     positions = inputs.rows(used).chosen(columns, rng)
-    size = int(np.clip(_WORK // (repeats * len(positions)), min(_MIN_ROWS, max_rows), max_rows))
-    inputs, found = inputs.rows(inputs.draw(size, rng, used)), []
+    if is_auto:
+        most = int(np.clip(_WORK // (repeats * len(positions)), _MIN_ROWS, _MAX_ROWS))
+    inputs, found = inputs.drawn(most, seed), []
     weight, plain = inputs.observed.weight_or_ones, _state(inputs, {}, np.arange(0))
     # The rows whose CRPS each repeat computes: different ones, as far as there are enough.
     work = _SCORED_WORK / float(np.clip(np.median(plain.deviation) / _WIDE, 1.0, _MOST))
-    scored = min(len(weight), max(_MIN_SCORED, int(work / (repeats * len(positions)))))
+    scored = len(weight)
+    if is_auto:
+        scored = min(scored, max(_MIN_SCORED, int(work / (repeats * len(positions)))))
     order = rng.permutation(len(weight))
     parts = [np.sort(np.take(order, np.arange(r * scored, (r + 1) * scored), mode="wrap")) for r in range(repeats)]
     before = [plain._replace(crps=_state(inputs, {}, part).crps) for part in parts]
@@ -158,7 +169,7 @@ def importance(
                 usual = float(np.average(np.abs(was), weights=weight))
                 changes[name][repeat] = np.average(np.abs(now - was), weights=weight) / max(usual, _TINY)
         found.append(Importance(inputs.names[position], **changes, position=position))
-    return Importances(found, len(weight), len(inputs.columns))
+    return Importances(found, len(weight), len(inputs.columns), inputs.total, scored)
 
 
 class _State(NamedTuple):

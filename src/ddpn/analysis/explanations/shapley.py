@@ -13,6 +13,7 @@ from ddpn.analysis.explanations.inputs import MISSING, Inputs, cells
 from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.tables.row_draw import count_drawn, draw_rows
 
 #: Predictions at most, background rows among which starts are chosen, and starts per row.
 _PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64
@@ -40,6 +41,9 @@ class Contributions(ExplanationResult):
         "mean", "variance / mean" or, for a Gaussian likelihood, "standard deviation".
     log : bool
         Whether contributions are on the log scale, as they are for all likelihoods but the Gaussian.
+    starts, background_rows, background_total : int
+        The number of rows that `base` is the mean of, of the background rows that they were chosen from by their
+        predictions, and of the rows that these were drawn from.
     """
 
     columns: list[str]
@@ -50,9 +54,20 @@ class Contributions(ExplanationResult):
     cells: list[list[Any]]
     quantity: str
     log: bool
+    starts: int
+    background_rows: int
+    background_total: int
 
     def __len__(self) -> int:
         return len(self.prediction)
+
+    @property
+    def draws(self) -> str:
+        """The sentence on the rows that explained rows are compared with; empty if these are all rows."""
+        if self.starts == self.background_total:
+            return ""
+        drawn = count_drawn(self.background_rows, self.background_total)
+        return f"Rows are compared with {self.starts:,} rows, at equal distances in the order of the means of {drawn}."
 
     def top(self, row: int = 0, most: int = 10) -> list[tuple[str, Any, float]]:
         """The largest contributions to one row: column, its value, and the contribution.
@@ -135,7 +150,9 @@ def contributions(
     """
     check_choice("of", of, ("mean", "spread"))
     check_integer("max_predictions", max_predictions, 1)
-    rows = np.arange(len(inputs))
+    rows, total = np.arange(len(inputs)), (inputs if background is None else background).total
+    if background is not None:
+        background = background.drawn(_BACKGROUND, seed)
     others = rows
     if background is not None:
         others = np.arange(len(inputs), len(inputs) + len(background))
@@ -151,7 +168,8 @@ def contributions(
             f"X must have at most {most:,} rows for max_predictions={max_predictions:,} and {len(inputs.columns):,} "
             f"columns, got {len(rows):,}. Explain fewer rows, or raise max_predictions."
         )
-    others = inputs.draw(_BACKGROUND, rng, others)
+    if background is None:
+        others = draw_rows(len(inputs), _BACKGROUND, seed=seed).positions
     # Starts at evenly spaced ranks of the predictions, whose mean is close to that of all background rows.
     now = inputs.moments(others, variance=quantity == 1).quantities[quantity, :, 0]
     ranks = np.floor((np.arange(starts) + 0.5) * len(others) / starts).astype(int)
@@ -164,7 +182,7 @@ def contributions(
     by_row = zip(*(cells(column, MISSING).tolist() for column in inputs.rows(rows).columns), strict=True)
     return Contributions(
         inputs.names, values, error, base, now[: len(rows)], [list(row) for row in by_row],
-        QUANTITIES[moments.log][quantity], moments.log,
+        QUANTITIES[moments.log][quantity], moments.log, starts, len(others), total,
     )  # fmt: skip
 
 

@@ -35,10 +35,10 @@ from ddpn.predictor import MIXTURE, Predictor
 from ddpn.runtime.display import fmt, percent, plural, value_text
 from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
+from ddpn.tables.row_draw import MAX_ROWS, count_drawn, draw_sample
 
-#: More rows than this would change no digit of a figure: a random draw of so many is shown.
-MAX_ROWS = 100_000
-SEED = 0
+#: Rows predicted at a time, which bounds memory.
+_BLOCK_ROWS = 4096
 #: Ranges of a numeric column.
 _BINS = 5
 #: A bias that is worth a sentence, as a share of the mean count.
@@ -56,12 +56,13 @@ _PREDICTED = ("mean", "low", "high", "expected", "aleatoric", "epistemic")
 class Evidence(NamedTuple):
     """The evaluated rows: their inputs with the counts, and arrays with one value per row.
 
-    `labels` are what the user's table calls the rows, `total` is how many it has. `low` and `high` are the ends of the
-    interval, `expected` its probability. `components` is how many distributions per row the model mixes, `board` has
-    the scores of all rows and all candidates, `calibrated` is the number of rows that intervals were calibrated on (0
-    without calibration). `ids` are the name of a column that identifies rows, and its values; `grouped` the name of
-    what intervals are calibrated by and the group of every row. `measured` are the inputs that importance is measured
-    on, where the model was fitted to all rows. `dists` are the distributions of some rows after the other.
+    `labels` are what the user's table calls the rows, `total` is the number of rows that they were drawn from. `low`
+    and `high` are the ends of the interval, `expected` its probability. `components` is how many distributions per row
+    the model mixes, `board` has the scores of all candidates, `calibrated` is the number of rows that intervals were
+    calibrated on (0 without calibration). `ids` are the name of a column that identifies rows, and its values;
+    `grouped` the name of what intervals are calibrated by and the group of every row. `measured` are the inputs that
+    importance is measured on, where the model was fitted to all rows. `dists` are the distributions of some rows after
+    the other. `without_weight` is the number of rows of weight 0, which are left out.
     """
 
     inputs: Inputs
@@ -84,6 +85,7 @@ class Evidence(NamedTuple):
     ids: tuple[str, Sequence[Any]] | None = None
     grouped: tuple[str, np.ndarray] | None = None
     measured: Inputs | None = None
+    without_weight: int = 0
 
     def distribution(self, row: int) -> Any:
         """The predicted distribution of one row."""
@@ -120,48 +122,53 @@ def gather(
     names: Mapping[str, str] | None = None,
     progress: Callable[[str], object] = lambda stage: None,
     held_out: HeldOut | None = None,
+    max_rows: int | None = MAX_ROWS,
+    total: int | None = None,
 ) -> Evidence:
-    """Score all rows that have a weight, and predict those that are shown; those of `held_out` out of fold."""
+    """Score and predict rows that have a weight, drawn if there are more than `max_rows`; `held_out` out of fold.
+
+    `total` is the number of rows that the sample was drawn from already.
+    """
     predictor: Predictor = model.predictor_
-    total, leaks = len(sample), [leak] if leak else []
+    leaks = [leak] if leak else []
     if predictor.groups is not None:
         labels = predictor.groups.labels(sample.X, sample.interval_groups, "interval_groups")
         sample = sample.replace(interval_groups=labels)
-    rows = np.flatnonzero(sample.is_used)
-    progress(f"Scoring {len(rows):,} rows")
+    draw = draw_sample(sample, max_rows if held_out is None else None)
+    rows, used, total = draw.positions, draw.take(sample), draw.total if total is None else total
+    progress(f"Predicting {count_drawn(len(used), total)}")
+    parts = [(predictor, block) for block in used.blocks(_BLOCK_ROWS)] if held_out is None else list(held_out.pairs())
+    predicted = [_predict_part(*part) for part in parts]
+    scores = RowScores(*map(np.concatenate, zip(*(part.scores for part in predicted), strict=True)))
+    progress(f"Scoring {count_drawn(len(used), total)}")
     if held_out is None:
         others = {
-            str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (total,) else dist
+            str(name): rows_of(dist, torch.from_numpy(rows)) if tuple(dist.batch_shape) == (len(sample),) else dist
             for name, dist in (baselines or {}).items()
         }
-        board = leaderboard(predictor, sample.rows(rows), leaks, meaning, others)
+        board = leaderboard(predictor, used, leaks, meaning, others, total, scores)
     else:
         board = out_of_fold_leaderboard(predictor, held_out, leaks, meaning)
-    if len(rows) > MAX_ROWS:
-        rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
-    used = sample.rows(rows)
-    progress(f"Predicting {len(rows):,} rows")
-    parts = [(predictor, used)] if held_out is None else list(held_out.pairs())
-    predicted = [_predict_part(*part) for part in parts]
     columns = [np.concatenate(values) for values in zip(*(part.arrays for part in predicted), strict=True)]
     grouped = None
     if predictor.groups is not None and used.interval_groups is not None:
         grouped = predictor.groups.by, used.interval_groups
     return Evidence(
-        inputs=Inputs.of_sample(model, used, names),
+        inputs=Inputs.of_sample(model, used, names, total),
         labels=rows if used.labels is None else used.labels,
         total=total,
         y=used.y,
         weight=used.weight_or_ones,
         dists=[part.dist for part in predicted],
         **dict(zip(_PREDICTED, columns, strict=True)),
-        scores=RowScores(*map(np.concatenate, zip(*(part.scores for part in predicted), strict=True))),
+        scores=scores,
         components=max(part.components for part in predicted),
         board=board,
         fingerprint=sample.digest(),
         calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
         ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
         grouped=grouped,
+        without_weight=int((~sample.is_used).sum()),
         measured=None if held_out is None else Inputs.of_first_fold(model, held_out, names),
     )
 

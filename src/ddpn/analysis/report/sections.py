@@ -23,8 +23,6 @@ from ddpn.analysis.gains import weighted_mean, weighted_quantile, wilson
 from ddpn.analysis.report import page
 from ddpn.analysis.report.evidence import (
     LEVEL,
-    MAX_ROWS,
-    SEED,
     Evidence,
     RowGroup,
     coverage_sentences,
@@ -45,6 +43,7 @@ from ddpn.runtime.display import fmt, interval_words, percent, plural, value_tex
 from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.storage.files import write_text
+from ddpn.tables.row_draw import MAX_ROWS, SEED, check_max_rows, count_drawn, describe_draw
 from ddpn.tables.splits import rows_words
 
 #: Columns of a single row, and columns whose importance is drawn.
@@ -100,6 +99,8 @@ def write_report(
     ids: tuple[str, Sequence[Any]] | None = None,
     progress: Callable[[str], object] | None = None,
     held_out: HeldOut | None = None,
+    max_rows: int | None = MAX_ROWS,
+    total: int | None = None,
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
 
@@ -130,6 +131,10 @@ def write_report(
     held_out : HeldOut, optional
         The same rows with copies of the members that were fitted without them, if the model was cross-fitted to all of
         them: they are scored out of fold.
+    max_rows : int or None
+        Of a larger test set, so many rows are drawn at random, always the same ones; None uses all.
+    total : int, optional
+        The number of rows of the test set, if `sample` was drawn from it already.
 
     Examples
     --------
@@ -145,13 +150,14 @@ def write_report(
     ('report.html', True)
     """
     check_is_fitted(model)
+    check_max_rows(max_rows)
     place = Path(path)
     if place.is_dir():
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
     names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
-    evidence = gather(model, sample, baselines, leak, meaning, ids, names, step, held_out)
+    evidence = gather(model, sample, baselines, leak, meaning, ids, names, step, held_out, max_rows, total)
     found = explained(evidence, step)
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known)
@@ -162,7 +168,7 @@ def write_report(
         members_text(model),
         f"likelihood {likelihood_text(model)}",
         " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
-        f"evaluated on {plural(len(evidence.y), row_word)} on {date.today().isoformat()}",
+        f"evaluated on {count_drawn(len(evidence.y), evidence.total, row_word)} on {date.today().isoformat()}",
     ]
     above = [*filter(None, [leak]), *warnings]
     text = page.page(f"How well the model predicts {target}", filter(None, under), parts, above)
@@ -179,7 +185,7 @@ def sections(
     """The HTML of every section that has something to show, by its title."""
     board, pit = evidence.board, plots.Pit.of_blocks(evidence.dists, evidence.y, evidence.weight)
     found, shape = board.evaluation, pit_sentence(pit)
-    importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns))
+    importances = explanation.importance or Importances([], 0, len(evidence.inputs.columns), 0, 0)
     by_column = important_groups(importances, evidence)
     details = [
         ("Typical error", error_sentences(evidence, target)),
@@ -210,10 +216,9 @@ def _accuracy(evidence: Evidence, target: str, note: str) -> str:
     """Facts about the counts, and observed counts against predicted means, with intervals."""
     y, order = evidence.y, np.argsort(evidence.mean, kind="stable")
     rows = order[np.round(np.linspace(0, len(y) - 1, min(_DRAWN, len(y)))).astype(int)]
-    evaluated = ""
-    if len(y) < evidence.total:
-        why = "the others have no weight" if len(y) < MAX_ROWS else "a random sample, which is enough"
-        evaluated = f"Of {plural(evidence.total, 'row')}, {len(y):,} are evaluated: {why}."
+    evaluated = describe_draw("All figures and numbers of this report are computed from", len(y), evidence.total)
+    if evidence.without_weight:
+        evaluated += f" Left out: {plural(evidence.without_weight, 'row')} of weight 0."
     inside = evidence.scores.coverage[rows] > 0
     mean, low, high = (values[rows] for values in (evidence.mean, evidence.low, evidence.high))
     log = plots.wants_log(np.concatenate([mean, high, y]))
@@ -327,7 +332,7 @@ def explained(evidence: Evidence, progress: Callable[[str], object]) -> Explanat
     measured = evidence.inputs if evidence.measured is None else evidence.measured
     found = importance(measured, seed=SEED, progress=progress)
     if not found.each:
-        return Explanation(Effects([], 0), found)
+        return Explanation(Effects([], 0, 0), found)
     order = sorted(found, key=lambda one: -max(one.strength("mean"), one.strength("spread")))
     shown = [one.position for one in order[:_EFFECTS]]
     return Explanation(effects(evidence.inputs, shown, seed=SEED, progress=progress), found)
@@ -336,11 +341,11 @@ def explained(evidence: Evidence, progress: Callable[[str], object]) -> Explanat
 def _importance(found: Importances) -> str:
     if not found.each:
         return page.paragraphs(f"Not measured: {plural(found.columns, 'column')} are too many to shuffle.")
-    repeats = plural(len(found.each[0].crps), "time")
+    repeats, rows = plural(len(found.each[0].crps), "time"), count_drawn(found.rows, found.total)
     notes = [
         (
             "Shuffling",
-            f"Each column is shuffled {repeats} on {plural(found.rows, 'row')}: that removes its information.",
+            f"Each column is shuffled {repeats} on {rows}: that removes its information.",
         ),
         ("Bars and lines", "The mean of the repeats, and their range."),
         ("Predictions", "Increase of the CRPS, the error of the whole distribution. Columns near 0 are not needed."),
@@ -381,8 +386,8 @@ def _effects(found: Effects, target: str) -> str:
         spread = "as variance / mean, which is 1 for a Poisson; a column may change one without the other."
     html = page.paragraphs(
         f"How the prediction of {target} changes with one column, for a typical row (accumulated local effects on "
-        f"{plural(found.rows, 'row')}). Each row is moved only to values near its own, so no unlikely combination of "
-        f"columns is predicted. Left: the mean. Right: the spread, {spread}",
+        f"{count_drawn(found.rows, found.total)}). Each row is moved only to values near its own, so no unlikely "
+        f"combination of columns is predicted. Left: the mean. Right: the spread, {spread}",
         "The dotted line is the typical row. Bands and whiskers are 90% intervals: other rows, and networks or other "
         "members that disagree. Marks at the bottom have equally many rows between them. All figures of a side have "
         "the same scale, so a flat line is a weak effect. These are effects in the model, not causes.",

@@ -143,7 +143,7 @@ class DoublePoisson(ParametricDistribution):
         results = np.empty_like(given)
         usual, small = normalizer_table.USUAL, normalizer_table.SMALL_GAMMA
         normalizer_table.kernel()(_table(usual), np.array(usual), given, results)
-        is_small = given[2] < exp(small[-1])
+        is_small = np.isnan(results[0]) & (given[2] < exp(small[-1]))
         if np.count_nonzero(is_small) >= _MIN_TABLE_ROWS:
             some = np.ascontiguousarray(given[:, is_small])
             evaluated = np.empty_like(some)

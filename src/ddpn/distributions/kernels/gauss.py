@@ -3,7 +3,8 @@
 Positions and weights are such that the sum over the counts of any polynomial of degree up to 15 is exact, and of those
 up to 31 to 6 digits, as with Gauss-Legendre quadrature for integrals, which they approach. For k = 0 they are the
 counts themselves. Values at the positions also stand for the polynomial of degree 15 through them, and so for partial
-sums. Tables for 2 n counts follow from those for n: such a panel is two panels.
+sums and for the values at the positions of either half of the panel. Tables for 2 n counts follow from those for n:
+such a panel is two panels.
 """
 
 from math import frexp
@@ -28,12 +29,13 @@ def _positions(n):
 
 
 def _tables():
-    """Positions, weights and partial sums, per k, as shares of n."""
+    """Positions, weights, partial sums, and values at the positions of both halves, per k; the first three over n."""
     n, positions, weights, upto = float(SIZE), np.arange(SIZE) + 0.5, np.ones(SIZE), np.tril(np.ones((SIZE, SIZE)))
+    left = right = np.zeros((SIZE, SIZE))
     found = []
     for _ in range(TABLES):
         middle = upto.T - 0.5 * np.eye(SIZE)
-        found.append((positions / n, weights / n, middle / n))
+        found.append((positions / n, weights / n, middle / n, np.stack([left.T, right.T])))
         inner, outer = np.append(positions, positions + n) / n - 1.0, _positions(2.0 * n) / n - 1.0
         halves = legvander(inner, SIZE - 1) @ np.linalg.inv(legvander(outer, SIZE - 1))
         left, right = halves[:SIZE], halves[SIZE:]
@@ -46,8 +48,9 @@ def _tables():
 
 #: POSITIONS[k, i] * n is the place of position i, from half a count before the panel; WEIGHTS[k, i] * n its weight.
 #: UPTO[k, j, i] * n is what the value at position j adds to the sum up to position i, of whose own value one half is in
-#: it.
-POSITIONS, WEIGHTS, UPTO = _tables()
+#: it. HALVES[k, 0, j, i] is what the value at position j of the panel adds to that at position i of its first half, and
+#: HALVES[k, 1, j, i] of its second one; a panel of k = 0 has no halves.
+POSITIONS, WEIGHTS, UPTO, HALVES = _tables()
 
 
 def is_exact(n, y, width):

@@ -1,7 +1,9 @@
 """Rows whose counts are too many to add one by one: a mixture on panels of counts, see `gauss`.
 
 Panels are as long as all components that have mass there are smooth, and where one is not they are single counts: where
-it is narrow, and close to the ends of its range. A quantile and the count that a CRPS is for are found by halving.
+it is narrow, and close to the ends of its range. Every component is evaluated once, at the positions of all panels:
+these values give its total and its moments, those of the mixture, and by halving panels a quantile, the count that a
+CRPS is for, and the count at which a map of the cdf has a knot.
 """
 
 from math import exp, inf, log
@@ -10,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ddpn.distributions.kernels import loops
-from ddpn.distributions.kernels.gauss import POSITIONS, SIZE, UPTO, WEIGHTS, is_exact, table_of
-from ddpn.distributions.kernels.ranges import TAIL, facts_of
+from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIGHTS, is_exact, table_of
+from ddpn.distributions.kernels.ranges import TAIL, extent
 
-PREPARED, TERMS = loops.PREPARED, loops.TERMS
+PREPARED, TERMS, FACTS = loops.PREPARED, loops.TERMS, loops.FACTS
 #: A panel spans at most so many standard deviations: partial sums of its polynomial then err by 2e-12 of its mass.
 SPAN = 2.5
 #: Two probabilities within this share of each other are equal: the smaller count is the mode.
@@ -33,43 +35,42 @@ def of_row(mixture, known, change, levels, y, interval_levels, entropy, results)
     """
     addresses, components, weights = mixture
     moments, quantiles, scores, interval, entry = results
-    records = np.zeros((len(weights), 16))
-    sums, buffer = np.zeros(9), np.zeros(5 * SIZE)
+    records, buffer = np.zeros((len(weights), 16)), np.zeros(5 * SIZE)
     for k in range(len(weights)):
         if weights[k] > 0.0:
             call(addresses[k], PREPARED, components[k].ctypes.data, records[k].ctypes.data, 1)
-            facts_of(addresses[k], records[k], components[k, 3], components[k, 4], known[k], sums, buffer)
+            extent(addresses[k], records[k], components[k, 3], components[k, 4], known[k], buffer)
     panels = np.zeros((covered(known, weights, np.zeros((0, 3))), 3))
     covered(known, weights, panels)
-    if len(panels) == 0:
+    row = addresses, records, weights, known, buffer
+    positions, values = np.zeros((len(panels), SIZE)), np.zeros((len(panels), SIZE))
+    if len(panels) == 0 or not evaluated(row, panels, positions, values):
         moments[0] = moments[1] = moments[2] = moments[3] = np.nan
         quantiles[:], scores[:], interval[:], entry[:] = np.nan, np.nan, np.nan, np.nan
         return
-    row = addresses, records, weights, known, buffer
-    if change.shape[1] > 0:
-        panels = divided(row, panels, change)
-    positions, values = np.zeros((len(panels), SIZE)), np.zeros((len(panels), SIZE))
-    for s in range(len(panels)):
-        panel_masses(row, panels[s, 0], panels[s, 1], panels[s, 2], positions[s], values[s])
     mixed_moments(known, weights, moments)
     if change.shape[1] > 0:
+        panels, values = divided(panels, values, change)
+        positions = np.zeros((len(panels), SIZE))
+        for s in range(len(panels)):
+            place(panels[s, 0], panels[s, 1], positions[s])
         change_knots(panels, values, change)
         summed_moments(panels, positions, values, moments)
     moments[2] = mode(row, panels, positions, values)
     totals = np.zeros((len(panels), 5))
     moments[3] = accumulated(panels, values, entropy, totals)
-    work = np.zeros((5, SIZE))
+    work = np.zeros((4, SIZE))
     for j in range(len(levels)):
-        quantiles[j], _, _ = split(row, panels, values, totals, levels[j], -1.0, work)
+        quantiles[j], _, _ = split(panels, values, totals, levels[j], -1.0, work)
     for j in range(len(y)):
-        _, scores[j], _ = split(row, panels, values, totals, -1.0, y[j], work)
+        _, scores[j], _ = split(panels, values, totals, -1.0, y[j], work)
     if len(interval) > 0 or len(entry) > 0:
         curve = cdf_curve(panels, positions, values, totals)
         if len(interval) > 0:
             tail = narrowest_tail(curve, interval_levels[0])
-            low, _, before = split(row, panels, values, totals, tail, -1.0, work)
-            high, _, _ = split(row, panels, values, totals, before + interval_levels[0], -1.0, work)
-            _, _, upto = split(row, panels, values, totals, -1.0, high + 1.0, work)
+            low, _, before = split(panels, values, totals, tail, -1.0, work)
+            high, _, _ = split(panels, values, totals, before + interval_levels[0], -1.0, work)
+            _, _, upto = split(panels, values, totals, -1.0, high + 1.0, work)
             interval[0], interval[1], interval[2] = low, high, upto - before
         if len(entry) > 0:
             entry[0] = entry[1] = level_of_set(curve, y[0])
@@ -93,6 +94,8 @@ def mixed_moments(known, weights, moments):
 
 #: The slope of a panel of 16 counts in which a map has a knot: each count has a slope of its own.
 KNOT = 0.0
+#: The most parts of a panel that wait while it is halved.
+MAX_HALVES = 64
 
 
 def slope_of(change, piece):
@@ -100,39 +103,44 @@ def slope_of(change, piece):
     return (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
 
 
-def divided(row, panels, change):
+def divided(panels, values, change):
     """Panels that each lie within one piece of the map, with the slope there; around a knot they are 16 counts.
 
     Panels with a knot in them are halved. All that is computed for a panel is linear in its probabilities, so that a
-    panel within a piece only needs its slope.
+    panel within a piece only needs its slope, which its values are multiplied by.
     """
-    knots, number = change.shape[1], 0
-    result = np.zeros((len(panels) + 2 * knots * 64, 3))
-    positions, values = np.zeros(SIZE), np.zeros(SIZE)
-    piece, upto = 0, 0.0
+    knots, number, piece, upto = change.shape[1], 0, 0, 0.0
+    new_panels, new_values = np.zeros((2 * len(panels) + 64, 3)), np.zeros((2 * len(panels) + 64, SIZE))
+    # What is left of a panel, its next part last: halves of halves, and so at most as many as the digits of a count.
+    parts, part_values = np.zeros((MAX_HALVES, 2)), np.zeros((MAX_HALVES, SIZE))
     for s in range(len(panels)):
-        x, n, end = panels[s, 0], panels[s, 1], panels[s, 0] + panels[s, 1]
-        while x < end:
-            panel_masses(row, x, n, 1.0, positions, values)
-            mass = mass_of(values, n)
+        waiting = 1
+        parts[0, 0], parts[0, 1], part_values[0] = panels[s, 0], panels[s, 1], values[s]
+        while waiting > 0:
+            x, n, own = parts[waiting - 1, 0], parts[waiting - 1, 1], part_values[waiting - 1]
+            mass = mass_of(own, n)
             is_within = piece == knots - 2 or upto + mass <= change[0, piece + 1]
-            if not is_within and n > SIZE:
-                n *= 0.5
+            if not is_within and n > SIZE and waiting < MAX_HALVES:
+                right = own.copy()
+                times(HALVES[table_of(n), 0], right, part_values[waiting])
+                times(HALVES[table_of(n), 1], right, own)
+                parts[waiting - 1, 0], parts[waiting - 1, 1] = x + 0.5 * n, 0.5 * n
+                parts[waiting, 0], parts[waiting, 1] = x, 0.5 * n
+                waiting += 1
                 continue
-            if number == len(result):
-                result = np.concatenate((result, np.zeros((len(result), 3))))
-            result[number, 0], result[number, 1] = x, n
-            result[number, 2] = slope_of(change, piece) if is_within else KNOT
+            if number == len(new_panels):
+                new_panels = np.concatenate((new_panels, np.zeros_like(new_panels)))
+                new_values = np.concatenate((new_values, np.zeros_like(new_values)))
+            slope = slope_of(change, piece) if is_within else KNOT
+            new_panels[number, 0], new_panels[number, 1], new_panels[number, 2] = x, n, slope
+            for i in range(SIZE):
+                new_values[number, i] = own[i] * slope if is_within else own[i]
             number += 1
+            waiting -= 1
             upto += mass
             while piece < knots - 2 and upto > change[0, piece + 1]:
                 piece += 1
-            x += n
-            while x + 2.0 * n <= end:
-                n *= 2.0
-            while x + n > end and x < end:
-                n *= 0.5
-    return result[:number]
+    return new_panels[:number], new_values[:number]
 
 
 def change_knots(panels, values, change):
@@ -183,7 +191,7 @@ def covered(known, weights, panels):
     """
     x, n, last, number = 0.0, float(SIZE), -1.0, 0
     for k in range(len(weights)):
-        if not (weights[k] <= 0.0 or weights[k] * (known[k, 0] + known[k, 1]) < inf):
+        if not (weights[k] <= 0.0 or weights[k] * (known[k, 9] + known[k, 4]) < inf):
             return 0  # NaN or infinite
         if weights[k] > 0.0:
             last = max(last, known[k, 4])
@@ -205,21 +213,59 @@ def is_smooth(known, weights, x, n):
     """Whether every component that has mass among n counts from x on is smooth there."""
     for k in range(len(weights)):
         has_mass = weights[k] > 0.0 and known[k, 3] < x + n and known[k, 4] >= x
-        scale = max(known[k, 5], abs(x - known[k, 1]) / TAIL)
+        scale = max(known[k, 5], abs(x - known[k, 8]) / TAIL)
         is_inner = x - n >= known[k, 6] and x + 2.0 * n <= known[k, 7] + 1.0
         if has_mass and not (is_inner and n <= SPAN * scale and is_exact(n, x, known[k, 5])):
             return False
     return n < 1e300
 
 
-def panel_masses(row, x, n, slope, positions, values):
-    """The positions of the panel of n counts from x on, and the mixture's pmf there, times the slope of the panel."""
+def place(x, n, positions):
+    """The positions of the panel of n counts from x on."""
     for i in range(SIZE):
-        positions[i], values[i] = x - 0.5 + n * POSITIONS[table_of(n), i], 0.0
-    add_mass(row, x, x + n, positions, SIZE, values)
-    if slope != 1.0 and slope != KNOT:
-        for i in range(SIZE):
-            values[i] *= slope
+        positions[i] = x - 0.5 + n * POSITIONS[table_of(n), i]
+
+
+def evaluated(row, panels, positions, values):
+    """The positions of all panels and the mixture's pmf there; whether all components have finite sums.
+
+    `known` gets the log total, the mean and the variance of every component.
+    """
+    addresses, records, weights, known, buffer = row
+    for s in range(len(panels)):
+        place(panels[s, 0], panels[s, 1], positions[s])
+    own = np.zeros((len(panels), SIZE))
+    for k in range(len(weights)):
+        if weights[k] <= 0.0:
+            continue
+        low, high, start, reference = known[k, 6], known[k, 7], known[k, 8], known[k, 9]
+        first, end, total, shift, square = len(panels), 0, 0.0, 0.0, 0.0
+        for s in range(len(panels)):
+            if not (known[k, 3] < panels[s, 0] + panels[s, 1] and known[k, 4] >= panels[s, 0]):
+                continue
+            first, end = min(first, s), s + 1
+            for i in range(SIZE):
+                buffer[i] = min(max(positions[s, i], low), high)
+            call(addresses[k], TERMS, records[k].ctypes.data, buffer.ctypes.data, SIZE)
+            n = panels[s, 1]
+            for i in range(SIZE):
+                is_inside = low <= positions[s, i] <= high
+                own[s, i] = exp(buffer[SIZE + i] - reference) if is_inside else 0.0
+                share, gap = n * WEIGHTS[table_of(n), i] * own[s, i], positions[s, i] - start
+                total += share
+                shift += share * gap
+                square += share * gap * gap
+        if not 0.0 < total < inf:
+            return False
+        shift /= total
+        is_whole = records[k, FACTS + 3] > 0.0 and low <= 0.0 and high >= records[k, FACTS + 2]
+        known[k, 0] = 0.0 if is_whole else reference + log(total)
+        known[k, 1], known[k, 2] = start + shift, max(square / total - shift * shift, 0.0)
+        factor = weights[k] * (exp(reference) if is_whole else 1.0 / total)
+        for s in range(first, end):
+            for i in range(SIZE):
+                values[s, i] += factor * own[s, i]
+    return True
 
 
 def add_mass(row, first, end, positions, n, values):
@@ -326,7 +372,7 @@ def is_reached(below, above, end, level, y):
     return above <= (1.0 - level) * (1.0 + SLACK)
 
 
-def split(row, panels, values, totals, level, y, work):
+def split(panels, values, totals, level, y, work):
     """The count at a level of the cdf, or y if the level is -1; its CRPS; and the mass below it.
 
     The CRPS is the sum of F(z)^2 below the count and of (1 - F(z))^2 from it on. The panel that the count is in is
@@ -336,13 +382,13 @@ def split(row, panels, values, totals, level, y, work):
     while s < last and not is_reached(totals[s + 1, 1], totals[s, 2], panels[s + 1, 0], level, y):
         s += 1
     x, n, below, above, score = panels[s, 0], panels[s, 1], totals[s, 1], totals[s, 2], totals[s, 3] + totals[s, 4]
-    here, left, right, sums, positions = work[0], work[1], work[2], work[3], work[4]
+    here, left, right, sums = work[0], work[1], work[2], work[3]
     for i in range(SIZE):
         here[i] = values[s, i]
     while n > SIZE:
+        times(HALVES[table_of(n), 0], here, left)
+        times(HALVES[table_of(n), 1], here, right)
         n *= 0.5
-        panel_masses(row, x, n, panels[s, 2], positions, left)
-        panel_masses(row, x + n, n, panels[s, 2], positions, right)
         lower, upper = mass_of(left, n), mass_of(right, n)
         if is_reached(below + lower, above + upper, x + n, level, y):
             score += squares(right, n, above + upper, -1.0, sums)
@@ -353,13 +399,14 @@ def split(row, panels, values, totals, level, y, work):
             below += lower
             x += n
             here, right = right, here
-    count, rest, before = x, mass_of(here, n), below
+    count, before = x, below
+    for i in range(SIZE - 1, -1, -1):  # what is above each count, of which the last is above the panel
+        left[i] = above
+        above += here[i]
     for i in range(SIZE):
         below += here[i]
-        rest -= here[i]
-        beyond = above + max(rest, 0.0)
-        if count < x + i or is_reached(below, beyond, x + i + 1.0, level, y):
-            score += beyond**2
+        if count < x + i or is_reached(below, left[i], x + i + 1.0, level, y):
+            score += left[i] ** 2
         else:
             score += below**2
             count += 1.0

@@ -42,12 +42,7 @@ def range_sums(address, record, low, high, with_score, sums, buffer):
     Sums of 1, z - centre, (z - centre)^2, of the scores and of their squares.
     """
     high = min(high, record[CENTRE + 2])
-    start = min(max(np.floor(record[CENTRE]), low), high)
-    reference = log_weight(address, record, start, buffer)
-    if start < high:
-        there = log_weight(address, record, start + 1.0, buffer)
-        if there > reference:
-            start, reference = start + 1.0, there
+    start, reference = peak(address, record, low, high, buffer)
     for j in range(9):
         sums[j] = 0.0
     width, gap = record[CENTRE + 1], CLEAR * record[CENTRE + 1]
@@ -60,6 +55,17 @@ def range_sums(address, record, low, high, with_score, sums, buffer):
         for j in range(9):
             sums[j] *= step
     return reference, start
+
+
+def peak(address, record, low, high, buffer):
+    """The count of a range that is closest to the centre of a distribution, or the next one, and its log weight."""
+    start = min(max(np.floor(record[CENTRE]), low), high)
+    reference = log_weight(address, record, start, buffer)
+    if start < high:
+        following = log_weight(address, record, start + 1.0, buffer)
+        if following > reference:
+            return start + 1.0, following
+    return start, reference
 
 
 def outward(address, record, first, last, step, reference, centre, with_score, sums, buffer):
@@ -194,15 +200,25 @@ def sides(address, component, y):
 
 
 def facts_of(address, record, low, high, found, sums, buffer):
-    """Log total, mean, variance, first and last count that matter, rough width, low and high of a record."""
+    """Log total, mean and variance of a record, then what `extent` finds."""
+    extent(address, record, low, high, found, buffer)
     reference, start = range_sums(address, record, low, high, 0.0, sums, buffer)
     shift = sums[1] / sums[0]
     is_whole = record[CENTRE + 3] > 0.0 and low <= 0.0 and high >= record[CENTRE + 2]
     found[0] = 0.0 if is_whole else reference + log(sums[0])
     found[1], found[2] = start + shift, max(sums[2] / sums[0] - shift * shift, 0.0)
+
+
+def extent(address, record, low, high, found, buffer):
+    """First and last count that matter, rough width, low and high of a record, a probable count and its log weight.
+
+    They are put from the fourth place on, behind what is known from sums.
+    """
+    end = min(high, record[CENTRE + 2])
+    start, reference = peak(address, record, low, end, buffer)
     found[3] = reach(address, record, start, low, -1.0, reference, buffer)
-    found[4] = reach(address, record, start, min(high, record[CENTRE + 2]), 1.0, reference, buffer)
-    found[5], found[6], found[7] = record[CENTRE + 1], low, min(high, record[CENTRE + 2])
+    found[4] = reach(address, record, start, end, 1.0, reference, buffer)
+    found[5], found[6], found[7], found[8], found[9] = record[CENTRE + 1], low, end, start, reference
 
 
 def reach(address, record, start, last, step, peak, buffer):

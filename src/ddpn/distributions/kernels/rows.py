@@ -204,7 +204,7 @@ def long_summaries(
 ):
     """What `summaries` finds, of rows with very many counts: by panels."""
     rows, size = weights.shape
-    known, grouped = np.zeros((size, 8)), np.zeros((len(groups), 3))
+    known, grouped = np.zeros((size, 10)), np.zeros((len(groups), 3))
     for i in range(rows):
         mixture = addresses, components[i], weights[i]
         results = moments[i], quantiles[i], scores[i], intervals[i], entries[i]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -104,11 +105,14 @@ def _matrix(columns: list[Column], levels: list[tuple[str, ...] | None]) -> np.n
         if known is None:
             parts.append(column.values)
             continue
-        place = {level: float(code) for code, level in enumerate(known)}
-        # The last entry serves code -1.
-        target = np.array([*(place.get(level, np.nan) for level in column.levels), np.nan])
-        parts.append(target[column.values])
+        parts.append(column.levels.compute_once(known, partial(_codes_of_levels, known))[column.values])
     return np.column_stack(parts)
+
+
+def _codes_of_levels(fitted: tuple[str, ...], levels: tuple[str, ...]) -> np.ndarray:
+    """Return the code of each level, and NaN for unknown levels and in the last entry, which serves code -1."""
+    code = {level: float(number) for number, level in enumerate(fitted)}
+    return np.array([*(code.get(level, np.nan) for level in levels), np.nan])
 
 
 class Trees(Member):

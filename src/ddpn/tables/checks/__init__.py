@@ -4,11 +4,12 @@ Every check returns a `Finding`, which is data. `ddpn fit` and `CountRegressor` 
 remedies in options and in arguments.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.sample import Sample
 from ddpn.tables.checks.findings import Finding, FindingKind
 from ddpn.tables.checks.groups import find_groups
@@ -24,7 +25,30 @@ __all__ = [
     "find_column_problems",
     "find_identifiers",
     "find_row_problems",
+    "run_checks",
 ]
+
+#: The share of the time left that some checks of a table may take. All of them take a few seconds of any table.
+_MAX_TIME_SHARE = 0.1
+
+
+def run_checks(checks: Sequence[Callable[[], list[Finding]]], clock: Clock) -> tuple[list[Finding], str]:
+    """Return what checks find, and a sentence if there was no time for all of them.
+
+    >>> run_checks([lambda: []], Clock()), run_checks([lambda: []], Clock(0.0))[1][:31]
+    (([], ''), 'The checks of the table were no')
+    """
+    findings, own = list[Finding](), clock.part(_MAX_TIME_SHARE * clock.left)
+    for check in checks:
+        try:
+            with own.limit():
+                findings += check()
+        except TimeLimitError:
+            return findings, (
+                "The checks of the table were not finished, because the time budget is too short: columns made of the "
+                "target, or rows that belong together, may have gone unnoticed."
+            )
+    return findings, ""
 
 
 def find_column_problems(sample: Sample, dates: Mapping[str, str], confirmed: Collection[str] = ()) -> list[Finding]:

@@ -4,14 +4,20 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.tables.checks.sampling import choose_groups, hash_values, max_checked_rows
+
 #: Levels of several rows at least, and the largest p-value of level means as even as these by chance.
 _MIN_LEVELS, _MAX_P_VALUE = 10, 1e-6
+#: Of a column with more levels, so many show whether it holds means.
+_ENOUGH_LEVELS = 200
 #: Level means vary by less than this share of what the rows of a level make them vary.
 _MAX_NOISE = 0.1
 #: Rows before and after that a rolling mean may have, and the share of the column that they must explain.
 _WINDOW, _MIN_EXPLAINED = 15, 0.99
 #: Rows of the table that rolling means are looked for in, and fewer that show nothing.
 _MAX_ROLLING_ROWS, _MIN_ROLLING_ROWS = 4_000, 200
+#: Smaller eigenvalues, as a share of the largest one, are rounding errors.
+_MIN_EIGENVALUE = 1e-10
 #: The least weight of the row's own count or of a later one, as a share of the largest weight.
 _MIN_WEIGHT = 0.2
 
@@ -25,11 +31,12 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     """
     from scipy.stats import chi2  # slow to import
 
-    codes, sizes = _level_codes(x)
-    if (sizes > 1).sum() < _MIN_LEVELS + 2:
+    values, codes, sizes = np.unique(x, return_inverse=True, return_counts=True)
+    is_repeated = sizes > 1
+    if is_repeated.sum() < _MIN_LEVELS + 2:
         return False
-    kept = (sizes > 1)[codes]
-    values, codes, sizes = np.unique(x[kept], return_inverse=True, return_counts=True)
+    kept = is_repeated[codes]
+    values, sizes, codes = values[is_repeated], sizes[is_repeated], (np.cumsum(is_repeated) - 1)[codes[kept]]
     counts = y[kept]
     means = np.bincount(codes, counts) / sizes
     within = np.bincount(codes, (counts - means[codes]) ** 2).sum() / (len(counts) - len(values))
@@ -45,9 +52,16 @@ def is_group_mean(x: np.ndarray, y: np.ndarray) -> bool:
     return bool(noise.mean() < _MAX_NOISE and chi2.cdf(noise.sum() / 3.0, len(noise) / 3.0) < _MAX_P_VALUE)
 
 
-def _level_codes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    _, codes, sizes = np.unique(x, return_inverse=True, return_counts=True)
-    return codes, sizes
+def choose_levels(series: Any, columns: int) -> np.ndarray:
+    """Return a mask of rows that show whether a column holds means of the target: all rows of enough of its values.
+
+    `columns` is the number of columns of the table.
+    """
+    rows, most = len(series), max_checked_rows(columns)
+    if rows <= most:
+        return np.ones(rows, dtype=bool)
+    share = max(most / rows, _ENOUGH_LEVELS / max(1, series.approx_n_unique()))
+    return choose_groups(hash_values(series), share)
 
 
 def find_rolling_means(X: Any, y: np.ndarray) -> list[str]:
@@ -62,27 +76,31 @@ def find_rolling_means(X: Any, y: np.ndarray) -> list[str]:
         return []
     windows = np.lib.stride_tricks.sliding_window_view(y[:rows], 2 * _WINDOW + 1)
     windows = windows - windows.mean(axis=0)
+    products = windows.T @ windows
     # One factorization serves all columns without missing values.
-    solve = np.linalg.pinv(windows)
+    solve = np.linalg.pinv(products, rcond=_MIN_EIGENVALUE, hermitian=True)
     names = []
     for series in X.iter_columns():
-        if series.dtype.is_numeric():
-            values = series[_WINDOW : rows - _WINDOW].cast(float).to_numpy()
-            is_known = ~np.isnan(values)
-            if is_known.all():
-                weights = _find_weights(values, windows, solve)
-            elif is_known.sum() >= _MIN_ROLLING_ROWS - 2 * _WINDOW:
-                weights = _find_weights(values[is_known], windows[is_known], np.linalg.pinv(windows[is_known]))
-            else:
-                continue
-            names += [series.name] if _include_this_row(weights) else []
+        if not series.dtype.is_numeric():
+            continue
+        values = series[_WINDOW : rows - _WINDOW].cast(float).to_numpy()
+        is_missing = np.isnan(values)
+        if (~is_missing).sum() < _MIN_ROLLING_ROWS - 2 * _WINDOW:
+            continue
+        if is_missing.any():
+            left_out, known = windows[is_missing], windows[~is_missing]
+            solve_known = np.linalg.pinv(products - left_out.T @ left_out, rcond=_MIN_EIGENVALUE, hermitian=True)
+            weights = _find_weights(values[~is_missing], known, solve_known)
+        else:
+            weights = _find_weights(values, windows, solve)
+        names += [series.name] if _include_this_row(weights) else []
     return names
 
 
 def _find_weights(values: np.ndarray, windows: np.ndarray, solve: np.ndarray) -> np.ndarray | None:
     """Return the weights of the counts around each row in a column; None if the column is no weighted sum of them."""
     centred = values - values.mean()
-    weights: np.ndarray = solve @ centred
+    weights: np.ndarray = solve @ (windows.T @ centred)
     rest = centred - windows @ weights
     return weights if rest @ rest < (1.0 - _MIN_EXPLAINED) * (centred @ centred) else None
 

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.sample import Sample
+from ddpn.tables.cells import polars
 from ddpn.tables.checks.findings import Finding, FindingKind, are_whole_numbers
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, estimate_effects, max_rows
+from ddpn.tables.checks.sampling import choose_rows, choose_rows_of_groups, hash_values
 from ddpn.tables.near_rows import (
     as_points,
     choose_near_rows,
@@ -22,8 +24,8 @@ from ddpn.tables.near_rows import (
     find_continuous_columns,
     find_repeating_columns,
 )
-from ddpn.tables.row_hashes import column_codes, hash_rows
-from ddpn.tables.splits import group_codes, held_out_rows
+from ddpn.tables.row_hashes import hash_rows
+from ddpn.tables.splits import group_codes
 
 #: Fewer different values are categories, not persons; fewer are enough if a column is named like an id.
 _MIN_GROUPS, _MIN_NAMED_GROUPS = 30, 8
@@ -67,9 +69,10 @@ class Explained(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Groups that may matter: by columns (none for all inputs), with a label per row."""
+    """Groups that may matter: by columns (none for all inputs), with the rows that are looked at and their labels."""
 
     columns: tuple[str, ...]
+    rows: np.ndarray
     labels: np.ndarray
     are_near: bool = False
     #: Whether the mixture has an effect per group, as for the levels of a category.
@@ -86,37 +89,80 @@ def find_groups(sample: Sample, skipped: Collection[str] = (), seed: int = 0) ->
     """
     if len(sample) < MIN_ROWS or not np.ptp(sample.y) or not sample.X.width:
         return None
-    columns, scores = _ColumnLabels(sample.X), _score_counts(sample)
+    columns, scores = _ColumnLabels(sample.X, seed), _score_counts(sample)
     comparison = Comparison(sample, seed)
     inputs = _find_equal_inputs(columns)
     named = _find_unit_columns(columns, scores, skipped)
-    if inputs is not None and _are_alike(scores, inputs):
-        same = [candidate for candidate in named if _sign_partition(candidate.labels) == _sign_partition(inputs)]
+    if inputs is not None and _are_alike(scores[inputs.rows], inputs.labels):
+        partition = _sign_partition(columns.hash_rows())
+        same = [one for one in named if _sign_partition(columns.hashes[one.columns[0]]) == partition]
         ids = [candidate.columns for candidate in same if not _is_measured(sample.X[candidate.columns[0]])]
-        candidate = Candidate(ids[0] if ids else (), inputs)
+        candidate = inputs._replace(columns=ids[0] if ids else ())
         if shares := comparison.explain(candidate):
-            return _describe_groups(candidate, shares)
+            return _describe_groups(candidate, shares, columns)
         named = [candidate for candidate in named if candidate not in same]
     near = [] if inputs is not None else _find_near_inputs(sample.X)
-    candidates = [*(candidate for candidate in near if _are_alike(scores, candidate.labels)), *named]
+    candidates = [*(one for one in near if _are_alike(scores[one.rows], one.labels)), *named]
     explained = [(candidate, shares) for candidate in candidates if (shares := comparison.explain(candidate))]
     if any(candidate.are_near and not candidate.columns for candidate, _ in explained):
         # Rows that are near in all columns are near in some of them as well, with a few strangers.
         explained = [(candidate, shares) for candidate, shares in explained if not candidate.columns]
     best = max(explained, key=lambda entry: entry[1].seen - entry[1].new, default=None)
-    return None if best is None else _describe_groups(*best)
+    return None if best is None else _describe_groups(*best, columns)
 
 
 class _ColumnLabels:
-    """The columns of a polars frame with a code per cell, hashed once."""
+    """The columns of a polars frame with a hash per cell, and rows by which groups of equal cells are compared."""
 
-    def __init__(self, X: Any) -> None:
-        self.X = X
-        self.codes = {series.name: column_codes(series) for series in X.iter_columns()}
-        self.sizes = {name: group_codes(len(codes), codes)[1] for name, codes in self.codes.items()}
+    def __init__(self, X: Any, seed: int) -> None:
+        self.X, self.seed, self.most = X, seed, max_rows(X.width)
+        self.hashes = {series.name: hash_values(series) for series in X.iter_columns()}
+        self.some = choose_rows(X.height, X.width, seed)
 
-    def are_units(self, name: str, least: int) -> bool:
-        return _may_be_units(self.sizes[name], least)
+    def hash_rows(self) -> np.ndarray:
+        """Return a hash per row of all of its cells."""
+        return hash_rows(list(self.hashes.values()), self.X.height)
+
+    def choose(self, columns: tuple[str, ...], hashes: np.ndarray, least: int) -> Candidate | None:
+        """Return the rows and labels of groups; None unless there are enough, of several rows, none of them large."""
+        rows, some = len(hashes), hashes[self.some]
+        largest = int(group_codes(len(some), some)[1].max())
+        if largest > _MAX_GROUP_SHARE * len(some):
+            return None
+        groups = count_groups(hashes)
+        if not least <= groups <= rows / _MIN_ROWS_PER_GROUP:
+            return None
+        chosen = choose_rows_of_groups(hashes, groups, self.most, self.seed)
+        return Candidate(columns, chosen, hashes[chosen])
+
+
+def count_groups(hashes: np.ndarray) -> int:
+    """Return how many different values there are."""
+    return int(polars().Series(hashes).n_unique())
+
+
+def _find_equal_inputs(columns: _ColumnLabels) -> Candidate | None:
+    """Return the groups of rows with equal inputs; None if equal inputs are rare, or natural."""
+    hashes = columns.hash_rows()
+    candidate = columns.choose((), hashes, _MIN_GROUPS)
+    if candidate is None:
+        return None
+    if columns.X.width == 1:
+        # Shuffling a single column changes nothing. Measurements with many different values hardly repeat by chance.
+        return candidate if find_continuous_columns(columns.X) else None
+    random = np.random.default_rng(0)
+    shuffled = hash_rows([random.permutation(column) for column in columns.hashes.values()], len(hashes))
+    return candidate if count_groups(shuffled) >= _SHUFFLED_RATIO * count_groups(hashes) else None
+
+
+def _find_near_inputs(X: Any) -> Iterator[Candidate]:
+    """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
+    for names in find_repeating_columns(X):
+        # Clumps of a part of a large table, in which near rows stay together, are like those of the others.
+        rows = choose_near_rows(X, names[0])
+        clumps = find_clumps(as_points(X[rows], names))
+        if clumps is not None and _may_be_units(group_codes(len(clumps), clumps)[1], _MIN_GROUPS):
+            yield Candidate(() if len(names) == X.width else names, rows, clumps, are_near=True)
 
 
 def _may_be_units(sizes: np.ndarray, least: int) -> bool:
@@ -125,56 +171,34 @@ def _may_be_units(sizes: np.ndarray, least: int) -> bool:
     return bool(least <= len(sizes) <= rows / _MIN_ROWS_PER_GROUP and sizes.max() <= _MAX_GROUP_SHARE * rows)
 
 
-def _find_equal_inputs(columns: _ColumnLabels) -> np.ndarray | None:
-    """Return a label per row, the same where all inputs are equal; None if equal inputs are rare, or natural."""
-    codes, rows = list(columns.codes.values()), columns.X.height
-    labels = hash_rows(codes, rows)
-    sizes = group_codes(rows, labels)[1]
-    if not _may_be_units(sizes, _MIN_GROUPS):
-        return None
-    if len(codes) == 1:
-        # Shuffling a single column changes nothing. Measurements with many different values hardly repeat by chance.
-        return labels if find_continuous_columns(columns.X) else None
-    random = np.random.default_rng(0)
-    shuffled = len(np.unique(hash_rows([random.permutation(column) for column in codes], rows)))
-    return labels if shuffled >= _SHUFFLED_RATIO * len(sizes) else None
-
-
-def _find_near_inputs(X: Any) -> Iterator[Candidate]:
-    """Yield groups of rows that nearly agree in several columns, or in all columns of numbers."""
-    for names in find_repeating_columns(X):
-        # A part of a large table shows whether there are clumps at all.
-        part = choose_near_rows(X, names[0])
-        if part.height < X.height and find_clumps(as_points(part, names)) is None:
-            continue
-        clumps = find_clumps(as_points(X, names))
-        if clumps is not None and _may_be_units(group_codes(len(clumps), clumps)[1], _MIN_GROUPS):
-            yield Candidate(() if len(names) == X.width else names, clumps, are_near=True)
-
-
 def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Collection[str]) -> list[Candidate]:
     """Return columns whose values may be persons or units, and whose rows are alike, with a label per row.
 
     Text may always be. Numbers are measurements unless they are named like an id, another column is the same wherever
     they are, or they are integers of which neighbouring ones have nothing in common.
     """
-    chosen = list[tuple[bool, int, str]]()
+    chosen = list[tuple[bool, int, Candidate]]()
     for series in columns.X.iter_columns():
         name, is_named = series.name, _is_named_like_id(series.name)
         least = _MIN_NAMED_GROUPS if is_named else _MIN_UNITS if series.dtype.is_numeric() else _MIN_GROUPS
-        if name not in skipped and str(series.dtype) != "Boolean" and columns.are_units(name, least):
-            chosen.append((not is_named, -len(columns.sizes[name]), name))
-    signs = {name: _sign_partition(columns.codes[name]) for _, _, name in chosen}
+        if name not in skipped and str(series.dtype) != "Boolean":
+            candidate = columns.choose((name,), columns.hashes[name], least)
+            if candidate is not None and _are_alike(scores[candidate.rows], candidate.labels):
+                chosen.append((not is_named, -count_groups(candidate.labels), candidate))
+    signs = {candidate.columns: _sign_partition(columns.hashes[candidate.columns[0]]) for *_, candidate in chosen}
     repeats, seen, candidates = Counter(signs.values()), set[bytes](), list[Candidate]()
-    for is_unnamed, _, name in sorted(chosen):
-        labels, is_number = columns.codes[name], columns.X[name].dtype.is_numeric()
-        if signs[name] in seen or not _are_alike(scores, labels):
+    for is_unnamed, _, candidate in sorted(chosen, key=lambda entry: (*entry[:2], entry[2].columns)):
+        series, sign = columns.X[candidate.columns[0]], signs[candidate.columns]
+        is_number = series.dtype.is_numeric()
+        if sign in seen:
             continue
-        is_unit = is_number and _is_whole(columns.X[name]) and _have_units(scores, columns.X[name])
-        if not is_unnamed or not is_number or repeats[signs[name]] > 1 or is_unit:
-            seen.add(signs[name])
-            candidates.append(Candidate((name,), labels, has_effects=not is_number or is_unit, are_alike=is_unit))
-    return candidates[:_MAX_COLUMNS]
+        is_unit = is_number and _is_whole(series) and _have_units(scores[candidate.rows], series[candidate.rows])
+        if not is_unnamed or not is_number or repeats[sign] > 1 or is_unit:
+            seen.add(sign)
+            candidates.append(candidate._replace(has_effects=not is_number or is_unit, are_alike=is_unit))
+        if len(candidates) == _MAX_COLUMNS:
+            break
+    return candidates
 
 
 def _is_named_like_id(name: str) -> bool:
@@ -203,10 +227,10 @@ def _sign_partition(labels: np.ndarray) -> bytes:
 def _score_counts(sample: Sample) -> np.ndarray:
     """Return the normal scores of the counts, or of the rates, with mean 0 and variance 1."""
     from scipy.special import ndtri  # slow to import
-    from scipy.stats import rankdata
 
     rate = sample.y if sample.exposure is None else sample.y / sample.exposure
-    scores: np.ndarray = ndtri(rankdata(rate) / (len(rate) + 1.0))
+    ranks = polars().Series(rate).rank("average").to_numpy()
+    scores: np.ndarray = ndtri(ranks / (len(rate) + 1.0))
     scores = (scores - scores.mean()) / scores.std()
     return scores
 
@@ -274,11 +298,9 @@ class Comparison:
         """Compare what the models explain of the rows; None if that does not differ clearly."""
         from scipy.stats import wilcoxon  # slow to import
 
-        labels, model, most = candidate.labels, self.model, max_rows(self.sample.X.width)
-        rows = len(labels)
-        if rows > most:
-            kept = held_out_rows(rows, most / rows, self.seed, labels)
-            labels, model = labels[kept], QuickModel(self.sample.rows(kept), self.seed)
+        labels, model = candidate.labels, self.model
+        if len(labels) < len(self.sample):
+            model = QuickModel(self.sample.rows(candidate.rows), self.seed)
         codes, _ = group_codes(len(labels), labels)
         means, weight = model.predict_grouped_means(labels), model.sample.weight_or_ones
         new, seen = model.deviances(means), [model.deviances(model.random_means)]
@@ -295,14 +317,16 @@ class Comparison:
         return shares if wilcoxon(differences, alternative="greater").pvalue < largest else None
 
 
-def _describe_groups(candidate: Candidate, shares: Explained) -> Finding:
-    rows, groups = len(candidate.labels), len(np.unique(candidate.labels))
+def _describe_groups(candidate: Candidate, shares: Explained, columns: _ColumnLabels) -> Finding:
     named = " and ".join(candidate.columns)
     what = f"values of {named}" if named else "inputs"
     if candidate.are_near:
-        start, alike = f"{rows:,} rows form {groups:,} groups of nearly equal {what}", "rows of one group"
+        rows, groups = len(candidate.rows), len(np.unique(candidate.labels))
+        whole = "" if rows == columns.X.height else f" of {columns.X.height:,}, which were looked at,"
+        start, alike = f"{rows:,} rows{whole} form {groups:,} groups of nearly equal {what}", "rows of one group"
     else:
-        start = f"{rows:,} rows have {groups:,} different {what}"
+        hashes = columns.hashes[named] if named else columns.hash_rows()
+        start = f"{columns.X.height:,} rows have {count_groups(hashes):,} different {what}"
         alike = f"those with {f'the same {named}' if named else 'equal inputs'}"
     statement = (
         f"{start}, and {alike} are alike: a quick model explains {max(shares.seen, 0):.0%} of the deviance if it was "

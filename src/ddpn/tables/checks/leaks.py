@@ -7,14 +7,15 @@ known before the count is a question to the user.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ddpn.runtime.validation import listed
 from ddpn.tables.cells import DAY, polars
-from ddpn.tables.checks.encodings import find_rolling_means, is_group_mean
+from ddpn.tables.checks.encodings import choose_levels, find_rolling_means, is_group_mean
 from ddpn.tables.checks.findings import Finding, FindingKind
+from ddpn.tables.checks.sampling import choose_rows
 
 #: Rows that repeat a count, by which a function of it is recognised, and significant digits that are compared.
 _REPEATS, _DIGITS = 10, 9
@@ -46,8 +47,8 @@ _NOISE = 0.5
 #: elsewhere, unlike in the tails of a distribution.
 _GROUP_ROWS, _GROUP_TABLE, _GROUP_SHARE = 5, 0.9, 0.5
 _GAP, _EDGE, _EDGE_SHARE = 0.25, 0.1, 0.6
-#: Distinct rows that are looked at; more change nothing. Fewer than the least show nothing.
-_MAX_ROWS, _MIN_ROWS = 50_000, 20
+#: Fewer distinct rows show nothing.
+_MIN_ROWS = 20
 #: A table is not copied more often than this share of different rows says.
 _COPIED = 0.1
 _SEED = 0
@@ -67,16 +68,16 @@ def find_leaks(
     rolling = [] if not len(y) else find_rolling_means(X.select([name for name in X.columns if name not in dates]), y)
     # Different rows in random order: the neighbours of a row are then no copies of it. Where rows are repeated very
     # often, the table has few values, and all rows are kept.
-    marked = X.with_columns(**{"\0count": y}).with_row_index("\0row")
-    rows = marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()
-    rows = rows if len(rows) > _COPIED * len(y) else np.arange(len(y))
-    rows = np.random.default_rng(_SEED).permutation(rows)[:_MAX_ROWS].astype(np.int64)
+    some = choose_rows(len(y), X.width, _SEED)
+    marked = X[some].with_columns(**{"\0count": y[some]}).with_row_index("\0row")
+    rows = some[marked.unique([*X.columns, "\0count"], keep="first", maintain_order=True)["\0row"].to_numpy()]
+    rows = rows if len(rows) > _COPIED * len(some) else some
     all_rows, X, y = (X, y), X[rows], y[rows]
     if len(y) < _MIN_ROWS or not np.ptp(y):
         return []
-    targets = [_Target("the target", y, np.ones(len(y)))]
+    targets = [_Target.of("the target", y, np.ones(len(y)))]
     if exposure is not None and np.ptp(exposure[rows]):
-        targets.append(_Target("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
+        targets.append(_Target.of("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
     # Dates that are missing where the count is 0, such as that of the last visit.
     gaps = {dates[name]: gaps_made_of_target(X[name], y) for name in X.columns if name in dates}
     findings = [
@@ -122,11 +123,16 @@ def _question(names: Sequence[str], statement: str) -> Finding:
 
 
 class _Target(NamedTuple):
-    """Counts, or counts per exposure; `unit` is the step of each value, 1 or 1 / exposure."""
+    """Counts, or counts per exposure, and their ranks; `unit` is the step of each value, 1 or 1 / exposure."""
 
     name: str
     values: np.ndarray
     unit: np.ndarray
+    ranks: np.ndarray
+
+    @classmethod
+    def of(cls, name: str, values: np.ndarray, unit: np.ndarray) -> Self:
+        return cls(name, values, unit, polars().Series(values).rank("average").to_numpy())
 
     @property
     def is_count(self) -> bool:
@@ -150,8 +156,11 @@ def _nearly(series: Any, targets: Sequence[_Target]) -> str:
 def _mean_of_target(name: str, X: Any, y: np.ndarray) -> str:
     """Return what is asked about a column of means of the target; "" if it is none. All rows of a group are needed."""
     series = X[name]
-    values = _values(series)
-    is_mean = series.dtype.is_float() and not np.isnan(values).any() and is_group_mean(values, y)
+    if not series.dtype.is_float() or series.null_count():
+        return ""
+    rows = choose_levels(series, X.width)
+    values = series.cast(float).to_numpy()[rows]
+    is_mean = not np.isnan(values).any() and is_group_mean(values, y[rows])
     return (
         "Column {column} equals the mean target of the rows that share its value, like a target encoding."
         if is_mean
@@ -182,8 +191,7 @@ def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> tuple[flo
     the variance m times the square of its unit, that is its mean times the unit.
     """
     order = np.argsort(codes, kind="stable")
-    x, counts, unit = codes[order].astype(float), target.values[order], target.unit[order]
-    ranks = polars().Series(counts).rank("average").to_numpy()
+    x, counts, unit, ranks = codes[order], target.values[order], target.unit[order], target.ranks[order]
     if is_number:
         width = x[2:] - x[:-2]
         left = np.divide(x[2:] - x[1:-1], width, out=np.full(len(width), 0.5), where=width > 0)

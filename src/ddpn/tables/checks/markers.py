@@ -26,22 +26,28 @@ def find_marker(values: np.ndarray) -> float | None:
     >>> find_marker(np.array([3.0, 1.0, 999.0, 0.0, 2.0, 999.0, 4.0, 5.0, 999.0]))
     999.0
     """
-    numbers, repeats = np.unique(values[~np.isnan(values)], return_counts=True)
-    if len(numbers) < _MIN_OTHER_VALUES + 1:
+    values = values[~np.isnan(values)]
+    if not len(values):
         return None
-    ends = (
-        (numbers[-1], repeats[-1], numbers[-1] - numbers[-2], numbers[:-1]),
-        (numbers[0], repeats[0], numbers[1] - numbers[0], numbers[1:]),
-    )
-    for end, count, distance, others in ends:
-        if count < _MIN_REPEATS or end == 0.0:
+    for end in (values.max(), values.min()):
+        is_end = values == end
+        others, count = values[~is_end], int(is_end.sum())
+        if count < _MIN_REPEATS or end == 0.0 or not len(others):
             continue
+        low, high = float(others.min()), float(others.max())
+        distance, spread = (end - high if end > high else low - end), high - low
         is_code = abs(end) in _CODES and not 0.0 < end < _SMALL_CODE
-        is_only_negative = end < 0.0 <= numbers[1]
-        is_minus_one = is_only_negative and end == -1.0 and len(numbers) > _MIN_VALUES_ABOVE_MINUS_ONE
-        spread, is_often = np.ptp(others), count >= _OTHER_REPEATS
+        is_only_negative = end < 0.0 <= low
+        is_often = count >= _OTHER_REPEATS
         is_far = is_often and distance >= _OTHER_DISTANCE * spread
-        is_apart = distance >= spread or (is_often and distance >= _GAPS * np.diff(others).max())
+        if not (is_far or is_code or (is_only_negative and end == -1.0)):
+            continue
+        # Different values are counted last: most columns do not end with such a number.
+        numbers = np.unique(others)
+        if len(numbers) < _MIN_OTHER_VALUES:
+            continue
+        is_minus_one = is_only_negative and end == -1.0 and len(numbers) >= _MIN_VALUES_ABOVE_MINUS_ONE
+        is_apart = distance >= spread or (is_often and distance >= _GAPS * np.diff(numbers).max())
         if is_far or is_minus_one or (is_code and (is_only_negative or is_apart)):
             return float(end)
     return None

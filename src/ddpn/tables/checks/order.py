@@ -122,7 +122,7 @@ def find_drift(sample: Sample, seed: int = 0) -> Finding | None:
     if not drifting:
         return None
     labels = (np.arange(rows) / (_BLOCK_SHARE * rows)).astype(np.int64)
-    shares = Comparison(sample, seed).explain(Candidate((), labels, are_alike=True))
+    shares = Comparison(sample, seed).explain(Candidate((), np.arange(rows), labels, are_alike=True))
     if shares is None:
         return None
     statement = (

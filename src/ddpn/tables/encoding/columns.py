@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.encoding.table import Column, Levels
 
 # Numbers: the standardised value, and optionally bins, steps and codes ------------------------------------------------
 
@@ -212,20 +212,21 @@ class LevelEffects(NamedTuple):
     missing: float
     scale: float
 
-    def of(self, codes: np.ndarray, levels: tuple[str, ...]) -> np.ndarray:
+    def of(self, codes: np.ndarray, levels: Levels) -> np.ndarray:
         """Effects for codes into `levels`, -1 for missing ones; 0 for unseen levels."""
         return by_level(codes, levels, self.values, 0.0, self.missing).astype(np.float32)
 
 
-def by_level(
-    codes: np.ndarray, levels: tuple[str, ...], known: Mapping[str, float], other: float, missing: float
-) -> np.ndarray:
-    """What is known of the level of each code; `other` for unknown levels and `missing` for code -1."""
-    if len(levels) > len(codes):  # some rows of a table with very many levels
-        used, codes = np.unique(codes, return_inverse=True)
-        return np.array([missing if code < 0 else known.get(levels[code], other) for code in used.tolist()])[codes]
+def by_level(codes: np.ndarray, levels: Levels, known: Mapping[str, float], other: float, missing: float) -> np.ndarray:
+    """Look up the level of each code in `known`; `other` for unknown levels and `missing` for code -1.
+
+    A mapping always comes with the same `other` and `missing`.
+    """
     # The last entry serves code -1.
-    return np.array([*(known.get(level, other) for level in levels), missing])[codes]
+    numbers = levels.compute_once(
+        known, lambda names: np.array([*(known.get(level, other) for level in names), missing])
+    )
+    return numbers[codes]
 
 
 @dataclass(frozen=True)

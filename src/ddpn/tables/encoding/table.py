@@ -6,7 +6,7 @@ scikit-learn, so that its messages and its `n_features_in_` are those of any of 
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -29,6 +29,29 @@ _FEW_KINDS |= {"Float32": "number", "Float64": "number", "Boolean": "flag", "Str
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _DERIVE = "Derive numbers from it, such as the month or the days since a start."
+_Computed = TypeVar("_Computed")
+#: Results that levels keep: more than a mixture of cross-fitted members asks for, and bounded in a search of settings.
+_MAX_RESULTS = 64
+
+
+class Levels(tuple[str, ...]):
+    """The names of a column's levels, with what fitted models have looked up about them.
+
+    Rows that are taken from a table share its levels. So a model looks up each level once per table, and not once per
+    block of rows.
+    """
+
+    def compute_once(self, key: object, compute: Callable[["Levels"], _Computed]) -> _Computed:
+        """Return `compute(self)`, computed in the first call with this `key`, which is compared by identity."""
+        results: dict[int, tuple[object, Any]] = self.__dict__.setdefault("_results", {})
+        if (kept := results.get(id(key))) is None:
+            kept = results[id(key)] = key, compute(self)  # the key is kept, so that no other object gets its id
+            if len(results) > _MAX_RESULTS:
+                results.pop(next(iter(results)), None)
+        return kept[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Levels, (tuple(self),)
 
 
 class Column(NamedTuple):
@@ -40,7 +63,7 @@ class Column(NamedTuple):
     name: str
     kind: str  # "number", "flag" or "category"
     values: np.ndarray
-    levels: tuple[str, ...] = ()
+    levels: Levels = Levels()
 
 
 class PreparedTable:
@@ -97,7 +120,7 @@ def _with_own_levels(column: Column) -> Column:
         return column
     places = np.full(len(column.levels) + 1, -1)  # the last entry serves code -1
     places[codes] = np.arange(len(codes))
-    return column._replace(values=places[column.values], levels=tuple(column.levels[code] for code in codes))
+    return column._replace(values=places[column.values], levels=Levels(column.levels[code] for code in codes))
 
 
 def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
@@ -141,7 +164,7 @@ def _few_rows(estimator: Any, X: Any) -> list[Column] | None:
         index: dict[str, int] = {}
         if kind == "category":
             codes = [-1 if cell is None else index.setdefault(canonical_level(cell), len(index)) for cell in cells]
-            found.append(Column(name, kind, np.array(codes), tuple(index)))
+            found.append(Column(name, kind, np.array(codes), Levels(index)))
         else:
             values = np.array(cells, dtype=np.float64)  # None becomes NaN
             found.append(Column(name, kind, values) if kind == "flag" else _number(name, values))
@@ -233,11 +256,11 @@ def _factorized(name: str, series: nw.Series[Any]) -> Column:
     return Column(name, "category", codes, names)
 
 
-def _canonical(levels: Iterable[Any], canonical: Callable[[Any], str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def _canonical(levels: Iterable[Any], canonical: Callable[[Any], str]) -> tuple[np.ndarray, Levels]:
     """For each level the position of its canonical name, and the names."""
     index: dict[str, int] = {}
     places = [index.setdefault(canonical(level), len(index)) for level in levels]
-    return np.array(places, dtype=np.int64), tuple(index)
+    return np.array(places, dtype=np.int64), Levels(index)
 
 
 def _read_column(name: str, cells: np.ndarray) -> Column:
@@ -315,12 +338,13 @@ def as_fitted(column: Column, kind: str) -> Column:
     if missing.all():  # a column with no value has no kind
         return Column(name, "category" if is_category else kind, np.full(len(values), -1 if is_category else np.nan))
     if kind == WITH_NUMBERS:
-        codes, known = values, list[Any](levels)
-        if found != "category":
+        if found == "category":
+            codes = values
+            places, names = levels.compute_once(canonical_number, lambda names: _canonical(names, canonical_number))
+        else:
             codes = np.full(len(values), -1)
             unique, codes[~missing] = np.unique(values[~missing], return_inverse=True)
-            known = unique.tolist()
-        places, names = _canonical(known, canonical_number)
+            places, names = _canonical(unique.tolist(), canonical_number)
         return Column(name, "category", np.append(places, -1)[codes], names)  # the last entry serves code -1
     if kind == "category":
         raise InputError(f"column {name!r} must hold {_WORDS[kind]} as in fit, got {_WORDS[found]}.")

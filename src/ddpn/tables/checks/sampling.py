@@ -1,0 +1,70 @@
+"""Rows of a table that checks look at: enough to see what they look for, however large the table is.
+
+Checks of columns need any rows. Checks of groups need several rows of a group, so that groups are kept whole as far as
+there is room for them.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ddpn.tables.cells import polars
+
+#: Rows, and cells, that are looked at, at most.
+MAX_ROWS, MAX_CELLS = 20_000, 500_000
+#: Rows that are looked at however many columns there are.
+MIN_ROWS = 1_000
+#: Rows of a large group that are enough to know what its rows have in common.
+_ROWS_PER_GROUP = 20
+
+
+def max_checked_rows(columns: int) -> int:
+    """Return how many rows of a table with so many columns are looked at, at most.
+
+    >>> max_checked_rows(12), max_checked_rows(100), max_checked_rows(2_000)
+    (20000, 5000, 1000)
+    """
+    return max(MIN_ROWS, min(MAX_ROWS, MAX_CELLS // max(1, columns)))
+
+
+def choose_rows(rows: int, columns: int, seed: int) -> np.ndarray:
+    """Return the positions of the rows to look at, in random order: all rows of a small table."""
+    random, most = np.random.default_rng(seed), max_checked_rows(columns)
+    chosen: np.ndarray = random.permutation(rows) if rows <= 2 * most else random.choice(rows, most, replace=False)
+    return chosen[:most]
+
+
+def choose_groups(labels: np.ndarray, share: float) -> np.ndarray:
+    """Return a mask of the rows of a share of all groups; `labels` are hashes (uint64), the same within a group."""
+    return (labels >> np.uint64(11)) < np.uint64(min(1.0, share) * 2.0**53)
+
+
+def choose_rows_of_groups(labels: np.ndarray, groups: int, most: int, seed: int) -> np.ndarray:
+    """Return sorted positions of about `most` rows: whole groups, or many rows of each group where groups are large.
+
+    Parameters
+    ----------
+    labels : array of uint64
+        The group of each row, as hashes.
+    groups : int
+        About how many groups there are.
+    most : int
+        How many rows to choose; all are, if there are not more.
+    seed : int
+        Seed of the rows that are left out of large groups.
+    """
+    rows = len(labels)
+    if rows <= most:
+        return np.arange(rows)
+    share_of_rows = min(1.0, max(most, _ROWS_PER_GROUP * groups) / rows)
+    is_chosen = choose_groups(labels, most / (share_of_rows * rows))
+    if share_of_rows < 1.0:
+        is_chosen &= np.random.default_rng(seed).random(rows) < share_of_rows
+    return np.flatnonzero(is_chosen)
+
+
+def hash_values(series: Any) -> np.ndarray:
+    """Return a hash per cell of a polars series, the same for equal values: of floats, to about seven digits."""
+    is_float = series.dtype.is_float()
+    hashes: np.ndarray = (series.cast(polars().Float32) if is_float else series).hash(0).to_numpy()
+    return hashes

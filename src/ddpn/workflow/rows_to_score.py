@@ -1,0 +1,171 @@
+"""Choose the rows of a table that show how well a saved model predicts, and keep no others in memory.
+
+A table is read a block at a time: first the counts, weights and hashes of all rows, which say which rows the model was
+fitted to; then the rows that `ddpn.tables.row_draw` draws from the others. Only the training table itself, of which the
+test rows or all rows are scored, is read as a whole, as it was for the fit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.calibration.calibrate import HeldOut, calibrate_copies
+from ddpn.members.folds import Folds
+from ddpn.runtime.errors import Argument, InputError
+from ddpn.sample import Sample
+from ddpn.tables.roles import report_all
+from ddpn.tables.row_draw import MAX_ROWS, RowDraw, draw_rows, draw_sample
+from ddpn.tables.row_hashes import row_hashes, sum_hashes
+from ddpn.tables.table import Table
+from ddpn.workflow.fitting import calibration_options, folds_to_score
+from ddpn.workflow.model_folder import ModelFolder
+from ddpn.workflow.plan import plan_from
+from ddpn.workflow.preparing import fingerprint
+from ddpn.workflow.splitting import split_rows
+
+
+@dataclass(frozen=True)
+class RowsToScore:
+    """Rows of a table with the target that show how well a model predicts, and the same rows of the table.
+
+    `total` is the number of rows that they were drawn from. `note` says which rows these are if they are not all rows,
+    `meaning` what their scores mean. `folds` are the rows with their folds, where the model was fitted to all of them:
+    they must be scored out of fold.
+    """
+
+    sample: Sample
+    frame: Any
+    total: int
+    note: str = ""
+    meaning: str = ""
+    folds: Folds | None = None
+
+    def predict_out_of_fold(self, folder: ModelFolder) -> HeldOut | None:
+        """Return the rows with the calibrated copies that were fitted without them; None where these are new rows."""
+        if self.folds is None:
+            return None
+        plan = plan_from(folder.task["plan"])
+        return calibrate_copies(folder.model.predictor_, self.folds, plan.seed, calibration_options(plan))
+
+
+class KnownRows(NamedTuple):
+    """What is kept of the rows of a table whose count is known and whose weight is above 0, in their order.
+
+    Shape: (rows,) each. `number` is the row of the table, from 0. `without_target` is the number of rows that have no
+    count.
+    """
+
+    number: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None
+    hashes: np.ndarray
+    without_target: int
+
+    def draw(self, mask: np.ndarray, max_rows: int | None) -> RowDraw:
+        """Draw from the rows of a mask; positions are numbers of rows of the table."""
+        rows = np.flatnonzero(mask)
+        weight = None if self.weight is None else self.weight[rows]
+        draw = draw_rows(len(rows), max_rows, y=self.y[rows], weight=weight)
+        return replace(draw, positions=self.number[rows[draw.positions]])
+
+
+def count_targets(folder: ModelFolder, table: Table) -> int:
+    """Count the rows of a table whose target is known."""
+    blocks = ((place, table.block(place)) for place in table.places())
+    return sum(int(folder.roles.has_target(frame, place.start).sum()) for place, frame in blocks)
+
+
+def scan_rows(folder: ModelFolder, table: Table) -> KnownRows:
+    """Check all rows of a table that has the target, a block at a time, and keep what decides which are scored.
+
+    Of each column with cells that cannot be read, the first block that has such cells is reported as a warning.
+    """
+    roles, model = replace(folder.roles, groups=None, group=()), folder.model
+    parts: list[Sequence[Any]] = []
+    sentences: dict[str, str] = {}
+
+    def note(sentence: str) -> None:
+        sentences.setdefault(sentence.partition(":")[0], sentence)
+
+    n_known = 0
+    for place in table.places():
+        frame = table.block(place)
+        with table.named(place):
+            if not roles.has_target(frame, place.start).any():
+                continue
+            counts = model.predictor_.counts
+            sample = roles.sample(frame, model.fractional, note, counts, place.start)
+        n_known += len(sample)
+        sample = sample.rows(sample.is_used)
+        if not len(sample):
+            continue
+        number = place.first - place.start + sample.labels - 1
+        parts.append((number, sample.y, sample.weight_or_ones, row_hashes(sample)))
+    if not n_known:
+        target = Argument("target", str(roles.target))
+        raise InputError(argument=target, must="have values", got="missing values only")
+    if not parts:
+        weights = Argument("weight", str(roles.weight))
+        raise InputError(argument=weights, must="be positive in some row", got="zero weights only")
+    number, y, weight, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    report_all(list(sentences.values()), None)
+    is_weighted = roles.weight in table.schema
+    return KnownRows(number, y, weight if is_weighted else None, hashes, table.rows - n_known)
+
+
+def rows_to_score(folder: ModelFolder, table: Any, max_rows: int | None = MAX_ROWS) -> RowsToScore:
+    """Choose the rows of a table that has the target to score, without those that the model was fitted to.
+
+    For the training table, these are the test rows; without test rows, all rows, which are scored out of fold. Of more
+    than `max_rows` rows, so many are drawn.
+    """
+    table = Table.of(table)
+    known = scan_rows(folder, table)
+    missing = " ".join(folder.roles.without_target(known.without_target))
+    is_fitted_table = folder.seen is None or sum_hashes(known.hashes) == folder.seen.total
+    if "fingerprint" in folder.task and is_fitted_table:
+        found = _training_rows(folder, table, missing, max_rows)
+        if found is not None:
+            return found
+    mask, note = np.ones(len(known.y), dtype=bool), ""
+    if folder.seen is not None:
+        mask, note = folder.seen.find_unseen(known.hashes)
+    draw = known.draw(mask, max_rows)
+    frame = table.take_rows(draw.positions)
+    sample = _read_sample(folder, frame)
+    sample = sample.replace(labels=draw.positions + 1, weight=draw.weight)
+    return RowsToScore(sample, frame, draw.total, f"{missing} {note}".strip())
+
+
+def _read_sample(folder: ModelFolder, frame: Any) -> Sample:
+    """Read rows that `scan_rows` has checked and reported on."""
+    counts = folder.model.predictor_.counts
+    return folder.roles.sample(frame, folder.model.fractional, lambda sentence: None, counts)
+
+
+def _training_rows(folder: ModelFolder, table: Table, missing: str, max_rows: int | None) -> RowsToScore | None:
+    """Return the rows of the training table that are scored; None if the table is another one."""
+    frame = table.read()
+    sample = _read_sample(folder, frame)
+    sample = sample.rows(sample.is_used)
+    if fingerprint(sample) != folder.task.get("fingerprint"):
+        return None
+    plan, frame = plan_from(folder.task["plan"]), frame[sample.labels - 1]
+    for name in (plan.split_column, plan.time):
+        if name is not None and name not in frame.columns:
+            raise InputError(
+                f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
+                "Add the column, or use other rows."
+            )
+    split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
+    if folder.folds is not None:
+        note = f"{missing} The model was fitted to all {len(sample):,} rows of this table: they are scored out of fold."
+        folds = folds_to_score(folder.model.predictor_, sample, folder.folds)
+        return RowsToScore(sample, frame, len(sample), note.strip(), split.meaning, folds)
+    test = split.rows.test
+    note = f"{missing} The model was fitted to this table: only its {len(test):,} test rows are scored.".strip()
+    draw = draw_sample(sample.rows(test), max_rows)
+    chosen = test[draw.positions]
+    return RowsToScore(sample.rows(chosen).replace(weight=draw.weight), frame[chosen], draw.total, note, split.meaning)

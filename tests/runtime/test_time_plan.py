@@ -1,0 +1,93 @@
+"""A time budget is divided among steps and members, and by rows, and what one leaves over goes to the next."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.time_plan import (
+    FEWEST_ROWS,
+    STEPS,
+    clock_of_budget,
+    clock_of_step,
+    clocks_of_member,
+    count_affordable_rows,
+    with_rows,
+)
+
+
+def stop_time(monkeypatch, now: list[float]) -> None:
+    """Let clocks and measurements read `now[0]`."""
+    for module in ("deadlines", "time_plan"):
+        monkeypatch.setattr(f"ddpn.runtime.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+
+@pytest.mark.parametrize("budget", [15.0, 60.0, 3600.0])
+def test_steps_that_use_all_their_time_stay_within_the_budget(monkeypatch, budget):
+    now = [0.0]
+    stop_time(monkeypatch, now)
+    clock = clock_of_budget(budget)
+    for step in STEPS:
+        now[0] += clock_of_step(clock, step).left
+    assert 0.9 * budget <= now[0] <= budget - 0.5
+
+
+def test_what_members_leave_over_goes_to_the_later_steps(monkeypatch):
+    now = [0.0]
+    stop_time(monkeypatch, now)
+    clock = clock_of_budget(100.0)
+    planned = clock_of_step(clock, "members").left
+    now[0] += 10.0
+    assert clock_of_step(clock, "calibration").left > 97.0 - planned
+    assert clock_of_step(clock, "scores").left == pytest.approx(clock.left)
+
+
+def test_without_a_budget_nothing_ends():
+    assert not clock_of_step(clock_of_budget(None), "members").has_limit
+    assert count_affordable_rows(Clock(), 100, 1.0, 5000) == 5000
+
+
+def test_members_share_the_time_and_leave_some_to_be_scored(monkeypatch):
+    now = [0.0]
+    stop_time(monkeypatch, now)
+    clock, ends = Clock(90.0), []
+    for members_left in (3, 2, 1):
+        own, hard = clocks_of_member(clock, members_left)
+        assert own.left < hard.left < clock.left
+        now[0] += own.left
+        ends.append(now[0])
+    assert ends == pytest.approx([30.0, 60.0, 84.0])
+
+
+@pytest.mark.parametrize("rows", [1, FEWEST_ROWS, FEWEST_ROWS + 1, 150, 2 * FEWEST_ROWS - 1, 2 * FEWEST_ROWS, 5000])
+def test_with_enough_time_every_row_is_used(rows):
+    assert with_rows(Clock(1000.0), rows, lambda number: number) == rows
+
+
+@pytest.mark.parametrize(("seconds", "rows", "used"), [(100.0, 100_000, 23_940), (110.0, 150, 150), (50.0, 150, 100)])
+def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch, seconds, rows, used):
+    now = [0.0]
+    stop_time(monkeypatch, now)
+
+    def work(number: int) -> int:
+        now[0] += 0.0025 * number if rows > 1000 else 0.3 * number
+        return number
+
+    # Of the time left after the first hundred rows, 60% are planned with.
+    assert with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)
+
+
+def test_what_is_done_once_does_not_count_per_row(monkeypatch):
+    """The first hundred rows take 10 s of a start, which further rows do not: all are used."""
+    now, numbers = [0.0], []
+    stop_time(monkeypatch, now)
+
+    def work(number: int) -> int:
+        numbers.append(number)
+        now[0] += 10.0 + 0.001 * number
+        return number
+
+    assert with_rows(Clock(100.0), 5000, work) == 5000
+    assert numbers[0] == FEWEST_ROWS
+    assert all(after >= 1.5 * before for before, after in pairwise(numbers))
