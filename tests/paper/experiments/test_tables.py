@@ -162,6 +162,8 @@ def test_epochs_by_another_score_have_tables_of_their_own(declare, finish, tmp_p
     assert "| DDPN | **0.600 (0.141)** |" in written["table_paper_crps"]
     assert "Each network has the epoch with the lowest validation CRPS." in written["table_paper_crps"]
     assert "GLM" not in written["table_ours_crps"], "a GLM has no epochs"
+    assert "not finished" not in written["table_ours_crps"]
+    assert written["table_ours_crps"].startswith("**A test, epochs chosen by CRPS (by one rule for all methods)**")
 
 
 # Out-of-distribution rows -------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ Accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and dete
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,14 +230,21 @@ def detection_table(title: str, runs: Sequence[ScoredRun], as_paper: bool) -> Re
     return ResultTable(title, COLUMNS, ranked(rows, low=(3,), high=(0, 1)), (first, *notes))
 
 
+def _chosen_by(experiment: Experiment, score: str) -> Experiment:
+    """Return the experiment as if its epochs were chosen by another score, without the GLMs that have no epochs."""
+    methods = tuple(method for method in experiment.methods if not method.exact)
+    title = f"{experiment.title}, epochs chosen by {score.upper()}"
+    return replace(experiment, title=title, methods=methods).with_training(score=score)
+
+
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
     """Write all tables of an experiment beside its runs."""
     runs = finished_runs(experiment, out)
     tables = {f"table_{protocol}": accuracy(experiment, runs, protocol) for protocol in PROTOCOLS}
-    for snapshot in (name for name in experiment.training.snapshots if isinstance(name, str)):
-        at_snapshot = [run.with_snapshot(snapshot) for run in runs if snapshot in run.result.get("snapshots", {})]
-        chosen = experiment.with_training(score=snapshot) if at_snapshot else experiment
-        tables |= {f"table_{rules}_{snapshot}": accuracy(chosen, at_snapshot, rules) for rules in PROTOCOLS}
+    for score in (name for name in experiment.training.snapshots if isinstance(name, str)):
+        if at_score := [run.with_snapshot(score) for run in runs if score in run.result.get("snapshots", {})]:
+            view = _chosen_by(experiment, score)
+            tables |= {f"table_{rules}_{score}": accuracy(view, at_score, rules) for rules in PROTOCOLS}
     if experiment.simulation is not None:
         if SIMULATIONS[experiment.simulation["name"]].added:
             tables["table_isolated"] = isolated(experiment, runs)
