@@ -159,13 +159,17 @@ def test_the_comparison_with_the_paper_in_the_readme():
         assert list(shown.values()) == [number for pair in cells for number in pair]
 
 
-def test_the_scores_of_figure_3_on_the_papers_page_and_among_the_results():
+def simulated(name: str, *rows: str) -> list[str]:
+    return [result(name, "table_simulation", row, ["ensemble CRPS"]) for row in rows]
+
+
+def test_the_scores_of_figures_1_and_3_on_the_papers_page_and_among_the_results():
     paper, results = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("paper.md", "results.md"))
-    for name, own in (("misspecified-poisson", "Poisson"), ("misspecified-negative-binomial", "NB")):
-        matched, ddpn, gaussian, poisson = (
-            result(name, "table_simulation", row, ["ensemble CRPS"])
-            for row in (own, "DDPN", "Gaussian, rounded to counts", "Poisson")
+    for name, own in (("wave", "DDPN"), ("misspecified-poisson", "Poisson"), ("misspecified-negative-binomial", "NB")):
+        matched, ddpn, gaussian, poisson = simulated(name, own, "DDPN", "Gaussian, rounded to counts", "Poisson")
+        shown = (
+            f"CRPS of DDPN {ddpn}, Poisson {poisson}," if name == "wave" else f"CRPS {ddpn}, well-specified {matched} |"
         )
-        assert f"(results/{name}.md): CRPS {ddpn}, well-specified {matched} |" in paper
-        (line,) = (line for line in results.splitlines() if f"(results/{name}.md)," in line)
+        assert f"(results/{name}.md): {shown}" in paper
+        (line,) = (line for line in results.splitlines() if line.startswith("|") and f"(results/{name}.md)" in line)
         assert cells(line, "|")[2:] == [ddpn, gaussian, poisson]
