@@ -102,10 +102,10 @@ def scoringrules() -> Any:
 
 @pytest.fixture(scope="session")
 def quick() -> Callable[..., DDPNRegressor]:
-    """An ensemble that is trained in a twentieth of a second."""
+    """An ensemble of the default networks that is trained in a twentieth of a second."""
     from ddpn import DDPNRegressor
 
-    return lambda **options: DDPNRegressor(**SMALL | options)
+    return lambda **options: DDPNRegressor(**SMALL | {"preset": "default", "likelihood": "mixed"} | options)
 
 
 @pytest.fixture(scope="session")

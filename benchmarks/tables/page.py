@@ -53,7 +53,7 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_
         note = f"{NOTE} Based on commits {', '.join(commits(further))}."
         parts += ["## More splits of small tables", note, more_splits_table(more)]
     if apart:
-        parts += ["## The paper's tables", _APART_NOTE + several_machines(apart), apart_table(apart)]
+        parts += ["## Length of stay and bikes", _APART_NOTE + several_machines(apart), apart_table(apart)]
     parts += ["## Tables", tables_table(facts), "## How models are read and scored", *methods()]
     parts += ["## Failed and skipped fits", *failures({**main, **apart})]
     return "\n\n".join(part.strip() for part in parts) + "\n"

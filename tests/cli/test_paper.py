@@ -97,7 +97,8 @@ def test_data_sets_are_listed_with_their_state(ddpn, tmp_path, monkeypatch):
 
 def test_getting_data(ddpn, tmp_path, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    assert ddpn("data", "get", "rand_health").output == "rand_health: 20,190 rows, inside statsmodels\n"
+    note = "rows are person-years: the years of one person may fall into different parts of the split"
+    assert ddpn("data", "get", "rand_health").output == f"rand_health: 20,190 rows, inside statsmodels ({note})\n"
     unknown = ddpn("data", "get", "bike_share")
     assert unknown.exit_code == 2
     assert "got 'bike_share'. Did you mean 'bike_sharing'?" in unknown.stderr

@@ -1,9 +1,12 @@
-"""Numbers that README and tutorial show are those of the files that they come from."""
+"""Numbers that README, the tutorial and the page on the paper show are those of the files that they come from."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+
+from ddpn.paper.experiments.catalogue import experiment, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = json.loads((ROOT / "docs" / "results" / "first_afternoon.json").read_text(encoding="utf-8"))
@@ -56,3 +59,117 @@ def test_the_version_is_that_of_the_changelog():
     released = [line for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line[:3] == "## "]
     released = [line for line in released if line != "## Unreleased"]
     assert released[0].startswith(f"## [{version}]")
+
+
+# The paper -----------------------------------------------------------------------------------------------------------
+
+
+def table_of(text: str) -> dict[str, dict[str, str]]:
+    """The first table in Markdown: the cells of every row by column, without bold and underlined text."""
+    lines = [line for line in re.sub(r"\*\*|</?u>", "", text).splitlines() if line.startswith("|")]
+    columns, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return {name: dict(zip(columns[1:], cells, strict=True)) for name, *cells in rows}
+
+
+def result(page: str, table: str, row: str, columns: list[str]) -> str:
+    """Our numbers in a table of results, separated by slashes."""
+    cells = table_of((ROOT / "docs" / "results" / page / f"{table}.md").read_text(encoding="utf-8"))[row]
+    return " / ".join(re.split(r" [(·]", cells[column])[0] for column in columns)
+
+
+#: The row, the columns and the file of results, and the file and metrics of the paper's numbers, by its tables.
+COLUMNS = {
+    "2": ("DDPN", ["ensemble MAE", "ensemble CRPS"], "table_paper", "accuracy_calibration", ["mae", "crps"]),
+    "3": ("DDPN", ["AUROC", "FPR80"], "table_ood", "ood_detection", ["auroc", "fpr80"]),
+    "4": ("DDPN", ["ensemble MP"], "table_paper", "median_precision", ["median_precision"]),
+    "5": ("DDPN GLM", ["ensemble MAE", "ensemble CRPS"], "table_paper", "glm_length_of_stay", ["mae", "crps"]),
+}
+DATA = {
+    "Length of Stay": "length_of_stay",
+    "COCO-People": "coco_people",
+    "Inventory": "inventory",
+    "Reviews": "reviews",
+}
+
+
+def paper_lines() -> list[tuple[str, list[str]]]:
+    """Lines of the tables with results on the page, with the paper's table that they belong to."""
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    part = text[text.index("### Tables") : text.index("### Figures")]
+    found, item = [], ""
+    for line in part.splitlines():
+        if line.startswith(("| Table", "| stand-in")):
+            row = cells(line, "|")
+            item = row[0] if row[0] != "stand-in" else item
+            found.append((item, row))
+    return found
+
+
+def test_our_results_and_the_papers_on_its_page():
+    checked = 0
+    for item, (_, _, _, ours, paper, _) in paper_lines():
+        if item.startswith("Table 1"):
+            continue
+        row, columns, table, file, metrics = COLUMNS[item.removeprefix("Table ")[0]]
+        if link := re.fullmatch(r"\[([\d./ ]+)\]\(results/(.+)\.md\)", ours):
+            assert link[1] == result(link[2], table, row, columns), (item, link[2])
+            checked += 1
+        if paper:
+            names = [name for name in DATA if name in item]
+            method = "double_poisson_glm" if row.endswith("GLM") else "ddpn"
+            numbers = reference(file, DATA[names[0]] if names else None)
+            found = [numbers.get(("ensemble", method, metric), numbers.get(("", method, metric))) for metric in metrics]
+            assert paper == " / ".join(f"{number:.3f}" for number in found), item
+            checked += 1
+    assert checked >= 20
+
+
+def test_every_numbered_item_of_the_paper_has_a_line():
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    text = text[text.index("## Every item") :]
+    lines = re.findall(r"^\| (Eq\.|Definitions?|Propositions?|Tables?|Figures?) (.*?)[:,|]", text, flags=re.MULTILINE)
+    found: dict[str, set[int]] = {}
+    for kind, numbers in lines:
+        ends = [int(number) for number in re.findall(r"\b\d+\b(?!\.)", numbers)]
+        found.setdefault(kind[0], set()).update(range(ends[0], ends[-1] + 1) if ends else [])
+    assert found["T"] == set(range(1, 6))
+    assert found["F"] == set(range(1, 33))
+    assert found["E"] >= set(range(1, 7))
+    for item in ("2.1", "2.2", "2.3", "3.1", "3.2", "3.3", "3.4", "A.1", "A.2"):
+        assert re.search(rf"^\|.*{re.escape(item)}\b", text, flags=re.MULTILINE), item
+
+
+def test_table_3_is_that_of_the_paper_and_of_the_recorded_evaluation():
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    rows = table_of(text[text.index("| | AUPR, paper") : text.index("stays first")])
+    labels = {method.label: method.name for method in experiment("reviews").methods}
+    printed, correct = (reference(name) for name in ("ood_detection", "ood_detection_replayed"))
+    assert set(rows) == set(labels)
+    for label, found in rows.items():
+        key = ("", labels[label], "aupr")
+        assert list(found.values()) == [f"{printed[key]:.3f}", f"{correct[key]:.3f}"]
+
+
+def test_the_comparison_with_the_paper_in_the_readme():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = table_of(text[text.index("| | MAE, here") : text.index("Compared with other models")])
+    table = table_of((ROOT / "docs/results/length-of-stay/table_paper.md").read_text(encoding="utf-8"))
+    for label, shown in rows.items():
+        cells = [table[label][f"ensemble {metric}"].split(" · paper ") for metric in ("MAE", "CRPS")]
+        assert list(shown.values()) == [number for pair in cells for number in pair]
+
+
+def simulated(name: str, *rows: str) -> list[str]:
+    return [result(name, "table_simulation", row, ["ensemble CRPS"]) for row in rows]
+
+
+def test_the_scores_of_figures_1_and_3_on_the_papers_page_and_among_the_results():
+    paper, results = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("paper.md", "results.md"))
+    for name, own in (("wave", "DDPN"), ("misspecified-poisson", "Poisson"), ("misspecified-negative-binomial", "NB")):
+        matched, ddpn, gaussian, poisson = simulated(name, own, "DDPN", "Gaussian, rounded to counts", "Poisson")
+        shown = (
+            f"CRPS of DDPN {ddpn}, Poisson {poisson}," if name == "wave" else f"CRPS {ddpn}, well-specified {matched} |"
+        )
+        assert f"(results/{name}.md): {shown}" in paper
+        (line,) = (line for line in results.splitlines() if line.startswith("|") and f"(results/{name}.md)" in line)
+        assert cells(line, "|")[2:] == [ddpn, gaussian, poisson]

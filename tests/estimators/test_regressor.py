@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from ddpn import CountRegressor, DDPNRegressor
+from ddpn.distributions import Poisson
 from ddpn.estimators.regressor import held_out
 from ddpn.members import MEMBERS, label_of, network_options
 from ddpn.members.glm import GLM
+from ddpn.metrics import crps
 from ddpn.networks.training.loop import Training
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
@@ -456,6 +458,29 @@ def test_out_of_fold_scores_need_a_model_that_was_cross_fitted_here(cross_fitted
     for ask in (model.leaderboard, model.verdict):
         with pytest.raises(InputError, match="test set"):
             ask()
+
+
+def test_the_papers_model_is_the_default_of_ddpn_regressor():
+    """800 counts of Poisson(exp(x / 2)), a simulation of the paper, with fewer networks and epochs."""
+    rng = np.random.default_rng(3)
+    x, new = (rng.uniform(-5.0, 5.0, size=(rows, 1)) for rows in (800, 4000))
+    y, seen = (rng.poisson(np.exp(0.5 * part[:, 0])) for part in (x, new))
+    model = DDPNRegressor(members=1, epochs=30, random_state=0, device="cpu").fit(x, y)
+    assert (model.head_.options["objective"], model.numeric_) == ("paper", "standard")
+    networks = model.predictor_.members["networks"]
+    assert networks.options.widths == (128, 128, 128, 64)
+    truth = Poisson(torch.from_numpy(np.exp(0.5 * new[:, 0])))
+    best = crps(truth, torch.from_numpy(seen)).mean().item()
+    assert best < model.crps(new, seen) < 1.06 * best
+
+
+def test_the_preset_is_checked_and_bounds_need_the_exact_objective(counts):
+    with pytest.raises(ConfigError, match="preset must be 'paper' or 'default', got 'paperlike'"):
+        DDPNRegressor(preset="paperlike").fit(*counts)
+    with pytest.raises(ConfigError, match='Use objective="exact"'):
+        DDPNRegressor(upper=50).fit(*counts)
+    assert DDPNRegressor(head_options={"objective": "exact"}).checked_options()[0].loss_is_likelihood
+    assert DDPNRegressor(preset="default").checked_options()[0].loss_is_likelihood
 
 
 def test_the_weights_of_a_fold_are_chosen_by_the_others_and_saved(tmp_path):

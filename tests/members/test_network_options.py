@@ -10,6 +10,7 @@ from ddpn.members.network_options import (
     auto_batch_size,
     auto_epochs,
     auto_numeric,
+    paper_options,
 )
 
 
@@ -33,6 +34,21 @@ def test_a_configuration_follows_the_rows_and_the_options():
     config = NetworkOptions(epochs=7, batch_size=50, lr=0.5, score="nll").config(1000, (1,))
     assert (config.batch_size, config.epochs, config.lr, config.score) == (50, 7, 0.5, "nll")
     assert NetworkOptions(batch_size=100).config(1000, (1,)).epochs == auto_epochs(1000, 100)
+
+
+def test_the_papers_settings_follow_the_rows_except_those_that_are_given():
+    simulation, stay = paper_options(800), paper_options(80_000)
+    for options in (simulation, stay):
+        assert options.widths == (128, 128, 128, 64)
+        assert (options.numeric, options.score, options.start, options.schedule) == (
+            "standard", "loss", "random", "cosine",
+        )  # fmt: skip
+        assert (options.warmup, options.clip, options.ema) == (0.0, None, 0.0)
+    assert (simulation.epochs, simulation.batch_size, simulation.lr, simulation.weight_decay) == (200, 32, 1e-3, 1e-5)
+    assert (stay.epochs, stay.batch_size, stay.lr, stay.weight_decay) == (15, 128, 1e-4, 1e-4)
+    given = paper_options(800, lr=0.5, epochs=7, hidden=(4,), batch_size="auto")
+    assert (given.lr, given.epochs, given.widths, given.weight_decay) == (0.5, 7, (4,), 1e-5)
+    assert paper_options(100, batch_size="auto").epochs == 5000
 
 
 def test_options_are_plain_values():

@@ -31,6 +31,17 @@ def test_detached_learns_from_the_features_but_sends_them_no_gradient():
     torch.testing.assert_close(by_second[1][..., 1], x.detach().sum(0))
 
 
+def test_a_constant_output_is_its_bias_and_teaches_the_features_nothing():
+    layer, x = projection("features", "constant"), features(5, 3, 4).requires_grad_()
+    raw = layer(x)
+    assert torch.equal(raw[..., 1], layer.bias[:, 0, 1].expand(5, 3))
+    assert torch.equal(raw[..., 0], projection("features", "features")(x)[..., 0])
+    raw[..., 1].sum().backward()
+    assert not x.grad.any()
+    assert not layer.weight.grad[..., 1].any()
+    assert layer.bias.grad[..., 1].eq(5.0).all()
+
+
 @pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), members=2), MLP(n_in=4, hidden=(), members=2)])
 def test_start_is_the_first_prediction_at_zero_features(backbone):
     head = make_head("poisson")

@@ -233,6 +233,20 @@ def test_images_are_changed_in_groups_and_keep_their_places():
     assert torch.equal(auto_augment(IMAGES), first)
 
 
+@pytest.mark.parametrize(("group_size", "sizes"), [(1, [1] * 40), (16, [16, 16, 8])])
+def test_the_images_of_a_group_share_a_policy(monkeypatch, group_size, sizes):
+    auto = pytest.importorskip("kornia.augmentation.auto")
+    usual, seen = auto.AutoAugment.forward, []
+
+    def forward(self, images, *given, **options):
+        seen.append(len(images))
+        return usual(self, images, *given, **options)
+
+    monkeypatch.setattr(auto.AutoAugment, "forward", forward)
+    assert auto_augment(IMAGES, group_size).shape == IMAGES.shape
+    assert seen == sizes
+
+
 # Point clouds ---------------------------------------------------------------------------------------------------------
 
 

@@ -40,7 +40,9 @@ Names = Annotated[
     typer.Argument(metavar="NAME", help="Experiments from --list; `all` runs every experiment except paper-*."),
 ]
 List = Annotated[bool, option(None, "List all experiments and what they need.", "--list")]
-Members = Annotated[int | None, option("NUMBER", "Networks per ensemble. Default: 5, as in the paper.")]
+Members = Annotated[
+    int | None, option("NUMBER", "Networks per ensemble. Default: 5, as in the paper; more where networks are counted.")
+]
 Quick = Annotated[
     bool, option(None, "For a first look: a tenth of the training and 2 members, in a separate folder.", "--quick")
 ]

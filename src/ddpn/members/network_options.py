@@ -34,6 +34,13 @@ _PATIENCE = 0.1
 #: networks the other.
 _WEAK_DECAY = 0.3
 
+#: The paper's networks and training (Appendix B.3): AdamW and a cosine schedule from random weights, and no more.
+_PAPER: dict[str, Any] = {"hidden": (128, 128, 128, 64), "numeric": "standard", "warmup": 0.0, "clip": None, "ema": 0.0}
+_PAPER |= {"score": "loss", "start": "random"}
+#: Its settings and steps for simulations (200 epochs of 800 rows), and for length of stay (15 epochs of 80,000 rows).
+_PAPER_SMALL = {"batch_size": 32, "lr": 1e-3, "weight_decay": 1e-5}, 5000
+_PAPER_LARGE = {"batch_size": 128, "lr": 1e-4, "weight_decay": 1e-4}, 9375
+
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkOptions:
@@ -53,9 +60,11 @@ class NetworkOptions:
         Ranges of a number's values in that encoding. Default: that of `FeatureEncoder`.
     categorical : {"auto", "one-hot", "effects"}
         Encoding of text, see `FeatureEncoder`; "auto" has level effects for columns with more than 50 levels.
-    score : {"auto", "crps", "nll"}
+    score : {"auto", "crps", "nll", "loss"}
         Chooses each network's best epoch on validation rows; "auto" is CRPS, except for mixtures, whose NLL is several
-        times cheaper.
+        times cheaper. "loss" is the training objective, as in the paper.
+    start : {"intercept", "random"}
+        Where training starts: at the likelihood's fit without columns, or at random weights, as in the paper.
     epochs, batch_size : int or "auto"
         Passes over the training rows, and rows per step. "auto" follows the number of rows.
     lr, weight_decay, warmup, schedule, clip, ema, patience, precision
@@ -77,6 +86,7 @@ class NetworkOptions:
     clip: float | None = 5.0
     ema: float = 0.998
     score: str = "auto"
+    start: str = "intercept"
     patience: int | None = None
     precision: str = "float32"
 
@@ -92,7 +102,8 @@ class NetworkOptions:
             raise ConfigError(argument="hidden", must=must, got=repr(self.hidden))
         check_choice("numeric", self.numeric, ("auto", *ENCODINGS))
         check_choice("categorical", self.categorical, CATEGORICAL)
-        check_choice("score", self.score, ("auto", "nll", "crps"))
+        check_choice("score", self.score, ("auto", "nll", "crps", "loss"))
+        check_choice("start", self.start, ("intercept", "random"))
         if self.bins is not None:
             check_integer("bins", self.bins, 1)
         for name in ("epochs", "batch_size"):
@@ -177,6 +188,20 @@ def _with_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOption
     epochs = int(np.clip(steps * size // rows, 5, 300))
     patience = max(3, round(_PATIENCE * epochs)) if options.patience is None else options.patience
     return replace(options, batch_size=size, epochs=epochs, patience=patience)
+
+
+def paper_options(rows: int, **given: Any) -> NetworkOptions:
+    """Return the paper's settings of a training on so many rows, except for the options that are given.
+
+    Up to 5,000 rows these are the settings of the paper's simulations, and beyond those of its length of stay, each
+    with the same number of steps.
+    """
+    settings, steps = _PAPER_LARGE if rows > SMALL_ROWS else _PAPER_SMALL
+    options = NetworkOptions(**(_PAPER | settings | given))
+    if options.epochs != "auto":
+        return options
+    batch = auto_batch_size(rows) if options.batch_size == "auto" else min(int(options.batch_size), rows)
+    return replace(options, epochs=max(1, round(steps / max(1, rows // batch))))
 
 
 def auto_numeric(rows: int, columns: int) -> str:

@@ -252,8 +252,10 @@ class Networks(Member):
             exposure=None if exposure is None else exposure.float(),
         )
 
-    def _start(self, sample: Sample) -> Tensor:
-        """The head's fit without features."""
+    def _start(self, sample: Sample) -> Tensor | None:
+        """Return the head's fit without features, or None if training starts at random weights."""
+        if self.options.start == "random":
+            return None
         wide = self._tensors(sample.replace(X=None), np.zeros((len(sample), 0))).map(torch.Tensor.double)
         return self.head.sample_start(wide)
 

@@ -33,9 +33,10 @@ class Backbone(Protocol):
 
 
 class Projection(Linear):
-    """Features -> raw outputs. `sees`, from the head, says what each raw output depends on.
+    """Features -> raw outputs. `sees`, by default from the head, says what each raw output depends on.
 
-    That is the features, or the features with their gradient stopped (the variance of a faithful Gaussian).
+    That is the features, the features with their gradient stopped (the variance of a faithful Gaussian), or nothing: a
+    "constant" output is one number for all rows.
 
     Shape: (B, M, F) -> (B, M, P).
     """
@@ -43,14 +44,17 @@ class Projection(Linear):
     @torch.inference_mode(False)
     def __init__(self, n_in: int, sees: Sequence[str], members: int) -> None:
         super().__init__(n_in, len(sees), members)
-        self._any_detached = "detached" in sees
-        self.register_buffer("_detached", torch.tensor([what == "detached" for what in sees]), persistent=False)
+        self._any_detached, self._any_constant = "detached" in sees, "constant" in sees
+        for name in ("detached", "constant"):
+            self.register_buffer(f"_{name}", torch.tensor([what == name for what in sees]), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.transpose(0, 1)
         raw = torch.baddbmm(self.bias, rows, self.weight)
         if self._any_detached:
             raw = torch.where(cast(Tensor, self._detached), torch.baddbmm(self.bias, rows.detach(), self.weight), raw)
+        if self._any_constant:
+            raw = torch.where(cast(Tensor, self._constant), self.bias, raw)
         return raw.transpose(0, 1)
 
 
@@ -67,6 +71,8 @@ class CountModel(nn.Module):
         From raw outputs to a distribution.
     members : int
         M, the number of members, which is that of the backbone.
+    sees : sequence of str, optional
+        What each raw output depends on, see `Projection`. Default: that of the head.
 
     Examples
     --------
@@ -78,14 +84,14 @@ class CountModel(nn.Module):
     torch.Size([4])
     """
 
-    def __init__(self, backbone: nn.Module, head: Head, members: int) -> None:
+    def __init__(self, backbone: nn.Module, head: Head, members: int, sees: Sequence[str] | None = None) -> None:
         super().__init__()
         check_integer("members", members, minimum=1)
         _check_backbone(backbone, members)
         if not isinstance(head, Head):
             raise ConfigError(f"head must be a Head, got {head!r}. Use ddpn.networks.heads.make_head(name).")
         self.backbone, self.head, self.members = backbone, head, members
-        self.projection = Projection(cast(Backbone, backbone).output_dim, head.sees, members)
+        self.projection = Projection(cast(Backbone, backbone).output_dim, sees or head.sees, members)
         self._largest_weight = max(weight.numel() for weight in self.parameters())
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:

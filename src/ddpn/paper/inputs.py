@@ -124,10 +124,6 @@ def _check_length(tokenizer: Any, max_length: int) -> None:
 # Images ---------------------------------------------------------------------------------------------------------------
 
 
-#: Images that AutoAugment changes in the same way; which ones they are is random.
-_GROUP = 8
-
-
 def decode_images(files: Sequence[str | Path], size: int = 224) -> Tensor:
     """Decode image files into one tensor.
 
@@ -177,15 +173,17 @@ def read_image(path: Path, size: int) -> Tensor:
     return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
 
 
-def auto_augment(images: Tensor) -> Tensor:
-    """Change images at random on their device, eight at a time by the same policy, as in the paper.
+def auto_augment(images: Tensor, group_size: int = 8) -> Tensor:
+    """Change images at random on their device, some at a time by the same policy.
 
-    The policy is AutoAugment's for ImageNet (Cubuk et al., 2018) by kornia, drawn from torch's generator.
+    The policies are AutoAugment's for ImageNet (Cubuk et al., 2018) by kornia, drawn from torch's generator.
 
     Parameters
     ----------
     images : Tensor of uint8, shape (N, 3, height, width)
         The result has the same shape and dtype.
+    group_size : int
+        The number of images, chosen at random, that share a policy. The paper's code draws one for each image (1).
     """
     is_tensor = isinstance(images, Tensor)
     if not is_tensor or images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
@@ -194,11 +192,11 @@ def auto_augment(images: Tensor) -> Tensor:
         raise InputError(argument="images", must=must, got=got, remedy="Use decode_images.")
     change = import_extra("kornia.augmentation.auto", "images").AutoAugment(policy="imagenet")
     changed = torch.empty_like(images)
-    for index in torch.randperm(len(images)).split(_GROUP):
+    for index in torch.randperm(len(images)).split(check_integer("group_size", group_size, 1)):
         index = index.to(images.device)
         # kornia works on floats between 0 and 1.
-        found = change(images[index].to(torch.float32) / 255)
-        changed[index] = (found * 255).round().clamp(0, 255).to(torch.uint8)
+        group = change(images[index].to(torch.float32) / 255)
+        changed[index] = (group * 255).round().clamp(0, 255).to(torch.uint8)
     return changed
 
 

@@ -240,7 +240,7 @@ class Plan:
     def regressor(self, **more: Any) -> Any:
         """The unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` where a number of networks is given.
 
-        Such networks are mixed with `MIXED` by default.
+        Such networks are those of a `CountRegressor`, and are mixed with `MIXED` by default.
         """
         from ddpn.estimators import CountRegressor, DDPNRegressor
 
@@ -252,7 +252,9 @@ class Plan:
         head = make_head(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
         has_line = head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
         mixed = tuple(name for name in MIXED if name != "glm" or has_line) if head.is_count else ()
-        options = {"mix_with": mixed, **self.model, "random_state": self.seed}
+        networks = {"likelihood": DEFAULT_LIKELIHOOD, "hidden": "auto", "numeric": "auto", "preset": "default"}
+        options = {"mix_with": mixed, **networks}
+        options |= {**self.model, "random_state": self.seed}
         if self.only is not None:
             options["mix_with"] = ()
         return DDPNRegressor(**options, validation=None, **more)

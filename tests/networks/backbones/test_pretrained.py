@@ -10,7 +10,7 @@ import torch
 
 from ddpn.networks.backbones import EfficientNet, Text, ViT
 from ddpn.networks.backbones.members import generators
-from ddpn.networks.backbones.pretrained import tokenizer_of
+from ddpn.networks.backbones.pretrained import ImageNormalization, tokenizer_of
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit
@@ -74,6 +74,62 @@ def test_frozen_weights_are_the_same_bits_after_training(kind):
     moved = {name for name, p in model.state_dict().items() if not torch.equal(p, before[name])}
     assert not [name for name in moved if ".trunk." in name]
     assert [name for name in moved if "networks.1.blocks.0" in name]
+
+
+@pytest.mark.parametrize("frozen", ["none", "all", 2])
+@pytest.mark.parametrize("kind", ["bert", "vit"])
+@pytest.mark.parametrize("pooling", ["cls", "pooler"])
+def test_pooled_features_are_those_of_the_model(kind, pooling, frozen, tmp_path):
+    from transformers import AutoConfig, AutoModel
+
+    make, config, x = KINDS[kind]
+    torch.manual_seed(0)
+    saved = AutoModel.from_config(AutoConfig.for_model(**config)).eval()
+    saved.save_pretrained(tmp_path)
+    network = make(pretrained=str(tmp_path), frozen=frozen, hidden=(4,), pooling=pooling).eval()
+    if kind == "bert":
+        outputs = saved(input_ids=x, attention_mask=(x != 0).long())
+    else:
+        outputs = saved(pixel_values=ImageNormalization()(x))
+    expected = outputs.pooler_output if pooling == "pooler" else outputs.last_hidden_state[:, 0]
+    states = x if network.trunk is None else network.trunk(x)
+    features = states if network.tail.networks is None else network.tail.networks(states)[:, 0]
+    torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_without_a_pooler_is_refused():
+    with pytest.raises(ConfigError, match=r'^`?pooling`? must be "mean" or "cls" for a model without a pooler'):
+        Text(config=DISTIL, pooling="pooler")
+
+
+def test_dropout_is_the_models_own_in_frozen_blocks_too_and_only_in_training():
+    network, x = built("distilbert", frozen=-1, dropout=True)
+    encoder = network.tail.networks[0].model
+    assert network.trunk is None, "features that change in every step cannot be computed once"
+    trained = {name.split(".layer.")[-1][0] for name, p in encoder.named_parameters() if p.requires_grad}
+    assert trained == {"2"}, "the last of three blocks"
+    assert encoder.embeddings.dropout.p == 0.1
+    network.train()
+    assert not torch.equal(network(x), network(x))
+    network.eval()
+    assert torch.equal(network(x), network(x))
+    assert torch.equal(network(x), built("distilbert", frozen=-1, dropout=True)[0].eval()(x))
+    assert not ViT(config=dict(VIT), dropout=True, hidden=(4,)).tail.networks[0].capturable
+
+
+def test_a_training_with_dropout_is_the_same_twice_and_leaves_frozen_blocks():
+    found = []
+    for _ in range(2):
+        network, x = built("distilbert", frozen=-1, dropout=True, members=2)
+        model = CountModel(network, make_head("double_poisson"), 2)
+        model.reset((0, 1))
+        before = {name: p.clone() for name, p in model.state_dict().items()}
+        rows = Sample(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
+        fit(model, rows, None, TrainingConfig(epochs=2, batch_size=4, lr=1e-2, seeds=(0, 1)), runtime=Runtime("cpu"))
+        found.append({name: p for name, p in model.state_dict().items() if not torch.equal(p, before[name])})
+    assert [name for name in found[0] if "transformer.layer.2" in name]
+    assert not [name for name in found[0] if "layer.0" in name or "layer.1" in name or "embeddings" in name]
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
 def test_a_model_in_a_folder_is_loaded(tmp_path):

@@ -5,7 +5,7 @@ import torch
 
 from ddpn.networks.backbones.members import generators
 from ddpn.networks.training import OwnRows, Sample, Streamed, TrainingConfig
-from ddpn.networks.training.batches import MemoryBatches
+from ddpn.networks.training.batches import AUGMENTED_ROWS, MemoryBatches
 from ddpn.networks.training.config import ALL, Share
 from ddpn.runtime.errors import ConfigError, InputError
 
@@ -39,6 +39,22 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     unchanging = MemoryBatches(given, batch_size=3)
     unchanging.begin(1)
     assert unchanging.sample.X is given.X
+
+
+def test_inputs_are_changed_some_at_a_time_without_a_further_copy():
+    given, sizes = numbered(2 * AUGMENTED_ROWS + 5), []
+    on_device = given.replace(X=given.X.clone())
+
+    def change(x):
+        sizes.append(len(x))
+        return x + 1.0
+
+    batches = MemoryBatches(on_device, batch_size=3, augment=change, unchanged=given.X)
+    assert batches.sample.X.data_ptr() == on_device.X.data_ptr()
+    for epoch in (1, 2):
+        batches.begin(epoch)
+        assert torch.equal(batches.sample.X, given.X + 1.0), "from the unchanged ones in every epoch"
+    assert sizes == 2 * [AUGMENTED_ROWS, AUGMENTED_ROWS, 5]
 
 
 @pytest.mark.parametrize("n", [7, 8, 9, 15, 16, 17])

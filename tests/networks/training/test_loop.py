@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ddpn.metrics import crps
 from ddpn.networks.backbones import MLP, Members
 from ddpn.networks.backbones.members import Frozen
 from ddpn.networks.heads import make_head
@@ -173,6 +174,26 @@ def test_a_training_shows_its_progress(train, rows, capsys, monkeypatch):
     assert "3/3" in shown, "the bar ends before the training does"
     assert f"validation nll {last:.4f}" in shown
     assert lines[-1] == f"epoch 3 of 3, validation nll {last:.4f}"
+
+
+@pytest.mark.parametrize("score", ["loss", "crps"])
+def test_the_score_chooses_the_epoch(train, fresh, rows, score):
+    """`after_epoch` sees the weights of every epoch; their mean scores have their minimum at the best epoch."""
+    validation, model = rows(20, seed=2), fresh((3, 8), head="double_poisson", objective="paper", beta=1.0)
+    means = []
+
+    @torch.no_grad()
+    def after_epoch(epoch):
+        raw = model.raw(validation.X)
+        per_row = model.head.loss(raw, validation.y[:, None])
+        means.append((crps(model.head(raw), validation.y[:, None]) if score == "crps" else per_row).mean(0).tolist())
+        assert len(means) == epoch
+
+    settings = {"epochs": 6, "score": score, "ema": 0.5, "lr": 0.05, "seeds": (3, 8)}
+    _, history = train(rows(48), validation, model=model, fit_options={"after_epoch": after_epoch}, **settings)
+    for member, column in enumerate(zip(*means, strict=True)):
+        assert history.best_score[member] == pytest.approx(min(column), rel=1e-5)
+        assert history.best_epoch[member] == 1 + column.index(min(column))
 
 
 STEADY = {"seeds": (3, 8), "schedule": "constant", "warmup": 0.0}

@@ -228,6 +228,8 @@ def test_an_empty_folder(folder):
         "bike_sharing": ("missing", None),
         "reviews": ("missing", None),
         "coco_people": ("missing", None),
+        "bible": ("missing", None),
+        "inventory": ("missing", None),
     }
     assert status("bike_sharing").license == "CC BY 4.0"
     assert status("length_of_stay").address == SOURCES["length_of_stay"].url
@@ -238,12 +240,13 @@ def test_available_files_have_their_own_rows_and_license(folder):
     put(folder, "reviews/womens_clothing.csv.gz", "Title,Review Text,Rating\n,x,1\n,,2\n,y,3\n")
     found = status("reviews")
     assert (found.state, found.rows, found.sample, found.license) == ("available", 2, False, "CC0")
-    assert download("reviews") == f"reviews: 2 rows, {folder}"
+    assert download("reviews") == f"reviews: 2 rows, {folder} (1 rows without text left out)"
     put(folder, "coco_people/person_counts.csv", "image_id,person_count\n01,4\n")
     put(folder, "coco_people/images/01.jpg", "")
     found = status("coco_people")
     assert (found.state, found.rows, found.sample) == ("available", 1, True)
-    assert download("coco_people") == f"coco_people: 1 (sample) rows, {folder}"
+    note = "1 of the 64,115 images of the paper's data"
+    assert download("coco_people") == f"coco_people: 1 (sample) rows, {folder} ({note})"
 
 
 @pytest.mark.parametrize(
@@ -254,6 +257,8 @@ def test_available_files_have_their_own_rows_and_license(folder):
         ("length_of_stay", "length_of_stay/los_20k.csv", "eid\n1\n", "got no asthma"),
         ("reviews", "reviews/womens_clothing.csv.gz", "Rating", "must be a CSV file with the columns"),
         ("coco_people", "coco_people/person_counts.csv", "image_id,person_count\n01,4\n", "Folder of images not found"),
+        ("bible", "bible/eng-eng-kjv.txt", "\n\n", "must hold one verse per line"),
+        ("inventory", "inventory/beams.npz", "PK", "must be a file of numpy.savez"),
     ],
 )
 def test_a_damaged_file(folder, name, path, content, words):
@@ -275,3 +280,15 @@ def test_a_download(tmp_path, server, monkeypatch):
     assert download("bike_sharing") == f"bike_sharing: 1 rows, {data_folder() / small.files[0]}"
     assert status("bike_sharing").state == "available"
     assert server.requests == 1
+
+
+def test_a_download_whose_checksum_is_not_known(server, monkeypatch, tmp_path):
+    monkeypatch.setitem(SOURCES, "bible", replace(SOURCES["bible"], url=server.url))
+    server.script = ["status 404"] * 3
+    with pytest.raises(InputError, match=r"^Cannot download .*status 404.* put eng-eng-kjv\.txt into .*bible, or set"):
+        download("bible")
+    server.body = b"In the beginning\n\nAnd the earth\n"
+    note = "2 of the 36,694 verses of the paper's data"
+    assert download("bible") == f"bible: 2 (sample) rows, {tmp_path / 'bible' / 'eng-eng-kjv.txt'} ({note})"
+    assert (status("bible").state, status("bible").rows) == ("available", 2)
+    assert server.requests == 4

@@ -54,13 +54,13 @@ def test_reviews_of_clothing(tmp_path):
     assert [len(part) for part in data.split] == [20, 3, 6]
 
 
-def test_the_papers_file_comes_first_and_without_markup(tmp_path):
+def test_the_papers_file_comes_first_without_markup_and_with_rows_that_have_no_text(tmp_path):
     put(put(tmp_path, CLOTHING, clothing(ROWS[:1])), PAPER, patio(ROWS))
     data = text.reviews()
-    kept = [row for row in ROWS if row[1].strip() and "<" not in row[1]]
+    kept = [row for row in ROWS if "<" not in row[1]]
     assert data.X.rows() == [row[:2] for row in kept]
     assert data.y.tolist() == [row[2] for row in kept]
-    assert data.note == "1 rows without text left out, 1 rows with HTML left out"
+    assert data.note == "1 rows with HTML left out, 29 of the 793,966 reviews of the paper's data"
     assert "McAuley" in data.citation
 
 
@@ -68,7 +68,7 @@ def test_half_a_surrogate_and_null_are_no_text(tmp_path):
     lines = ['{"reviewText": "so \\ud83d", "overall": 5}', '{"summary": null, "reviewText": null, "overall": 4.0}']
     put(tmp_path, PAPER, "\n".join(lines))
     data = text.reviews()
-    assert (data.X.rows(), data.y.tolist()) == ([("", "so ?")], [5])
+    assert (data.X.rows(), data.y.tolist()) == ([("", "so ?"), ("", "")], [5, 4])
 
 
 def test_no_file(tmp_path):
@@ -107,10 +107,26 @@ def test_a_file_that_ends_too_soon(tmp_path):
 
 
 def test_verses(tmp_path):
-    with pytest.raises(InputError, match=r"^File not found: .*kjv_verses\.txt\.gz"):
+    with pytest.raises(InputError, match=r"^File not found: .*eng-eng-kjv\.txt\. Run `ddpn data get bible`, or"):
         text.bible()
-    put(tmp_path, text.BIBLE, "In the beginning\nAnd the earth\n\n")
+    ebible, debian = text.VERSES.files
+    put(tmp_path, debian, "In the beginning\nAnd the earth\n\n")
     assert text.bible() == ["In the beginning", "And the earth"]
+    # A verse per line; those that a translation lacks are empty.
+    (tmp_path / ebible).write_text("In the beginning God\n\n\nAnd the earth was\nThere dwelt a man in Babylon\n")
+    assert text.bible() == ["In the beginning God", "And the earth was", "There dwelt a man in Babylon"]
+    found = text.verses()
+    assert (len(found), found.sample) == (3, True)
+    assert found.note == "3 of the 36,694 verses of the paper's data"
+
+
+@pytest.mark.parametrize(("rows", "note"), [(36_694, ""), (36_695, "36,695 instead of the 36,694 verses of the")])
+def test_as_many_verses_as_in_the_paper_need_no_note(tmp_path, rows, note):
+    path = tmp_path / text.VERSES.files[0]
+    path.parent.mkdir()
+    path.write_text("x\n" * rows)
+    assert text.verses().note.startswith(note)
+    assert (text.verses().note == "") == (note == "")
 
 
 def test_the_real_reviews(real_data):

@@ -1,9 +1,12 @@
 """The catalogue: every file can be run as it is, and options of the command line change it."""
 
 import copy
+from typing import Any
 
 import pytest
 
+from ddpn import DDPNRegressor
+from ddpn.members.network_options import paper_options
 from ddpn.networks.backbones import BACKBONES
 from ddpn.networks.heads import HEADS, Head
 from ddpn.paper.datasets import DATASETS, SIMULATIONS
@@ -70,9 +73,46 @@ def test_methods_use_every_head_of_the_paper():
     }
 
 
-def test_the_ten_methods_and_three_glms_of_the_paper_are_run_on_length_of_stay():
+#: Arguments of `DDPNRegressor` for each method of the paper: the table of docs/api/estimators.md.
+RECIPES: dict[str, dict[str, Any]] = {
+    "ddpn": {},
+    "beta_ddpn_0.5": {"head_options": {"beta": 0.5}},
+    "beta_ddpn_1.0": {"head_options": {"beta": 1.0}},
+    "poisson": {"likelihood": "poisson"},
+    "negative_binomial": {"likelihood": "negative_binomial"},
+    "gaussian": {"likelihood": "gaussian"},
+    "beta_gaussian_0.5": {"likelihood": "gaussian", "head_options": {"beta": 0.5}},
+    "beta_gaussian_1.0": {"likelihood": "gaussian", "head_options": {"beta": 1.0}},
+    "faithful_gaussian": {"likelihood": "faithful_gaussian"},
+    "natural_gaussian": {"likelihood": "natural_gaussian"},
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_ddpn_regressor_is_every_method_of_the_paper(name):
+    head, options, _ = DDPNRegressor(**RECIPES[name]).checked_options()
+    (run,) = (run for run in experiment("length-of-stay").runs() if run.method.name == name)
+    assert (head.name, head.options) == (run.head.name, run.head.options)
+    settings = run.training
+    assert (options.members, options.widths, options.score) == (settings.members, settings.hidden, settings.score)
+    assert (options.warmup, options.clip, options.ema, options.start) == (settings.warmup, None, 0.0, "random")
+
+
+def test_the_settings_of_ddpn_regressor_are_those_of_the_experiments():
+    for name, rows in (("wave", 800), ("length-of-stay", 80_000)):
+        settings, options = experiment(name).training, paper_options(rows)
+        assert options.epochs == settings.epochs_for(rows)
+        for setting in ("batch_size", "lr", "weight_decay"):
+            assert getattr(options, setting) == getattr(settings, setting), (name, setting)
+
+
+def test_the_methods_and_glms_of_the_paper_are_run_on_length_of_stay_and_exact_glms_beside_them():
     found = experiment("length-of-stay")
-    assert [m.exact for m in found.methods] == [False] * 10 + [True] * 3
+    assert [m.exact for m in found.methods] == [False] * 13 + [True] * 4
+    assert [run.training.hidden for run in found.runs()[:13]] == [(128, 128, 128, 64)] * 10 + [()] * 3
+    dp_glm = found.runs()[12]
+    assert (dp_glm.method.label, dp_glm.sees) == ("DP GLM", ["features", "constant"])
+    assert found.training.score == "loss"
     assert found.training.members == 5
     # 15 epochs of 80,000 rows in batches of 128; the 16,000 rows of the sample are seen 75 times.
     assert found.training.epochs_for(80_000) == 15
@@ -93,14 +133,16 @@ def test_a_quick_run_has_its_own_folder_and_a_tenth_of_the_steps():
     short = parse("test", trained(epochs=200, members=5)).quick()
     assert (short.name, short.training.epochs, short.training.members) == ("test-quick", 20, 2)
     assert parse("test", changed()).quick().training.epochs == 1
-    assert experiment("beta").quick().grid == {"epochs": (20, 40, 60, 80, 100)}
+    assert experiment("beta").quick().training.snapshots == (20, 40, 60, 80)
+    assert experiment("length-of-stay").quick().training.snapshots == ("crps",)
+    assert parse("test", changed(grid={"epochs": [200, 400]})).quick().grid == {"epochs": (20, 40)}
     assert experiment("gamma").quick().grid == experiment("gamma").grid
 
 
 def test_all_is_every_experiment_once():
     # A view of another experiment is run with it.
     own = [name for name in names() if name.startswith("paper-")]
-    assert len(own) == 2
+    assert own == ["paper-coco-people", "paper-inventory", "paper-reviews"]
     every = [name for name in names() if name not in ("ood", *own)]
     assert sorted(each.name for each in select(["wave", "all"])) == every
     assert sorted(each.name for each in select(["all", own[0]])) == sorted([*every, own[0]])

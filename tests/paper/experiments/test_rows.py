@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from ddpn.paper.experiments import rows, runs
-from ddpn.paper.experiments.catalogue import experiment, parse
+from ddpn.paper.experiments.catalogue import parse
 from ddpn.paper.experiments.rows import rows_of
-from ddpn.paper.experiments.runs import execute, folder_of, predictions_of
-from ddpn.paper.experiments.tables import write_tables
+from ddpn.paper.experiments.runs import execute, predictions_of
 from ddpn.runtime.errors import ConfigError
 
 WORDS = [
@@ -40,10 +38,10 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A data folder with reviews, verses and images; not to be changed."""
+    """A data folder with reviews and verses; not to be changed."""
     random = np.random.default_rng(0)
     folder = tmp_path_factory.mktemp("data")
-    for name in ("reviews", "bible", "coco_people"):
+    for name in ("reviews", "bible"):
         (folder / name).mkdir(parents=True)
     texts = [" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(40)]
     lines = ["Title,Review Text,Rating", *(f"nice,{text},{1 + i % 5}" for i, text in enumerate(texts))]
@@ -51,13 +49,6 @@ def folder(tmp_path_factory):
         file.write("\n".join(lines) + "\n")
     with gzip.open(folder / "bible" / "kjv_verses.txt.gz", "wt") as file:
         file.write("in the beginning god created\nthe heaven and the earth\n")
-    rows = ["image_id,person_count"]
-    (folder / "coco_people" / "images").mkdir()
-    for i in range(30):
-        pixels = random.integers(0, 256, (24, 24, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / "coco_people" / "images" / f"{i:012}.jpg")
-        rows.append(f"{i:012},{1 + i % 4}")
-    (folder / "coco_people" / "person_counts.csv").write_text("\n".join(rows) + "\n")
     return folder
 
 
@@ -141,26 +132,6 @@ def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_pa
     after = done(found, tmp_path, "stopped", parts)
     assert trained == [(1,)]
     assert torch.equal(after["raw"], expected["raw"])
-
-
-@pytest.mark.parametrize("name", ["paper-reviews", "paper-coco-people"])
-def test_the_papers_own_settings(model, data, tmp_path, name):
-    """With a small network in place of the hub's, one member and one epoch, and nothing else changed."""
-    found = experiment(name)
-    small, shorter = {"pretrained": model}, {"max_length": 16}
-    if "coco" in name:
-        small, shorter = {"config": {"model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}}, {"size": 16}
-    ddpn = tuple(method for method in found.methods if method.name == "ddpn")
-    found = replace(found, backbone={**found.backbone, **small}, data={**found.data, **shorter}, methods=ddpn)
-    (run,) = found.with_training(batch_size=8, accumulate=2, epochs=1, members=1).runs()
-    found = run.experiment
-    parts = rows_of(found)
-    assert (parts.augment is not None) == ("coco" in name)
-    execute(run, parts, folder_of(run, tmp_path), "cpu")
-    assert predictions_of(folder_of(run, tmp_path))["raw"].isfinite().all()
-    tables = {path.name for path in write_tables(found, tmp_path)}
-    assert {"table_paper.md", "table_ours.md"} <= tables
-    assert ("table_ood.md" in tables) == (found.ood is not None)
 
 
 def test_an_unknown_option_of_a_backbone_is_reported(model, data):

@@ -12,6 +12,7 @@ import torch
 from ddpn.networks.training.loop import Training
 from ddpn.paper.experiments import rows
 from ddpn.paper.experiments.catalogue import parse
+from ddpn.paper.experiments.isolated_points import fit_of_isolated_point
 from ddpn.paper.experiments.rows import rows_of
 from ddpn.paper.experiments.runs import (
     DONE,
@@ -23,15 +24,15 @@ from ddpn.paper.experiments.runs import (
     runs_of,
     state_of,
 )
-from ddpn.runtime.errors import InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
-from ddpn.storage.tensor_files import read
+from ddpn.storage.tensor_files import read, write
 
 CONTENT = {
     "title": "A test",
     "paper": "none",
     "simulation": {"name": "wave"},
-    "methods": ["ddpn", "gaussian", "poisson_glm"],
+    "methods": ["ddpn", "gaussian", "poisson_glm_exact"],
     "minutes": 1,
     "training": {
         "epochs": 3, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [8], "members": 2
@@ -181,12 +182,82 @@ def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):
     assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])
 
 
+# Snapshots -----------------------------------------------------------------------------------------------------------
+
+
+def with_training(**changes):
+    return parse("tiny", CONTENT | {"methods": ["ddpn"], "training": CONTENT["training"] | changes})
+
+
+def test_the_snapshot_of_a_score_is_the_training_that_this_score_chooses(parts, tmp_path):
+    """Trainings with equal seeds differ in nothing but the epochs that are kept."""
+    settings = {"lr": 0.3, "epochs": 6}  # so coarse that the loss and CRPS choose other epochs
+    both, crps = (with_training(**settings, **more) for more in ({"snapshots": ["crps"]}, {"score": "crps"}))
+    chosen_twice = execute(both.runs()[0], parts, tmp_path / "both", "cpu")
+    chosen = execute(crps.runs()[0], parts, tmp_path / "crps", "cpu")
+    assert chosen_twice["snapshots"]["crps"] == chosen["scores"]
+    assert chosen_twice["scores"] != chosen["scores"]
+    weights, _ = read(tmp_path / "crps" / "weights.safetensors")
+    kept, _ = read(tmp_path / "both" / "snapshots.safetensors")
+    assert kept.keys() == {f"crps/{name}" for name in weights}
+    assert all(torch.equal(kept[f"crps/{name}"], tensor) for name, tensor in weights.items())
+
+
+def test_snapshots_of_epochs_are_states_of_one_training_also_of_a_resumed_one(parts, tmp_path, monkeypatch):
+    run = with_training(snapshots=[1, 2], score="crps").runs()[0]
+    execute(run, parts, tmp_path / "whole", "cpu")
+    kept, _ = read(tmp_path / "whole" / "snapshots.safetensors")
+    after = {at: torch.cat([t.flatten() for name, t in kept.items() if name.startswith(f"{at}/")]) for at in (1, 2)}
+    assert not torch.equal(after[1], after[2])
+    with stopped_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+        execute(run, parts, tmp_path / "resumed", "cpu")
+    execute(run, parts, tmp_path / "resumed", "cpu")
+    resumed, _ = read(tmp_path / "resumed" / "snapshots.safetensors")
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in kept.items())
+    assert state_of(tmp_path / "resumed", run) == "done"
+    (tmp_path / "resumed" / "snapshots.safetensors").unlink()
+    assert state_of(tmp_path / "resumed", run) == "damaged"
+
+
+def test_snapshots_by_a_score_need_validation_rows(parts, tmp_path):
+    run = with_training(snapshots=["crps"]).runs()[0]
+    with pytest.raises(ConfigError, match=r"snapshots must be epochs .*got no validation rows"):
+        execute(run, parts._replace(validation=None), tmp_path, "cpu")
+
+
+def test_the_dp_glm_of_the_paper_has_one_gamma(parts, tmp_path):
+    run = parse("tiny", CONTENT | {"methods": ["double_poisson_glm"]}).runs()[0]
+    result = execute(run, parts, tmp_path, "cpu")
+    raw = predictions_of(tmp_path)["raw"]
+    assert result["settings"]["hidden"] == []
+    assert raw.shape == (100, 2, 2)
+    assert (raw[1:, :, 1] == raw[0, :, 1]).all()
+    assert raw[:, 0, 0].unique().numel() == 100
+    assert raw[0, 0, 1] != raw[0, 1, 1], "each of the fits has its own"
+
+
+def test_the_isolated_point_is_fitted_by_the_networks_near_its_truth(declare, finish, tmp_path):
+    training = {"epochs": 3, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "snapshots": [1, 2]}
+    experiment = declare("points", simulation={"name": "isolated"}, methods=["ddpn"], training=training)
+    (run,) = experiment.runs()
+    mus, named = {1: [30.0, 20.0], 2: [30.0, 11.9], "end": [12.1, 8.1]}, {}
+    for at, mu in mus.items():
+        folder = finish(run, np.log(mu)[:, None] * [[1.0, 0.0]])
+        named |= {f"{at}/{name}": tensor for name, tensor in read(folder / "weights.safetensors")[0].items()}
+    write(folder / "snapshots.safetensors", named, {})
+    (found,) = finished_runs(experiment, tmp_path)
+    fit = fit_of_isolated_point(found)
+    assert (fit.x, fit.truth, fit.epochs) == (10.0, 10.0, [1, 2, 3])
+    np.testing.assert_allclose(fit.mu, list(mus.values()), rtol=1e-5)
+    assert fit.shares == [0.0, 0.5, 0.5]
+
+
 # What finished runs wrote ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def waves(declare):
-    return declare("small", simulation={"name": "wave"}, methods=["poisson", "ddpn", "poisson_glm"])
+    return declare("small", simulation={"name": "wave"}, methods=["poisson", "ddpn", "poisson_glm_exact"])
 
 
 def test_distributions_are_those_of_saved_weights_and_outputs(waves, finish, tmp_path):
@@ -203,7 +274,7 @@ def test_distributions_are_those_of_saved_weights_and_outputs(waves, finish, tmp
 def test_runs_keep_the_order_of_the_experiment_and_glms_can_be_left_out(waves, finish, tmp_path):
     for run in reversed(waves.runs()):
         finish(run, torch.zeros(2, run.head.n_raw))
-    assert [each.method.name for each in finished_runs(waves, tmp_path)] == ["poisson", "ddpn", "poisson_glm"]
+    assert [each.method.name for each in finished_runs(waves, tmp_path)] == ["poisson", "ddpn", "poisson_glm_exact"]
     assert [each.method.name for each in finished_runs(waves, tmp_path, glms=False)] == ["poisson", "ddpn"]
     chosen = runs_of(waves, tmp_path, ("ddpn", "poisson"), needed=2)
     assert [each.method.name for each in chosen] == ["ddpn", "poisson"]

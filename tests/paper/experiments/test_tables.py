@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from ddpn.paper.experiments.runs import finished_runs
+from ddpn.paper.experiments.runs import SNAPSHOTS, finished_runs
 from ddpn.paper.experiments.tables import (
     Cell,
     ResultTable,
@@ -18,6 +18,7 @@ from ddpn.paper.experiments.tables import (
     write_tables,
 )
 from ddpn.runtime.errors import InputError
+from ddpn.storage.tensor_files import write
 
 # A table as Markdown --------------------------------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ def test_the_numbers_of_the_paper_are_beside_ours(declare, written, tmp_path):
         "tiny",
         data={"name": "length_of_stay", "features": "standard"},
         reference={"table": "accuracy_calibration", "dataset": "length_of_stay"},
-        methods=["poisson", "poisson_glm"],
+        methods=["poisson", "poisson_glm", "poisson_glm_exact"],
     )
     for run in experiment.runs():
         written(run, [1.0])
@@ -125,6 +126,7 @@ def test_the_numbers_of_the_paper_are_beside_ours(declare, written, tmp_path):
     # Tables 2, 4 and 5 of the paper.
     assert [rows["Poisson"][place].paper for place in (0, 1, 2)] == [0.664, 0.553, 0.262]
     assert rows["Poisson GLM"][3].paper == 1.256
+    assert rows["Poisson GLM, maximum likelihood"][3].paper is None, "the paper has no exact fits"
     assert "**1.000** · paper 0.664" in markdown(table(experiment, tmp_path, "paper"))
     assert all(cell.paper is None for cell in table(experiment, tmp_path, "ours").rows["Poisson"])
 
@@ -133,12 +135,35 @@ def test_the_table_of_a_simulation_has_the_truth(whole, tmp_path):
     found = simulation(whole, finished_runs(whole, tmp_path))
     assert [cell.value for cell in found.rows["DDPN"]] == [pytest.approx(0.50005), 0.25, 0.1, 0.02]
     assert "CRPS of the true distribution: 0.5000." in found.notes
+    rounded = found.rows["Gaussian, rounded to counts"]
+    assert [cell.value for cell in rounded] == [pytest.approx(0.9), pytest.approx(0.4), None, None]
 
 
 def test_all_tables_are_written(whole, tmp_path):
     names = {path.name for path in write_tables(whole, tmp_path)}
     assert names == {"table_paper.md", "table_ours.md", "table_simulation.md"}
     assert (tmp_path / "tiny" / "table_ours.md").read_text().startswith("**A test (by one rule for all methods)**")
+
+
+def test_epochs_by_another_score_have_tables_of_their_own(declare, finish, tmp_path):
+    training = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "members": 2}
+    content = {"simulation": {"name": "wave"}, "training": training | {"snapshots": ["crps"]}}
+    experiment = declare("tiny", title="A test", methods=["ddpn", "poisson_glm_exact"], **content)
+    ddpn, glm = experiment.runs()
+    single = {"mae": [0.5, 0.7], "crps": [0.3, 0.3], "median_precision": [1.0, 1.0]}
+    scores = {"single": single, "ensemble": {name: values[:1] for name, values in single.items()}}
+    result = {"snapshots": {"crps": {"paper": scores, "ours": scores}}}
+    folder = finish(ddpn, torch.zeros(2, 2), mae=[1.0, 2.0], result=result)
+    write(folder / SNAPSHOTS, {"crps/x": torch.zeros(1)}, {})
+    finish(glm, torch.zeros(1, 1), mae=[3.0])
+    written = {path.stem: path.read_text() for path in write_tables(experiment, tmp_path)}
+    assert "| DDPN | **1.500 (0.707)** |" in written["table_paper"]
+    assert "Each network has the epoch with the lowest validation loss, as in the paper." in written["table_paper"]
+    assert "| DDPN | **0.600 (0.141)** |" in written["table_paper_crps"]
+    assert "Each network has the epoch with the lowest validation CRPS." in written["table_paper_crps"]
+    assert "GLM" not in written["table_ours_crps"], "a GLM has no epochs"
+    assert "not finished" not in written["table_ours_crps"]
+    assert written["table_ours_crps"].startswith("**A test, epochs chosen by CRPS (by one rule for all methods)**")
 
 
 # Out-of-distribution rows -------------------------------------------------------------------------------------------
@@ -164,12 +189,29 @@ def test_areas_are_those_of_the_total_variance(experiment, finish, tmp_path):
     finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(TEST), ood=ood)
     runs = scored(finished_runs(experiment, tmp_path))
     expected = roc_auc_score([0] * TEST + [1] * OOD, torch.cat(runs[0].variances))
-    auroc, aupr, fpr80 = detection_table("OOD", runs, as_paper=False).rows["DDPN"]
+    found = detection_table("OOD", runs, as_paper=False)
+    auroc, aupr, chance, fpr80 = found.rows["DDPN"]
     assert auroc.value == pytest.approx(expected, abs=0.02)
     assert auroc.paper == 0.854
+    assert chance.value == pytest.approx(OOD / (OOD + 0.8 * TEST))
+    assert aupr.paper is None, "another share of the rows is OOD"
+    assert (
+        found.notes[-1] == "The paper's AUPR cannot be compared: by chance it is 0.224 for the paper's numbers of rows."
+    )
     assert auroc.rank == aupr.rank == fpr80.rank == 1
     written = {path.name for path in write_tables(experiment, tmp_path)}
     assert {"table_ood.md", "table_ood_paper.md"} <= written
+
+
+@pytest.mark.parametrize(("as_paper", "n_ood", "paper"), [(False, 462, 0.628), (True, 462, 0.849)])
+def test_the_papers_aupr_is_shown_for_its_share_of_ood_rows(experiment, finish, tmp_path, as_paper, n_ood, paper):
+    """With the correct rows it is that of the authors' variances, by the paper's script the printed one."""
+    n_test = 2000
+    test, ood = raw(n_test, 3.0), raw(n_ood, 1.0)
+    finish(experiment.runs()[0], test[0], raw=test, y=torch.ones(n_test), ood=ood)
+    _, aupr, chance, _ = detection_table("OOD", scored(finished_runs(experiment, tmp_path)), as_paper).rows["DDPN"]
+    assert chance.value == pytest.approx(0.224 if not as_paper else 0.536, abs=0.002)
+    assert aupr.paper == paper
 
 
 def test_a_run_without_ood_predictions_is_reported(experiment, finish, tmp_path):

@@ -27,6 +27,8 @@ _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
 #: What networks for images take.
 IMAGES = "a uint8 tensor of RGB images (B, 3, S, S), or (B, M, 3, S, S) with images of each member"
+#: How hidden states of a transformer become features.
+TOKEN_POOLINGS = ("mean", "cls", "pooler")
 #: Names that libraries give to the norm behind the last block, and to the table of positions.
 _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f")
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
@@ -117,6 +119,32 @@ class ImageNormalization(nn.Module):
 # Transformers in two parts --------------------------------------------------------------------------------------------
 
 
+class Pool(nn.Module):
+    """Hidden states of the tokens -> features of the row, by one of `TOKEN_POOLINGS`. Shape: (B, L, H) -> (B, H).
+
+    `pooler` is the model's own layer on its first token. Without a mask the first token stands for the class, and
+    "mean" leaves it out; with one it averages over the tokens that are kept, zeros if there are none.
+    """
+
+    def __init__(self, pooling: str, pooler: nn.Module | None) -> None:
+        super().__init__()
+        check_choice("pooling", pooling, TOKEN_POOLINGS)
+        if pooling == "pooler" and pooler is None:
+            got = "a model without a pooler"
+            raise ConfigError(argument="pooling", must=f'be "mean" or "cls" for {got}', got='"pooler"')
+        self.pooling, self.pooler = pooling, pooler if pooling == "pooler" else None
+
+    def forward(self, hidden: Tensor, keep: Tensor | None) -> Tensor:
+        if self.pooler is not None:
+            return self.pooler(hidden)
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        if keep is None:
+            return hidden[:, 1:].mean(1)
+        weight = keep.to(hidden.dtype).unsqueeze(-1)
+        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1.0)
+
+
 class Encoder(nn.Module, ABC):
     """A transformer, how it reads one kind of input, and how its hidden states become features. Shape: -> (B, H).
 
@@ -126,13 +154,14 @@ class Encoder(nn.Module, ABC):
 
     takes: ClassVar[str]  # the inputs, in words
     states: ClassVar[str]  # the hidden states, in words
-    capturable: ClassVar[bool] = False
+    capturable: bool = False
     has_mask: ClassVar[bool] = False
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, pooling: str = "mean") -> None:
         super().__init__()
+        self.pool = Pool(pooling, getattr(model, "pooler", None))
         if getattr(model, "pooler", None) is not None:
-            model.pooler = None  # only hidden states are used
+            model.pooler = None  # it is in `pool`, if it is used
         self.model, self.is_cut = model, False
 
     @abstractmethod
@@ -142,11 +171,6 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def read(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Hidden states (B, L, H), and which of them are tokens of the input, (B, L), if `has_mask`."""
-
-    @staticmethod
-    @abstractmethod
-    def pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
-        """Hidden states -> features (B, H)."""
 
     def forward(self, x: Tensor) -> Tensor:
         hidden, keep = self.read(x)
@@ -167,9 +191,17 @@ class Encoder(nn.Module, ABC):
         self.is_cut = True
         return self
 
+    def freeze(self, n: int) -> "Encoder":
+        """Exclude the embeddings and the first `n` blocks from training, while their dropout stays in effect."""
+        norms = [getattr(self.model, name) for name in _LAST_NORMS if hasattr(self.model, name)]
+        self.model.requires_grad_(False)
+        for module in [*list(blocks_of(self.model)[2])[n:], *norms]:
+            module.requires_grad_(True)
+        return self
+
 
 class Last(nn.Module):
-    """Of an encoder that `make` builds, the blocks from the `n`-th on, counted from 0, their norm and the average.
+    """Of an encoder that `make` builds, the blocks from the `n`-th on, counted from 0, their norm and the pooling.
 
     Shape: hidden states -> (B, H).
     """
@@ -182,27 +214,41 @@ class Last(nn.Module):
         self.blocks = nn.ModuleList(list(blocks_of(encoder.model)[2])[n:])
         norms = [getattr(encoder.model, name) for name in _LAST_NORMS if hasattr(encoder.model, name)]
         self.norm = norms[0] if norms else nn.Identity()
-        self.kind, self.takes = type(encoder), encoder.states
+        self.has_mask, self.pool, self.takes = encoder.has_mask, encoder.pool, encoder.states
 
     def forward(self, states: Tensor) -> Tensor:
         # States stored in half precision are computed with in the weights' precision, except under autocast.
         hidden, keep = states.to(next(self.parameters()).dtype), None
         mask: tuple[Tensor, ...] = ()
-        if self.kind.has_mask:
+        if self.has_mask:
             hidden, keep = hidden[..., :-1], hidden[..., -1]
             mask = (keep[:, None, None, :].bool(),)
         for block in self.blocks:
             hidden = block(hidden, *mask)
             # Older releases of transformers return a tuple.
             hidden = hidden[0] if isinstance(hidden, tuple) else hidden
-        return self.kind.pool(self.norm(hidden), keep)
+        return self.pool(self.norm(hidden), keep)
+
+
+def _frozen_copy(make: Callable[[], Encoder], n: int) -> Encoder:
+    """An encoder that `make` builds, whose embeddings and first `n` blocks are not trained."""
+    return make().freeze(n)
 
 
 class Transformer(Tuned):
-    """An encoder that `make` builds, in two parts, the first of which has `frozen` blocks."""
+    """An encoder that `make` builds, in two parts, the first of which has `frozen` blocks.
+
+    With `dropout`, frozen blocks are computed anew in every step, so they are part of each member's network.
+    """
 
     def __init__(
-        self, make: Callable[[], Encoder], *, frozen: int | str | None, hidden: Sequence[int], members: int
+        self,
+        make: Callable[[], Encoder],
+        *,
+        frozen: int | str | None,
+        hidden: Sequence[int],
+        members: int,
+        dropout: bool = False,
     ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # of the trunk, if it is not pretrained
@@ -217,10 +263,13 @@ class Transformer(Tuned):
         options: dict[str, Any] = {"width": features.shape[1], "hidden": hidden, "members": members}
         if tunes_all:
             super().__init__(None, Tail(make, row_axes=row_axes, **options))
+            return
+        first = n + count if isinstance(n, int) and n < 0 else n
+        if dropout:
+            super().__init__(None, Tail(partial(_frozen_copy, make, first), row_axes=row_axes, **options))
         elif n == count:
             super().__init__(Frozen(whole, row_axes), Tail(None, **options))
         else:
-            first = n + count if n < 0 else n
             last = Last(lambda: whole, first)  # for the check alone; taken before the model is cut
             trunk = Frozen(whole.cut(first), row_axes)
             _check_split(features, trunk, last, example)
@@ -266,25 +315,39 @@ def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: T
 
 
 def loader(
-    kind: Callable[[nn.Module], Encoder], pretrained: str | os.PathLike[str] | None, config: Any
+    kind: Callable[[nn.Module], Encoder],
+    pretrained: str | os.PathLike[str] | None,
+    config: Any,
+    dropout: bool = False,
 ) -> Callable[[], Encoder]:
-    """A function that builds an encoder: from `config` with random weights, else with pretrained ones, read once."""
+    """A function that builds an encoder: from `config` with random weights, else with pretrained ones, read once.
+
+    Without `dropout`, all its rates are set to 0.
+    """
     transformers = import_extra("transformers", "text")
     if config is not None:
-        return partial(_drawn, kind, _without_dropout(_configured(config)))
+        return partial(_drawn, kind, _with_dropout(_configured(config), dropout), dropout)
     where = _located(pretrained)
     with _reported(_UNREADABLE.format(pretrained), *_READING):
-        settings = _without_dropout(transformers.AutoConfig.from_pretrained(where))
-        found = transformers.AutoModel.from_pretrained(where, config=settings)
+        settings = _with_dropout(transformers.AutoConfig.from_pretrained(where), dropout)
+        model = transformers.AutoModel.from_pretrained(where, config=settings)
     # Whatever precision they were stored in: training in half precision keeps its weights in float32.
-    return cast(Callable[[], Encoder], Copies(kind(found.float())))
+    return cast(Callable[[], Encoder], Copies(_wrap(kind, model.float(), dropout)))
 
 
-def _drawn(kind: Callable[[nn.Module], Encoder], config: Any) -> Encoder:
+def _drawn(kind: Callable[[nn.Module], Encoder], config: Any, dropout: bool) -> Encoder:
     """An encoder with random weights."""
     with _reported(_UNBUILDABLE.format(config.model_type), Exception):
         model = import_extra("transformers", "text").AutoModel.from_config(config)
-    return kind(model)
+    return _wrap(kind, model, dropout)
+
+
+def _wrap(kind: Callable[[nn.Module], Encoder], model: nn.Module, dropout: bool) -> Encoder:
+    """The encoder of a model; with dropout its steps are random and cannot be captured."""
+    encoder = kind(model)
+    if dropout:
+        encoder.capturable = False
+    return encoder
 
 
 def tokenizer_of(pretrained: str) -> tuple[Any, int]:
@@ -330,10 +393,10 @@ def _first_line(error: Exception) -> str:
     return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
-def _without_dropout(config: Any) -> Any:
-    """The configuration, of which every dropout rate, whatever its name, is set to 0."""
+def _with_dropout(config: Any, dropout: bool) -> Any:
+    """Return the configuration as it is, or without `dropout` with every dropout rate, whatever its name, set to 0."""
     for name, value in vars(config).items():
-        if "dropout" in name and isinstance(value, float):
+        if not dropout and "dropout" in name and isinstance(value, float):
             setattr(config, name, 0.0)
     return config
 
@@ -343,8 +406,6 @@ def _without_dropout(config: Any) -> Any:
 
 class Text(Transformer):
     """A pretrained transformer for texts: token ids -> features, for every member.
-
-    Hidden states are averaged over the tokens of the text, which are all but padding.
 
     Shape: ids (B, L) or (B, M, L), padded with the pad_token_id of the configuration -> (B, M, hidden[-1]). The trunk
     gives hidden states with the mask as their last channel, (B, L, H + 1); with frozen="all" their average, (B, H).
@@ -361,6 +422,12 @@ class Text(Transformer):
         Widths of the perceptron of each member.
     members : int
         M, the number of members.
+    pooling : {"mean", "cls", "pooler"}
+        How hidden states become features: their average over the tokens of the text, which are all but padding; the
+        first token; or the model's own layer on the first token, if it has one.
+    dropout : bool
+        Train with the model's dropout, in frozen blocks too, whose features then cannot be computed once. By default
+        there is none.
     """
 
     def __init__(
@@ -371,9 +438,11 @@ class Text(Transformer):
         frozen: int | str | None = -1,
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
+        pooling: str = "mean",
+        dropout: bool = False,
     ) -> None:
-        make = loader(TokenEncoder, pretrained, config)
-        super().__init__(make, frozen=frozen, hidden=hidden, members=members)
+        make = loader(partial(TokenEncoder, pooling=pooling), pretrained, config, dropout)
+        super().__init__(make, frozen=frozen, hidden=hidden, members=members, dropout=dropout)
 
 
 class TokenEncoder(Encoder):
@@ -383,8 +452,8 @@ class TokenEncoder(Encoder):
     states = "hidden states (B, L, H + 1), or (B, M, L, H + 1) with states of each member, as backbone.trunk(ids) gives"
     has_mask = True
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
+    def __init__(self, model: Any, pooling: str = "mean") -> None:
+        super().__init__(model, pooling)
         try:
             words = getattr(model.get_input_embeddings(), "num_embeddings", None)
         except NotImplementedError:
@@ -417,13 +486,6 @@ class TokenEncoder(Encoder):
         keep = ids != self.pad
         return self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state, keep
 
-    @staticmethod
-    def pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
-        """The mean over the tokens that are kept; zeros if there are none."""
-        assert keep is not None
-        weight = keep.to(hidden.dtype).unsqueeze(-1)
-        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1.0)
-
     def _trimmed(self, ids: Tensor) -> Tensor:
         """Without the columns at the end that are padding in every row; at least one is left."""
         if ids.dtype not in _INTEGERS or 0 in ids.shape:
@@ -444,18 +506,19 @@ class TokenEncoder(Encoder):
 class ViT(Transformer):
     """A pretrained vision transformer: images -> features, for every member.
 
-    The class token is left out of the average over patches.
-
     Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) with S the model's image size -> (B, M, hidden[-1]). The trunk gives
     hidden states (B, L, H); with frozen="all" the average of its patches, (B, H).
 
     Parameters
     ----------
-    pretrained, config, hidden, members
+    pretrained, config, hidden, members, dropout
         As for `ddpn.networks.backbones.Text`.
     frozen : int, "all" or "none"
         So many first blocks, with the embeddings, are shared and not trained. The default is "none", as the paper tunes
         all of them.
+    pooling : {"mean", "cls", "pooler"}
+        How hidden states become features: the average of the patches, without the class token; the class token; or the
+        model's own layer on the class token.
     """
 
     def __init__(
@@ -466,9 +529,11 @@ class ViT(Transformer):
         frozen: int | str | None = "none",
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
+        pooling: str = "mean",
+        dropout: bool = False,
     ) -> None:
-        make = loader(ImageEncoder, pretrained, config)
-        super().__init__(make, frozen=frozen, hidden=hidden, members=members)
+        make = loader(partial(ImageEncoder, pooling=pooling), pretrained, config, dropout)
+        super().__init__(make, frozen=frozen, hidden=hidden, members=members, dropout=dropout)
 
 
 class ImageEncoder(Encoder):
@@ -478,8 +543,8 @@ class ImageEncoder(Encoder):
     states = "hidden states (B, L, H), or (B, M, L, H) with states of each member, as backbone.trunk(x) gives"
     capturable = True
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
+    def __init__(self, model: Any, pooling: str = "mean") -> None:
+        super().__init__(model, pooling)
         given = getattr(model.config, "image_size", None)
         sides: list[Any] = list(given) if isinstance(given, list | tuple) else [given]  # some have height and width
         if len(set(sides)) != 1 or not is_integer(sides[0]) or sides[0] < 1:
@@ -504,11 +569,6 @@ class ImageEncoder(Encoder):
             if x.shape[-2:] == (self.size, self.size):
                 raise
             raise InputError(f"x must be images of {self.size} x {self.size}, got shape {tuple(x.shape)}.") from error
-
-    @staticmethod
-    def pool(hidden: Tensor, keep: Tensor | None) -> Tensor:
-        """The mean of all tokens but the first, which stands for the class."""
-        return hidden[:, 1:].mean(1)
 
 
 # Images on small machines ---------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ class DoublePoissonHead(Head):
         check_choice("objective", objective, ("exact", "paper"))
         check_choice("location", location, ("mu", "mean"))
         if objective == "paper" and location == "mean":
-            remedy = "Leave one of them out."
+            remedy = 'Use objective="exact".'
             raise ConfigError('cannot be combined with `objective="paper"`', argument="location", remedy=remedy)
         self.beta, self.objective, self.location = beta, objective, location
         self.location_is_mean = location == "mean"
@@ -91,8 +91,10 @@ class DoublePoissonHead(Head):
     def check_bounds(self) -> None:
         """Raise a `ConfigError` unless the objective is the exact likelihood."""
         if not self.loss_is_likelihood:
-            got = f"beta={self.beta}" if self.beta else f'objective="{self.objective}"'
-            raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. Leave it out.")
+            got, remedy = f'objective="{self.objective}"', 'Use objective="exact".'
+            if self.beta:
+                got, remedy = f"beta={self.beta}", "Leave it out."
+            raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. {remedy}")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson | MeanDoublePoisson:
         """Double Poisson with mu, or the mean, exposure * e^raw0, and gamma = e^raw1 within its bounds."""

@@ -18,6 +18,8 @@ from ddpn.sample import Sample, check_counts, check_vector
 _IN_ORDER = 8192
 #: So many times the rows of a training batch fit where no gradients are kept, in a network of a few layers or more.
 WITHOUT_GRADIENTS = 4
+#: Rows that are augmented together: a second copy of all images of a data set would fill a GPU.
+AUGMENTED_ROWS = 1024
 #: Rows of a stream that are encoded at once: 2 KB per row for 40 columns of numbers in steps.
 CHUNK_ROWS = 16_384
 #: Epochs of a stream, which end with a score of the validation rows: about so many, and at most so many chunks long.
@@ -63,9 +65,10 @@ def parts_of(sample: Sample, size: int) -> Iterator[Sample]:
 class MemoryBatches:
     """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
 
-    `positions` are those of each member's own rows, if it has any. `augment` changes the inputs before every epoch. All
-    members take as many steps per epoch as the one with the fewest rows. Rows left over after whole batches wait for
-    another epoch, as orders are drawn anew each time. `accumulate` is the number of parts that a batch is computed in.
+    `positions` are those of each member's own rows, if it has any. `augment` changes the inputs before every epoch,
+    some rows at a time, from the `unchanged` ones, which need not be on the device. All members take as many steps per
+    epoch as the one with the fewest rows. Rows left over after whole batches wait for another epoch, as orders are
+    drawn anew each time. `accumulate` is the number of parts that a batch is computed in.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class MemoryBatches:
         share: Share = ALL,
         accumulate: int = 1,
         augment: Callable[[Tensor], Tensor] | None = None,
+        unchanged: Tensor | None = None,
     ) -> None:
         rows = len(sample) if positions is None else min(map(len, positions))
         if not rows:
@@ -87,8 +91,9 @@ class MemoryBatches:
         self.own_rows = positions is not None
         self._positions = [each.to(self.device) for each in positions or ()]
         self._part = -(-batch_size // accumulate)
-        self._augment, self._given = augment, sample.X
-        self.sample = sample if augment is None else sample.replace(X=sample.X.clone())
+        self._augment, self._unchanged = augment, sample.X if unchanged is None else unchanged
+        is_shared = augment is not None and self._unchanged.data_ptr() == sample.X.data_ptr()
+        self.sample = sample.replace(X=sample.X.clone()) if is_shared else sample
 
     def begin(self, epoch: int) -> None:
         """Change inputs at random; in place, because a captured step reads them where they are."""
@@ -96,11 +101,12 @@ class MemoryBatches:
             X = self.sample.X
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
                 torch.manual_seed(epoch)
-                changed = self._augment(self._given)
-            taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (X, changed))
-            if got != taken:
-                raise InputError(argument="augment", must=f"return inputs of {taken} as it takes them", got=got)
-            X.copy_(changed)
+                for rows, target in zip(*(x.split(AUGMENTED_ROWS) for x in (self._unchanged, X)), strict=True):
+                    changed = self._augment(rows.to(X.device))
+                    taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (rows, changed))
+                    if got != taken:
+                        raise InputError(argument="augment", must=f"return inputs of {taken} as it takes them", got=got)
+                    target.copy_(changed)
 
     def indices(self, streams: Sequence[torch.Generator]) -> list[Tensor]:
         """The row positions of each batch of one epoch, those of this process. Shape: (M, B).

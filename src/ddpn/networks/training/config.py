@@ -20,7 +20,7 @@ from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 from ddpn.storage.files import write_bytes
 
-_CHOICES = {"schedule": ("cosine", "constant"), "score": ("nll", "crps"), "precision": ("float32", "bf16")}
+_CHOICES = {"schedule": ("cosine", "constant"), "score": ("nll", "crps", "loss"), "precision": ("float32", "bf16")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,9 @@ class TrainingConfig:
         Bounds each member's gradient norm.
     ema : float
         Above 0, weights are averaged over about 1 / (1 - ema) steps; validation and predictions use the average.
-    score : {"nll", "crps"}
-        The validation score that selects epochs: each member keeps the weights of its best epoch.
+    score : {"nll", "crps", "loss"}
+        The validation score that selects epochs: each member keeps the weights of its best epoch. "loss" is the
+        training objective, as in the paper; where it is weighted by a beta it is not a proper score.
     patience : int, optional
         A member that has not improved for so many epochs has stopped.
     precision : {"float32", "bf16"}
@@ -70,7 +71,7 @@ class TrainingConfig:
     schedule: Literal["cosine", "constant"] = "cosine"
     clip: float | None = 5.0
     ema: float = 0.998
-    score: Literal["nll", "crps"] = "nll"
+    score: Literal["nll", "crps", "loss"] = "nll"
     patience: int | None = None
     precision: Literal["float32", "bf16"] = "float32"
     accumulate: int = 1

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ddpn.distributions.limits import as_recorded
 from ddpn.metrics import crps
 from ddpn.networks.backbones.members import Frozen, Members
+from ddpn.networks.heads import Head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training.batches import (
     MemoryBatches,
@@ -63,6 +64,7 @@ def fit(
     verbose: bool = False,
     title: str = "Training",
     on_epoch: Callable[[str], object] | None = None,
+    after_epoch: Callable[[int], object] | None = None,
     clock: Clock | None = None,
 ) -> History:
     """Train a model in place; afterwards, however it ended, it has each member's best weights.
@@ -79,9 +81,9 @@ def fit(
     config : TrainingConfig
         The settings.
     augment : callable, optional
-        Changes the inputs of training rows in memory before every epoch, in the same way for all members. It takes all
-        inputs and returns as many of the same shape and dtype, drawn from torch's global generator, which is seeded by
-        the epoch.
+        Changes the inputs of training rows in memory before every epoch, in the same way for all members. It takes up
+        to 1,024 inputs at a time and returns as many of the same shape and dtype, drawn from torch's global generator,
+        which is seeded by the epoch. Inputs that are not on the device stay where they are: the device holds one copy.
     runtime : Runtime, optional
         The device, and the processes that share the training. Default: a GPU if there is one.
     checkpoint : path, optional
@@ -95,6 +97,10 @@ def fit(
         Its name.
     on_epoch : callable, optional
         Called after every epoch with a line on the progress.
+    after_epoch : callable, optional
+        Called after every epoch, in every process, with the number of epochs so far. The model then has the weights of
+        that epoch, so that they can be scored or written to a file. A resumed training repeats the calls since its
+        checkpoint.
     clock : Clock, optional
         Ends the training when its time is up, with each member's best weights until then. The learning rate falls in
         time to end with it, where there is no time for all epochs. Without a complete epoch, a `TimeLimitError`.
@@ -131,6 +137,9 @@ def fit(
                 bar.advance(1, text)
                 if on_epoch is not None and runtime.is_main:
                     on_epoch(f"epoch {state.epoch} of {config.epochs}, {text}")
+                if after_epoch is not None:
+                    with state.averaged():
+                        after_epoch(state.epoch)
                 if time.monotonic() - saved_at > save_seconds:
                     save()
                     saved_at = time.monotonic()
@@ -203,8 +212,10 @@ class Training:
             raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
         sample = self._loaded(source if isinstance(source, Sample) else source.sample, needs_weight=True)
         own = getattr(source, name) if isinstance(source, OwnRows) else None
-        augment = self._augment if name == "train" else None
-        return MemoryBatches(sample, self.config.batch_size, own, augment=augment, **shared)
+        if name == "train" and self._augment is not None:
+            given = source if isinstance(source, Sample) else source.sample
+            shared |= {"augment": self._augment, "unchanged": given.X}
+        return MemoryBatches(sample, self.config.batch_size, own, **shared)
 
     def _loaded(self, sample: Sample, needs_weight: bool = False) -> Sample:
         check_sample(sample, self.model.head, needs_weight)
@@ -335,7 +346,7 @@ class Training:
 
 @torch.no_grad()
 def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, runtime: Runtime) -> list[float]:
-    """Mean proper score per member; never the training objective, which may be a weighted one."""
+    """Return the mean validation score of each member: a proper score, or the training objective ("loss")."""
     model.eval()
     sums = torch.zeros(2, model.members, dtype=torch.float64, device=runtime.device)
     for number, part in enumerate(batches.in_order()):
@@ -345,13 +356,20 @@ def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, 
             with runtime.autocast(config.precision), threads_for(model.multiply_adds(first)):
                 raw = model.raw(part.X)
             with single_thread():  # many small operations
-                dist = as_recorded(model.head(raw, part.exposure), part)
-                each = -dist.log_prob(part.y) if config.score == "nll" else crps(dist, part.y)
-            sums[0] += (each.double() * weight).sum(0)
+                score = _score_rows(model.head, raw, part, config.score)
+            sums[0] += (score.double() * weight).sum(0)
             sums[1] += weight.sum(0)
     runtime.add_up(sums)
     scores = (sums[0] / sums[1]).tolist()
     return [found if found == found else float("inf") for found in scores]
+
+
+def _score_rows(head: Head, raw: Tensor, rows: Sample, score: str) -> Tensor:
+    """Return the score of every row and member. Shape: raw (B, M, P) -> (B, M)."""
+    if score == "loss":
+        return head.sample_loss(raw, rows)
+    dist = as_recorded(head(raw, rows.exposure), rows)
+    return -dist.log_prob(rows.y) if score == "nll" else crps(dist, rows.y)
 
 
 # Training steps as one CUDA graph -------------------------------------------------------------------------------------

@@ -18,11 +18,15 @@ from ddpn.paper.datasets.dataset import (
 from ddpn.paper.datasets.texts import bible, reviews
 
 if TYPE_CHECKING:
+    from ddpn.paper.datasets.beams import inventory
     from ddpn.paper.datasets.shelves import simulate_shelves
     from ddpn.paper.datasets.simulations import SIMULATIONS, Simulation, simulate
 
 #: Imported on first use, since they import torch.
-_MODULES = dict.fromkeys(("SIMULATIONS", "Simulation", "simulate"), "simulations") | {"simulate_shelves": "shelves"}
+_MODULES = dict.fromkeys(("SIMULATIONS", "Simulation", "simulate"), "simulations") | {
+    "simulate_shelves": "shelves",
+    "inventory": "beams",
+}
 
 __all__ = [
     "DATASETS",
@@ -36,6 +40,7 @@ __all__ = [
     "data_folder",
     "dataset_status",
     "download",
+    "inventory",
     "load",
     "reviews",
     "simulate",

@@ -20,8 +20,6 @@ from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["coco_people"]
 ANNOTATIONS_URL = "http://images.cocodataset.org/annotations/annotations_trainval2017.zip"
-#: Images in the paper's data: all of train2017 with an annotation of a person, crowds among them.
-ALL = 64_115
 #: The only keys that are kept while an annotation file is read: outlines are nine tenths of it.
 _KEPT = {"images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "name"}
 
@@ -33,7 +31,8 @@ def coco_people() -> Dataset:
     image_id (the file's name, with or without .jpg) and person_count, and the images in train2017 or images. An
     image's count is the number of its annotations as a person; images without a person are left out. COCO draws one
     region around a crowd, beside the people that it draws singly: it counts as one, as in the paper, whose 64,115
-    images are all that have such an annotation. Rows are in the order of the images' ids and split 70/10/20.
+    images are all of train2017 that have such an annotation. Rows are in the order of the images' ids and split
+    70/10/20.
     """
     folder = data_folder()
     home = folder / "coco_people"
@@ -67,11 +66,9 @@ def coco_people() -> Dataset:
     y = as_counts(np.array(people, dtype=np.float64), "person_count")
     import polars  # slow to import
 
-    frame, is_sample = polars.DataFrame({"file": files}), len(y) < ALL
-    note = f"{len(y):,} of the {ALL:,} images of the paper's data" if is_sample else ""
-    terms = SOURCE.license, SOURCE.citation
-    parts = split(len(y), shares=LARGE_SHARES)
-    return Dataset("coco_people", frame, y, parts, *terms, note=note, sample=is_sample, root=root)
+    frame, note = polars.DataFrame({"file": files}), SOURCE.describe_rows(len(y), "images")
+    terms, parts = (SOURCE.license, SOURCE.citation), split(len(y), shares=LARGE_SHARES)
+    return Dataset("coco_people", frame, y, parts, *terms, note=note, sample=len(y) < SOURCE.rows, root=root)
 
 
 def _counted(path: Path) -> tuple[list[str], list[float]]:

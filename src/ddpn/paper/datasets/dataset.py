@@ -121,6 +121,9 @@ class Dataset:
             lengths = f"{len(self.X)}, {len(self.y)} and {self.split.n}"
             raise InputError(f"X, y and split must have the same number of rows, got {lengths}.")
 
+    def __len__(self) -> int:
+        return len(self.y)
+
     def features(self, name: str = "raw") -> Any:
         """The inputs of all rows.
 
@@ -148,6 +151,28 @@ class Dataset:
         """
         rows = getattr(self.split, check_choice("part", part, PARTS, InputError))
         return self.features(features)[rows], self.y[rows]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts without counts: out-of-distribution rows.
+
+    Parameters
+    ----------
+    texts : list of str
+        The texts.
+    license, citation, note, sample
+        As in `Dataset`.
+    """
+
+    texts: list[str]
+    license: str
+    citation: str
+    note: str = ""
+    sample: bool = False
+
+    def __len__(self) -> int:
+        return len(self.texts)
 
 
 def as_counts(column: Any, name: str) -> NDArray[np.int64]:
@@ -194,6 +219,14 @@ class Source:
     size: int = 0
     sha256: str | None = None
     archive: str | None = None
+    unverified: bool = False
+    rows: int = 0
+
+    def describe_rows(self, n: int, what: str) -> str:
+        """Compare the number of rows with the paper's; "" where they are equal."""
+        if n == self.rows:
+            return ""
+        return f"{n:,} {'of the' if n < self.rows else 'instead of the'} {self.rows:,} {what} of the paper's data"
 
 
 _CATALOGUE = tomllib.loads((files(__package__) / "catalogue.toml").read_text(encoding="utf-8"))
@@ -211,7 +244,7 @@ def data_folder() -> Path:
 
 
 def fetch(source: Source) -> Path:
-    """Return the path of the source's first file, downloaded if it is missing, with a verified checksum.
+    """Return the path of the source's first file, downloaded if it is missing, with a verified checksum if it is known.
 
     Processes that need the same file wait for each other.
     """
@@ -224,7 +257,7 @@ def fetch(source: Source) -> Path:
                     _download(source, path)
         except OSError as error:
             raise InputError(_failure(source, path, error)) from error
-    if (found := sha256_of_file(path)) != source.sha256:
+    if source.sha256 is not None and (found := sha256_of_file(path)) != source.sha256:
         raise InputError(
             f"{path} must have the SHA-256 {source.sha256}, got {found}. "
             f"Delete the file to have it downloaded again from {source.url}."
@@ -258,9 +291,10 @@ def _failure(source: Source, path: Path, error: OSError) -> str:
         return f"Cannot write to {path.parent}: {error}. Set DDPN_DATA to another folder."
     response = error.response
     why = "no connection" if response is None else f"status {response.status_code} {response.reason}"
+    checks = f" ({source.size} bytes, SHA-256 {source.sha256})" if source.sha256 else ""
     return (
-        f"Cannot download {source.url}: {why}. Download it on a machine with a network and put {path.name} "
-        f"({source.size} bytes, SHA-256 {source.sha256}) into {path.parent}, or set DDPN_DATA to the folder above it."
+        f"Cannot download {source.url}: {why}. Download it on a machine with a network and put {path.name}{checks} "
+        f"into {path.parent}, or set DDPN_DATA to the folder above it."
     )
 
 
@@ -288,7 +322,7 @@ class DatasetStatus:
     sample: bool = False
 
 
-def load(name: str = "rand_health") -> Dataset:
+def load(name: str = "rand_health") -> Any:
     """Load a data set by its name.
 
     Parameters
@@ -298,7 +332,7 @@ def load(name: str = "rand_health") -> Dataset:
 
     Returns
     -------
-    Dataset
+    Dataset, or `Texts` for "bible"
 
     Examples
     --------
@@ -317,7 +351,7 @@ def dataset_status() -> list[DatasetStatus]:
             try:
                 data = load(name)
                 # The license of the file that is there: the reviews may be others than the paper's.
-                more: dict[str, Any] = {"license": data.license, "rows": len(data.y), "sample": data.sample}
+                more: dict[str, Any] = {"license": data.license, "rows": len(data), "sample": data.sample}
                 status = replace(missing, state="available", **more)
             except ConfigError:
                 status = missing  # a package that is not installed
@@ -339,7 +373,8 @@ def download(name: str) -> str:
     """
     DATASETS.find(name)
     source = SOURCES[name]
-    path = fetch(source) if source.sha256 else None
+    path = fetch(source) if source.sha256 or source.unverified else None
     data = load(name)
     place = path or (data_folder() if source.files else "inside statsmodels")
-    return f"{name}: {len(data.y):,}{' (sample)' if data.sample else ''} rows, {place}"
+    note = f" ({data.note})" if data.note else ""
+    return f"{name}: {len(data):,}{' (sample)' if data.sample else ''} rows, {place}{note}"

@@ -126,12 +126,12 @@ def wave(x: Any) -> CountDistribution:
 
 
 def poisson(x: Any) -> CountDistribution:
-    """Poisson(exp(x / 2)) (Section 4.1)."""
+    """Poisson(exp(x / 2)) (Section 4.2)."""
     return Poisson((0.5 * _tensor(x)).exp())
 
 
 def negative_binomial(x: Any) -> CountDistribution:
-    """NegBinom(r = x^2, p = 1/2): mean x^2 and variance 2 x^2 (Section 4.1)."""
+    """NegBinom(r = x^2, p = 1/2): mean x^2 and variance 2 x^2 (Section 4.2)."""
     r = _tensor(x).square().clamp(min=_LEAST_RATE)
     return NegativeBinomial(mu=r, alpha=1.0 / r)
 

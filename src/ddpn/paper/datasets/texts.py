@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.paper.datasets.dataset import LARGE_SHARES, SOURCES, Dataset, data_folder, split
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SOURCES, Dataset, Texts, data_folder, split
 from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["reviews"]
-BIBLE = "bible/kjv_verses.txt.gz"
+VERSES = SOURCES["bible"]
 #: Title, text and rating of a row as they are written in the file, by the name of the column.
 _PATIO, _CLOTHING = ("summary", "reviewText", "overall"), ("Title", "Review Text", "Rating")
 
@@ -23,9 +23,9 @@ def reviews() -> Dataset:
     """Stars of a review (1 to 5) from its words: the columns "title" ("" if missing) and "text".
 
     The data are the paper's file of Amazon reviews of "Patio, Lawn and Garden" where the folder `reviews` has it,
-    without rows with HTML tags, else women's clothing. Neither can be downloaded: put Patio_Lawn_and_Garden_5.json.gz
-    there yourself. Rows without text are left out; `note` counts them. The remaining rows are numbered in the file's
-    order and split 70/10/20.
+    without rows with HTML tags, else women's clothing, without rows that have no text. Neither can be downloaded: put
+    Patio_Lawn_and_Garden_5.json.gz there yourself. `note` counts the rows that are left out, and says if others remain
+    than the paper's 793,966. The remaining rows are numbered in the file's order and split 70/10/20.
     """
     path = _find(data_folder())
     if is_paper := path.name == Path(SOURCE.files[0]).name:
@@ -33,12 +33,15 @@ def reviews() -> Dataset:
     else:
         terms = "CC0", "Brooks, N. (2018). Women's e-commerce clothing reviews. kaggle.com"
     rows = list(enumerate(_json_rows(path) if is_paper else _csv_rows(path), start=1))
-    written = [(row, texts) for row, texts in rows if texts[1].strip()]
-    kept = [(row, texts) for row, texts in written if not (is_paper and re.search(r"<[^>]+>", texts[1]))]
-    if not kept:
+    # The paper's code drops texts with tags and keeps empty ones.
+    reason = "with HTML" if is_paper else "without text"
+    kept = [row for row in rows if not (re.search(r"<[^>]+>", row[1][1]) if is_paper else not row[1][1].strip())]
+    if not any(texts[1].strip() for _, texts in kept):
         raise InputError(f"{path} must have rows with text, got none in {len(rows)}.")
-    left_out = {"without text": len(rows) - len(written), "with HTML": len(written) - len(kept)}
-    note = ", ".join(f"{number:,} rows {which} left out" for which, number in left_out.items() if number)
+    left_out = len(rows) - len(kept)
+    notes = [f"{left_out:,} rows {reason} left out"] if left_out else []
+    notes += [SOURCE.describe_rows(len(kept), "reviews")] if is_paper else []
+    note = ", ".join(filter(None, notes))
     import polars  # slow to import
 
     frame = polars.DataFrame({"title": [texts[0] for _, texts in kept], "text": [texts[1] for _, texts in kept]})
@@ -52,17 +55,27 @@ def reviews() -> Dataset:
 
 
 def bible() -> list[str]:
-    """The verses of the King James Bible in their order: out-of-distribution text for a model of reviews."""
-    path = data_folder() / BIBLE
+    """Return the verses of the King James Bible in their order: out-of-distribution text for a model of reviews."""
+    return verses().texts
+
+
+def verses() -> Texts:
+    """Read the verses of the King James Bible, one per line; empty lines are left out.
+
+    The paper's file has the Apocrypha too: 36,694 verses instead of 31,102.
+    """
+    folder = data_folder()
+    path = next((folder / name for name in VERSES.files if (folder / name).is_file()), folder / VERSES.files[0])
     if not path.is_file():
         raise InputError(
-            f"File not found: {path}. Put the verses there, one per line (Debian's bible-kjv-text prints them; public "
-            f"domain), or set DDPN_DATA to the folder above it."
+            f"File not found: {path}. Run `ddpn data get bible`, or download {VERSES.url} into that folder, or set "
+            f"DDPN_DATA to the folder above it."
         )
-    verses = [line.strip() for line in _lines(path) if line.strip()]
-    if not verses:
+    texts = [line.strip() for line in _lines(path) if line.strip()]
+    if not texts:
         raise InputError(f"{path} must hold one verse per line, got none.")
-    return verses
+    note = VERSES.describe_rows(len(texts), "verses")
+    return Texts(texts, VERSES.license, VERSES.citation, note, sample=len(texts) < VERSES.rows)
 
 
 def _find(folder: Path) -> Path:
@@ -103,9 +116,10 @@ def _json_rows(path: Path) -> Iterable[tuple[Any, ...]]:
 
 
 def _lines(path: Path) -> Iterable[str]:
-    """The lines of a text file with gzip."""
+    """The lines of a text file, with gzip or without."""
+    read = gzip.open if path.suffix == ".gz" else open
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
+        with read(path, "rt", encoding="utf-8") as file:
             yield from file
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a complete file in UTF-8, got: {error}.") from error

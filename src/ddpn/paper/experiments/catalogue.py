@@ -33,13 +33,19 @@ _IRRELEVANT = ("at_once",)
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: a head of `ddpn.networks.heads` with its options; `exact` is a GLM by maximum likelihood."""
+    """A row of a table: a head of `ddpn.networks.heads` with its options.
+
+    `hidden` replaces the layers of the experiment; without layers the networks are GLMs, trained as the paper trains
+    them. `exact` is a GLM by maximum likelihood. With `dispersion="constant"` a dispersion is one number for all rows.
+    """
 
     name: str
     label: str
     head: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    hidden: tuple[int, ...] | None = None
     exact: bool = False
+    dispersion: str = "predicted"
 
     @property
     def is_continuous(self) -> bool:
@@ -50,6 +56,10 @@ class Method:
 @dataclass(frozen=True)
 class TrainingSettings:
     """The paper's settings: AdamW and a cosine schedule, no warm-up, no weight averaging, no clipping, random start.
+
+    Each network keeps its epoch with the lowest validation `score`, in the paper the lowest loss. `snapshots` are
+    further states of the same training that a run keeps: the end of an epoch (an integer), or each network's best epoch
+    by another score ("crps" or "nll").
 
     `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
     and `at_once` members are in memory together (None: all of them). `initial_gamma` is where gamma starts instead
@@ -69,6 +79,8 @@ class TrainingSettings:
     accumulate: int = 1
     at_once: int | None = None
     initial_gamma: float | None = None
+    score: str = "loss"
+    snapshots: tuple[int | str, ...] = ()
 
     def __post_init__(self) -> None:
         check_integer("members", self.members, minimum=1)
@@ -115,8 +127,12 @@ class Experiment:
 
     def quick(self) -> Self:
         """A tenth of the training, under another name: it must not replace the results of a full run."""
-        shorter = {name: _shortened(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None}
+        shorter: dict[str, Any] = {
+            name: _shortened(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None
+        }
         grid = {k: tuple(map(_shortened, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
+        kept = self.training.snapshots
+        shorter["snapshots"] = tuple(one if isinstance(one, str) else _shortened(one) for one in kept)
         named = replace(self, name=f"{self.name}-quick", title=f"{self.title} (quick run)", grid=grid)
         return named.with_training(members=min(self.training.members, _QUICK_MEMBERS), **shorter)
 
@@ -152,19 +168,31 @@ class Run:
     @property
     def training(self) -> TrainingSettings:
         """The settings at this point of the grid."""
-        return replace(self.experiment.training, **{key: value for key, value in self.point.items() if key in TRAINING})
+        changes = {key: value for key, value in self.point.items() if key in TRAINING}
+        if self.method.hidden is not None:
+            changes["hidden"] = self.method.hidden
+        return replace(self.experiment.training, **changes)
+
+    @property
+    def sees(self) -> list[str]:
+        """What each raw output of its networks depends on, see `ddpn.networks.model.Projection`."""
+        head = self.head
+        constant = head.dispersion_outputs if self.method.dispersion == "constant" else ()
+        return ["constant" if number in constant else what for number, what in enumerate(head.sees)]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that its results depend on except the rows."""
         source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
         common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
+        if self.method.dispersion != "predicted":
+            common["dispersion"] = self.method.dispersion
         if self.method.exact:
             # The maximum of a likelihood does not depend on how a network would be trained.
             return common
         settings = {name: getattr(self.training, name) for name in TRAINING if name not in _IRRELEVANT}
         if self.experiment.backbone is not None:
             common |= {"backbone": dict(self.experiment.backbone)}
-        return common | settings | {"hidden": list(self.training.hidden)}
+        return common | settings | {name: list(settings[name]) for name in ("hidden", "snapshots")}
 
 
 # The files ------------------------------------------------------------------------------------------------------------
@@ -185,7 +213,7 @@ def names() -> list[str]:
 def listing() -> Table:
     """A table of all experiments with what they need and how long they take."""
     table = Table(title="ddpn reproduce NAME")
-    for heading in ("experiment", "what it shows", "in the paper", "needs"):
+    for heading in ("experiment", "what it shows", "in the paper", "needs", "network"):
         table.add_column(heading, no_wrap=heading == "experiment", overflow="fold")
     table.add_column("minutes", justify="right")
     for name in names():
@@ -194,9 +222,19 @@ def listing() -> Table:
         if found.simulation:
             needs = f"simulated ({found.simulation['name']})"
         # A view of another experiment has a title of its own.
-        table.add_row(name, read(name)["title"], found.paper, needs, f"{found.minutes:g}")
+        table.add_row(name, read(name)["title"], found.paper, needs, _network(found), f"{found.minutes:g}")
     table.caption = "Minutes on two CPU cores; 600 or more are estimates for experiments that need a GPU."
     return table
+
+
+def _network(found: Experiment) -> str:
+    """The network of an experiment in words, "" if it has none."""
+    if not found.methods:
+        return ""
+    backbone = found.backbone or {}
+    head = "-".join(map(str, found.training.hidden))
+    pretrained = backbone.get("pretrained", "")
+    return f"{' '.join(filter(None, [backbone.get('name', ''), pretrained]))} MLP {head}".strip()
 
 
 def select(
@@ -241,7 +279,7 @@ def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, st
 
 def methods() -> dict[str, Method]:
     """Every method by name."""
-    return {name: Method(name, **row) for name, row in read(_METHODS).items()}
+    return {name: Method(name, **_with_tuples(row)) for name, row in read(_METHODS).items()}
 
 
 def experiment(name: str) -> Experiment:

@@ -27,9 +27,8 @@ from ddpn.storage.tensor_files import fingerprint
 _SHARE = 0.4
 
 
-def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
-    """The backbone that an experiment declares, or else an MLP with `width` inputs."""
-    hidden = experiment.training.hidden
+def network_of(experiment: Experiment, width: int, members: int, hidden: tuple[int, ...], classes: int = 0) -> Any:
+    """Return the backbone that an experiment declares, or else an MLP with `width` inputs, with `hidden` layers."""
     if experiment.backbone is None:
         return MLP(n_in=width, hidden=hidden, members=members)
     options = {key: value for key, value in experiment.backbone.items() if key != "name"}
@@ -110,7 +109,9 @@ def rows_of(experiment: Experiment, device: str = "cpu", copies: int = 1) -> Exp
     else:
         source: Any = experiment.data
         parts = LOADERS.get(source["name"], _table)(experiment, load_data(source))
-    network = None if experiment.backbone is None else network_of(experiment, 0, 1, classes=parts.classes)
+    network = None
+    if experiment.backbone is not None:
+        network = network_of(experiment, 0, 1, experiment.training.hidden, parts.classes)
     trunk = network.trunk if isinstance(network, Tuned) else None
     precision = experiment.training.precision
     return parts if trunk is None else _with_features(parts, trunk, Runtime(device), precision, copies)
@@ -197,7 +198,7 @@ def _texts(experiment: Experiment, data: Dataset) -> ExperimentRows:
 def _images(experiment: Experiment, data: Dataset) -> ExperimentRows:
     """Decoded once into memory, and changed at random before every epoch where the experiment wants that."""
     source, root = dict(experiment.data or {}), Path(data.root or "")
-    augment = auto_augment if source["augment"] else None
+    augment = partial(auto_augment, group_size=source.get("images_per_policy", 8)) if source["augment"] else None
     return _parts(
         data, lambda table: decode_images([root / name for name in table["file"]], source["size"]), augment=augment
     )
@@ -207,4 +208,4 @@ def _clouds(experiment: Experiment, data: Dataset) -> ExperimentRows:
     return _parts(data, lambda beams: beams, classes=len(data.classes))
 
 
-LOADERS = {"reviews": _texts, "coco_people": _images, "shelves": _clouds}
+LOADERS = {"reviews": _texts, "coco_people": _images, "shelves": _clouds, "inventory": _clouds}

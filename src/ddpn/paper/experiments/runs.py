@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from ddpn.paper.datasets.dataset import PARTS
 from ddpn.paper.experiments.catalogue import Experiment, Run
 from ddpn.paper.experiments.rows import ExperimentRows, network_of
 from ddpn.paper.experiments.scoring import score
+from ddpn.paper.experiments.snapshots import SnapshotWriter
 from ddpn.runtime.errors import InputError
 from ddpn.storage.files import write_text
 from ddpn.storage.tensor_files import is_complete, read, write
@@ -30,6 +32,8 @@ from ddpn.storage.tensor_files import is_complete, read, write
 #: The files of a run. `CONFIG` is written first and `DONE` last; files of members exist while it trains.
 CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"
 PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
+#: Weights of the snapshots of a training, named by snapshot and tensor: "200/projection.bias".
+SNAPSHOTS = "snapshots.safetensors"
 
 
 def folder_of(run: Run, out: Path) -> Path:
@@ -45,7 +49,8 @@ def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
         return "damaged"
     if result is None:
         return "missing"
-    if not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
+    expected = [PREDICTIONS, WEIGHTS, *([SNAPSHOTS] if result["settings"].get("snapshots") else [])]
+    if not all(is_complete(folder / name) for name in expected):
         return "damaged"
     if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
         return "changed"
@@ -86,9 +91,17 @@ class FinishedRun(Run):
         """The members' distributions from their raw outputs. Shape: (..., M, P) -> (..., M)."""
         return self.head(raw.double())
 
-    def at(self, x: np.ndarray) -> Any:
-        """The members' distributions at other inputs. Shape: (n,) -> (n, M)."""
-        weights, _ = read(self.folder / WEIGHTS)
+    def with_snapshot(self, name: str) -> "FinishedRun":
+        """The run with the scores of one of its snapshots in place of its own."""
+        return replace(self, result={**self.result, "scores": self.result["snapshots"][name]})
+
+    def at(self, x: np.ndarray, snapshot: int | str | None = None) -> Any:
+        """The members' distributions at other inputs, at the end or at a snapshot. Shape: (n,) -> (n, M)."""
+        if snapshot is None:
+            weights, _ = read(self.folder / WEIGHTS)
+        else:
+            tensors, start = read(self.folder / SNAPSHOTS)[0], f"{snapshot}/"
+            weights = {k.removeprefix(start): tensor for k, tensor in tensors.items() if k.startswith(start)}
         hidden, members = self.result["settings"]["hidden"], len(weights["projection.bias"])
         model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.head, members)
         model.load_state_dict(weights)
@@ -117,9 +130,19 @@ def runs_of(experiment: Experiment, out: Path, methods: Sequence[str], needed: i
 # Doing a run ----------------------------------------------------------------------------------------------------------
 
 
-#: The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and its history. If members
-#: were trained in groups, the names of weights begin with the number of their group.
-Trained = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]
+class Trained(NamedTuple):
+    """The result of a training: raw outputs of test rows ("raw") and OOD rows ("ood"), weights, and its history.
+
+    `snapshots` holds the weights of other states of the training, and `chosen` the raw outputs of test rows by those
+    that another score chose. If members were trained in groups, the names of weights begin with the number of their
+    group.
+    """
+
+    outputs: dict[str, Tensor]
+    weights: dict[str, Tensor]
+    history: dict[str, Any]
+    snapshots: Mapping[int | str, dict[str, Tensor]] = MappingProxyType({})
+    chosen: Mapping[str, Tensor] = MappingProxyType({})
 
 
 def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto") -> dict[str, Any]:
@@ -139,7 +162,11 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
             write_text(path, content)
     runtime.wait()
     started = time.perf_counter()
-    outputs, weights, history = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device)
+    trained = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device)
+
+    def score_rows(raw: Tensor) -> dict[str, Any]:
+        return score(run.head(raw.double()), parts.test.y.double(), parts.truth)
+
     used = "cpu" if run.method.exact else str(runtime.device)
     result = config | {
         "experiment": run.experiment.name,
@@ -148,19 +175,23 @@ def execute(run: Run, parts: ExperimentRows, folder: Path, device: str = "auto")
         "point": dict(run.point),
         "note": parts.note,
         "rows": {name: len(getattr(parts, name) or ()) for name in PARTS},
-        "scores": score(run.head(outputs["raw"].double()), parts.test.y.double(), parts.truth),
+        "scores": score_rows(trained.outputs["raw"]),
+        "snapshots": {name: score_rows(raw) for name, raw in trained.chosen.items()},
         "seconds": time.perf_counter() - started,
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
-        "history": history,
+        "history": trained.history,
     }
     # No process may still read the files of members when they are deleted.
     runtime.wait()
     if runtime.is_main:
-        outputs["y"] = parts.test.y
+        predictions = {**trained.outputs, "y": parts.test.y}
         if parts.test.X.dim() == 2 and not parts.cached:
-            outputs["x"] = parts.test.X
-        write(folder / PREDICTIONS, outputs, {})
-        write(folder / WEIGHTS, weights, {"head": run.head.name})
+            predictions["x"] = parts.test.X
+        write(folder / PREDICTIONS, predictions, {})
+        write(folder / WEIGHTS, trained.weights, {"head": run.head.name})
+        if trained.snapshots:
+            named = {f"{at}/{k}": t for at, weights in trained.snapshots.items() for k, t in weights.items()}
+            write(folder / SNAPSHOTS, named, {"head": run.head.name})
         write_text(folder / RESULT, json.dumps(result, indent=1))
         write_text(folder / DONE, "")
         _forget_members(folder)
@@ -180,23 +211,23 @@ def _fit_glm(run: Run, parts: ExperimentRows) -> Trained:
     x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        glm = CountGLM(run.method.head, dispersion="linear", location="mu", covariance="model").fit(x, y)
+        dispersion = "constant" if run.method.dispersion == "constant" else "linear"
+        glm = CountGLM(run.method.head, dispersion=dispersion, location="mu", covariance="model").fit(x, y)
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
     raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
     history: dict[str, Any] = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
     history["warnings"] = [str(each.message) for each in caught]
-    return {"raw": raw.unsqueeze(1).float()}, known, history
+    return Trained({"raw": raw.unsqueeze(1).float()}, known, history)
 
 
 def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Trained:
     """Train every member, some at a time in memory; `folder` holds the finished ones until the run is done."""
     settings = run.training
-    shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate")
+    shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate", "score")
     config = TrainingConfig(
         epochs=settings.epochs_for(len(parts.train)),
         clip=None,
         ema=0.0,
-        score="crps",
         seeds=tuple(settings.seed + member for member in range(settings.members)),
         **{name: getattr(settings, name) for name in shared},
     )
@@ -204,37 +235,51 @@ def _train(run: Run, parts: ExperimentRows, folder: Path, device: str) -> Traine
     given = {"raw": parts.test.X} | ({} if parts.ood is None else {"ood": parts.ood})
     outputs: dict[str, list[Tensor]] = {name: [] for name in given}
     weights: dict[str, Tensor] = {}
+    snapshots: dict[int | str, dict[str, Tensor]] = {at: {} for at in settings.snapshots}
+    chosen: dict[str, list[Tensor]] = {at: [] for at in settings.snapshots if isinstance(at, str)}
     histories = []
     # The memory that training needs is enough for so many rows.
     batch = WITHOUT_GRADIENTS * -(-settings.batch_size // settings.accumulate)
     for number, first in enumerate(range(0, settings.members, at_once)):
         own = replace(config, seeds=config.seeds[first : first + at_once])
-        model, history = _train_group(run, parts, own, runtime, folder / f"members-{number}")
+        model, history, states = _train_group(run, parts, own, runtime, folder / f"members-{number}")
         histories.append(history)
+        prefix = f"{number}/" if at_once < settings.members else ""
         for name, x in given.items():
             outputs[name].append(_predict(model, x, runtime, config.precision, batch))
-        prefix = f"{number}/" if at_once < settings.members else ""
-        weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in trained_tensors(model).items()}
+        weights |= {f"{prefix}{name}": tensor.float().cpu().clone() for name, tensor in trained_tensors(model).items()}
+        for at, tensors in states.items():
+            snapshots[at] |= {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+            if isinstance(at, str):
+                model.load_state_dict(tensors, strict=False)
+                chosen[at].append(_predict(model, parts.test.X, runtime, config.precision, batch))
     together = histories[0] if len(histories) == 1 else {"groups": histories}
-    return {name: torch.cat(each, dim=1) for name, each in outputs.items()}, weights, together
+    joined = {name: torch.cat(each, dim=1) for name, each in outputs.items()}
+    return Trained(joined, weights, together, snapshots, {at: torch.cat(raws, dim=1) for at, raws in chosen.items()})
 
 
 def _train_group(
     run: Run, parts: ExperimentRows, config: TrainingConfig, runtime: Runtime, path: Path
-) -> tuple[CountModel, dict[str, Any]]:
-    """Members that are trained together, or read from their file if they were, and their history.
+) -> tuple[CountModel, dict[str, Any], dict[int | str, dict[str, Tensor]]]:
+    """Train members together, or read them from their file; return them, their history and the weights of snapshots.
 
     An interrupted training has a checkpoint beside that file, from which it resumes.
     """
-    network = network_of(run.experiment, parts.train.X.shape[1], config.members, classes=parts.classes)
-    model = CountModel(network.tail if parts.cached else network, run.head, config.members)
+    network = network_of(run.experiment, parts.train.X.shape[1], config.members, run.training.hidden, parts.classes)
+    model = CountModel(network.tail if parts.cached else network, run.head, config.members, run.sees)
     done, state = path.with_suffix(".safetensors"), path.with_suffix(".state")
+    names = run.training.snapshots
+    if not (done.exists() or state.exists()) and runtime.is_main:
+        for leftover in path.parent.glob(f"{path.name}-*"):
+            leftover.unlink()
+    snapshots = SnapshotWriter(path, names, model.to(runtime.device), config, runtime, parts.validation)
     if not done.exists():
         model.reset(config.seeds)
         if run.training.initial_gamma is not None:
             with torch.no_grad():
                 model.projection.bias[..., 1] = math.log(run.training.initial_gamma)
         options: dict[str, Any] = {"augment": parts.augment, "runtime": runtime, "checkpoint": state}
+        options["after_epoch"] = snapshots if names else None
         history = fit(model, parts.train, parts.validation, config, **options)
         if history.interrupted:
             raise KeyboardInterrupt  # the finished members and the checkpoint stay
@@ -246,7 +291,7 @@ def _train_group(
     if set(tensors) != set(trained_tensors(model)):
         raise InputError(f"{done} does not fit the network: names of tensors differ. Delete it to train again.")
     model.load_state_dict(tensors, strict=False)  # all but what is not trained
-    return model.cpu().eval(), about["history"]
+    return model.cpu().eval(), about["history"], snapshots.read()
 
 
 @torch.no_grad()

@@ -1,0 +1,57 @@
+"""Beams of real shelves from a file of your own, for the paper's inventory experiment, whose data are private.
+
+The file `inventory/beams.npz` in the data folder has the arrays
+
+X        (n, 2 + N, 4), packed beams: what `ddpn.paper.inputs.pack` returns for your point clouds
+y        (n,), the number of products in each beam
+classes  (k,), optional: the names of the geometry classes 0, 1, ..., k - 1
+
+To write it, with a list of arrays (points, 3) and the number of each beam's geometry class:
+
+    X = ddpn.paper.inputs.pack(clouds, geometry).numpy()
+    numpy.savez("inventory/beams.npz", X=X, y=counts, classes=["bottle", "can"])
+"""
+
+import zipfile
+
+import numpy as np
+import torch
+
+from ddpn.paper.datasets.dataset import LARGE_SHARES, SOURCES, Dataset, as_counts, data_folder, split
+from ddpn.runtime.errors import InputError
+
+SOURCE = SOURCES["inventory"]
+
+
+def inventory() -> Dataset:
+    """Return the packed beams and counts of `inventory/beams.npz`, split 70/10/20."""
+    path = data_folder() / SOURCE.files[0]
+    if not path.is_file():
+        raise InputError(
+            f"File not found: {path}. The paper's data are private. Pack your own beams with ddpn.paper.inputs.pack "
+            f"and save them there with numpy.savez(path, X=..., y=..., classes=...), or set DDPN_DATA to the folder "
+            f"above it."
+        )
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+            X, y = arrays["X"], arrays["y"]
+    except (OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} must be a file of numpy.savez with the arrays X and y, got: {error}.") from error
+    if X.ndim != 3 or X.shape[1] < 2 or X.shape[2] != 4 or X.dtype.kind != "f" or y.shape != (len(X),):
+        got = f"X of shape {X.shape} ({X.dtype}) and y of shape {y.shape}"
+        raise InputError(f"{path} must have packed beams X (n, 2 + N, 4) and counts y (n,), got {got}.")
+    classes = _check_classes(X[:, 0, 0], arrays.get("classes"), str(path))
+    counts, parts = as_counts(y, "y"), split(len(X), shares=LARGE_SHARES)
+    terms = SOURCE.license, SOURCE.citation
+    return Dataset("inventory", torch.from_numpy(X.astype(np.float32)), counts, parts, *terms, classes=classes)
+
+
+def _check_classes(numbers: np.ndarray, names: np.ndarray | None, path: str) -> tuple[str, ...]:
+    """Return the names of the classes, or their numbers if they have no names; every beam must have one of them."""
+    known = np.arange(numbers.max(initial=0) + 1).astype(int) if names is None else names
+    bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(known)))
+    if len(bad):
+        must = f"must have geometry classes from 0 to {len(known) - 1} in X[:, 0, 0]"
+        raise InputError(f"{path} {must}, got {numbers[bad[0]]:g} at row {bad[0] + 1}.")
+    return tuple(map(str, known))

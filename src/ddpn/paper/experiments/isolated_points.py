@@ -1,0 +1,41 @@
+"""How well the networks of a finished run fit the isolated point (Figures 6, 8 and 9), over one training."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ddpn.paper.datasets import SIMULATIONS
+from ddpn.paper.experiments.runs import FinishedRun
+
+#: A network fits the point if its mu there is this close to the truth: the authors' networks end within .3 or beyond
+#: 11, and counts at a mean of 10 with the true gamma of 3 have a standard deviation of 1.8.
+WITHIN = 2.0
+
+
+class IsolatedPointFit(NamedTuple):
+    """mu of every network at the rightmost isolated point `x`, whose true mu is `truth`.
+
+    `mu` has the shape (epochs, networks), in the order of `epochs`; `snapshots` are what `FinishedRun.at` calls these
+    states of the training, None for its end.
+    """
+
+    x: float
+    truth: float
+    epochs: list[int]
+    snapshots: list[int | None]
+    mu: np.ndarray
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of the networks that fit the point, by epoch."""
+        return [float(share) for share in (np.abs(self.mu - self.truth) < WITHIN).mean(axis=1)]
+
+
+def fit_of_isolated_point(run: FinishedRun) -> IsolatedPointFit:
+    """Return mu of every network of a run at the rightmost isolated point, at every snapshot and at the end."""
+    process = SIMULATIONS[(run.experiment.simulation or {})["name"]]
+    x, count = max(process.added)
+    snapshots = [name for name in run.training.snapshots if isinstance(name, int)]
+    states: list[int | None] = [*snapshots, None]
+    mu = np.stack([run.at(np.array([x]), state).mu[0].numpy() for state in states])
+    return IsolatedPointFit(x, float(count), [*snapshots, run.training.epochs or 0], states, mu)

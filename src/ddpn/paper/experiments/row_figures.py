@@ -1,0 +1,281 @@
+"""Figures of predictions for single test rows: images, patients, beams of shelves, out-of-distribution rows.
+
+Trains nothing. Every figure is a function of an experiment and the folder of all results.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Normal
+
+from ddpn.distributions import Mixture
+from ddpn.paper.datasets import bible, load
+from ddpn.paper.experiments.catalogue import Experiment
+from ddpn.paper.experiments.drawing import ACCENT, BAND, GREY, legend_below, new_figure, panels
+from ddpn.paper.experiments.rows import load_data
+from ddpn.paper.experiments.runs import FinishedRun, finished_runs, predictions_of, runs_of
+from ddpn.paper.experiments.tables import scored
+from ddpn.paper.inputs import join_texts, read_image
+from ddpn.runtime.errors import InputError
+
+#: A row with a low, one with a medium and one with a high count.
+QUANTILES = (0.1, 0.5, 0.95)
+#: The first of these that is finished is shown where the paper shows one method: its best one first.
+PREFERRED = ("beta_ddpn_1.0", "beta_ddpn_0.5", "ddpn")
+#: The methods in the order of the paper's Figures 10 to 19 and 20 to 29.
+_IN_PAPER = (
+    "ddpn", "beta_ddpn_0.5", "beta_ddpn_1.0", "poisson", "negative_binomial", "gaussian", "natural_gaussian",
+    "faithful_gaussian", "beta_gaussian_0.5", "beta_gaussian_1.0",
+)  # fmt: skip
+#: The numbers of the first figures of single networks and of ensembles.
+_FIRST_SINGLE, _FIRST_ENSEMBLE = 10, 20
+#: The paper's choice for its Figure 5.
+_CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")
+_AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
+
+
+def at_quantiles(counts: Tensor) -> list[int]:
+    """The first row that has the count at each of the quantiles."""
+    wanted = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
+    return [int((counts == y).nonzero()[0]) for y in wanted]
+
+
+def check_rows(run: FinishedRun, counts: Tensor, known: np.ndarray) -> None:
+    """Raise unless the run was tested on the data's test rows or on the first of them, whose counts are `known`."""
+    if len(counts) > len(known) or not np.array_equal(counts.numpy(), known[: len(counts)]):
+        raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
+
+
+def draw_pmf(ax: Any, members: Any, observed: float) -> None:
+    """The pmf of every member (M,) and of the ensemble, without the last thousandth of its mass."""
+    ensemble: Any = Mixture(members)
+    low, high = (float(end) for end in ensemble.interval(0.999))
+    y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
+    heights = ensemble.log_prob(y).exp().numpy()
+    ax.bar(y.numpy(), heights, 0.8, color=BAND, edgecolor=ACCENT, hatch="//", label="ensemble")
+    ax.plot(y.numpy(), members.log_prob(y[:, None]).exp().numpy(), color="0.35", lw=0.8, marker="o", ms=2.5)
+    ax.plot([], [], color="0.35", lw=0.8, marker="o", ms=2.5, label="members")
+    ax.axvline(observed, color="black", ls=":", lw=1.2, label="observed")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+def draw_prediction(ax: Any, members: Any, *, color: Any = ACCENT, single: bool = False, highest: float = 0.0) -> None:
+    """Draw a prediction as the paper does: members (M,) in grey, and above them the ensemble, or the first member.
+
+    Counts have a marker each, Gaussians a density; an ensemble of Gaussians is one Normal with the mixture's moments.
+    The axis reaches to `highest` at least.
+    """
+    is_normal = isinstance(members, Normal)
+    whole: Any = Mixture(members)
+    whole = Normal(whole.mean, whole.stddev) if is_normal else whole
+    top = max(float(whole.icdf(torch.tensor(0.999, dtype=torch.float64))) + 3.0, highest + 0.5)
+    y = torch.linspace(0.0, top, 400, dtype=torch.float64) if is_normal else torch.arange(top, dtype=torch.float64)
+    look: dict[str, Any] = {"lw": 1.2} if is_normal else {"lw": 1.0, "marker": "o", "ms": 2.5}
+    each = members.log_prob(y[:, None]).exp().numpy()
+    if single:
+        ax.plot(y.numpy(), each[:, 0], color=color, **look)
+    else:
+        ax.plot(y.numpy(), each, color="0.8", **look | {"lw": 0.8})
+        ax.plot(y.numpy(), whole.log_prob(y).exp().numpy(), color=color, **look)
+    ax.set(xlim=(-0.5, top), ylim=(-0.05, max(1.1, ax.get_ylim()[1])))
+    ax.xaxis.get_major_locator().set_params(integer=True, nbins=5)
+
+
+def image_pmfs(experiment: Experiment, out: Path) -> Any:
+    """Figure 4: three images, each beside the predictions of one ensemble and of its members."""
+    return _images(experiment, runs_of(experiment, out, PREFERRED)[:1], "", single=False)
+
+
+def image_pmfs_single(experiment: Experiment, out: Path) -> Any:
+    """Figures 10 to 19: the same images beside the predictions of the first network of every finished method."""
+    return _images(experiment, _in_order(experiment, out), _FIRST_SINGLE, single=True)
+
+
+def image_pmfs_ensembles(experiment: Experiment, out: Path) -> Any:
+    """Figures 20 to 29: the same images beside the predictions of every finished ensemble."""
+    return _images(experiment, _in_order(experiment, out), _FIRST_ENSEMBLE, single=False)
+
+
+def _in_order(experiment: Experiment, out: Path) -> list[FinishedRun]:
+    return sorted(finished_runs(experiment, out, glms=False), key=lambda run: _IN_PAPER.index(run.method.name))
+
+
+def _images(experiment: Experiment, runs: Sequence[FinishedRun], first: int | str, *, single: bool) -> Any:
+    """One row per method: three test images with their predictions and a star at the true count.
+
+    `first` is the number of the paper's figure that shows its first method.
+    """
+    source, data = experiment.data or {}, load((experiment.data or {})["name"])
+    counts = predictions_of(runs[0].folder)["y"]
+    files = [Path(data.root or "") / name for name in data.part("test")[0]["file"]]
+    rows = at_quantiles(counts)
+    size, ratios = (3.6 * len(rows), 0.4 + 1.75 * len(runs)), [1.5, 1.5] * len(rows)
+    figure, axes = panels(len(runs), 2 * len(rows), size, width_ratios=ratios)
+    for line, run in zip(axes, runs, strict=True):
+        tensors = predictions_of(run.folder)
+        check_rows(run, tensors["y"], data.part("test")[1])
+        for picture, ax, row in zip(line[::2], line[1::2], rows, strict=True):
+            picture.imshow(read_image(files[row], source["size"]).permute(1, 2, 0).numpy())
+            picture.set_axis_off()
+            count = float(counts[row])
+            draw_prediction(ax, run.distribution(tensors["raw"][row]), single=single, highest=count)
+            ax.plot(count, 0.0, "*", color="black", ms=8, zorder=4, clip_on=False)
+        number = f"Figure {first + _IN_PAPER.index(run.method.name)}: " if isinstance(first, int) else ""
+        line[0].set_title(f"{number}{run.label}", loc="left")
+    return figure
+
+
+def pathologies(experiment: Experiment, out: Path) -> Any:
+    """Figure 5: cdfs of a Gaussian and of DDPN, one network each, for two patients."""
+    runs = runs_of(experiment, out, _CDFS, needed=2)
+    raws, y = [predictions_of(run.folder)["raw"][:, 0] for run in runs], predictions_of(runs[0].folder)["y"]
+    figure, axes = panels(1, 2, (7.6, 3.4), sharey=True)
+    # The patients with the largest and with the smallest probability below 0.
+    gaussians = runs[0].distribution(raws[0])
+    mean, deviation = gaussians.loc, gaussians.scale
+    most, least = int((mean / deviation).argmin()), int((mean / deviation).argmax())
+    titles = {
+        most: f"{100 * gaussians.cdf(torch.zeros_like(mean))[most]:.1f}% of the Gaussian below 0",
+        least: f"the Gaussian has mean {mean[least]:.1f}, sd {deviation[least]:.2f}",
+    }
+    for ax, (row, title) in zip(axes[0], titles.items(), strict=True):
+        normal, counts = (run.distribution(raw[row]) for run, raw in zip(runs, raws, strict=True))
+        last = int(max(counts.icdf(torch.tensor(0.9999)), normal.icdf(torch.tensor(0.9999)), y[row])) + 1
+        first = min(-1.0, float(normal.icdf(torch.tensor(1e-4))))
+        x, y_at = torch.linspace(first, last, 600, dtype=torch.float64), torch.arange(last + 1.0).double()
+        edges, heights = torch.cat([x[:1], y_at]), torch.cat([x.new_zeros(1), counts.cdf(y_at)])
+        ax.axvspan(first, 0, facecolor="white", edgecolor=GREY, hatch="///", lw=0, label="below 0")
+        ax.plot(x.numpy(), normal.cdf(x).numpy(), color=ACCENT, ls="--", lw=1.6, label=runs[0].label)
+        ax.step(edges.numpy(), heights.numpy(), where="post", color="black", lw=1.6, label=runs[1].label)
+        ax.axvline(y[row].item(), color="black", ls=":", lw=1.2, label="observed")
+        ax.set(title=f"test row {row}: {title}", xlabel="days", xlim=(first, last))
+    axes[0, 0].set_ylabel("P(days ≤ x)")
+    legend_below(figure, axes[0], columns=5)
+    return figure
+
+
+def beams(experiment: Experiment, out: Path) -> Any:
+    """Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
+    run, *_ = runs_of(experiment, out, PREFERRED)
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
+    data = load_data(experiment.data or {})
+    x, known = data.part("test")
+    check_rows(run, counts, known)
+    rows = at_quantiles(counts)
+    figure, axes = panels(len(rows), 3, (9.0, 1.0 + 2.3 * len(rows)), width_ratios=[1.0, 2.4, 1.6])
+    for (front, side, pmf), row in zip(axes, rows, strict=True):
+        packed, count = x[row].numpy(), int(counts[row])
+        points = packed[2:][packed[2:, 0] == 1.0, 1:]
+        _points(front, points, (0, 1))
+        _points(side, points, (2, 1))
+        name = data.classes[int(packed[0, 0])]
+        front.set_title(f"test row {row}: {name}, {count} product{'s' * (count != 1)}", loc="left")
+        side.set_title("from the side", loc="right")
+        draw_pmf(pmf, run.distribution(raw[row]), count)
+        pmf.set_ylabel("probability")
+    for ax, label in zip(axes[-1], (_AXES[0], _AXES[2], "products"), strict=True):
+        ax.set_xlabel(label)
+    figure.suptitle(f"{run.label}; lighter points are farther from the camera", fontsize=10)
+    legend_below(figure, axes[:, 2], columns=3)
+    return figure
+
+
+def _points(ax: Any, points: np.ndarray, sides: tuple[int, int]) -> None:
+    """The points over two of x, y, z, in true proportions."""
+    x, y = (points[:, side] for side in sides)
+    depth = points[:, 2]
+    reach = np.ptp(depth) if len(depth) else 0.0
+    # The nearest point is black, and the farthest as light as is still visible on white.
+    shade = 0.7 * (depth - depth.min()) / reach if reach > 0 else np.zeros_like(depth)
+    # Far points first, so that near ones cover them.
+    order = np.argsort(-depth)
+    ax.scatter(x[order], y[order], s=5, c=[str(grey) for grey in shade[order]], linewidths=0)
+    if not len(depth):
+        ax.text(0.5, 0.5, "no points", transform=ax.transAxes, ha="center", color=GREY)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_ylabel(_AXES[sides[1]])
+    ax.xaxis.get_major_locator().set_params(nbins=3 if sides[0] == 0 else 6)
+
+
+#: The test rows and the verses of the paper's Figures 30 and 31.
+_SHOWN_REVIEWS, _SHOWN_VERSES = (10, 25, 95, 249), (105, 419, 1654, 4809)
+#: Letters of a text and of a line that are shown.
+_LETTERS, _LINE = 110, 22
+_OOD_COLOR = "#d6604d"
+_FILLED = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
+
+
+def ood_pmfs(experiment: Experiment, out: Path) -> Any:
+    """Figure 30: ensembles of count distributions for four test rows and four out-of-distribution texts."""
+    return _texts(experiment, out, is_continuous=False)
+
+
+def ood_densities(experiment: Experiment, out: Path) -> Any:
+    """Figure 31: the same for ensembles of Gaussians."""
+    return _texts(experiment, out, is_continuous=True)
+
+
+def _texts(experiment: Experiment, out: Path, *, is_continuous: bool) -> Any:
+    """One block per method, two beside each other: texts above their predictions, test rows above verses."""
+    runs = [run for run in _in_order(experiment, out) if run.method.is_continuous is is_continuous]
+    if not runs:
+        kind = "Gaussians" if is_continuous else "count distributions"
+        raise InputError(f"No finished run of {kind} in {out / experiment.name}.")
+    source, data = experiment.data or {}, load((experiment.data or {})["name"])
+    table, y = data.part("test")
+    groups = [
+        ("raw", join_texts(table, source["text"]), _SHOWN_REVIEWS, ACCENT),
+        ("ood", bible(), _SHOWN_VERSES, _OOD_COLOR),
+    ]
+    lines = -(-len(runs) // 2)
+    figure = new_figure((14.0, 5.0 * lines))
+    blocks = figure.subfigures(lines, 2, squeeze=False).flat
+    for block, run in zip(blocks, runs, strict=False):
+        tensors = predictions_of(run.folder)
+        check_rows(run, tensors["y"], y)
+        block.suptitle(run.label, fontsize=10)
+        axes = block.subplots(4, len(_SHOWN_REVIEWS), height_ratios=[1.0, 0.8] * 2)
+        for (name, texts, shown, color), above, below in zip(groups, axes[::2], axes[1::2], strict=True):
+            # As many as were predicted: a trial run may have fewer than the paper.
+            known = min(len(texts), len(tensors[name]))
+            for words, ax, row in zip(above, below, (number % known for number in shown), strict=True):
+                words.set_axis_off()
+                short = textwrap.shorten(texts[row], _LETTERS, placeholder=" …")
+                words.text(-0.2, 0.5, textwrap.fill(f'"{short}"', _LINE), va="center", fontsize=7, family="serif")
+                draw_prediction(ax, run.distribution(tensors[name][row]), color=color)
+                ax.set(xlim=(-0.2, 5.2), xticks=range(6))
+    return figure
+
+
+def ood_variances(experiment: Experiment, out: Path) -> Any:
+    """The total variances of all test rows and all out-of-distribution rows, one histogram per ensemble."""
+    runs = scored(finished_runs(experiment, out, glms=False))
+    columns = min(5, len(runs))
+    lines = -(-len(runs) // columns)
+    figure, axes = panels(lines, columns, (0.8 + 2.2 * columns, 0.8 + 2.0 * lines))
+    for ax, one in zip(axes.flat, runs, strict=False):
+        _variances(ax, *one.variances)
+        ax.set_title(one.run.label)
+    for empty in axes.flat[len(runs) :]:
+        empty.remove()
+    for ax in axes[:, 0]:
+        ax.set_ylabel("share of rows")
+    legend_below(figure, [axes[0, 0]], columns=2)
+    return figure
+
+
+def _variances(ax: Any, *both: Tensor) -> None:
+    """Histograms of the logarithms for test rows and OOD rows."""
+    limits = torch.finfo(both[0].dtype)
+    scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]
+    ends = np.quantile(np.concatenate(scores), [0.001, 0.999])
+    edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, 41)
+    test, ood = (np.histogram(side.clip(*ends), edges)[0] / len(side) for side in scores)
+    ax.stairs(test, edges, fill=True, **_FILLED, label="all test rows; 0.1% of either end in the end bins")
+    ax.stairs(ood, edges, color="black", lw=1.4, label="all OOD rows")
+    ax.set_xlabel("log₁₀ of the total variance")

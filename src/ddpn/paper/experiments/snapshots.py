@@ -1,0 +1,94 @@
+"""States of a training that a run keeps besides its result: ends of epochs, and best epochs by other scores.
+
+All of them come from one training, so that they differ in the moment and in nothing else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, cast
+
+from torch import Tensor
+
+from ddpn.networks.model import CountModel
+from ddpn.networks.training import Runtime, TrainingConfig
+from ddpn.networks.training.batches import MemoryBatches
+from ddpn.networks.training.loop import mean_scores
+from ddpn.networks.training.state import trained_tensors
+from ddpn.runtime.errors import ConfigError
+from ddpn.sample import Sample
+from ddpn.storage.tensor_files import read, write
+
+
+class SnapshotWriter:
+    """Writes snapshots of one training to files: the `after_epoch` of `ddpn.networks.training.fit`.
+
+    A snapshot is named by an epoch, or by a score: it then has the weights of each network's epoch with the lowest
+    validation score. Files that an interrupted training left behind are continued.
+
+    Parameters
+    ----------
+    path : Path
+        The beginning of the files' names.
+    names : sequence of int or str
+        Epochs and scores.
+    model : CountModel
+        The networks that are trained.
+    config : TrainingConfig
+        The settings of the training.
+    runtime : Runtime
+        Its device and processes.
+    validation : Sample or None
+        Validation rows, for snapshots by a score.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        names: Sequence[int | str],
+        model: CountModel,
+        config: TrainingConfig,
+        runtime: Runtime,
+        validation: Sample | None,
+    ) -> None:
+        self._paths = {name: path.with_name(f"{path.name}-{name}.safetensors") for name in names}
+        self._model, self._config, self._runtime = model, config, runtime
+        self._best: dict[str, tuple[dict[str, Tensor], list[float]]] = {}
+        scores = [name for name in names if isinstance(name, str)]
+        if not scores:
+            return
+        if validation is None or any(len(tensor) != config.members for tensor in trained_tensors(model).values()):
+            got = "no validation rows" if validation is None else "networks without a common member axis"
+            raise ConfigError(argument="snapshots", must="be epochs where there are no scores per network", got=got)
+        self._rows = MemoryBatches(validation.map(lambda part: part.to(runtime.device)), config.batch_size)
+        for score in scores:
+            if self._paths[score].exists():
+                tensors, about = read(self._paths[score])
+                self._best[score] = tensors, about["scores"]
+            else:
+                self._best[score] = self._weights(), [float("inf")] * config.members
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.float().cpu().clone() for name, tensor in trained_tensors(self._model).items()}
+
+    def __call__(self, epoch: int) -> None:
+        """Write what belongs to the end of this epoch."""
+        if epoch in self._paths and self._runtime.is_main:
+            write(self._paths[epoch], self._weights(), {})
+        for score, (best, lowest) in self._best.items():
+            config = replace(self._config, score=cast(Literal["nll", "crps", "loss"], score))
+            scores = mean_scores(self._model, self._rows, config, self._runtime)
+            better = [member for member, value in enumerate(scores) if value < lowest[member]]
+            if not better:
+                continue
+            weights = self._weights()
+            for member in better:
+                lowest[member] = scores[member]
+                for name, tensor in best.items():
+                    tensor[member] = weights[name][member]
+            if self._runtime.is_main:
+                write(self._paths[score], best, {"scores": lowest})
+
+    def read(self) -> dict[int | str, dict[str, Tensor]]:
+        """Return the weights of every snapshot by its name, after the training."""
+        return {name: read(path)[0] for name, path in self._paths.items()}
