@@ -82,7 +82,7 @@ COLUMNS = {
     "2": ("DDPN", ["ensemble MAE", "ensemble CRPS"], "table_paper", "accuracy_calibration", ["mae", "crps"]),
     "3": ("DDPN", ["AUROC", "FPR80"], "table_ood", "ood_detection", ["auroc", "fpr80"]),
     "4": ("DDPN", ["ensemble MP"], "table_paper", "median_precision", ["median_precision"]),
-    "5": ("DDPN GLM", ["ensemble MAE", "ensemble CRPS"], "table_paper", "glm_length_of_stay", ["mae", "crps"]),
+    "5": ("DP GLM", ["ensemble MAE", "ensemble CRPS"], "table_paper", "glm_length_of_stay", ["mae", "crps"]),
 }
 DATA = {
     "Length of Stay": "length_of_stay",
