@@ -5,7 +5,7 @@ import pytest
 
 from ddpn.analysis.monitoring import Check, column_check, decided
 from ddpn.calibration.columns import fit_column
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.encoding.table import Column, Levels
 
 
 def numbers(values) -> Column:
@@ -14,7 +14,7 @@ def numbers(values) -> Column:
 
 def levels(values) -> Column:
     names, codes = np.unique(values, return_inverse=True)
-    return Column("x", "category", codes, tuple(map(str, names)))
+    return Column("x", "category", codes, Levels(map(str, names)))
 
 
 def compared(before: Column, now: Column) -> Check:
@@ -78,7 +78,7 @@ def test_the_first_missing_and_unseen_values_are_found_among_few_rows(values, ne
     if isinstance(values, list):
         known = [value or "" for value in new]
         codes = {name: code for code, name in enumerate(sorted(set(filter(None, known))))}
-        column = Column("x", "category", np.array([codes.get(value, -1) for value in known]), tuple(codes))
+        column = Column("x", "category", np.array([codes.get(value, -1) for value in known]), Levels(codes))
         found = compared(levels(values), column)
     else:
         found = compared(numbers(values), numbers(new))
@@ -102,4 +102,4 @@ def test_columns_of_which_all_values_are_missing_are_compared(values):
         assert found.effect == 1.0
         assert found.p_value < 1e-9
     assert compared(empty, empty).p_value == 1.0
-    assert compared(levels(["a", "b"] * 40), Column("x", "category", np.full(50, -1), ())).now == "missing 100.0%"
+    assert compared(levels(["a", "b"] * 40), Column("x", "category", np.full(50, -1), Levels())).now == "missing 100.0%"

@@ -20,6 +20,7 @@ from ddpn.members.glm import PoissonGLM
 from ddpn.networks.heads import PoissonHead
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import InputError
+from ddpn.tables.row_draw import draw_sample
 from ddpn.workflow import fitting, preparing
 from ddpn.workflow.fitting import Interrupts, fit, fit_into
 from ddpn.workflow.model_folder import CHECKPOINT, load
@@ -152,20 +153,24 @@ def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
     assert (kind == "equal") == (verdict["sentences"][0].startswith("All 64 test rows have the count 5"))
 
 
-def test_rows_that_are_scored_in_short_time_are_drawn_with_the_seed_of_the_fit(table, plan, monkeypatch):
+def test_rows_that_are_scored_in_short_time_are_drawn_as_those_of_every_command(table, plan, monkeypatch):
     rows = table.with_columns(part=pl.Series((["train"] * 7 + ["validation"] + ["test"] * 2) * 30))
-    labels = lambda predictor, test, *_: SimpleNamespace(rows=len(test), to_dict=lambda: {"y": test.labels.tolist()})
+    labels = lambda predictor, test, *_, total: SimpleNamespace(
+        rows=len(test), to_dict=lambda: {"rows": test.labels.tolist(), "of": total}
+    )
     monkeypatch.setattr(fitting, "leaderboard", labels)
     monkeypatch.setattr(fitting, "with_rows", lambda clock, number, work: work(10))
 
-    def scored(seed: int) -> list[int]:
+    def scored(seed: int) -> tuple[list[int], list[int]]:
         made = prepare(rows, plan(seed=seed, split_column="part", compare_with=(), model={"members": 1, "epochs": 1}))
         with pytest.warns(UserWarning, match="scored on 10 of 60 test rows"):
             task = fit(made, {}).folder.task
         assert task["warnings"][-1].startswith("The model is scored on 10"), "the warning stays with the model"
-        return task["scores"]["y"]
+        assert task["scores"]["of"] == 60
+        return task["scores"]["rows"], made.test.labels[draw_sample(made.test, 10).positions].tolist()
 
-    assert scored(0) == scored(0) != scored(1)
+    chosen, drawn = scored(0)
+    assert chosen == drawn == scored(1)[0], "the seed of the fit does not change which rows are looked at"
 
 
 # Interruption --------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample, check_vector, row_count, row_labels
-from ddpn.tables.encoding.table import Column, PreparedTable, as_fitted, read_table
+from ddpn.tables.encoding.table import Column, Levels, PreparedTable, as_fitted, read_table
 from ddpn.tables.row_draw import draw_rows, draw_sample
 
 #: Rows predicted at a time.
@@ -289,7 +289,7 @@ def joined(first: Column, second: Column) -> Column:
     index = {level: code for code, level in enumerate(first.levels)}
     # The last entry serves code -1.
     target = np.array([*(index.setdefault(level, len(index)) for level in second.levels), -1], dtype=np.int64)
-    return first._replace(values=np.concatenate([first.values, target[second.values]]), levels=tuple(index))
+    return first._replace(values=np.concatenate([first.values, target[second.values]]), levels=Levels(index))
 
 
 def _moments(dist: Any, variance: bool, recalibrated: bool) -> PredictedMoments:

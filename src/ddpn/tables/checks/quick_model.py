@@ -17,7 +17,7 @@ _MIN_KEPT_ROWS = 1_000
 _TREES, _LEAF_ROWS, _BINS = 60, 5, 63
 #: The smallest mean, as a share of the overall rate.
 _SMALLEST_RATE = 1e-4
-_FOLDS = 2
+_FOLDS = 3
 
 Pairs = list[tuple[np.ndarray, np.ndarray]]
 
