@@ -96,7 +96,7 @@ def run(rows: int = 3000, **options: Any) -> dict[str, float]:
     settings = {"members": 2, "hidden": (32, 32), "numeric": "standard", "random_state": 0, **options}
     found = {}
     for name in (ZeroInflatedHead.name, "double_poisson", "poisson"):
-        model = DDPNRegressor(likelihood=name, **settings).fit(X[train], y[train])
+        model = DDPNRegressor(likelihood=name, preset="default", **settings).fit(X[train], y[train])
         found[name] = model.crps(X[test], y[test])
         print(f"{name:>22}: CRPS {found[name]:.4f}")
         if name == ZeroInflatedHead.name:

@@ -41,7 +41,7 @@ def fitted(frame: pd.DataFrame, target: str, **options: Any) -> tuple[DDPNRegres
     rows = frame.sample(frac=1.0, random_state=0)
     train, calibration, test = np.split(np.arange(len(rows)), [int(0.7 * len(rows)), int(0.8 * len(rows))])
     X, y = rows.drop(columns=target), rows[target].to_numpy()
-    model = DDPNRegressor(random_state=0, **options).fit(X.iloc[train], y[train])
+    model = DDPNRegressor(preset="default", random_state=0, **options).fit(X.iloc[train], y[train])
     # Calibration needs rows that the model was not trained on.
     model.fit_ood(X.iloc[calibration], alpha=0.05)
     return model, rows.iloc[test]

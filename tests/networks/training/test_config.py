@@ -31,7 +31,7 @@ BAD = {
     "warmup": (r"in \[0, 1\)", [-0.1, 1.0, math.nan, None]),
     "ema": (r"in \[0, 1\)", [-0.1, 1.0, 2, math.nan, None]),
     "schedule": ("'cosine' or 'constant'", ["linear", None, ["cosine"]]),
-    "score": ("'nll' or 'crps'", ["loss", None]),
+    "score": ("one of nll, crps, loss", ["mae", None]),
     "precision": ("'float32' or 'bf16'", ["fp16", None]),
     "seeds": ("a tuple of one integer", [(), 3, None, "ab", [0, 1], (0.5,), (True,)]),
 }
