@@ -17,7 +17,7 @@ from ddpn.distributions.kernels.ranges import TAIL, extent
 
 PREPARED, TERMS, FACTS = loops.PREPARED, loops.TERMS, loops.FACTS
 #: A panel spans at most so many standard deviations: partial sums of its polynomial then err by 2e-12 of its mass.
-SPAN = 2.5
+SPAN = 1.25
 #: Two probabilities within this share of each other are equal: the smaller count is the mode.
 TIE = 1e-15
 #: Relative rounding of the masses of panels, which must not move a quantile.
