@@ -13,7 +13,7 @@ from ddpn.members.blending import mix_members
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import Constant, PoissonGLM
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.runtime import deadlines
+from ddpn.runtime import time_plan
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.sample import Sample
 
@@ -141,7 +141,7 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
             raise TimeLimitError("the time is up")
 
     monkeypatch.setattr(module, "FEWEST_ROWS", 100)
-    monkeypatch.setattr(deadlines, "FEWEST_ROWS", 100)
+    monkeypatch.setattr(time_plan, "FEWEST_ROWS", 100)
     monkeypatch.setattr(predictor, "calibrate_intervals", slow)
     assert len(calibrate(predictor, crossed, seed=0, clock=Clock(1e6))) == 100
     assert len(found) == 2
