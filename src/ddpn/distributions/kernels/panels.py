@@ -16,8 +16,9 @@ from ddpn.distributions.kernels.gauss import HALVES, POSITIONS, SIZE, UPTO, WEIG
 from ddpn.distributions.kernels.ranges import TAIL, extent
 
 PREPARED, TERMS, FACTS = loops.PREPARED, loops.TERMS, loops.FACTS
-#: A panel spans at most so many standard deviations: partial sums of its polynomial then err by 2e-12 of its mass.
-SPAN = 2.5
+#: A panel spans at most so many standard deviations. The cdf of a normal distribution by repeated halving then errs by
+#: 3e-12 of itself down to six standard deviations below the mean, which is below SLACK; with spans of 2, by 3e-8.
+SPAN = 1.25
 #: Two probabilities within this share of each other are equal: the smaller count is the mode.
 TIE = 1e-15
 #: Relative rounding of the masses of panels, which must not move a quantile.

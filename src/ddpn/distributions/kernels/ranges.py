@@ -36,6 +36,12 @@ def log_weight(address, record, y, buffer):
     return buffer[1]
 
 
+def log_share(address, record, y, centre, buffer):
+    """Return the log of a weight times one plus its squared distance from a centre in standard deviations."""
+    distance = (y - centre) / record[CENTRE + 1]
+    return log_weight(address, record, y, buffer) + log1p(distance * distance)
+
+
 def range_sums(address, record, low, high, with_score, sums, buffer):
     """Sums over low <= z <= high of the weights over exp(reference), into `sums`; returns the reference and centre.
 
@@ -222,16 +228,22 @@ def extent(address, record, low, high, found, buffer):
 
 
 def reach(address, record, start, last, step, peak, buffer):
-    """A count from which on, away from the centre, weights are below e^-DEPTH of the peak; or the last one."""
+    """Return a count beyond which, away from the centre, weights and their part of the variance are negligible.
+
+    Their products with the squared distance in standard deviations are then below e^-DEPTH of the peak. Where a
+    distribution has nearly all its mass on one count, the variance may come from weights that are much smaller.
+    """
     near, gap = start, np.floor(8.0 * record[CENTRE + 1]) + 4.0
     floor = peak - DEPTH
-    while gap < 1e300 and (last - near) * step > gap and log_weight(address, record, near + step * gap, buffer) > floor:
+    while gap < 1e300 and (last - near) * step > gap:
+        if not log_share(address, record, near + step * gap, start, buffer) > floor:
+            break
         near += step * gap
         gap *= 2.0
     far = near + step * gap if (last - near) * step > gap else last
     for _ in range(6):
         middle = np.floor(0.5 * (near + far))
-        if log_weight(address, record, middle, buffer) > floor:
+        if log_share(address, record, middle, start, buffer) > floor:
             near = middle
         else:
             far = middle
