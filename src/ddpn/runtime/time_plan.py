@@ -1,7 +1,8 @@
 """How a time budget is divided: among the steps of a fit, among members, and by the number of rows.
 
-Nothing is planned by the speed of a typical machine. A step begins with few rows, its time per row is measured, and it
-goes on with as many rows as there is time for. What a step leaves over goes to the steps after it.
+A step begins with few rows, its time per row is measured, and it goes on with as many rows as there is time for. What
+a step leaves over goes to the steps after it. Only the first rows of the first member are a guess
+(`ddpn.members.portfolio`).
 """
 
 import math

@@ -54,9 +54,10 @@ _MAX_SECOND_P_VALUE = 0.01
 _MIN_CORRELATION, _MIN_STANDARD_ERRORS = 0.01, 3.0
 #: Integers are units if rows of one value are so much more correlated than rows of neighbouring values.
 _MIN_UNIT_CORRELATION = 0.02
-#: Neighbouring values have at most this share of what the rows of one value have in common. Hours of a day, ages and
-#: prices have more.
-_MAX_NEIGHBOUR_SHARE = 0.5
+#: Neighbouring values have at most this share of what the rows of one value have in common. In 40 simulated tables
+#: each, it was 0.40 or more for hours of a day with two sharp peaks, at most 0.21 for 80 stores, and at most 0.37 in
+#: 95% of the tables of 22 stores. A column that is named like an id needs less evidence.
+_MAX_NEIGHBOUR_SHARE, _MAX_NAMED_NEIGHBOUR_SHARE = 1 / 3, 0.5
 #: Rows with neighbouring values, on each side, that a value is compared with at least.
 _MIN_NEIGHBOURS = 10
 
@@ -192,7 +193,8 @@ def _find_unit_columns(columns: _ColumnLabels, scores: np.ndarray, skipped: Coll
         is_number = series.dtype.is_numeric()
         if sign in seen:
             continue
-        is_unit = is_number and _is_whole(series) and _have_units(scores[candidate.rows], series[candidate.rows])
+        share = _MAX_NEIGHBOUR_SHARE if is_unnamed else _MAX_NAMED_NEIGHBOUR_SHARE
+        is_unit = is_number and _is_whole(series) and _have_units(scores[candidate.rows], series[candidate.rows], share)
         if not is_unnamed or not is_number or repeats[sign] > 1 or is_unit:
             seen.add(sign)
             candidates.append(candidate._replace(has_effects=not is_number or is_unit, are_alike=is_unit))
@@ -244,7 +246,7 @@ def _are_alike(scores: np.ndarray, labels: np.ndarray) -> bool:
     return bool(pairs and same / pairs >= max(_MIN_CORRELATION, _MIN_STANDARD_ERRORS * np.sqrt(2.0 / pairs)))
 
 
-def _have_units(scores: np.ndarray, series: Any) -> bool:
+def _have_units(scores: np.ndarray, series: Any, max_neighbour_share: float) -> bool:
     """Return True if rows with one value of a column of integers are more alike than rows with neighbouring values.
 
     The values of a measurement are in order, so that neighbours resemble each other: what one value has, the next one
@@ -262,7 +264,7 @@ def _have_units(scores: np.ndarray, series: Any) -> bool:
     same = float((means**2 * sizes**2).sum() - (scores**2).sum()) / pairs.sum()
     next_to = float((pairs * means * _average_neighbours(means, sizes)).sum()) / pairs.sum()
     is_clear = same - next_to >= max(_MIN_UNIT_CORRELATION, _MIN_STANDARD_ERRORS * 2.0 / np.sqrt(pairs.sum()))
-    return bool(is_clear and next_to <= _MAX_NEIGHBOUR_SHARE * same)
+    return bool(is_clear and next_to <= max_neighbour_share * same)
 
 
 def _average_neighbours(means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
