@@ -31,6 +31,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import copies_of, restored
 from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
+from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
@@ -251,6 +252,7 @@ class Predictor:
         if upper is not None:
             _, upper = self.counts.bounds(n, upper, row_labels(X))
         for start in range(0, n, BLOCK):
+            check_deadline()
             part = slice(start, start + BLOCK)
             known = [None if each is None else each[part] for each in (scale, upper)]
             with rows_named(np.arange(start, n)):
@@ -267,6 +269,7 @@ class Predictor:
     def plain_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:
         """Blocks of a sample's rows with their distributions before recalibration."""
         for block in sample.replace(X=self.prepared(sample.X)).blocks(BLOCK):
+            check_deadline()
             upper = block.upper if self.counts.upper_per_row else None
             yield self._uncalibrated(block.X, block.exposure, of, upper), block
 

@@ -26,6 +26,7 @@ from ddpn.members.networks import Networks
 from ddpn.metrics import absolute_error, crps, nll
 from ddpn.metrics.predictive import known
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
@@ -77,6 +78,7 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
     parts = []
     with single_thread(), torch.no_grad():
         for block in sample.blocks():
+            check_deadline()
             with rows_named(block.labels):
                 dist: Any = discretized(next(predictor.recorded_blocks(block, of))[0])
             parts.append(scored_rows(dist, block.y, predictor.interval(dist, COVERAGE, of, block.interval_groups)))

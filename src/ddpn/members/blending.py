@@ -13,6 +13,7 @@ from ddpn.distributions.count import concatenated, reshaped, rows_of
 from ddpn.distributions.limits import bounded, limited
 from ddpn.members.member import Member
 from ddpn.metrics import crps
+from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 
@@ -115,6 +116,7 @@ class MixtureScores:
         """CRPS of a mixture of members, of all blocks one after the other."""
         found = []
         for sample, *parts in zip(self.blocks, *members, strict=True):
+            check_deadline()
             dist = mix_members(parts, weights)
             found.append(crps(limited(dist, sample.limit), torch.from_numpy(sample.y)).double().numpy())
         return np.concatenate(found)

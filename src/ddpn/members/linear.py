@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ddpn.networks.heads import Head
 from ddpn.networks.heads.rates import PoissonHead
+from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.threads import single_blas_thread, threads_for
 from ddpn.sample import Sample
 
@@ -145,6 +146,7 @@ class LinearObjective:
 
     def value_and_gradient(self, theta: np.ndarray, rough: bool = False) -> tuple[float, np.ndarray]:
         """The objective and its gradient (D,); if `rough`, to the digits of float32, which takes less time."""
+        check_deadline()
         raw = self.raw(theta)
         raw = (raw.float() if rough else raw).requires_grad_()
         value = self.share @ self.head.sample_loss(raw, self.sample).double()

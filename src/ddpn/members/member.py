@@ -47,7 +47,8 @@ class Task:
     rows : int
         How many rows a fit has.
     clock : Clock
-        The time of the fit: members that can end early, with what they have until then, watch it. Others are ended.
+        The time of the fit: members that can end early, with what they have until then, watch it. Others call
+        `ddpn.runtime.deadlines.check_deadline` in their loops, which raises an error when the time is up.
     stream : RowStream, optional
         All training rows of a table that is larger than memory; `fit` gets a sample of them.
     options : NetworkOptions

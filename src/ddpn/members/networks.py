@@ -19,7 +19,7 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
-from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import Sample
@@ -186,6 +186,7 @@ class Networks(Member):
 
     def _encode(self, numeric: str, train: Sample, validation: Sample | None, seed: int) -> Encoded:
         """Fit an encoder to the training rows, and encode these and the validation rows."""
+        check_deadline()
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         # Effects of a row's level are those of other rows, and never of rows of its group.
         folds = fold_numbers(len(train), FOLDS, seed, train.group)

@@ -1,12 +1,10 @@
-"""Time: durations as text, such as 90s or 1h30m, how long a fit may take, and what ends a step that takes longer.
+"""Time: durations as text, such as 90s or 1h30m, and clocks that end work which takes longer.
 
-Imports no torch.
+Deadlines are cooperative. Work that can end early with a result asks its clock how much time is left. Other work calls
+`check_deadline` in its loops, which raises an error after the end of a `Clock.limit` around it. Imports no torch.
 """
-
 import math
 import re
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,24 +56,25 @@ def format_duration(seconds: float) -> str:
     return "".join(parts)
 
 
-#: Seconds between two attempts to end a step: an exception is lost where C code calls Python.
-_REPEAT = 0.5
-#: Whether work runs that must not be ended in the middle.
-_IS_SHIELDED: ContextVar[bool] = ContextVar("is_shielded", default=False)
-
-
-@contextmanager
-def shield_from_limits() -> Iterator[None]:
-    """Let what runs inside finish: a `Clock.limit` around it raises afterwards."""
-    token = _IS_SHIELDED.set(True)
-    try:
-        yield
-    finally:
-        _IS_SHIELDED.reset(token)
+#: When the work of this thread must end, as `time.monotonic` counts.
+_END: ContextVar[float] = ContextVar("end", default=math.inf)
 
 
 class TimeLimitError(DDPNError):
-    """Raised inside `Clock.limit` when the time is up."""
+    """Raised when the time is up before there is a result."""
+
+
+def check_deadline() -> None:
+    """Raise a `TimeLimitError` if the time of a `Clock.limit` around the caller is up; loops that take long call it.
+
+    >>> check_deadline()
+    >>> with Clock(1e-9).limit():
+    ...     check_deadline()
+    Traceback (most recent call last):
+    ddpn.runtime.deadlines.TimeLimitError: the time is up
+    """
+    if time.monotonic() >= _END.get():
+        raise TimeLimitError("the time is up")
 
 
 class Clock:
@@ -117,25 +116,13 @@ class Clock:
 
     @contextmanager
     def limit(self) -> Iterator[None]:
-        """End what runs inside with a `TimeLimitError` when the time is up.
+        """Let `check_deadline` raise a `TimeLimitError` in the block, of this thread, as soon as the time is up.
 
-        Only in the main thread, and where there are interval timers (not on Windows); elsewhere nothing is ended.
+        In a limit inside of another one, the earlier of the two ends counts.
         """
-        is_main = threading.current_thread() is threading.main_thread()
-        if not self.has_limit or not is_main or not hasattr(signal, "setitimer"):
-            yield
-            return
-        if not self.left:
-            raise TimeLimitError("the time is up")
-
-        def stop(number: int, frame: Any) -> None:
-            if not _IS_SHIELDED.get():
-                raise TimeLimitError("the time is up")
-
-        before = signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, self.left, _REPEAT)
+        token = _END.set(min(self.end, _END.get()))
         try:
+            check_deadline()
             yield
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-            signal.signal(signal.SIGALRM, before)
+            _END.reset(token)

@@ -14,7 +14,6 @@ from types import FunctionType
 from typing import Any
 
 from ddpn.distributions.kernels import arrays
-from ddpn.runtime.deadlines import shield_from_limits
 
 Bindings = Mapping[str, Any]
 _HERE = Path(__file__).parent
@@ -110,8 +109,7 @@ def compiled(function: Any, signature: str, **bindings: Any) -> Callable[..., An
     import numba
 
     made = _prepared(function, {**_by_address(), **bindings}, "rows")
-    with shield_from_limits():  # what is compiled halfway stays so
-        return numba.njit(signature, cache=True, nogil=True, **_OPTIONS)(made)
+    return numba.njit(signature, cache=True, nogil=True, **_OPTIONS)(made)
 
 
 def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
@@ -130,8 +128,7 @@ def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
 
     real = types.CPointer(types.float64)
     made = _prepared(function, bindings, label)
-    with shield_from_limits():
-        found: Any = cfunc(types.int64(types.int64, real, real, types.int64), cache=True, **_OPTIONS)(made)
+    found: Any = cfunc(types.int64(types.int64, real, real, types.int64), cache=True, **_OPTIONS)(made)
     _KEPT.append(found)
     return found.address
 

@@ -12,7 +12,7 @@ from ddpn.members.trees.booster import Booster
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.heads.head import DISPERSION_FLOOR
 from ddpn.networks.heads.head import fit as fit_constants
-from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 from ddpn.tables.encoding.steps import screened
@@ -219,6 +219,7 @@ class Growing:
 
     def grow(self, derivatives: tuple[np.ndarray, np.ndarray] | None = None) -> None:
         """One more tree, given first and second derivatives of the losses where they are not LightGBM's."""
+        check_deadline()
         if derivatives is None:
             self.is_finished = self._booster.update()
         else:

@@ -39,7 +39,7 @@ from ddpn.networks.training.state import (
     read_checkpoint,
     rows_identity,
 )
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread, threads_for
@@ -309,6 +309,7 @@ class Training:
 
     def _step_by_time(self) -> int:
         """The number of this step, or the one that would use up the time as the steps are used up, if that is later."""
+        check_deadline()
         if self._clock is None:
             return self.state.step
         if not self._clock.left:

@@ -4,6 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ddpn.runtime.deadlines import check_deadline
 from ddpn.sample import Sample
 from ddpn.tables.splits import fold_pairs
 
@@ -80,6 +81,7 @@ class QuickModel:
         }  # fmt: skip
         means = np.full(len(self.sample), np.nan)
         for inner, outer in pairs:
+            check_deadline()
             if not self.rate[inner].any():
                 means[outer] = 0.0
                 continue
