@@ -38,7 +38,7 @@ from ddpn.members.trees.member import TreeTable
 from ddpn.members.trees.streamed import StreamedData, StreamedRows
 from ddpn.networks.training import Runtime
 from ddpn.networks.training.batches import CHUNK_ROWS
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.table import Place, sampled_rows
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.streaming import PredictedParts
@@ -66,9 +66,9 @@ def names(columns: int) -> list[str]:
     return [every[i] for i in np.linspace(0, len(every) - 1, columns).astype(int)]
 
 
-def sample_of(rows: int, columns: int) -> Sample:
+def sample_of(rows: int, columns: int) -> CountRows:
     frame = part(0, rows)
-    return Sample(frame.select(names(columns)), frame["y"].to_numpy().astype(float))
+    return CountRows(frame.select(names(columns)), frame["y"].to_numpy().astype(float))
 
 
 def check_pass(folder: Path, columns: int) -> Row:
@@ -84,7 +84,7 @@ class Stream:
 
     identity, most_passes = "rows", 1.0
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: CountRows) -> None:
         self.rows = sample
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class Stream:
             order = np.random.default_rng(seed).permutation(len(self))
             yield from (order[start : start + rows] for start in range(0, len(order) - rows + 1, rows))
 
-    def sample(self, chunk: np.ndarray) -> Sample:
+    def sample(self, chunk: np.ndarray) -> CountRows:
         return self.rows.rows(np.sort(chunk))
 
 
@@ -151,9 +151,9 @@ class _Generated(Stream):
     def chunks(self, rows: int, seed: int) -> Iterator[np.ndarray]:
         yield from (np.full(rows, number) for number in range(10_000))
 
-    def sample(self, chunk: np.ndarray) -> Sample:
+    def sample(self, chunk: np.ndarray) -> CountRows:
         frame = part(int(chunk[0]), len(chunk))
-        return Sample(frame.select(self._names), frame["y"].to_numpy().astype(float))
+        return CountRows(frame.select(self._names), frame["y"].to_numpy().astype(float))
 
 
 def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:

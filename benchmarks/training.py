@@ -20,7 +20,7 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 ROWS, COLUMNS, BATCH, MEMBERS, HIDDEN = 80_000, 35, 128, 5, (128, 128, 128, 64)
 #: What the project asks for.
@@ -32,14 +32,14 @@ TARGETS = {
 }
 
 
-def simulated(rows: int = ROWS) -> Sample:
+def simulated(rows: int = ROWS) -> CountRows:
     generator = torch.Generator().manual_seed(7)
     x = torch.randn(rows, COLUMNS, generator=generator)
     mean = torch.exp(1.4 + 0.4 * torch.sin(2 * x[:, 0]) + 0.2 * x[:, 1] * x[:, 2])
-    return Sample(x, torch.poisson(mean, generator=generator))
+    return CountRows(x, torch.poisson(mean, generator=generator))
 
 
-def stacked(data: Sample, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
+def stacked(data: CountRows, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
     """Seconds for `steps` steps of all members, set-up and capture included."""
     head = make_head("double_poisson", objective=objective)
     model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, members=MEMBERS), head, MEMBERS)
@@ -73,7 +73,7 @@ def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, head: Head,
 class FrameRows(Dataset):
     """Rows of a pandas frame, one at a time."""
 
-    def __init__(self, data: Sample) -> None:
+    def __init__(self, data: CountRows) -> None:
         import pandas as pd
 
         self.x, self.y = pd.DataFrame(data.X.numpy()), pd.Series(data.y.numpy())
@@ -85,7 +85,7 @@ class FrameRows(Dataset):
         return torch.tensor(self.x.iloc[index].to_numpy()), torch.tensor(self.y.iloc[index])
 
 
-def plain_loop(data: Sample, objective: str, steps: int, source: str) -> float:
+def plain_loop(data: CountRows, objective: str, steps: int, source: str) -> float:
     """Seconds for `steps` steps of one network."""
     torch.manual_seed(0)
     network, head = plain_network(), make_head("double_poisson", objective=objective)

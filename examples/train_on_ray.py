@@ -22,10 +22,10 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Runtime, TrainingConfig, fit
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 #: What `build` returns: a model, training rows, validation rows, and how to train it.
-Work = tuple[CountModel, Sample, Sample, TrainingConfig]
+Work = tuple[CountModel, CountRows, CountRows, TrainingConfig]
 
 
 def build() -> Work:
@@ -36,7 +36,7 @@ def build() -> Work:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(20_000, 3)).astype(np.float32))
     y = torch.poisson(torch.exp(1.0 + 0.6 * x[:, 0]), generator=torch.Generator().manual_seed(0))
-    return model, Sample(x[:18_000], y[:18_000]), Sample(x[18_000:], y[18_000:]), config
+    return model, CountRows(x[:18_000], y[:18_000]), CountRows(x[18_000:], y[18_000:]), config
 
 
 def train(given: dict[str, Any]) -> None:

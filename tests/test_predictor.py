@@ -18,15 +18,15 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.heads import make_head
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample
-from ddpn.tables.count_range import CountRange
 from ddpn.tables.encoding import table as reading
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(120, 2))
 EXPOSURE = RNG.uniform(0.5, 2.0, 120)
-SAMPLE = Sample(X, RNG.poisson(EXPOSURE * np.exp(1.0 + 0.7 * X[:, 0])).astype(float), None, EXPOSURE)
+SAMPLE = CountRows(X, RNG.poisson(EXPOSURE * np.exp(1.0 + 0.7 * X[:, 0])).astype(float), None, EXPOSURE)
 WEIGHTS = {"constant": 0.2, "poisson_glm": 0.5, "glm": 0.3}
 
 

@@ -31,14 +31,15 @@ from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import copies_of, restored
 from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
+from ddpn.rows.checks import check_vector, row_count, row_labels, rows_named
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
-from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, rows_named, take_rows
 from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
-from ddpn.tables.count_range import CountRange
 from ddpn.tables.encoding.table import PreparedTable
 
 #: How the mixture is called beside its members.
@@ -105,7 +106,7 @@ class Predictor:
     Examples
     --------
     >>> from ddpn.members.glm import Constant
-    >>> sample = Sample(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
+    >>> sample = CountRows(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
     >>> predictor = Predictor({"constant": Constant().fit(sample, None, seed=0)})
     >>> predictor.distribution(np.zeros((1, 1))).mean.round(decimals=2)
     tensor([2.2500], dtype=torch.float64)
@@ -186,12 +187,12 @@ class Predictor:
         if seconds is not None:
             self.seconds[name] = seconds
 
-    def summarise_scales(self, sample: Sample) -> None:
+    def summarise_scales(self, sample: CountRows) -> None:
         """Keep a summary of the exposures and upper bounds of the training rows, where rows have them.
 
         Parameters
         ----------
-        sample : Sample
+        sample : CountRows
             The training rows.
         """
         columns = {"exposure": sample.exposure, "upper": sample.upper if self.counts.upper_per_row else None}
@@ -259,14 +260,14 @@ class Predictor:
                 block = self.distribution(take_rows(X, part), known[0], of, known[1])
             yield block
 
-    def recorded_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:
+    def recorded_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
         """Blocks of a sample's rows with the distributions of their counts as recorded, by which they are scored."""
         upper = sample.upper if self.counts.upper_per_row else None
         sample = sample.replace(X=self.prepared(sample.X))
         for dist, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(BLOCK), strict=True):
             yield limited(dist, part.limit), part
 
-    def plain_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:
+    def plain_blocks(self, sample: CountRows, of: str = MIXTURE) -> Iterator[tuple[Any, CountRows]]:
         """Blocks of a sample's rows with their distributions before recalibration."""
         for block in sample.replace(X=self.prepared(sample.X)).blocks(BLOCK):
             check_deadline()

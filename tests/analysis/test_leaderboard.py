@@ -16,7 +16,7 @@ from ddpn.calibration.calibrate import HeldOut
 from ddpn.distributions import Poisson
 from ddpn.members import Member
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 MEAN = np.array([2.0, 5.5, 9.0, 0.3, 4.0])
 Y = np.array([3.0, 5.0, 20.0, 0.0, 1.0])
@@ -38,12 +38,12 @@ class Scaled(Member):
 
 @pytest.fixture
 def blocks_of_two(monkeypatch):
-    usual = Sample.blocks
-    monkeypatch.setattr(Sample, "blocks", lambda sample, size=2: usual(sample, min(size, 2)))
+    usual = CountRows.blocks
+    monkeypatch.setattr(CountRows, "blocks", lambda sample, size=2: usual(sample, min(size, 2)))
 
 
 def test_every_row_is_scored_as_by_scipy(blocks_of_two):
-    found = score_rows(Predictor({"one": Scaled()}), Sample(MEAN / 2, Y, exposure=np.full(5, 2.0)))
+    found = score_rows(Predictor({"one": Scaled()}), CountRows(MEAN / 2, Y, exposure=np.full(5, 2.0)))
     dist = stats.poisson(MEAN[:, None])
     assert found.mae == pytest.approx(np.abs(dist.median()[:, 0] - Y))
     assert found.crps == pytest.approx(np.square(dist.cdf(GRID) - (Y[:, None] <= GRID)).sum(1))
@@ -60,13 +60,13 @@ def test_every_row_is_scored_as_by_scipy(blocks_of_two):
 
 def test_means_count_rows_by_their_weight():
     weight = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
-    found = score_rows(Predictor({"one": Scaled()}), Sample(MEAN, Y))
+    found = score_rows(Predictor({"one": Scaled()}), CountRows(MEAN, Y))
     repeated = {name: np.repeat(getattr(found, name), weight.astype(int)).mean() for name in SCORES}
     assert found.means(weight) == pytest.approx(repeated)
 
 
 def test_a_normal_is_scored_as_the_counts_it_rounds_to():
-    found = score_rows(Predictor({"one": Scaled(normal=True)}), Sample(MEAN, Y))
+    found = score_rows(Predictor({"one": Scaled(normal=True)}), CountRows(MEAN, Y))
     cdf = stats.norm(MEAN[:, None], 1.0).cdf(GRID + 0.5)
     assert found.crps == pytest.approx(np.square(cdf - (Y[:, None] <= GRID)).sum(1))
     assert (found.width == np.rint(found.width)).all()
@@ -76,7 +76,7 @@ def test_a_normal_is_scored_as_the_counts_it_rounds_to():
 
 RNG = np.random.default_rng(0)
 MANY = RNG.uniform(1, 20, 300)
-SAMPLE = Sample(MANY, RNG.poisson(MANY).astype(float))
+SAMPLE = CountRows(MANY, RNG.poisson(MANY).astype(float))
 
 
 def predictor(comparison: Member) -> Predictor:
@@ -147,7 +147,7 @@ def test_networks_without_weight_are_an_alternative_when_used_alone(factor, head
 
 
 def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ():
-    sample = Sample(MEAN, Y)
+    sample = CountRows(MEAN, Y)
     found = Predictor({"one": Scaled(), "other": Scaled(2.0)}, {"one": 1.0, "other": 0.0})
 
     def entries():

@@ -13,18 +13,18 @@ from ddpn.members.blending import mix_members
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import Constant, PoissonGLM
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime import time_plan
 from ddpn.runtime.deadlines import Clock, TimeLimitError
-from ddpn.sample import Sample
 
 WEIGHTS = {"poisson_glm": 0.8, "constant": 0.2}
 
 
-def counts(rows: int, seed: int) -> Sample:
+def counts(rows: int, seed: int) -> CountRows:
     """Counts that spread more than a Poisson."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, 2))
-    return Sample(X, rng.negative_binomial(2, 2 / (2 + np.exp(1.5 + 0.5 * X[:, 0]))).astype(float))
+    return CountRows(X, rng.negative_binomial(2, 2 / (2 + np.exp(1.5 + 0.5 * X[:, 0]))).astype(float))
 
 
 def fitted(folds: Folds) -> Predictor:
@@ -118,7 +118,7 @@ def test_groups_of_intervals_follow_their_rows():
     wild = rng.uniform(size=2000) < 0.3
     y = np.where(wild, rng.negative_binomial(1, 1 / 9, 2000), rng.poisson(8.0, 2000)).astype(float)
     labels = np.where(wild, "wild", "calm").astype(object)
-    sample = Sample(rng.normal(size=(2000, 1)), y, interval_groups=labels)
+    sample = CountRows(rng.normal(size=(2000, 1)), y, interval_groups=labels)
     train, new = sample.rows(slice(0, 1000)), sample.rows(slice(1000, None))
     for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
         predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
@@ -167,10 +167,10 @@ class Means:
 
 
 @pytest.fixture
-def sample() -> Sample:
+def sample() -> CountRows:
     """Rows that are known by their labels."""
     place = np.arange(ROWS)
-    return Sample(place[:, None].astype(float), place % 5.0, labels=place, interval_groups=place.astype(str))
+    return CountRows(place[:, None].astype(float), place % 5.0, labels=place, interval_groups=place.astype(str))
 
 
 def test_censored_counts_have_the_distributions_of_what_is_recorded(sample):

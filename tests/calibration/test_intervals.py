@@ -18,7 +18,7 @@ from ddpn.calibration.intervals import (
     score_blocks,
     score_counts,
 )
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 
 def poisson(mu) -> Poisson:
@@ -329,7 +329,7 @@ def test_each_group_is_covered_as_asked(model):
 def test_the_level_of_a_group_is_that_of_its_own_rows():
     scores = scores_of(poisson(MU[HALF]), Y[HALF])
     whole = IntervalLevels.from_scores(scores)
-    groups, codes = grouping("shop", Sample(None, Y[HALF], interval_groups=SHOP[HALF]), 0.0)
+    groups, codes = grouping("shop", CountRows(None, Y[HALF], interval_groups=SHOP[HALF]), 0.0)
     groups.add("mixture", scores, codes)
     for code, name in enumerate(groups.names):
         alone = IntervalLevels.from_scores(scores[SHOP[HALF] == name]).at(0.9)

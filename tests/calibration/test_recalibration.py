@@ -10,7 +10,7 @@ from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.recalibration import KNOTS, Recalibration, fitted_map, overlaps
 from ddpn.distributions import Recalibrated
 from ddpn.metrics import pit_distance
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ class Poissons:
 
 
 def recalibration(mu, y, weight=None, **options) -> Recalibration:
-    return Recalibration.fit(HeldOut.of(Poissons(), Sample(mu[:, None], y, weight)), "mixture", **options)[0]
+    return Recalibration.fit(HeldOut.of(Poissons(), CountRows(mu[:, None], y, weight)), "mixture", **options)[0]
 
 
 def test_overlaps_are_shares_of_each_pit_interval():

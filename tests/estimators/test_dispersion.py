@@ -6,7 +6,7 @@ import pytest
 from ddpn.estimators.dispersion import GoodnessOfFit, overdispersion_warning
 from ddpn.members.linear import fit_linear
 from ddpn.networks.heads import make_head
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 
 def share_warned(rows: int, mean: float, alpha: float, tables: int) -> float:
@@ -19,7 +19,7 @@ def share_warned(rows: int, mean: float, alpha: float, tables: int) -> float:
         y = rng.poisson(rate) if alpha == 0.0 else rng.negative_binomial(1 / alpha, 1 / (1 + alpha * rate))
         if not y.any():
             continue
-        fit = fit_linear(make_head("poisson"), X, Sample(None, y.astype(float)), (True,), 1e-6)
+        fit = fit_linear(make_head("poisson"), X, CountRows(None, y.astype(float)), (True,), 1e-6)
         warned += bool(overdispersion_warning(GoodnessOfFit.measure(fit, 0.0), 3))
     return warned / tables
 

@@ -14,8 +14,8 @@ from ddpn.members import MEMBERS, label_of, network_options
 from ddpn.members.glm import GLM
 from ddpn.metrics import crps
 from ddpn.networks.training.loop import Training
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_counts_that_no_member_can_fit_are_refused():
     ],
 )  # fmt: skip
 def test_a_share_is_held_out(rows, share, size):
-    mask = held_out(Sample(None, np.zeros(rows)), share, seed=0)
+    mask = held_out(CountRows(None, np.zeros(rows)), share, seed=0)
     assert mask.shape == (rows,)
     assert mask.sum() == size
 
@@ -243,7 +243,7 @@ def test_the_encoder_never_sees_held_out_rows(fast):
     X, y = np.random.default_rng(4).normal(size=(300, 1)), np.ones(300)
     plain = fast(epochs=1, validation=0.5).fit(X, y)
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    X[np.flatnonzero(held_out(Sample(X, y), 0.5, seed))[0]] = 1e9
+    X[np.flatnonzero(held_out(CountRows(X, y), 0.5, seed))[0]] = 1e9
     changed = fast(epochs=1, validation=0.5).fit(X, y)
     assert (changed.encoder_.transform([[0.3]]) == plain.encoder_.transform([[0.3]])).all()
 

@@ -7,7 +7,7 @@ import torch
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 
 @pytest.fixture
@@ -18,14 +18,14 @@ def predictor(linear_member) -> Predictor:
 
 
 @pytest.fixture
-def sample(predictor, rows_of) -> Sample:
+def sample(predictor, rows_of) -> CountRows:
     """Counts that spread more than the predictions."""
     X = rows_of(80, seed=5)
     drawn = predictor.distribution(X).sample(generator=torch.Generator().manual_seed(0)).numpy()
-    return Sample(X, np.floor(drawn * np.random.default_rng(0).gamma(0.3, 4.0, 80)))
+    return CountRows(X, np.floor(drawn * np.random.default_rng(0).gamma(0.3, 4.0, 80)))
 
 
-def held_out(predictor: Predictor, sample: Sample, groups=None) -> HeldOut:
+def held_out(predictor: Predictor, sample: CountRows, groups=None) -> HeldOut:
     return HeldOut.of(predictor, sample.replace(interval_groups=groups))
 
 
@@ -66,6 +66,6 @@ def test_groups_by_a_column_of_numbers(predictor, rows_of, assert_parity):
     rng = np.random.default_rng(0)
     X = rows_of(80).with_columns(b=rng.integers(0, 3, 80).astype(float))
     y = rng.poisson(1.0 + 6.0 * (X["b"].to_numpy() == 1.0)).astype(float)
-    predictor.calibrate_intervals(held_out(predictor, Sample(X, y)), groups="b")
+    predictor.calibrate_intervals(held_out(predictor, CountRows(X, y)), groups="b")
     new = rows_of(20).with_columns(b=rng.integers(0, 4, 20).astype(float))
     assert_parity(predictor, new, groups={"b": new["b"].to_numpy()})

@@ -9,9 +9,9 @@ from ddpn.export.families import LARGEST
 from ddpn.members.glm import Constant
 from ddpn.networks.heads import HEADS
 from ddpn.predictor import Predictor
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
-from ddpn.tables.count_range import CountRange
 
 FAMILIES = ("poisson", "double_poisson", "negative_binomial")
 EXPORTED = (*FAMILIES, *(f"{kind}_{name}" for kind in ("zero_inflated", "hurdle") for name in FAMILIES), "mixed")
@@ -50,7 +50,7 @@ def test_extreme_parameters(likelihood, linear_member, rows_of, run_file, feeds_
 
 @pytest.mark.parametrize(("scale", "is_refused"), [(1e3, False), (1e6, True)])
 def test_training_counts_beyond_the_sums_are_refused(scale, is_refused, linear_member, file):
-    sample = Sample(np.zeros((50, 2)), np.random.default_rng(0).poisson(scale, 50).astype(float))
+    sample = CountRows(np.zeros((50, 2)), np.random.default_rng(0).poisson(scale, 50).astype(float))
     members = {"glm": linear_member("poisson", 0.1), "constant": Constant().fit(sample, None, seed=0)}
     predictor = Predictor(members, {"glm": 1.0, "constant": 0.0})
     if is_refused:

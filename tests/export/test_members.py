@@ -14,8 +14,8 @@ from ddpn.members.networks import Networks
 from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder
 
 
@@ -29,11 +29,11 @@ def rows(n: int, seed: int, levels: int = 40) -> pl.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def train() -> Sample:
+def train() -> CountRows:
     X, rng = rows(240, seed=0), np.random.default_rng(1)
     effect = rng.normal(0.0, 0.8, 41)[[0 if w is None else int(w[5:]) for w in X["ward"].to_list()]]
     mean = np.exp(0.7 + 0.4 * X["number"].fill_nan(0.0).to_numpy() + effect + 0.5 * X["flag"].to_numpy())
-    return Sample(X, rng.poisson(mean * rng.gamma(2.0, 0.5, 240)).astype(float), None, rng.uniform(0.5, 2.0, 240))
+    return CountRows(X, rng.poisson(mean * rng.gamma(2.0, 0.5, 240)).astype(float), None, rng.uniform(0.5, 2.0, 240))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def glm(train) -> GLM:
 EXPOSURE = np.random.default_rng(3).uniform(0.2, 5.0, 30)
 
 
-def networks(train: Sample, numeric: str, activation: str = "relu", categorical: str = "one-hot") -> Networks:
+def networks(train: CountRows, numeric: str, activation: str = "relu", categorical: str = "one-hot") -> Networks:
     """Networks with random weights, as a training would leave them."""
     options = NetworkOptions(members=3, hidden=(8, 5), numeric=numeric, activation=activation)
     member = Networks(make_head("mixed"), options.with_widths(240))
@@ -115,7 +115,7 @@ def test_trees_with_a_boosted_dispersion(new, assert_parity):
     index = X["number"].to_numpy() + X["hour"].to_numpy() + X["flag"].to_numpy()
     mean = np.where(index > 0.3, 30.0, 3.0)
     spread = np.where(X["number"].to_numpy() > 0, rng.gamma(1.0, 1.0, 900), 1.0)
-    member = Trees(rounds=40, leaves=(4,)).fit(Sample(X, rng.poisson(mean * spread).astype(float)), None, seed=0)
+    member = Trees(rounds=40, leaves=(4,)).fit(CountRows(X, rng.poisson(mean * spread).astype(float)), None, seed=0)
     assert member.facts()["dispersion"] == "boosted"
     assert_parity(Predictor({"trees": member}), new)
 

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from ddpn.members.trees import boosting
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 
 @pytest.fixture(scope="session")
-def mixed_sample() -> Sample:
+def mixed_sample() -> CountRows:
     """250 rows; the mean follows x, ward A and the exposure."""
     rng = np.random.default_rng(4)
     n = 250
@@ -25,7 +25,7 @@ def mixed_sample() -> Sample:
         }
     )
     mean = exposure * np.exp(-4.0 + 0.5 * X["x"].to_numpy() + (X["ward"] == "A").to_numpy())
-    return Sample(X, rng.poisson(mean).astype(float), weight, exposure)
+    return CountRows(X, rng.poisson(mean).astype(float), weight, exposure)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,7 +41,7 @@ class Stream:
 
     identity = "rows"
 
-    def __init__(self, sample: Sample, most_passes: float = 1.0) -> None:
+    def __init__(self, sample: CountRows, most_passes: float = 1.0) -> None:
         self.rows, self.most_passes, self.read = sample, most_passes, 0
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Stream:
                 self.read += rows
                 yield order[start : start + rows]
 
-    def sample(self, chunk: np.ndarray) -> Sample:
+    def sample(self, chunk: np.ndarray) -> CountRows:
         return self.rows.rows(chunk)
 
 

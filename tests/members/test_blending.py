@@ -10,7 +10,7 @@ from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.members.blending import MixtureScores, mix, shrunk_weights
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 RNG = np.random.default_rng(1)
 
@@ -44,7 +44,7 @@ def direct(parts: list[Distribution], weights, y: np.ndarray) -> np.ndarray:
 
 def scores_of(parts: list[Distribution], y: np.ndarray) -> MixtureScores:
     """Scores of members with one distribution each, on rows that are one block."""
-    scores = MixtureScores([Sample(None, y)])
+    scores = MixtureScores([CountRows(None, y)])
     for part in parts:
         scores.add([[part]])
     return scores
@@ -174,7 +174,7 @@ def test_blocks_are_scored_by_their_own_distributions():
         [[part] for half in halves for part in three(mean[half])[:1]],
         [three(mean[half], worse=2.0)[1:] for half in halves],
     ]
-    scores = MixtureScores([Sample(None, y[half]) for half in halves])
+    scores = MixtureScores([CountRows(None, y[half]) for half in halves])
     for member in members:
         scores.add(member)
     weights = np.array([0.3, 0.7])
@@ -188,7 +188,7 @@ def test_two_members_that_are_given_by_some_of_their_distributions_are_scored_as
     rng = np.random.default_rng(0)
     y = rng.poisson(4.0, 5000).astype(float)
     means = [tensor(rng.gamma(4.0, 1.0, (5000, 10))) for _ in range(2)]
-    some, every = MixtureScores([Sample(None, y)]), MixtureScores([Sample(None, y)])
+    some, every = MixtureScores([CountRows(None, y)]), MixtureScores([CountRows(None, y)])
     for stack in means:
         some.add([[Poisson(stack[:, :2])]], 10)
         every.add([[Poisson(stack)]], 10)

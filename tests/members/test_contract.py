@@ -13,8 +13,8 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees import boosting
 from ddpn.networks.heads import make_head
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 
 
 def unfitted(name: str) -> Member:
@@ -100,7 +100,7 @@ def test_a_table_unlike_that_of_fit_is_refused(all_fitted, mixed_sample, name, c
 def test_a_weight_of_zero_equals_dropping_the_row(mixed_sample, name):
     some = mixed_sample.rows(slice(0, 80))
     weight = (np.arange(80) % 4 > 0).astype(float)
-    dropped = Sample(some.X, some.y, None, some.exposure).rows(weight > 0)
+    dropped = CountRows(some.X, some.y, None, some.exposure).rows(weight > 0)
     found = [unfitted(name).fit(s, None, seed=1) for s in (some.replace(weight=weight), dropped)]
     ours, theirs = (member.distribution(some.X, some.exposure).mean.numpy() for member in found)
     assert ours == pytest.approx(theirs, rel=1e-6)
@@ -121,14 +121,14 @@ def small_steps(name: str, likelihood: str, rows: int) -> Member:
     return member
 
 
-def contract_rows(rows: int = 210, seed: int = 0) -> Sample:
+def contract_rows(rows: int = 210, seed: int = 0) -> CountRows:
     """Over-dispersed counts that follow a number and levels; a group per row, and weights that follow the levels."""
     rng = np.random.default_rng(seed)
     a, level = rng.integers(0, 6, rows).astype(float), rng.integers(0, 8, rows)
     X = pl.DataFrame({"a": a, "level": [f"l{k}" for k in level]})
     mean = np.exp(1.0 + 0.25 * a + 0.7 * (level % 3))
     y = rng.poisson(mean * rng.gamma(1.0, 1.0, rows)).astype(float)
-    return Sample(X, y, np.where(level % 3 == 2, 3.0, 1.0 + a % 2), group=np.arange(rows).astype(str))
+    return CountRows(X, y, np.where(level % 3 == 2, 3.0, 1.0 + a % 2), group=np.arange(rows).astype(str))
 
 
 def moments(member: Member, X, exposure=None) -> np.ndarray:
@@ -178,7 +178,7 @@ def test_columns_that_tell_the_exposure_say_nothing_about_the_rate(name):
     level = rng.integers(0, 8, 300)
     exposure = 2.0**level
     X = pl.DataFrame({"a": level + 0.1 * rng.normal(size=300), "level": [f"l{k}" for k in level]})
-    sample = Sample(X, rng.poisson(30.0 * exposure).astype(float), None, exposure)
+    sample = CountRows(X, rng.poisson(30.0 * exposure).astype(float), None, exposure)
     member = small_steps(name, "negative_binomial", 300).fit(sample, None, seed=1)
     rate = locations(member, X, exposure).mean(1) / exposure
     by_level = [rate[level == k].mean() for k in range(8)]

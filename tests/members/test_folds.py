@@ -18,32 +18,32 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 ROWS = 180
 
 
-def table(rows: int = ROWS, seed: int = 0) -> Sample:
+def table(rows: int = ROWS, seed: int = 0) -> CountRows:
     """Numbers, a column of levels, exposures and counts that depend on all of them."""
     rng = np.random.default_rng(seed)
     level = rng.integers(0, 20, rows)
     X = pl.DataFrame({"a": rng.normal(size=rows), "b": rng.uniform(size=rows), "zip": [f"z{k}" for k in level]})
     exposure = rng.uniform(0.5, 2.0, rows)
-    sample = Sample(X, np.zeros(rows), None, exposure)
+    sample = CountRows(X, np.zeros(rows), None, exposure)
     return sample.replace(y=rng.poisson(truth(sample).mean.numpy()).astype(float))
 
 
-def truth(sample: Sample) -> Poisson:
+def truth(sample: CountRows) -> Poisson:
     """The distributions that the counts of `table` were drawn from."""
     level = np.array([int(name[1:]) for name in sample.X["zip"]])
     mean = sample.exposure * np.exp(1.0 + 0.5 * sample.X["a"].to_numpy() + 0.4 * np.sin(level))
     return Poisson(torch.from_numpy(mean))
 
 
-def wide(rows: int = ROWS) -> Sample:
+def wide(rows: int = ROWS) -> CountRows:
     """More columns than networks use."""
     X = np.random.default_rng(1).normal(size=(rows, 510))
-    return Sample(X, np.random.default_rng(2).poisson(np.exp(1.0 + 0.5 * X[:, 5])).astype(float))
+    return CountRows(X, np.random.default_rng(2).poisson(np.exp(1.0 + 0.5 * X[:, 5])).astype(float))
 
 
 def networks(**options) -> Networks:
@@ -61,7 +61,7 @@ KINDS = {
 }
 
 
-def raw(member: Member, sample: Sample) -> torch.Tensor:
+def raw(member: Member, sample: CountRows) -> torch.Tensor:
     """Probabilities that say everything about the predictions, in the order of the rows."""
     (dist,) = member.parts(sample.X, sample.exposure)
     return dist.log_prob(torch.arange(0.0, 25.0, 3.0, dtype=torch.float64)[:, None, None])
@@ -103,7 +103,7 @@ def test_copies_predict_their_folds_as_well_as_new_rows(kind):
     folds = Folds.of(train, None, seed=0)
     copies = copies_of(folds.fit(make(), seed=0))
 
-    def loss(copy: Member, sample: Sample) -> np.ndarray:
+    def loss(copy: Member, sample: CountRows) -> np.ndarray:
         """How much worse than the truth a copy is for each row."""
         dist, y = mix_members([copy.parts(sample.X, sample.exposure)], [1.0]), torch.from_numpy(sample.y)
         return (dist.crps(y) - truth(sample).crps(y)).numpy()

@@ -15,16 +15,16 @@ from ddpn.members.glm import GLM, Constant, Design, PoissonGLM
 from ddpn.members.linear import fit_linear
 from ddpn.members.member import NotApplicableError, TableReader, Task
 from ddpn.networks.heads import make_head
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.encoding import FeatureEncoder
 
 
 @pytest.fixture(scope="module")
-def line() -> Sample:
+def line() -> CountRows:
     """200 rows whose log mean is a line."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(200, 3))
-    return Sample(X, rng.poisson(np.exp(0.5 + 0.6 * X[:, 0])).astype(float))
+    return CountRows(X, rng.poisson(np.exp(0.5 + 0.6 * X[:, 0])).astype(float))
 
 
 def raw(member: GLM, X: np.ndarray) -> np.ndarray:
@@ -101,7 +101,7 @@ def test_a_rough_fit_is_close_to_the_maximum_where_counts_vary_much():
     """The constant Double Poisson of these counts has mu = e^-15, on a plateau where the location has no slope."""
     rng = np.random.default_rng(3)
     X = rng.beta(1.0, 3.0, (1500, 1))
-    sample = Sample(X, rng.poisson(np.exp(-2.0 + 7.0 * X[:, 0])).astype(float))
+    sample = CountRows(X, rng.poisson(np.exp(-2.0 + 7.0 * X[:, 0])).astype(float))
     exact, rough = (
         fit_linear(make_head("double_poisson"), X, sample.replace(X=None), (True, True), 1e-3, rough=is_rough)
         for is_rough in (False, True)
@@ -133,7 +133,7 @@ RNG = np.random.default_rng(4)
 
 
 def fit(y: np.ndarray, weight=None, exposure=None) -> Constant:
-    return Constant().fit(Sample(np.zeros((len(y), 1)), y, weight, exposure), None, seed=0)
+    return Constant().fit(CountRows(np.zeros((len(y), 1)), y, weight, exposure), None, seed=0)
 
 
 def test_it_is_the_most_likely_negative_binomial_of_overdispersed_counts():
@@ -173,8 +173,8 @@ def test_bounded_and_censored_counts_have_their_own_maximum():
     positive, cut = y[y > 0], np.minimum(y, 4.0)
     n = len(positive)
     samples = {
-        "truncated": Sample(np.zeros((n, 1)), positive, lower=np.ones(n)),
-        "censored": Sample(np.zeros((4000, 1)), cut, limit=np.full(4000, 4.0)),
+        "truncated": CountRows(np.zeros((n, 1)), positive, lower=np.ones(n)),
+        "censored": CountRows(np.zeros((4000, 1)), cut, limit=np.full(4000, 4.0)),
     }
     losses = {
         "truncated": lambda mu: -(stats.poisson.logpmf(positive, mu) - stats.poisson.logsf(0, mu)).sum(),
@@ -200,8 +200,8 @@ def test_a_weight_is_a_repeated_row(seed):
     X[rng.random((150, 2)) < 0.25] = np.nan
     y = rng.poisson(np.exp(1.0 + 0.3 * np.nan_to_num(X[:, 0], nan=0.5))).astype(float)
     weight = rng.integers(1, 6, 150)
-    weighted = GLM().fit(Sample(X, y, weight.astype(float)), None, 0)
-    repeated = GLM().fit(Sample(np.repeat(X, weight, axis=0), np.repeat(y, weight)), None, 0)
+    weighted = GLM().fit(CountRows(X, y, weight.astype(float)), None, 0)
+    repeated = GLM().fit(CountRows(np.repeat(X, weight, axis=0), np.repeat(y, weight)), None, 0)
     ours, theirs = (member.distribution(X).mean.numpy() for member in (weighted, repeated))
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
@@ -213,7 +213,7 @@ def test_weights_choose_the_family_of_censored_counts(heavy):
     half = np.arange(400) % 2
     mean = np.where(half == 0, 6.0, 6.0 * rng.gamma(0.5, 2.0, 400))
     limit = np.full(400, 12.0)
-    sample = Sample(np.zeros((400, 1)), np.minimum(rng.poisson(mean), limit), np.where(half == heavy, 1e3, 1.0))
+    sample = CountRows(np.zeros((400, 1)), np.minimum(rng.poisson(mean), limit), np.where(half == heavy, 1e3, 1.0))
     member = GLM.like(Task(make_head("mixed")))
     families = {member.head.name, *(head.name for head in member._others)}
     assert {"double_poisson", "negative_binomial"} <= families

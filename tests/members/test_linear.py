@@ -7,7 +7,7 @@ from scipy.optimize import approx_fprime, minimize
 
 from ddpn.members.linear import LinearObjective, inverse_information, maximize, standardize
 from ddpn.networks.heads import make_head
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 RNG = np.random.default_rng(3)
 N = 200
@@ -20,7 +20,7 @@ HEADS = ["poisson", "negative_binomial", "double_poisson", "gaussian", "natural_
 
 def objective_of(name, linear=True, alpha=0.0, x=X, y=Y, exposure=EXPOSURE):
     head = make_head(name)
-    sample = Sample(x, y, WEIGHT[: len(y)], None if exposure is None else exposure[: len(y)]).map(torch.from_numpy)
+    sample = CountRows(x, y, WEIGHT[: len(y)], None if exposure is None else exposure[: len(y)]).map(torch.from_numpy)
     return LinearObjective(head, sample, (True, *[linear] * (head.n_raw - 1)), alpha)
 
 

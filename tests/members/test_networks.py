@@ -11,8 +11,8 @@ from ddpn.members import networks as networks_module
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.heads import make_head
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder
 
 POISSON = make_head("poisson")
@@ -24,17 +24,17 @@ def networks(**options) -> Networks:
 
 
 @pytest.fixture(scope="module")
-def steps() -> tuple[Sample, Sample]:
+def steps() -> tuple[CountRows, CountRows]:
     """Counts that jump where a number passes a threshold, which no line follows; the last rows are for validation."""
     X = np.random.default_rng(3).uniform(size=(400, 2))
-    whole = Sample(X, 1.0 + 12.0 * ((X[:, 0] * 10) % 2 < 1))
+    whole = CountRows(X, 1.0 + 12.0 * ((X[:, 0] * 10) % 2 < 1))
     return whole.rows(slice(0, 300)), whole.rows(slice(300, 400))
 
 
 @pytest.mark.parametrize(("largest", "dtype"), [(2.0**24 - 1, "torch.float32"), (2.0**24 + 1, "torch.float64")])
 def test_tensors_hold_every_count_and_weights_of_mean_one(largest, dtype):
     X = np.arange(3.0)[:, None]
-    sample = Sample(X, np.array([0.0, 1.0, largest]), np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 8.0]))
+    sample = CountRows(X, np.array([0.0, 1.0, largest]), np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 8.0]))
     member = networks()
     member.unit = 4.0
     found = member._tensors(sample, X.astype(np.float32))
@@ -49,7 +49,7 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeyp
     monkeypatch.setattr(networks_module, "WIDE", 20)
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(60, 80))
-    train, validation = (Sample(X, rng.poisson(np.exp(X[:, 71])).astype(float)) for X in (wide, wide[:30] + 0.1))
+    train, validation = (CountRows(X, rng.poisson(np.exp(X[:, 71])).astype(float)) for X in (wide, wide[:30] + 0.1))
     member = networks(numeric=numeric).fit(train, validation, seed=0)
     names = member.encoder.get_feature_names_out()[member.chosen].tolist()
     assert len(names) == 60
@@ -89,7 +89,7 @@ def test_files_that_do_not_fit_together_are_refused(steps):
 def test_a_row_has_the_same_raw_outputs_alone_and_among_others(likelihood, options):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(1100, 3))
-    sample = Sample(X[:200], rng.poisson(np.exp(0.5 * X[:200, 0])).astype(float))
+    sample = CountRows(X[:200], rng.poisson(np.exp(0.5 * X[:200, 0])).astype(float))
     chosen = NetworkOptions(**{"members": 2, "hidden": (16, 12), "epochs": 1, **options})
     member = Networks(make_head(likelihood), chosen).fit(sample, None, seed=1)
     whole = member.raw(X)
@@ -105,27 +105,27 @@ def test_a_row_has_the_same_raw_outputs_alone_and_among_others(likelihood, optio
 OPTIONS = {"members": 2, "hidden": (16,), "epochs": 8, "batch_size": 64, "numeric": "standard"}
 
 
-def levels(rows: int, spread: float, seed: int = 0) -> Sample:
+def levels(rows: int, spread: float, seed: int = 0) -> CountRows:
     """A table whose counts depend on 400 levels, or on nothing."""
     rng = np.random.default_rng(seed)
     effect, level = rng.normal(0.0, spread, 400), rng.integers(0, 400, rows)
     X = pl.DataFrame({"x": rng.normal(size=rows), "zip": [f"z{code}" for code in level]})
     exposure = rng.uniform(0.5, 2.0, rows)
-    return Sample(X, rng.poisson(exposure * np.exp(1.0 + effect[level])).astype(float), None, exposure)
+    return CountRows(X, rng.poisson(exposure * np.exp(1.0 + effect[level])).astype(float), None, exposure)
 
 
-def fitted(sample: Sample, validation: Sample | None = None, **options) -> Networks:
+def fitted(sample: CountRows, validation: CountRows | None = None, **options) -> Networks:
     member = Networks(make_head("negative_binomial"), NetworkOptions(**{**OPTIONS, **options}))
     return member.fit(sample, validation, seed=1)
 
 
-def score(member: Networks, sample: Sample) -> float:
+def score(member: Networks, sample: CountRows) -> float:
     dist = member.distribution(sample.X, sample.exposure)
     return -dist.log_prob(torch.from_numpy(sample.y)[:, None]).mean().item()
 
 
 @pytest.fixture(scope="module")
-def sample() -> Sample:
+def sample() -> CountRows:
     return levels(2400, 0.8)
 
 

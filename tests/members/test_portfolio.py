@@ -18,10 +18,10 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.portfolio import Candidate, Portfolio, default_candidates
 from ddpn.metrics import crps
 from ddpn.networks.heads import make_head
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
-from ddpn.tables.count_range import CountRange
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def fitted(data):
 
 def test_the_mixture_is_no_worse_than_its_members(fitted, data):
     X, y = data
-    predictor, test = fitted.predictor_, Sample(X[500:], y[500:].astype(float))
+    predictor, test = fitted.predictor_, CountRows(X[500:], y[500:].astype(float))
     assert {"constant", "glm", "trees", "networks"} <= set(predictor.members)
     assert predictor.weights["constant"] == 0.0
     assert sum(predictor.weights.values()) == pytest.approx(1.0)
@@ -72,7 +72,7 @@ def test_counts_of_known_totals_are_fitted_step_by_step():
     lines: list[str] = []
     counts = CountRange(upper_per_row=True, upper_is_total=True)
     model = CountRegressor(likelihood="double_binomial", hidden=(8,), epochs=1, random_state=0)
-    model.fit_members(counts.of(Sample(X, y), upper), None, counts, Clock(1000.0), lines.append)
+    model.fit_members(counts.of(CountRows(X, y), upper), None, counts, Clock(1000.0), lines.append)
     labels = ["constant distribution", "boosted trees", "GLM", "networks"]
     assert [line.split(",")[0] for line in lines] == [f"Fitting {label}" for label in labels]
     assert "CRPS so far" in lines[-1]
@@ -103,9 +103,9 @@ class Underfitted(PoissonGLM):
 
 
 @pytest.fixture
-def sample(data) -> Sample:
+def sample(data) -> CountRows:
     X, y = data
-    return Sample(X[:200], y[:200].astype(float))
+    return CountRows(X[:200], y[:200].astype(float))
 
 
 def candidate(name: str, kind: type[Member], **options) -> Candidate:
@@ -171,7 +171,7 @@ def test_an_interruption_keeps_what_was_fitted(sample):
         Portfolio([candidate("stop", Interrupted)]).fit(Folds.of(sample, None, 0), seed=0)
 
 
-def score(members: list, weights: list[float], sample: Sample) -> np.ndarray:
+def score(members: list, weights: list[float], sample: CountRows) -> np.ndarray:
     parts = [member.parts(sample.X) for member in members]
     return mix_members(parts, weights).crps(torch.from_numpy(sample.y)).numpy()
 
@@ -202,7 +202,7 @@ def test_large_networks_are_trained_longer(rows, widths, steps):
 @pytest.fixture
 def split(data) -> Folds:
     X, y = data[0][:2000], data[1][:2000].astype(float)
-    return Folds(Sample(X[:1600], y[:1600]), Sample(X[1600:], y[1600:]))
+    return Folds(CountRows(X[:1600], y[:1600]), CountRows(X[1600:], y[1600:]))
 
 
 def rows_of_fits(monkeypatch, seconds_per_row: float, seconds: float, split: Folds) -> tuple[list[int], Portfolio]:
@@ -250,7 +250,7 @@ def test_rows_follow_the_time_that_rows_took(monkeypatch, split):
 @pytest.mark.parametrize(("rows", "scored"), [(3000, 3000), (12_000, 5000)])
 def test_so_many_held_out_rows_choose_weights_without_a_time_limit(rows, scored):
     """All rows up to 5,000; of more, as many of each fold."""
-    sample = Sample(np.zeros((rows, 1)), np.ones(rows))
+    sample = CountRows(np.zeros((rows, 1)), np.ones(rows))
     mixture = Portfolio([])
     mixture.folds = Folds(sample, None, np.arange(rows) % 5)
     sizes = [len(block) for block in mixture._scored_rows(seed=0)]

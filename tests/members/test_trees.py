@@ -11,14 +11,14 @@ from safetensors.numpy import load, save
 from ddpn.distributions import DoublePoisson, NegativeBinomial
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.member import Trees
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 
 FILE = "trees.safetensors"
 QUICK = {"leaves": (4,), "rounds": 30, "rate": 0.2}
 
 
-def sample_of(n: int, seed: int = 0) -> Sample:
+def sample_of(n: int, seed: int = 0) -> CountRows:
     """Negative Binomial counts with alpha = 0.5, text, gaps, exposures and weights."""
     rng = np.random.default_rng(seed)
     x, ward = rng.normal(size=n), rng.choice(["A", "B", "C"], n)
@@ -27,11 +27,11 @@ def sample_of(n: int, seed: int = 0) -> Sample:
     y = rng.poisson(mean * rng.gamma(2.0, 0.5, n))
     X = pl.DataFrame({"x": x, "ward": ward.tolist(), "empty": np.zeros(n)})
     X = X.with_columns(pl.when(pl.int_range(pl.len()) % 9 == 0).then(None).otherwise(pl.col("x")).alias("x"))
-    return Sample(X, y.astype(float), rng.integers(1, 3, n).astype(float), exposure)
+    return CountRows(X, y.astype(float), rng.integers(1, 3, n).astype(float), exposure)
 
 
 @pytest.fixture(scope="module")
-def wide() -> Sample:
+def wide() -> CountRows:
     return sample_of(500)
 
 
@@ -46,7 +46,7 @@ def test_the_family_follows_the_dispersion(alpha, kind):
     X = rng.normal(size=(400, 2))
     mean = np.where(X[:, 0] > 0, 12.0, 6.0)
     y = rng.poisson(mean * rng.gamma(2.0, 0.5, 400)) if alpha else mean + rng.integers(-1, 2, 400)
-    dist = Trees(**QUICK).fit(Sample(X, y.astype(float)), None, seed=0).distribution(X)
+    dist = Trees(**QUICK).fit(CountRows(X, y.astype(float)), None, seed=0).distribution(X)
     assert isinstance(dist, kind)
     assert dist.batch_shape == (400, 1)
     ratio = float((dist.variance / dist.mean).mean())
@@ -58,7 +58,7 @@ def test_the_number_of_leaves_is_chosen_out_of_fold():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(600, 3)).astype(float)
     y = rng.poisson(np.where(X.sum(1) % 2 > 0, 12.0, 2.0)).astype(float)
-    member = Trees(leaves=(2, 8), rounds=20, rate=0.3).fit(Sample(X, y), None, seed=0)
+    member = Trees(leaves=(2, 8), rounds=20, rate=0.3).fit(CountRows(X, y), None, seed=0)
     assert member.facts()["leaves"] == 8
 
 
@@ -67,7 +67,7 @@ def test_a_dispersion_that_varies_is_boosted():
     X = rng.normal(size=(1500, 2))
     alpha = np.where(X[:, 1] > 0, 2.0, 0.02)
     y = rng.poisson(10.0 * rng.gamma(1 / alpha, alpha)).astype(float)
-    member = Trees(**QUICK).fit(Sample(X, y), None, seed=0)
+    member = Trees(**QUICK).fit(CountRows(X, y), None, seed=0)
     assert member.facts()["dispersion"] == "boosted"
     dist = member.distribution(np.array([[0.0, -1.0], [0.0, 1.0]]))
     low, high = (dist.variance / dist.mean)[:, 0].tolist()
@@ -80,7 +80,7 @@ def test_a_dispersion_that_does_not_vary_stays_constant():
     for seed in range(12):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(300, 3)), rng.poisson(8.0 * rng.gamma(2.0, 0.5, 300)).astype(float)
-        kinds.append(Trees(**QUICK).fit(Sample(X, y), None, seed=0).facts()["dispersion"])
+        kinds.append(Trees(**QUICK).fit(CountRows(X, y), None, seed=0).facts()["dispersion"])
     assert kinds.count("boosted") <= 1, kinds
 
 
@@ -101,14 +101,14 @@ def test_the_dispersion_does_not_know_the_level_of_a_group(is_copy):
     X = np.column_stack([group + 0.0, rng.normal(size=300)])
     y = rng.poisson(6.0 * rng.gamma(2.0, 0.5, 60)[group]).astype(float)
     unfitted = Trees(leaves=(31,), rounds=60, rate=0.2)
-    member = (unfitted.copied() if is_copy else unfitted).fit(Sample(X, y, group=group), None, seed=0)
+    member = (unfitted.copied() if is_copy else unfitted).fit(CountRows(X, y, group=group), None, seed=0)
     dist = member.distribution(X)
     assert float((dist.variance / dist.mean).mean()) > 2.5
 
 
 @pytest.mark.parametrize("rows", [2, 3, 7])
 def test_a_handful_of_rows(rows):
-    member = Trees(**QUICK).fit(Sample(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)
+    member = Trees(**QUICK).fit(CountRows(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)
     assert torch.isfinite(member.distribution(np.eye(rows)).mean).all()
     again = Trees.from_state(member.state())
     assert (again.distribution(np.eye(rows)).mean == member.distribution(np.eye(rows)).mean).all()
@@ -125,14 +125,14 @@ def test_a_handful_of_rows(rows):
 )
 def test_where_it_cannot_be_fitted(y, limit, words):
     with pytest.raises(NotApplicableError, match=words):
-        Trees().fit(Sample(np.zeros((len(y), 1)), y, limit=np.full(len(y), limit)), None, seed=0)
+        Trees().fit(CountRows(np.zeros((len(y), 1)), y, limit=np.full(len(y), limit)), None, seed=0)
 
 
 def test_with_more_columns_than_rows_those_that_matter_are_kept():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 600))
     y = rng.poisson(np.exp(1.0 + X[:, 71])).astype(float)
-    member = Trees(rounds=10).fit(Sample(X, y), None, seed=0)
+    member = Trees(rounds=10).fit(CountRows(X, y), None, seed=0)
     assert all(len(booster.chosen) == 500 and 71 in booster.chosen for booster in member.means)
     again = Trees.from_state(member.state())
     assert (again.distribution(X).mean == member.distribution(X).mean).all()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ddpn.members.member import NotApplicableError
+from ddpn.rows.checks import RowError, rows_named
 from ddpn.runtime.deadlines import TimeLimitError
 from ddpn.runtime.errors import Argument, ConfigError, InputError, TrainingError
-from ddpn.sample import RowError, rows_named
 
 ERRORS = [
     InputError("File not found: x.csv"),

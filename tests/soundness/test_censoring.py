@@ -10,7 +10,7 @@ from ddpn.estimators import CountGLM
 from ddpn.members.glm import GLM, Constant
 from ddpn.members.member import Task
 from ddpn.networks.heads import make_head
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 LIMIT = 5
 
@@ -23,8 +23,8 @@ def simulated(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return X, rng.negative_binomial(1.0, 1.0 / (1.0 + mean)).astype(float), mean
 
 
-def censored(X: np.ndarray, y: np.ndarray) -> Sample:
-    return Sample(X, np.minimum(y, LIMIT), limit=np.full(len(y), float(LIMIT)))
+def censored(X: np.ndarray, y: np.ndarray) -> CountRows:
+    return CountRows(X, np.minimum(y, LIMIT), limit=np.full(len(y), float(LIMIT)))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -39,7 +39,7 @@ def test_a_negative_binomial_is_recovered_from_censored_counts(seed):
 def test_the_start_does_not_collapse(name):
     """Censored counts vary less than a Poisson; the likelihood of what was recorded knows that the counts do not."""
     y = np.random.default_rng(0).negative_binomial(4.0, 0.4, 2000).astype(float)  # mean 6, variance 15
-    sample = Sample(None, np.minimum(y, 4.0), limit=np.full(len(y), 4.0)).map(torch.from_numpy)
+    sample = CountRows(None, np.minimum(y, 4.0), limit=np.full(len(y), 4.0)).map(torch.from_numpy)
     dist = make_head(name)(make_head(name).sample_start(sample))
     assert dist.mean.item() == pytest.approx(6.0, rel=0.15)
     assert dist.variance.item() == pytest.approx(15.0, rel=0.4)
@@ -49,7 +49,7 @@ def test_the_start_of_plain_counts_is_that_of_start():
     y = torch.tensor([0.0, 1.0, 3.0, 7.0])
     for name in ("double_poisson", "mixed", "poisson"):
         head = make_head(name)
-        assert torch.equal(head.sample_start(Sample(None, y)), head.start(y))
+        assert torch.equal(head.sample_start(CountRows(None, y)), head.start(y))
 
 
 def test_a_constant_is_fitted_to_what_was_recorded():
@@ -63,7 +63,7 @@ def test_the_glm_of_a_mixture_takes_the_family_that_fits():
     member = GLM.like(Task(make_head("mixed"))).fit(censored(X, y), None, seed=0)
     assert member.head.name == "negative_binomial"
     assert member.distribution(X).mean.sum().item() == pytest.approx(mean.sum(), rel=0.15)
-    plain = GLM.like(Task(make_head("mixed"))).fit(Sample(X, y), None, seed=0)
+    plain = GLM.like(Task(make_head("mixed"))).fit(CountRows(X, y), None, seed=0)
     assert plain.head.name == "double_poisson"
 
 

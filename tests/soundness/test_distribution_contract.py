@@ -7,8 +7,8 @@ import torch
 from ddpn.distributions import Censored, DoublePoisson, Mixture, NegativeBinomial, Truncated
 from ddpn.export.families import nodes_of
 from ddpn.networks.heads import HEADS, DoublePoissonHead, MixedHead, NegativeBinomialHead, PoissonHead
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
 
 
 def tensor(*values: float) -> torch.Tensor:
@@ -56,7 +56,7 @@ def test_losses_starts_and_derivatives_are_those_of_the_overridden_forward(kind)
     torch.testing.assert_close(head.loss(raw, y), expected)
     with torch.no_grad():
         torch.testing.assert_close(head.loss(raw, y), expected.detach())
-    gradient = head.gradient(raw.detach(), Sample(None, y))
+    gradient = head.gradient(raw.detach(), CountRows(None, y))
     torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), raw)[0])
     start = head.start(y)
     assert head(start).mean.item() == pytest.approx(2.0, rel=1e-3)
@@ -78,7 +78,7 @@ def test_a_head_that_is_renamed_only_keeps_its_derivatives():
     class Renamed(NegativeBinomialHead):
         name = "renamed"
 
-    raw, sample = torch.zeros(3, 2, dtype=torch.float64), Sample(None, tensor(0, 1, 4))
+    raw, sample = torch.zeros(3, 2, dtype=torch.float64), CountRows(None, tensor(0, 1, 4))
     for name in ("gradient", "curvature"):
         own, known = (getattr(head, name)(raw, sample) for head in (Renamed(), NegativeBinomialHead()))
         torch.testing.assert_close(own, known)

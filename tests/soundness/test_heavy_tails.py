@@ -10,7 +10,7 @@ from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.members.folds import Folds
 from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import Predictor
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 ROWS = 1000
 SEEDS = 6
@@ -42,7 +42,7 @@ def warn_of(kind: str, seed: int, weighted: bool = False) -> str:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(ROWS, 2))
     y, exposure = draw_counts(rng, kind, x)
-    sample = Sample(x, y, rng.uniform(0.5, 2.0, ROWS) if weighted else None, exposure)
+    sample = CountRows(x, y, rng.uniform(0.5, 2.0, ROWS) if weighted else None, exposure)
     folds = Folds.of(sample, None, seed)
     predictor = Predictor({"poisson_glm": folds.fit(PoissonGLM(), seed)}, needs_exposure=exposure is not None)
     return describe_heavy_tail(predictor, folds)

@@ -12,8 +12,8 @@ from ddpn.estimators import CountGLM, DDPNRegressor
 from ddpn.members.glm import GLM, Constant
 from ddpn.members.trees.member import Trees
 from ddpn.networks.heads import make_head
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 
 #: The variance of the truth is alpha times the squared mean.
 ALPHA = 0.04
@@ -58,7 +58,7 @@ def test_members_scale_with_the_counts(member):
     new, counts, _ = simulated(300, 1000.0, 1)
     found = []
     for scale in (1.0, 1e6):
-        fitted = member().fit(Sample(X, y * scale), None, seed=0)
+        fitted = member().fit(CountRows(X, y * scale), None, seed=0)
         dist = Mixture(type(fitted).from_state(fitted.state()).distribution(new))
         low, high = dist.interval(0.9)
         crps = dist.crps(torch.from_numpy(counts * scale)).mean().item()

@@ -17,7 +17,7 @@ from ddpn import DDPNRegressor
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.training import Runtime
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 unit = 1 if sys.platform == "darwin" else 1024
 rng = np.random.default_rng(0)
@@ -31,7 +31,7 @@ small = dict(members=1, hidden=(8,), epochs=1)
 
 def fit_networks(rows):
     # Of more than 5,000 rows numbers become steps, the widest encoding.
-    train, validation = (Sample(X, y.astype(float)) for X, y in (table(rows), table(1000)))
+    train, validation = (CountRows(X, y.astype(float)) for X, y in (table(rows), table(1000)))
     Networks(options=NetworkOptions(**small), runtime=Runtime("cpu")).fit(train, validation, 0)
 
 def bytes_per_cell(step, sizes):

@@ -8,8 +8,8 @@ from ddpn.calibration.calibrate import HeldOut, calibrate
 from ddpn.members.glm import Constant
 from ddpn.metrics import crps
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.sample import Sample
-from ddpn.tables.count_range import CountRange
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows
 
 #: Fresh rows of every table.
 FRESH = 2000
@@ -36,14 +36,14 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     """CRPS of the default model on the rows that its copies left out and on fresh rows, and its coverage there."""
     X, y = noise_table(rows + FRESH, columns, levels, seed)
     model = CountRegressor(random_state=seed)
-    folds = model.fit_members(Sample(X[:rows], y[:rows]), None, CountRange()).folds
-    predictor, new = model.predictor_, Sample(X[rows:], y[rows:])
+    folds = model.fit_members(CountRows(X[:rows], y[:rows]), None, CountRange()).folds
+    predictor, new = model.predictor_, CountRows(X[rows:], y[rows:])
     calibrate(predictor, folds, seed)
     out_of_fold, fresh = (
         scores(HeldOut.of_folds(predictor, folds, seed).blocks(MIXTURE)),
         scores(predictor.recorded_blocks(new)),
     )
-    constant = Predictor({"constant": Constant().fit(Sample(X[:rows], y[:rows]), None, seed)})
+    constant = Predictor({"constant": Constant().fit(CountRows(X[:rows], y[:rows]), None, seed)})
     low, high = np.asarray(model.predict_interval(new.X, coverage=0.9)).T
     error = np.sqrt(out_of_fold.var() / rows + fresh.var() / FRESH)
     return {

@@ -9,7 +9,7 @@ from scipy import stats
 
 from ddpn import CountRegressor
 from ddpn.calibration.ood import FeatureProfile, OODScores
-from ddpn.tables.splits import fold_numbers
+from ddpn.rows.splits import fold_numbers
 
 ALPHA = 0.05
 TABLES = 40

@@ -29,31 +29,31 @@ from ddpn.members.portfolio import Candidate, Portfolio
 from ddpn.metrics import evaluate
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.encoding import FeatureEncoder
 
 # Weights -------------------------------------------------------------------------------------------------------------
 
 
-def weighted_rows(rows: int = 240, seed: int = 0) -> Sample:
+def weighted_rows(rows: int = 240, seed: int = 0) -> CountRows:
     """Over-dispersed counts that follow a number and levels; rows of some levels weigh three times as much."""
     rng = np.random.default_rng(seed)
     a, level = rng.normal(size=rows).round(1), rng.integers(0, 8, rows)
     mean = np.exp(1.0 + 0.4 * a + 0.5 * (level % 3))
     X = pl.DataFrame({"a": a, "level": [f"l{k}" for k in level]})
     y = rng.poisson(mean * rng.gamma(2.0, 0.5, rows)).astype(float)
-    return Sample(X, y, np.where(level % 3 == 2, 3.0, 1.0 + (a > 0)), group=np.arange(rows).astype(str))
+    return CountRows(X, y, np.where(level % 3 == 2, 3.0, 1.0 + (a > 0)), group=np.arange(rows).astype(str))
 
 
-def means_of(sample: Sample) -> torch.Tensor:
+def means_of(sample: CountRows) -> torch.Tensor:
     return torch.from_numpy(np.exp(1.2 + 0.3 * sample.X["a"].to_numpy()))
 
 
-def encoding(**options) -> Callable[[Sample], np.ndarray]:
+def encoding(**options) -> Callable[[CountRows], np.ndarray]:
     return lambda sample: FeatureEncoder(**options).fit(sample.X, sample.y, sample.weight).transform(weighted_rows().X)
 
 
-def mixture_weights(sample: Sample) -> np.ndarray:
+def mixture_weights(sample: CountRows) -> np.ndarray:
     scores, mean = MixtureScores([sample]), means_of(sample)[:, None]
     for dist in (Poisson(0.6 * mean), NegativeBinomial(1.3 * mean, torch.full_like(mean, 0.4)), Poisson(2.0 * mean)):
         scores.add([[dist]])
@@ -63,11 +63,11 @@ def mixture_weights(sample: Sample) -> np.ndarray:
 class Known:
     """Predicts Poissons of known means, before any calibration."""
 
-    def plain_blocks(self, sample: Sample, of: str):
+    def plain_blocks(self, sample: CountRows, of: str):
         yield Poisson(means_of(sample)), sample
 
 
-def recalibration(sample: Sample) -> np.ndarray:
+def recalibration(sample: CountRows) -> np.ndarray:
     part = sample.group.astype(int) % 2
     order = np.argsort(part, kind="stable")
     rows = HeldOut(sample.rows(order), [Known(), Known()], part[order])
@@ -88,7 +88,7 @@ def scored_predictor() -> Predictor:
     )
 
 
-def board(sample: Sample) -> np.ndarray:
+def board(sample: CountRows) -> np.ndarray:
     shown = leaderboard(scored_predictor(), sample)
     entries = sorted(shown.entries, key=lambda entry: entry["name"])
     scores = [entry[name] for entry in entries for name in RowScores._fields]
@@ -97,15 +97,15 @@ def board(sample: Sample) -> np.ndarray:
     return np.array([*scores, *gains, *one.crps.values(), *one.errors.values(), one.mean_count, one.coverage])
 
 
-def summary(sample: Sample) -> np.ndarray:
+def summary(sample: CountRows) -> np.ndarray:
     scores = evaluate(Poisson(means_of(sample)), sample.y, weight=sample.weight)
     return np.array([value for value in scores.values() if isinstance(value, float)])
 
 
-def diagnosed_means(kind: str) -> Callable[[Sample], np.ndarray]:
+def diagnosed_means(kind: str) -> Callable[[CountRows], np.ndarray]:
     """Out-of-fold means of each row, how much of the deviance they explain, and the dispersion of families."""
 
-    def compute(sample: Sample) -> np.ndarray:
+    def compute(sample: CountRows) -> np.ndarray:
         fitted = means_module.out_of_fold_means(sample, kind, 0, lambda words: None)
         families = fit_families(sample.replace(X=None), fitted.mean)
         _, first = np.unique(sample.group.astype(int), return_index=True)
@@ -153,13 +153,13 @@ def test_weights_say_nothing_about_what_is_ordinary():
 
 
 @pytest.fixture(scope="module")
-def exposed() -> Sample:
+def exposed() -> CountRows:
     """Poisson counts of 5 per unit, and columns that tell the exposure: without it they would predict the count."""
     rng = np.random.default_rng(0)
     level = rng.integers(0, 5, 600)
     X = pl.DataFrame({"a": level + 0.3 * rng.normal(size=600), "level": [f"l{k}" for k in level]})
     exposure = 2.0 ** (level - 2.0)
-    return Sample(X, rng.poisson(5.0 * exposure).astype(float), None, exposure)
+    return CountRows(X, rng.poisson(5.0 * exposure).astype(float), None, exposure)
 
 
 @pytest.fixture(scope="module")
@@ -217,20 +217,20 @@ class OneColumn(PoissonGLM):
 
     takes_prepared_tables = False
 
-    def fit(self, train: Sample, validation: Sample | None, seed: int):
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int):
         return super().fit(train.replace(X=train.X[:, :1]), validation, seed)
 
     def distribution(self, X, exposure=None):
         return super().distribution(X[:, :1], exposure)
 
 
-def grouped_rows() -> Sample:
+def grouped_rows() -> CountRows:
     """Sixty groups of four rows with a level of their own, which a column tells; much wider than Poisson counts."""
     rng = np.random.default_rng(3)
     group, a, b = np.repeat(np.arange(60), 4), rng.normal(size=240), rng.normal(size=240)
     mean = np.exp(1.5 + 0.4 * a + 0.3 * b) * rng.gamma(2.0, 0.5, 60)[group]
     weight = np.where(group % 4 == 0, 2.0, 1.0)
-    return Sample(np.column_stack([a, b, group]), rng.poisson(mean).astype(float), weight, group=group.astype(str))
+    return CountRows(np.column_stack([a, b, group]), rng.poisson(mean).astype(float), weight, group=group.astype(str))
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ def test_means_of_a_diagnosis_are_those_of_models_that_left_the_group_out(kind):
     assert not np.isclose(before.mean[~inside], after.mean[~inside]).any()
 
 
-def many_rows(sample: Sample) -> Sample:
+def many_rows(sample: CountRows) -> CountRows:
     """So many rows that a tenth of them is held out."""
     return sample.rows(np.tile(np.arange(len(sample)), 25))
 

@@ -15,8 +15,8 @@ import pytest
 
 import ddpn
 from ddpn.estimators.data_warnings import warn_about_table
+from ddpn.rows.count_rows import checked_sample
 from ddpn.runtime.deadlines import Clock
-from ddpn.sample import checked_sample
 from ddpn.tables.dates import DateColumns
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare

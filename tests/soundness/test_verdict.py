@@ -8,7 +8,7 @@ from ddpn.analysis.gains import score_gain
 from ddpn.analysis.leaderboard import Evaluation, RowScores, out_of_fold_leaderboard, score_rows, verdict
 from ddpn.calibration.calibrate import calibrate_copies
 from ddpn.predictor import MIXTURE
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 #: Fresh rows of every table: the gain on them has a third of the standard error that the gain on 300 rows has.
 FRESH = 3000
@@ -33,7 +33,7 @@ def measure_table(draw, rows: int, seed: int) -> dict[str, bool]:
     (X, y), (new_X, new_y) = draw(rng, rows), draw(rng, FRESH)
     model = CountRegressor(members=["trees", "glm"], random_state=seed).fit(X, y)
     found, predictor = model.leaderboard().evaluation, model.predictor_
-    new = Sample(new_X, new_y)
+    new = CountRows(new_X, new_y)
     crps = {name: score_rows(predictor, new, name).crps.mean() for name in (MIXTURE, found.rival)}
     gain, base = found.gain, found.crps[found.rival]
     true = 1.0 - crps[MIXTURE] / crps[found.rival]
@@ -68,7 +68,7 @@ def fitted():
     """A model of 1,500 rows, and 6,000 fresh rows."""
     rng = np.random.default_rng(3)
     (X, y), (new_X, new_y) = draw_curved(rng, 1500), draw_curved(rng, 6000)
-    return CountRegressor(members=["trees", "glm"], random_state=0).fit(X, y), Sample(new_X, new_y)
+    return CountRegressor(members=["trees", "glm"], random_state=0).fit(X, y), CountRows(new_X, new_y)
 
 
 @pytest.mark.parametrize("of", [MIXTURE, "trees", "glm"])
@@ -126,7 +126,7 @@ def test_following_the_advice_loses_little_and_ends():
         members, crps = ["glm", "poisson_glm", "constant"], []
         for _ in range(3):
             model = CountRegressor(members=members, random_state=0).fit(X, y)
-            crps.append(score_rows(model.predictor_, Sample(new_X, new_y)).crps.mean())
+            crps.append(score_rows(model.predictor_, CountRows(new_X, new_y)).crps.mean())
             chosen = model.verdict().prefer
             if chosen is None:
                 break

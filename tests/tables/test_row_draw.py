@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
 from ddpn.tables.row_draw import draw_rows, draw_sample, parse_max_rows
 
 ROWS, DRAWN = 50_000, 5_000
@@ -85,7 +85,7 @@ def test_equal_weights_stay_equal_and_tiny_ones_do_not_disturb(rng):
 
 def test_a_sample_keeps_what_belongs_to_its_rows(rng):
     y = rng.poisson(2.0, 300).astype(float)
-    sample = Sample(np.arange(300.0)[:, None], y, weight=np.full(300, 2.0), group=np.arange(300) // 3)
+    sample = CountRows(np.arange(300.0)[:, None], y, weight=np.full(300, 2.0), group=np.arange(300) // 3)
     draw = draw_sample(sample, 60)
     taken = draw.take(sample)
     assert taken.X[:, 0].astype(int).tolist() == draw.positions.tolist()

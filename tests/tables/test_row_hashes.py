@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 from ddpn.tables.cells import MISSING
 from ddpn.tables.row_hashes import EQUAL_INPUTS, SeenRows, group_labels_of, row_hashes
 from ddpn.workflow.plan import Plan
@@ -86,20 +86,22 @@ RNG = np.random.default_rng(0)
 def continuous(rows, seed=0):
     rng = np.random.default_rng(seed)
     X = {"x": rng.normal(size=rows), "word": rng.choice(["a", "b", None], rows).tolist(), "yes": rng.random(rows) < 0.5}
-    return Sample(pl.DataFrame(X), rng.poisson(3.0, rows).astype(float), exposure=rng.uniform(1, 2, rows))
+    return CountRows(pl.DataFrame(X), rng.poisson(3.0, rows).astype(float), exposure=rng.uniform(1, 2, rows))
 
 
 def coarse(rows, seed=0):
     """A table of few values, in which equal rows are ordinary."""
     rng = np.random.default_rng(seed)
-    return Sample(
+    return CountRows(
         pl.DataFrame({"a": rng.integers(0, 6, rows), "b": rng.integers(0, 6, rows)}), rng.poisson(1.0, rows) * 1.0
     )
 
 
 def together(*samples):
     exposure = None if samples[0].exposure is None else np.concatenate([each.exposure for each in samples])
-    return Sample(pl.concat([each.X for each in samples]), np.concatenate([each.y for each in samples]), None, exposure)
+    return CountRows(
+        pl.concat([each.X for each in samples]), np.concatenate([each.y for each in samples]), None, exposure
+    )
 
 
 def seen(used, test):
@@ -136,7 +138,7 @@ def test_every_value_of_a_row_counts():
 
 
 def test_hashes_are_the_same_on_every_machine():
-    sample = Sample(
+    sample = CountRows(
         pl.DataFrame({"x": [0.1, None, -0.0], "w": ["é", None, ""], "b": [True, None, False]}), np.arange(3.0)
     )
     assert [f"{value:016x}" for value in row_hashes(sample).tolist()] == [

@@ -114,7 +114,7 @@ def test_a_table_fits_half_of_the_free_memory(folder, monkeypatch):
         assert streaming.fits_memory(table) == fits
 
 
-# Sample and stream ----------------------------------------------------------------------------------------------------
+# A sample of rows, and a stream of all -----------------------------------------------------------------------------
 
 
 def all_rows(frame, numbers):

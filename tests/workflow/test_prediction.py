@@ -11,8 +11,9 @@ from ddpn.distributions import discretized
 from ddpn.members.folds import copies_of
 from ddpn.members.glm import Constant
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.rows.checks import RowError, rows_named
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import RowError, Sample, rows_named
 from ddpn.workflow import prediction
 from ddpn.workflow.examining import evaluate, explain_table, monitor, report_parts
 from ddpn.workflow.fitting import fit
@@ -272,7 +273,7 @@ def test_a_cell_that_cannot_be_read_is_reported(folder, table):
 def predictor() -> Predictor:
     """A constant distribution of counts per unit of exposure."""
     rng = np.random.default_rng(0)
-    sample = Sample(np.zeros((300, 1)), rng.negative_binomial(3, 0.3, 300).astype(float), exposure=np.ones(300))
+    sample = CountRows(np.zeros((300, 1)), rng.negative_binomial(3, 0.3, 300).astype(float), exposure=np.ones(300))
     return Predictor({"constant": Constant().fit(sample, None, seed=0)}, needs_exposure=True)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 from ddpn.tables.files import read
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import fingerprint, identity, prepare, roles_of
@@ -82,11 +82,11 @@ def test_members_to_mix_need_validation_rows(table, plan):
 
 # Digests -------------------------------------------------------------------------------------------------------------
 
-ONE = Sample(pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"]}), np.arange(3.0), np.array([1.0, 0.0, 2.0]))
+ONE = CountRows(pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"]}), np.arange(3.0), np.array([1.0, 0.0, 2.0]))
 
 
 def test_a_fingerprint_follows_names_and_values():
-    same = Sample(ONE.X.clone(), ONE.y.copy(), ONE.weight.copy(), labels=np.array([7, 8, 9]))
+    same = CountRows(ONE.X.clone(), ONE.y.copy(), ONE.weight.copy(), labels=np.array([7, 8, 9]))
     assert fingerprint(same) == fingerprint(ONE)
     others = [
         ONE.replace(y=ONE.y + 1),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.tables.splits import group_codes
+from ddpn.rows.splits import group_codes
 
 #: Standard errors of a two-sided 95% interval of a normal distribution.
 Z = 1.959963984540054

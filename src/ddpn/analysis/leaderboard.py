@@ -26,11 +26,12 @@ from ddpn.members.networks import Networks
 from ddpn.metrics import absolute_error, crps, nll
 from ddpn.metrics.predictive import known
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.rows.checks import rows_named
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
-from ddpn.sample import Sample, rows_named
 from ddpn.tables.row_draw import count_drawn, draw_facts
 
 #: The coverage of the intervals that are scored.
@@ -73,7 +74,7 @@ class RowScores(NamedTuple):
         return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
-def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowScores:
+def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> RowScores:
     """Scores per row of the mixture or `of` one member, with its calibrated interval. Normals count as rounded."""
     parts = []
     with single_thread(), torch.no_grad():
@@ -482,7 +483,7 @@ class Leaderboard:
 
 def leaderboard(
     predictor: Predictor,
-    sample: Sample,
+    sample: CountRows,
     leaks: Sequence[str] = (),
     meaning: str = "",
     others: Mapping[str, Distribution] | None = None,
@@ -498,7 +499,7 @@ def leaderboard(
     ----------
     predictor : Predictor
         The model.
-    sample : Sample
+    sample : CountRows
         Rows to score it on, such as test rows.
     leaks : sequence of str
         Sentences about suspected target leaks, which forbid a positive verdict.
@@ -547,7 +548,9 @@ def out_of_fold_leaderboard(
     return _rank_candidates(predictor, scores, rows.sample, [], len(rows), **about)
 
 
-def _score_candidates(predictor: Predictor, sample: Sample, mixture: RowScores | None = None) -> dict[str, RowScores]:
+def _score_candidates(
+    predictor: Predictor, sample: CountRows, mixture: RowScores | None = None
+) -> dict[str, RowScores]:
     """Score the mixture, unless its scores are given, and every member, by name."""
     rows = {MIXTURE: score_rows(predictor, sample) if mixture is None else mixture}
     for name in predictor.members:
@@ -563,7 +566,7 @@ def _score_candidates(predictor: Predictor, sample: Sample, mixture: RowScores |
 def _rank_candidates(
     predictor: Predictor,
     rows: Mapping[str, RowScores],
-    sample: Sample,
+    sample: CountRows,
     others: Sequence[str],
     total: int,
     **options: Any,

@@ -22,10 +22,11 @@ from ddpn.calibration.ood import shown_day
 from ddpn.distributions import discretized
 from ddpn.metrics import pit_distance
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.rows.checks import row_count
+from ddpn.rows.count_rows import CountRows, take_rows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import is_number
-from ddpn.sample import Sample, row_count, take_rows
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_facts, draw_rows, draw_sample
 
@@ -157,7 +158,7 @@ class Monitoring:
 def compare(
     predictor: Predictor,
     X: Any,
-    sample: Sample | None = None,
+    sample: CountRows | None = None,
     *,
     alpha: float = 0.01,
     effect: float = 0.1,
@@ -175,7 +176,7 @@ def compare(
         The model, with a summary of its training rows.
     X : table
         New rows.
-    sample : Sample, optional
+    sample : CountRows, optional
         Rows with counts that the model was not fitted to, by which coverage and PIT are checked.
     alpha : float
         The probability of any false alarm where rows are like the training rows (Holm over all checks).
@@ -355,7 +356,7 @@ def _ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
     return Check("ood", "out-of-distribution rows", max(0.0, share - ood.alpha), p_value, *words)
 
 
-def _count_checks(predictor: Predictor, sample: Sample) -> list[Check]:
+def _count_checks(predictor: Predictor, sample: CountRows) -> list[Check]:
     """Compare the coverage of intervals with their own probability, and the PIT with a uniform distribution.
 
     The number of rows inside has about a Binomial distribution with the mean probability, whose variance is at least

@@ -9,11 +9,11 @@ from ddpn.calibration.ood import FeatureProfile, OODScores
 from ddpn.distributions import MonotoneMap, Recalibrated
 from ddpn.distributions.limits import limited
 from ddpn.members.folds import Folds
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import FEWEST_ROWS, with_rows
-from ddpn.sample import Sample
-from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Fewer rows cannot show that a map of the cdf helps.
 MIN_ROWS = 50
@@ -36,7 +36,7 @@ class HeldOut:
     from them. Rows of one part come after the other: `part` is the number of each row's part, ascending.
     """
 
-    def __init__(self, sample: Sample, predictors: Sequence[Any], part: np.ndarray) -> None:
+    def __init__(self, sample: CountRows, predictors: Sequence[Any], part: np.ndarray) -> None:
         self.sample, self.predictors, self.part = sample, list(predictors), part
         #: Per name the map of each part, where distributions are recalibrated.
         self.maps: dict[str, list[MonotoneMap]] = {}
@@ -45,7 +45,7 @@ class HeldOut:
         self._whole: tuple[HeldOut, np.ndarray] | None = None
 
     @classmethod
-    def of(cls, predictor: Any, sample: Sample, seed: int = 0) -> Self:
+    def of(cls, predictor: Any, sample: CountRows, seed: int = 0) -> Self:
         """Rows that one predictor was not fitted to, divided into parts at random, groups kept whole."""
         part = fold_numbers(len(sample), FOLDS, seed, sample.group)
         order = np.argsort(part, kind="stable")
@@ -97,13 +97,13 @@ class HeldOut:
             self._measured[key] = compute(self)
         return self._measured[key]
 
-    def pairs(self) -> Iterator[tuple[Any, Sample]]:
+    def pairs(self) -> Iterator[tuple[Any, CountRows]]:
         """Yield the predictor and the rows of each part that has rows, in the order of the rows."""
         for number, predictor in enumerate(self.predictors):
             if (rows := self.part == number).any():
                 yield predictor, self.sample.rows(rows)
 
-    def blocks(self, of: str) -> Iterator[tuple[int, Any, Sample]]:
+    def blocks(self, of: str) -> Iterator[tuple[int, Any, CountRows]]:
         """The rows in order, in blocks: the part, the distributions of the recorded counts, and the rows."""
         for number, predictor in enumerate(self.predictors):
             own = self.part == number
@@ -213,7 +213,7 @@ def _calibrate_ood(predictor: Any, folds: Folds, time_columns: Sequence[str], cl
         predictor.ood = OODScores.fit(scores, OOD_ALPHA)
 
 
-def _some(sample: Sample, clock: Clock) -> Sample:
+def _some(sample: CountRows, clock: Clock) -> CountRows:
     if clock.has_limit and len(sample) > _PROFILE_ROWS * clock.left:
         return sample.rows(slice(0, max(1, int(_PROFILE_ROWS * clock.left))))
     return sample

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from ddpn.members.folds import Folds
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.threads import single_thread
-from ddpn.sample import Sample
 
 #: The share of the sum of all counts above which one row matters for the mean.
 _MIN_SHARE = 0.05
@@ -89,7 +89,7 @@ def _predict_means(predictor: Any, folds: Folds, rows: np.ndarray) -> np.ndarray
     return means
 
 
-def _means_of(predictor: Any, sample: Sample) -> np.ndarray:
+def _means_of(predictor: Any, sample: CountRows) -> np.ndarray:
     with torch.no_grad(), single_thread():
         blocks = [dist.mean.double().numpy() for dist, _ in predictor.plain_blocks(sample)]
     return np.concatenate(blocks)

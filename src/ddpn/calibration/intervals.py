@@ -19,9 +19,10 @@ from ddpn.calibration import INTERVAL_KINDS
 from ddpn.distributions import discretized
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.components import Interval, Summary
+from ddpn.rows.checks import row_count
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_column, listed
-from ddpn.sample import Sample, row_count
 from ddpn.tables.row_hashes import group_labels
 
 #: The highest level of an interval, and the level from which on a count may lie beyond it.
@@ -299,7 +300,7 @@ class IntervalGroups:
         return self._known[key][codes]
 
 
-def with_labels(sample: Sample, groups: Any) -> tuple[Sample, str | None]:
+def with_labels(sample: CountRows, groups: Any) -> tuple[CountRows, str | None]:
     """A sample that has the labels of its rows apart, where `groups` are labels, and the name of the groups.
 
     Rows and labels then stay together wherever rows are drawn or divided.
@@ -310,7 +311,7 @@ def with_labels(sample: Sample, groups: Any) -> tuple[Sample, str | None]:
     return sample.replace(interval_groups=group_labels(groups, len(sample))), name
 
 
-def grouping(groups: str, sample: Sample, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
+def grouping(groups: str, sample: CountRows, prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
     """The groups of calibration rows by a column of the table or the sample's own labels, and each row's position."""
     values = column_of(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ddpn.cli.console import show
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.splits import rows_words
 from ddpn.runtime.display import as_text
-from ddpn.tables.count_range import CountRange
-from ddpn.tables.splits import rows_words
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -12,11 +12,11 @@ from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution, Modified
 from ddpn.distributions.families.poisson import Poisson
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 
 Bound = Tensor | float | None
-#: As a `Sample` has them: an array is one bound per row.
+#: As a `CountRows` has them: an array is one bound per row.
 RowBound = Bound | np.ndarray
 
 
@@ -268,7 +268,7 @@ def bounded(dist: Any, lower: RowBound, upper: RowBound) -> Any:
     return Truncated(dist, 0 if lower is None else _beside(lower, dist), _beside(upper, dist), validate_args=False)
 
 
-def as_recorded(dist: Any, sample: Sample) -> Any:
+def as_recorded(dist: Any, sample: CountRows) -> Any:
     """The distributions of the counts of a sample as they are recorded: between its bounds, and at most its limits.
 
     A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored

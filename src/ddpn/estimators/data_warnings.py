@@ -7,9 +7,9 @@ from functools import partial
 
 from sklearn.base import BaseEstimator
 
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DataWarning
-from ddpn.sample import Sample
 from ddpn.tables.checks import (
     Finding,
     FindingKind,
@@ -23,12 +23,12 @@ from ddpn.tables.encoding.table import read_table
 from ddpn.tables.similar_rows import frame_of_columns
 
 
-def warn_about_table(sample: Sample, dates: DateColumns, is_split: bool, clock: Clock) -> None:
+def warn_about_table(sample: CountRows, dates: DateColumns, is_split: bool, clock: Clock) -> None:
     """Warn about columns and rows that are not what they seem, each time as a `DataWarning`.
 
     Parameters
     ----------
-    sample : Sample
+    sample : CountRows
         The training rows; where they have groups, no others are looked for.
     dates : DateColumns
         The columns that were dates.

@@ -29,12 +29,13 @@ from ddpn.members.network_options import plain
 from ddpn.metrics import crps, nll, point
 from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.predictor import Predictor
+from ddpn.rows.checks import check_groups, row_labels
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows, checked_sample
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_number, is_integer, is_number
-from ddpn.sample import Sample, check_groups, checked_sample, row_labels
 from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
-from ddpn.tables.count_range import CountRange
 from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.kinds import TableColumn
@@ -67,7 +68,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def _rows(
         self, head: Head, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any = None, censored: Any = None
-    ) -> tuple[Sample, CountRange]:
+    ) -> tuple[CountRows, CountRange]:
         """The training rows and the range of their counts; a `ConfigError` if the likelihood cannot have it.
 
         The upper bound of a likelihood of counts of a known total is that total.
@@ -79,7 +80,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
         return counts.of(sample, upper, censored), counts
 
-    def _columns(self, sample: Sample, counts: CountRange, head: Head | None) -> tuple[TableReader, list[Column]]:
+    def _columns(self, sample: CountRows, counts: CountRange, head: Head | None) -> tuple[TableReader, list[Column]]:
         """The columns of the training rows, with what reads those of later rows; errors for counts of other kinds."""
         counts.check_known(sample)
         if head is not None:
@@ -87,7 +88,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         reader = TableReader()
         return reader, reader.fit(sample.X, type(self))
 
-    def _set_fitted(self, reader: TableReader, predictor: Predictor, rows: Sample | None = None) -> None:
+    def _set_fitted(self, reader: TableReader, predictor: Predictor, rows: CountRows | None = None) -> None:
         """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing.
 
         A summary of `rows` finds later rows that are unlike them.
@@ -300,7 +301,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     # Scores ------------------------------------------------------------------------------------------------------
 
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
+    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> CountRows:
         sample = checked_sample(self.features(X), y, sample_weight, exposure, self.fractional)
         return self._fitted.counts.of(sample, upper, censored)
 
@@ -362,7 +363,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """
         return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
-    def _mean_score(self, score: Any, sample: Sample) -> float:
+    def _mean_score(self, score: Any, sample: CountRows) -> float:
         each = []
         with torch.no_grad():
             for dist, part in self._fitted.recorded_blocks(sample):
@@ -813,12 +814,12 @@ def named_head(likelihood: Any, options: Any) -> Head:
     return make_head(likelihood, **{name: plain(value) for name, value in dict(options or {}).items()})
 
 
-def needs_exposure(sample: Sample, counts: CountRange) -> bool:
+def needs_exposure(sample: CountRows, counts: CountRange) -> bool:
     """Whether predictions need the exposure of each row: not if it is the total that bounds the counts."""
     return sample.exposure is not None and not counts.upper_is_total
 
 
-def merge_equal_rows(sample: Sample, values: np.ndarray) -> Sample:
+def merge_equal_rows(sample: CountRows, values: np.ndarray) -> CountRows:
     """Merge rows with equal inputs and counts into one with the sum of their weights, and sort them.
 
     A fit with integer weights and one with repeated rows are then the same computation, not merely the same

@@ -16,9 +16,10 @@ from ddpn.members.linear import fit_linear
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
+from ddpn.rows.checks import check_groups
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
-from ddpn.sample import Sample, check_groups
 
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
 _MERGED = 1000
@@ -348,7 +349,7 @@ def _label_parameters(head: Head) -> tuple[str, ...]:
     return ("log mean", *head.parameter_names[1:]) if head.location_is_mean else head.parameter_names
 
 
-def _merge_rows(rows: Sample) -> tuple[Sample, np.ndarray | None]:
+def _merge_rows(rows: CountRows) -> tuple[CountRows, np.ndarray | None]:
     """Merge equal rows of small samples, and return the number of each row's group, if there are groups."""
     if rows.group is not None:
         codes = np.unique(rows.group, return_inverse=True)[1].ravel()

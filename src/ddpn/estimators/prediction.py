@@ -12,9 +12,9 @@ from ddpn.calibration.intervals import probability_between
 from ddpn.distributions import discretized
 from ddpn.distributions.components import Interval
 from ddpn.predictor import Predictor
+from ddpn.rows.checks import check_counts, row_count
 from ddpn.runtime.display import html_table, interval_words, text_table
 from ddpn.runtime.errors import InputError
-from ddpn.sample import check_counts, row_count
 
 #: Rows that are shown, and the coverage of their intervals.
 _SHOWN, _COVERAGE = 5, 0.9

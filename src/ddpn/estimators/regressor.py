@@ -32,17 +32,18 @@ from ddpn.members.portfolio import Candidate, Elsewhere, Portfolio, chosen_candi
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.predictor import Predictor
+from ddpn.rows.checks import check_groups
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows, checked_sample
+from ddpn.rows.splits import FOLDS, held_out_rows
 from ddpn.runtime.deadlines import Clock, parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.time_plan import clock_of_budget, clock_of_step
 from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, listed
-from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.storage.results import ResultStore
-from ddpn.tables.count_range import CountRange
 from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding import FeatureEncoder
-from ddpn.tables.splits import FOLDS, held_out_rows
 
 #: With fewer rows none are held out to choose epochs: they are needed for fitting, and would score too noisily.
 _MIN_SPLIT_ROWS = 200
@@ -160,13 +161,13 @@ class NetworkRegressor(CountEstimator):
         return Clock()
 
     @abstractmethod
-    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange, clock: Clock) -> None:
+    def _fit_and_finish(self, train: CountRows, validation: CountRows | None, counts: CountRange, clock: Clock) -> None:
         """Fit members, and do what belongs to `fit` besides, until the clock ends."""
 
     def fit_members(
         self,
-        train: Sample,
-        validation: Sample | None,
+        train: CountRows,
+        validation: CountRows | None,
         counts: CountRange,
         clock: Clock = Clock(),  # noqa: B008
         on_step: Callable[[str], object] = lambda text: None,
@@ -213,7 +214,7 @@ class NetworkRegressor(CountEstimator):
 
     @abstractmethod
     def _planned(
-        self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
+        self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> tuple[Folds, list[Candidate], int]:
         """Rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
 
@@ -414,7 +415,7 @@ class CountRegressor(NetworkRegressor):
     def _start_clock(self) -> Clock:
         return clock_of_budget(None if self.time_budget is None else parse_duration(self.time_budget, "time_budget"))
 
-    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange, clock: Clock) -> None:
+    def _fit_and_finish(self, train: CountRows, validation: CountRows | None, counts: CountRange, clock: Clock) -> None:
         if self.monotone is not None and counts.is_bounded:
             # The mean between bounds depends on the spread as well.
             must = "be None where counts have bounds: their mean might fall"
@@ -441,7 +442,7 @@ class CountRegressor(NetworkRegressor):
         return {name: value for name, value in super().__getstate__().items() if name != "_folds"}
 
     def _planned(
-        self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
+        self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> tuple[Folds, list[Candidate], int]:
         seed = int(random.randint(2**31 - 1))
         folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True, monotone=self.monotone)
@@ -533,12 +534,12 @@ class DDPNRegressor(NetworkRegressor):
         given = self._given_options()
         return paper_options(rows, **given) if self.preset == "paper" else NetworkOptions(**given)
 
-    def _fit_and_finish(self, train: Sample, validation: Sample | None, counts: CountRange, clock: Clock) -> None:
+    def _fit_and_finish(self, train: CountRows, validation: CountRows | None, counts: CountRange, clock: Clock) -> None:
         fitted_to = self.fit_members(train, validation, counts).folds.train
         self.predictor_.profile = FeatureProfile.fit(fitted_to.X, fitted_to.weight)
 
     def _planned(
-        self, task: Task, train: Sample, validation: Sample | None, random: np.random.RandomState
+        self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
     ) -> tuple[Folds, list[Candidate], int]:
         if validation is None:
             kept = held_out(train, self.validation, random.randint(2**31 - 1))
@@ -562,7 +563,7 @@ def _warn_about_cells(sentence: str) -> None:
     warnings.warn(sentence, DataWarning, stacklevel=4)
 
 
-def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:
+def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:
     """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
     if share == "auto":
         share = 0.1 if len(sample) >= _MIN_SPLIT_ROWS else 0.0

@@ -13,9 +13,9 @@ from ddpn.distributions.count import concatenated, reshaped, rows_of
 from ddpn.distributions.limits import bounded, limited
 from ddpn.members.member import Member
 from ddpn.metrics import crps
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.threads import single_thread
-from ddpn.sample import Sample
 
 #: Steps on the way from the best weights to equal ones.
 _STEPS = 100
@@ -66,7 +66,7 @@ class MixtureScores:
     `blocks` are the rows, a sample per fold that is predicted by copies of its own.
     """
 
-    def __init__(self, blocks: Sequence[Sample]) -> None:
+    def __init__(self, blocks: Sequence[CountRows]) -> None:
         self.blocks, self.members, rows = list(blocks), list[Blocks](), sum(map(len, blocks))
         self.alone, self.bonus = np.zeros((0, rows)), np.zeros((0, rows))
         self.gain = np.zeros((0, 0, rows))
@@ -176,7 +176,7 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
     return kept / kept.sum()
 
 
-def parts_for(member: Member, sample: Sample) -> list[Distribution]:
+def parts_for(member: Member, sample: CountRows) -> list[Distribution]:
     """What a member predicts for the rows of a sample, within their bounds."""
     found = member.parts(sample.X, sample.exposure)
     with single_thread():

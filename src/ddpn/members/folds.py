@@ -30,11 +30,11 @@ from torch.distributions import Distribution
 from ddpn.members.blending import as_one
 from ddpn.members.member import Member, NotApplicableError, json_to_bytes
 from ddpn.members.network_options import SMALL_ROWS
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS, fold_numbers, held_out_rows
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.jobs import Job, Result, Where, run
-from ddpn.sample import Sample
-from ddpn.tables.splits import FOLDS, fold_numbers, held_out_rows
 
 _PREFIX = "copy-"
 #: Names of the files of a job beside those of the member, whose names are prefixed.
@@ -50,12 +50,12 @@ class Folds:
     `number` is the fold of each training row, where there are no validation rows.
     """
 
-    train: Sample
-    validation: Sample | None = None
+    train: CountRows
+    validation: CountRows | None = None
     number: np.ndarray | None = None
 
     @classmethod
-    def of(cls, train: Sample, validation: Sample | None, seed: int) -> Self:
+    def of(cls, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         """Validation rows where there are some; else folds, or a tenth of more than 5,000 rows. Groups stay whole."""
         if validation is not None and len(validation):
             return cls(train, validation)
@@ -76,7 +76,7 @@ class Folds:
         return self.number is not None
 
     @property
-    def held_out(self) -> list[Sample]:
+    def held_out(self) -> list[CountRows]:
         """The rows that are held out, a sample per copy of a member; none where all rows are fitted to."""
         if self.number is None:
             return [] if self.validation is None else [self.validation]
@@ -122,7 +122,7 @@ class CrossFitted(Member):
         self.label = copies[0].label  # type: ignore[misc]
         self.takes_prepared_tables = copies[0].takes_prepared_tables  # type: ignore[misc]
 
-    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         raise NotApplicableError("it is a mixture of copies that are fitted already")
 
     @property

@@ -28,8 +28,9 @@ from ddpn.members.member import (
 )
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.networks.heads.head import WeightedCounts
+from ddpn.rows.checks import RowError, row_count, row_labels
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import listed
-from ddpn.sample import RowError, Sample, row_count, row_labels
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.table import Column
 
@@ -166,7 +167,7 @@ class GLM(Member):
         member._others = tuple(make_head(name) for name in dict.fromkeys(families) if name != member.head.name)
         return member
 
-    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         train = train.rows(train.is_used)
         columns = np.shape(train.X)[1]  # as many inputs or more
         if columns <= self.max_columns:
@@ -189,7 +190,7 @@ class GLM(Member):
         self.low, self.high = (raw.min(0), raw.max(0)) if self.is_clipped else (-unbounded, unbounded)
         return self
 
-    def _fit_lines(self, inputs: np.ndarray, sample: Sample) -> None:
+    def _fit_lines(self, inputs: np.ndarray, sample: CountRows) -> None:
         """Fit the line; where counts are censored, of the family under which those recorded are most likely.
 
         What lies beyond the limit is known by the shape of the family alone, and no score of recorded counts shows it.
@@ -214,7 +215,7 @@ class GLM(Member):
                 stacklevel=2,
             )
 
-    def _fit_line(self, head: Head, inputs: np.ndarray, sample: Sample) -> LinearFit:
+    def _fit_line(self, head: Head, inputs: np.ndarray, sample: CountRows) -> LinearFit:
         return fit_linear(head, inputs, sample, (True,) * head.n_raw, self.alpha, rough=self._is_rough)
 
     @classmethod
@@ -305,7 +306,7 @@ class Constant(Member):
     Examples
     --------
     >>> y = np.array([0.0, 0.0, 0.0, 9.0, 11.0, 1.0])
-    >>> Constant().fit(Sample(np.zeros((6, 1)), y), None, seed=0).likelihood
+    >>> Constant().fit(CountRows(np.zeros((6, 1)), y), None, seed=0).likelihood
     'negative_binomial'
     """
 
@@ -324,7 +325,7 @@ class Constant(Member):
     def like(cls, task: Task) -> Self:
         return cls(task.head)
 
-    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         tried = [cls for cls in HEADS.values() if cls.is_count and cls.is_baseline and not cls.exposure_is_total]
         candidates = [make_head(cls.name) for cls in tried] if self.head is None else [self.head]
         best = np.inf

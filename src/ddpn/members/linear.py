@@ -16,9 +16,9 @@ from torch import Tensor
 
 from ddpn.networks.heads import Head
 from ddpn.networks.heads.rates import PoissonHead
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.threads import single_blas_thread, threads_for
-from ddpn.sample import Sample
 
 #: A standardised column of which the others before it explain all but this share is a combination of them (as in R's
 #: `lm`).
@@ -79,14 +79,14 @@ class LinearObjective:
     Shape: X of the sample (N, K), its other parts (N,), all tensors in float64; theta (D,).
 
     >>> from ddpn.networks.heads import make_head
-    >>> sample = Sample(torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double())
+    >>> sample = CountRows(torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double())
     >>> objective = LinearObjective(make_head("poisson"), sample, (True,))
     >>> found = maximize(objective, objective.start())
     >>> bool(np.allclose(found.theta, [np.log(3) / 2, np.log(3) / 2])), found.converged
     (True, True)
     """
 
-    def __init__(self, head: Head, sample: Sample, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
+    def __init__(self, head: Head, sample: CountRows, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
         self.head, self.sample, self.linear = head, sample, linear
         self._last: tuple[np.ndarray, np.ndarray] | None = None
         self.weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
@@ -386,7 +386,7 @@ def sandwich(bread: np.ndarray, scores: np.ndarray, weight: np.ndarray, groups: 
 def fit_linear(
     head: Head,
     X: np.ndarray,
-    sample: Sample,
+    sample: CountRows,
     follows: tuple[bool, ...],
     alpha: float,
     tol: float = 1e-6,

@@ -18,10 +18,10 @@ from torch.distributions import Distribution
 
 from ddpn.members.network_options import NetworkOptions
 from ddpn.networks.heads import Head
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.progress import inner_bar
-from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column, kind_of, read_as_fitted, read_table
 
 if TYPE_CHECKING:
@@ -112,14 +112,14 @@ class Member(ABC):
         return cls()
 
     @abstractmethod
-    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         """Fit the member to training rows.
 
         Parameters
         ----------
-        train : Sample
+        train : CountRows
             Training rows.
-        validation : Sample or None
+        validation : CountRows or None
             Rows that may choose settings; None where there are too few.
         seed : int
             Seed of everything random.
@@ -161,7 +161,7 @@ class Member(ABC):
             What `state` returned.
         """
 
-    def fit_copies(self, train: Sample, fold: np.ndarray, seed: int) -> "Sequence[Member]":
+    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int) -> "Sequence[Member]":
         """Fit a copy of this unfitted member per fold, each to the rows of the other folds.
 
         `fold` is the number of each row's fold, from 0 on. Copies are in the order of the folds that they left out.
@@ -269,7 +269,7 @@ def json_to_bytes(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def exposure_unit(sample: Sample, head: Head) -> float:
+def exposure_unit(sample: CountRows, head: Head) -> float:
     """The power of two that members divide exposures by, which loses no digit: rates stay where heads do not clamp.
 
     It is the one nearest to the mean exposure, or to 1 without exposures; for counts above 4 million it is smaller, so
@@ -283,7 +283,7 @@ def exposure_unit(sample: Sample, head: Head) -> float:
     return float(2.0 ** (np.round(np.log2(mean)) - excess))
 
 
-def in_units(sample: Sample, unit: float) -> Sample:
+def in_units(sample: CountRows, unit: float) -> CountRows:
     """The sample with its exposures, 1 where there are none, divided by `unit`; as it is where both are 1."""
     if sample.exposure is None and unit == 1.0:
         return sample

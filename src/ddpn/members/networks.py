@@ -19,14 +19,14 @@ from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
-from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects, without_effects
 from ddpn.tables.encoding.steps import screened
-from ddpn.tables.splits import FOLDS, fold_numbers
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "encoder.json"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
@@ -43,8 +43,8 @@ class Encoded(NamedTuple):
 
     encoder: FeatureEncoder
     chosen: np.ndarray | None
-    train: Sample | Streamed
-    validation: Sample | None
+    train: CountRows | Streamed
+    validation: CountRows | None
 
     @property
     def width(self) -> int:
@@ -112,7 +112,7 @@ class Networks(Member):
     # Fitting -----------------------------------------------------------------------------------------------------
 
     @torch.inference_mode(False)
-    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
         used = train.rows(train.is_used)
         self._set_rows(used, len(used))
@@ -127,7 +127,7 @@ class Networks(Member):
         return self._keep(rows, model, self._run(model, rows.train, rows.validation, config))
 
     @torch.inference_mode(False)
-    def fit_copies(self, train: Sample, fold: np.ndarray, seed: int) -> "list[Networks]":
+    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int) -> "list[Networks]":
         """Train the networks of all copies side by side; each copy has an encoder of its own.
 
         One epoch is chosen for all of them, by their mean score on the rows that they left out.
@@ -155,12 +155,12 @@ class Networks(Member):
             copies.append(self.copied()._keep(rows, alone, history.of(own[k])))
         return copies
 
-    def _set_rows(self, train: Sample, rows: int) -> None:
+    def _set_rows(self, train: CountRows, rows: int) -> None:
         """Remember what the networks are fitted to: as many rows, exposures of this size."""
         self.unit, self.n_rows = exposure_unit(train, self.head), rows
         self.options = self.options.with_widths(rows)
 
-    def _settings(self, train: Sample, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
+    def _settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
         """The encoding of numbers, and how networks with these seeds are trained."""
         numeric, columns = self.options.numeric, np.shape(train.X)[1]
         config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
@@ -184,7 +184,7 @@ class Networks(Member):
     def interrupted(self) -> bool:  # type: ignore[override]
         return self.history.interrupted
 
-    def _encode(self, numeric: str, train: Sample, validation: Sample | None, seed: int) -> Encoded:
+    def _encode(self, numeric: str, train: CountRows, validation: CountRows | None, seed: int) -> Encoded:
         """Fit an encoder to the training rows, and encode these and the validation rows."""
         check_deadline()
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
@@ -197,7 +197,7 @@ class Networks(Member):
             known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
         return Encoded(encoder, chosen, own, known)
 
-    def _screened(self, train: Sample, inputs: np.ndarray) -> np.ndarray | None:
+    def _screened(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
         """The inputs to use of a very wide table; None for all."""
         if np.shape(train.X)[1] <= WIDE:
             return None
@@ -205,7 +205,7 @@ class Networks(Member):
         return screened(inputs, train.y / scale, scale * train.weight_or_ones, WIDE)
 
     def _streamed(
-        self, numeric: str, train: Sample, validation: Sample | None, config: TrainingConfig
+        self, numeric: str, train: CountRows, validation: CountRows | None, config: TrainingConfig
     ) -> tuple[Encoded, TrainingConfig]:
         """The encoder of a sample of the rows, the stream that it encodes, and the settings of a training on it."""
         assert self.stream is not None
@@ -224,7 +224,7 @@ class Networks(Member):
         chosen = self._screened(some, encoder.transform(some.X)) if np.shape(some.X)[1] > WIDE else None
         mean = float(train.weight_or_ones.mean())
 
-        def encode(rows: Any) -> Sample:
+        def encode(rows: Any) -> CountRows:
             part = source.sample(rows)
             inputs = encoder.transform(part.X) if crossed is None else crossed.inputs_by_content(part.X)
             return self._tensors(part, _columns(inputs, chosen), mean)
@@ -235,7 +235,7 @@ class Networks(Member):
         stream, config = Streamed.scheduled(source, encode, config)
         return Encoded(encoder, chosen, stream, known), config
 
-    def _tensors(self, sample: Sample, inputs: np.ndarray, mean: float | None = None) -> Sample:
+    def _tensors(self, sample: CountRows, inputs: np.ndarray, mean: float | None = None) -> CountRows:
         """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units.
 
         `mean` is the mean weight where the sample is a part of the rows.
@@ -246,14 +246,14 @@ class Networks(Member):
             weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
         exposure = row_scale(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
-        return Sample(
+        return CountRows(
             torch.from_numpy(inputs),
             **{name: torch.from_numpy(part).to(dtype) for name, part in counts.items()},
             weight=weight,
             exposure=None if exposure is None else exposure.float(),
         )
 
-    def _start(self, sample: Sample) -> Tensor | None:
+    def _start(self, sample: CountRows) -> Tensor | None:
         """Return the head's fit without features, or None if training starts at random weights."""
         if self.options.start == "random":
             return None
@@ -261,7 +261,11 @@ class Networks(Member):
         return self.head.sample_start(wide)
 
     def _run(
-        self, model: CountModel, rows: Sample | OwnRows | Streamed, validation: Sample | None, config: TrainingConfig
+        self,
+        model: CountModel,
+        rows: CountRows | OwnRows | Streamed,
+        validation: CountRows | None,
+        config: TrainingConfig,
     ) -> History:
         return fit(
             model,
@@ -402,7 +406,7 @@ def _side_by_side(copies: Sequence[tuple[Any, Any]], each: int) -> OwnRows:
             own += [torch.arange(end, end + len(sample))] * each
             end += len(sample)
     joined = {name: torch.cat([sample.parts[name] for sample in samples]) for name in samples[0].parts}
-    return OwnRows(Sample(**joined), *positions)
+    return OwnRows(CountRows(**joined), *positions)
 
 
 def _put_networks(model: CountModel, own: slice, part: CountModel) -> None:

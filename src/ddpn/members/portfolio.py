@@ -14,14 +14,14 @@ from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
 from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import held_out_rows
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import NEARLY_ALL, clocks_of_member, count_affordable_rows
 from ddpn.runtime.validation import listed
-from ddpn.sample import Sample
 from ddpn.tables.encoding.table import PreparedTable
-from ddpn.tables.splits import held_out_rows
 
 #: Rows that weights are chosen by at most.
 _SCORED_ROWS = 5000
@@ -335,7 +335,7 @@ class Portfolio:
         chosen = [shrunk_weights(scores, scores.weight * (fold != number)) for number in range(len(scores.blocks))]
         return [dict(zip(names, weights.tolist(), strict=True)) for weights in chosen]
 
-    def _scored_rows(self, seed: int) -> list[Sample]:
+    def _scored_rows(self, seed: int) -> list[CountRows]:
         """The held-out rows that weights are chosen by, a sample per copy of a member."""
         blocks = self.folds.held_out
         rows = sum(map(len, blocks))

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ddpn.networks.backbones.pretrained import tokenizer_of
+from ddpn.rows.checks import check_counts
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import cores
 from ddpn.runtime.validation import check_integer
-from ddpn.sample import check_counts
 
 # Texts ----------------------------------------------------------------------------------------------------------------
 

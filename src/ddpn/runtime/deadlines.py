@@ -3,6 +3,7 @@
 Deadlines are cooperative. Work that can end early with a result asks its clock how much time is left. Other work calls
 `check_deadline` in its loops, which raises an error after the end of a `Clock.limit` around it. Imports no torch.
 """
+
 import math
 import re
 import time

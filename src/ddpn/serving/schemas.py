@@ -16,8 +16,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from ddpn.calibration import INTERVAL_KINDS
+from ddpn.rows.checks import RowError
 from ddpn.runtime.errors import DDPNError, InputError
-from ddpn.sample import RowError
 
 #: Outputs per row; those of the first tuple are the default.
 DEFAULT_OUTPUTS = (

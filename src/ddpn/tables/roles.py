@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.rows.checks import check_counts, check_vector, labels_of
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column
-from ddpn.sample import Sample, check_counts, check_vector, labels_of
 from ddpn.tables.cells import (
     DAY,
     MISSING,
@@ -21,7 +23,6 @@ from ddpn.tables.cells import (
     looks_missing,
     polars,
 )
-from ddpn.tables.count_range import CountRange
 from ddpn.tables.kinds import TableColumn, to_booleans, to_numbers
 from ddpn.tables.row_hashes import group_labels, group_labels_of
 
@@ -127,7 +128,7 @@ class Roles:
         report: Callable[[str], None] | None = None,
         counts: CountRange | None = None,
         first: int | None = None,
-    ) -> Sample:
+    ) -> CountRows:
         """Features, counts, weights and exposures of the rows whose target is known, labelled by their numbers from 1.
 
         A table without the weight column counts every row once, one without the column of censored counts has none, and
@@ -147,7 +148,7 @@ class Roles:
         if not known.all():
             frame, y, labels = frame.filter(known), y[known], labels[known]
         X = self.features(frame, report)
-        sample = Sample(
+        sample = CountRows(
             X,
             check_counts(y, frame.height, fractional, Argument("target", self.target), labels),
             self._vector(frame, "weight", labels, first is not None) if self.weight in frame.columns else None,

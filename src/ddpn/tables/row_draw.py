@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import plural
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer
-from ddpn.sample import Sample
 
 #: The standard error of a mean over so many rows is 0.7% of the standard deviation of a row.
 MAX_ROWS = 20_000
@@ -57,12 +57,12 @@ class RowDraw:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def take(self, sample: Sample) -> Sample:
+    def take(self, sample: CountRows) -> CountRows:
         """Return the drawn rows of a sample, with the weights of the draw.
 
         Parameters
         ----------
-        sample : Sample
+        sample : CountRows
             All rows.
         """
         return sample.rows(self.positions).replace(weight=self.weight)
@@ -126,12 +126,12 @@ def _find_certain_rows(weight: np.ndarray, number: int) -> tuple[np.ndarray, flo
         is_certain |= more
 
 
-def draw_sample(sample: Sample, max_rows: int | None = MAX_ROWS, seed: int = SEED) -> RowDraw:
+def draw_sample(sample: CountRows, max_rows: int | None = MAX_ROWS, seed: int = SEED) -> RowDraw:
     """Draw rows of a sample, spread over its counts.
 
     Parameters
     ----------
-    sample : Sample
+    sample : CountRows
         All rows.
     max_rows, seed
         As for `draw_rows`.

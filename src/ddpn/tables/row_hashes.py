@@ -9,12 +9,12 @@ import narwhals as nw
 import numpy as np
 from safetensors.numpy import load, save
 
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 from ddpn.tables.cells import cleaned, polars
 from ddpn.tables.kinds import canonical_number
 from ddpn.tables.near_rows import as_points, find_clumps, find_continuous_columns
-from ddpn.tables.splits import FOLDS
 
 #: The constants of splitmix64, whose last steps spread every bit over all others.
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -186,7 +186,7 @@ def group_labels(values: Any, rows: int | None = None) -> np.ndarray:
 # Rows that a model was fitted to, in a table of any order and any file format -----------------------------------------
 
 
-def row_hashes(sample: Sample) -> np.ndarray:
+def row_hashes(sample: CountRows) -> np.ndarray:
     """A hash per row of its inputs, exposure and count. Shape: (rows,), uint64.
 
     The order of columns, which a model decides, is part of the hash.
@@ -209,7 +209,7 @@ class SeenRows(NamedTuple):
     total: int
 
     @classmethod
-    def of(cls, sample: Sample, test: np.ndarray) -> "SeenRows":
+    def of(cls, sample: CountRows, test: np.ndarray) -> "SeenRows":
         """Those of a table of which all but the rows at these positions were used.
 
         Without test rows, every fifth row stands in for these: how many of them equal one of the others is chance, too.

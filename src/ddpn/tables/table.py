@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ddpn.rows.checks import rows_named
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
-from ddpn.sample import rows_named
 from ddpn.storage.files import sha256
 from ddpn.tables.cells import polars
 from ddpn.tables.files import (

@@ -35,13 +35,13 @@ from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.predictor import Predictor
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, clock_of_budget, clock_of_step, with_rows
-from ddpn.sample import Sample
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
@@ -340,7 +340,7 @@ def calibration_options(plan: Plan, time_columns: Sequence[str] = ()) -> Calibra
     return CalibrationOptions(True, plan.interval_groups, _GROUP_ROWS, time_columns)
 
 
-def folds_to_score(predictor: Predictor, sample: Sample, number: np.ndarray) -> Folds:
+def folds_to_score(predictor: Predictor, sample: CountRows, number: np.ndarray) -> Folds:
     """Return the folds of a saved model: the rows that it was fitted to, and the fold of each."""
     return Folds(sample.replace(X=predictor.prepared(sample.X)), None, number)
 

@@ -13,11 +13,11 @@ from typing import Any, Self
 from ddpn.members import member_named, mixable
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, TOTALS, check_likelihood, make_head
+from ddpn.rows.count_range import CountRange
 from ddpn.runtime.column_lists import resolve_names, split_words
 from ddpn.runtime.deadlines import parse_duration
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import check_choice, check_column, check_keys, is_integer, is_number
-from ddpn.tables.count_range import CountRange
 from ddpn.tables.row_hashes import is_by_inputs
 
 #: Shares of training, validation and test rows, where there are test rows and nothing else is asked for.

@@ -37,8 +37,9 @@ from torch import Tensor
 from ddpn.calibration.ood import TableSummary, check_alpha
 from ddpn.distributions import discretized
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.rows.checks import RowError, rows_named
+from ddpn.rows.count_rows import BLOCK, take_rows
 from ddpn.runtime.threads import single_thread
-from ddpn.sample import BLOCK, RowError, rows_named, take_rows
 from ddpn.tables.files import polars
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.prediction_request import Request, quantile_name

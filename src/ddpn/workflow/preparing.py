@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS, rows_words
 from ddpn.runtime.column_lists import format_option
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import listed
-from ddpn.sample import Sample
 from ddpn.storage.files import sha256
 from ddpn.tables.cells import (
     DAY,
@@ -44,7 +45,6 @@ from ddpn.tables.kinds import TableColumn, detect
 from ddpn.tables.roles import Roles, report_all
 from ddpn.tables.row_draw import SEED
 from ddpn.tables.row_hashes import group_labels_of, is_by_inputs, missing_sentences
-from ddpn.tables.splits import FOLDS, rows_words
 from ddpn.tables.table import Table, fits_memory, free_memory, sampled_rows, shuffled_chunks
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
@@ -62,7 +62,7 @@ class Prepared:
 
     plan: Plan
     roles: Roles
-    sample: Sample
+    sample: CountRows
     split: RowSplit
     leaks: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -70,20 +70,20 @@ class Prepared:
     stream: Any = None
 
     @property
-    def train(self) -> Sample:
+    def train(self) -> CountRows:
         return self.sample.rows(self.split.rows.train)
 
     @property
-    def validation(self) -> Sample:
+    def validation(self) -> CountRows:
         return self.sample.rows(self.split.rows.validation)
 
     @property
-    def known(self) -> Sample:
+    def known(self) -> CountRows:
         """Training and validation rows."""
         return self.sample.rows(np.sort(np.concatenate(self.split.rows[:2])))
 
     @property
-    def test(self) -> Sample:
+    def test(self) -> CountRows:
         return self.sample.rows(self.split.rows.test)
 
     @property
@@ -180,7 +180,7 @@ def _prepared(frame: Any, plan: Plan, clock: Clock) -> Prepared:
     return Prepared(plan, roles, sample, split, leaks, sentences, tuple(following))
 
 
-def _read(frame: Any, plan: Plan) -> tuple[Roles, Sample, list[str]]:
+def _read(frame: Any, plan: Plan) -> tuple[Roles, CountRows, list[str]]:
     """The roles of columns, the rows whose target is known, and sentences about cells and rows."""
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
@@ -211,7 +211,7 @@ def _describe_roles(frame: Any, roles: Roles, plan: Plan) -> list[str]:
 
 
 def _describe_columns(
-    sample: Sample,
+    sample: CountRows,
     roles: Roles,
     plan: Plan,
     clock: Clock = Clock(),  # noqa: B008
@@ -252,7 +252,9 @@ def diagnose_table(
     return replace(found, notes=(*found.notes, *leaks, *questions, *notes))
 
 
-def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, timed: Any, clock: Clock) -> list[str]:
+def _split_warnings(
+    sample: CountRows, split: RowSplit, roles: Roles, plan: Plan, timed: Any, clock: Clock
+) -> list[str]:
     """Sentences about rows for which the scores may be too good: those of known groups, and later ones."""
     if plan.time is not None:
         known = np.concatenate([split.rows.train, split.rows.validation])
@@ -268,7 +270,7 @@ def _split_warnings(sample: Sample, split: RowSplit, roles: Roles, plan: Plan, t
     return [*(describe_finding(finding) for finding in findings), *([skipped] if skipped else [])]
 
 
-def fingerprint(sample: Sample) -> str:
+def fingerprint(sample: CountRows) -> str:
     """A digest of names and values: the same table has the same again."""
     group = b"" if sample.group is None else sample.group.tobytes()
     return sha256(sample.digest().encode() + group)
@@ -341,7 +343,7 @@ class TrainingRows:
         """Tables of so many rows, in random order, without an end."""
         return shuffled_chunks(self.table, self.columns, self._keep, rows, seed)
 
-    def sample(self, chunk: Any) -> Sample:
+    def sample(self, chunk: Any) -> CountRows:
         """A table as inputs and counts."""
         roles = replace(self.roles, groups=None, group=())
         return roles.sample(chunk, self.plan.fractional, report=lambda sentence: None, counts=self.plan.count_range)

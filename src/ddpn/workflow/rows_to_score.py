@@ -13,8 +13,8 @@ import numpy as np
 
 from ddpn.calibration.calibrate import HeldOut, calibrate_copies
 from ddpn.members.folds import Folds
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, InputError
-from ddpn.sample import Sample
 from ddpn.tables.roles import report_all
 from ddpn.tables.row_draw import MAX_ROWS, RowDraw, draw_rows, draw_sample
 from ddpn.tables.row_hashes import row_hashes, sum_hashes
@@ -35,7 +35,7 @@ class RowsToScore:
     they must be scored out of fold.
     """
 
-    sample: Sample
+    sample: CountRows
     frame: Any
     total: int
     note: str = ""
@@ -139,7 +139,7 @@ def rows_to_score(folder: ModelFolder, table: Any, max_rows: int | None = MAX_RO
     return RowsToScore(sample, frame, draw.total, f"{missing} {note}".strip())
 
 
-def _read_sample(folder: ModelFolder, frame: Any) -> Sample:
+def _read_sample(folder: ModelFolder, frame: Any) -> CountRows:
     """Read rows that `scan_rows` has checked and reported on."""
     counts = folder.model.predictor_.counts
     return folder.roles.sample(frame, folder.model.fractional, lambda sentence: None, counts)

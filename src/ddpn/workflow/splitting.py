@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
+from ddpn.rows.checks import labels_of
+from ddpn.rows.splits import group_codes, random_parts
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
-from ddpn.sample import labels_of
 from ddpn.tables.cells import polars
 from ddpn.tables.row_hashes import group_words, meaning_of
-from ddpn.tables.splits import group_codes, random_parts
 from ddpn.workflow.plan import Plan
 
 #: With fewer rows a test says nothing.

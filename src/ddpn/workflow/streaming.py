@@ -18,11 +18,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ddpn.rows.count_rows import BLOCK
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Job, Where, run
 from ddpn.runtime.progress import progress_bar
-from ddpn.sample import BLOCK
 from ddpn.storage.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
 from ddpn.storage.model_files import MANIFEST
 from ddpn.tables import table as table_module

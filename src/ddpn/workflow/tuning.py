@@ -24,6 +24,7 @@ from ddpn.analysis.gains import MIN_GROUPS, Gain, gain_of
 from ddpn.distributions import discretized
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.metrics import crps
+from ddpn.rows.splits import fold_pairs, group_codes, random_parts
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.display import plural, value_text
 from ddpn.runtime.errors import ConfigError, TrainingError
@@ -33,7 +34,6 @@ from ddpn.runtime.threads import single_thread
 from ddpn.storage.files import folder_lock, sha256
 from ddpn.storage.model_files import check_destination
 from ddpn.storage.results import ResultStore
-from ddpn.tables.splits import fold_pairs, group_codes, random_parts
 from ddpn.workflow.fitting import Fitted, fit_into, train_model
 from ddpn.workflow.plan import MIN_SECONDS
 from ddpn.workflow.preparing import Prepared, identity

@@ -13,7 +13,7 @@ from ddpn.analysis.diagnosis.checks import (
     tabulate,
 )
 from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 
 def smoothest(families):
@@ -22,7 +22,7 @@ def smoothest(families):
 
 def test_the_table_has_the_probabilities_of_scipy():
     mean = np.linspace(0.5, 30.0, 50)
-    table = tabulate(FittedFamily("negative_binomial", 0.5, 0.0), Sample(None, np.zeros(50)), mean)
+    table = tabulate(FittedFamily("negative_binomial", 0.5, 0.0), CountRows(None, np.zeros(50)), mean)
     expected = stats.nbinom.pmf(table.counts[None], 2.0, 2.0 / (2.0 + mean[:, None]))
     np.testing.assert_allclose(table.pmf, expected, atol=1e-6)
     np.testing.assert_allclose(table.mean, mean, rtol=1e-3)
@@ -34,8 +34,8 @@ def test_zeros_of_negative_binomials_are_calibrated():
         rng = np.random.default_rng(seed)
         mean = np.exp(rng.normal(0.5, 0.5, 300))
         y = rng.poisson(mean * rng.gamma(2.0, 0.5, 300)).astype(float)
-        family = smoothest(fit_families(Sample(None, y), mean))
-        table = tabulate(family, Sample(None, y), mean)
+        family = smoothest(fit_families(CountRows(None, y), mean))
+        table = tabulate(family, CountRows(None, y), mean)
         excess.append(moment_test(table, (table.counts == 0).astype(float)[None]).p_more)
     assert stats.kstest(excess, "uniform").pvalue > 0.001
 
@@ -48,7 +48,7 @@ def test_zeros_of_repeated_counts_are_calibrated_by_groups():
         mean, person = np.repeat(np.exp(rng.normal(0.5, 0.5, 80)), 4), np.repeat(np.arange(80), 4)
         y = np.repeat(rng.poisson(mean[::4]), 4).astype(float)
         for grouped, found in p_values.items():
-            sample = Sample(None, y, group=person if grouped else None)
+            sample = CountRows(None, y, group=person if grouped else None)
             table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), sample, mean)
             found.append(moment_test(table, (table.counts == 0).astype(float)[None]).p_value)
     assert stats.binom.sf(np.sum(np.array(p_values[True]) < 0.05) - 1, 40, 0.05) > 5e-4
@@ -59,7 +59,7 @@ def test_a_wrong_mean_does_not_look_like_too_many_zeros():
     rng = np.random.default_rng(0)
     mean = np.exp(rng.normal(0.5, 0.3, 5000))
     y = rng.poisson(mean).astype(float)
-    table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), Sample(None, y), 1.1 * mean)
+    table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, y), 1.1 * mean)
     zero = (table.counts == 0).astype(float)[None]
     assert moment_test(table, zero).p_value > 0.01
     expected = np.sum(np.exp(-1.1 * mean))
@@ -70,7 +70,7 @@ def test_a_wrong_mean_does_not_look_like_too_many_zeros():
 def test_the_fitted_parameter(name, parameter):
     mean = np.exp(np.random.default_rng(0).normal(1.5, 0.4, 5000))
     y = FittedFamily(name, parameter, 0.0).distribution(mean).sample().numpy()
-    found = fit_families(Sample(None, y), mean)
+    found = fit_families(CountRows(None, y), mean)
     assert found[name].parameter == pytest.approx(parameter, rel=0.1)
     assert smoothest(found).name == name
 
@@ -91,7 +91,7 @@ def p_values(mean, draw, fit, runs=RUNS):
         X = rng.normal(size=(ROWS, 2))
         expected = mean * np.exp(0.4 * X[:, 0])
         y = draw(rng, expected).astype(float)
-        sample = Sample(X, y)
+        sample = CountRows(X, y)
         means = out_of_fold_means(sample, "glm", 0, lambda words: None) if fit else known(expected)
         found.append(conditional_dispersion(sample, means))
     return found
@@ -124,7 +124,7 @@ def test_repeated_counts_of_a_person_need_groups():
         mean, person = np.repeat(np.exp(rng.normal(1.0, 0.4, 100)), 5), np.repeat(np.arange(100), 5)
         y = np.repeat(rng.poisson(mean[::5]), 5).astype(float)
         for grouped in rejected:
-            sample = Sample(None, y, group=person if grouped else None)
+            sample = CountRows(None, y, group=person if grouped else None)
             rejected[grouped] += conditional_dispersion(sample, known(mean)).p_value < 0.05
     assert stats.binom.sf(rejected[True] - 1, 60, 0.05) > 5e-4
     # Five times the variance: a normal is beyond 1.96 / sqrt(5) in 38% of the runs.
@@ -137,7 +137,7 @@ def test_noise_of_the_mean_is_subtracted():
     y = rng.poisson(mean).astype(float)
     wrong = mean * np.exp(rng.normal(0, 0.2, len(mean)))
     noise = float(np.mean((wrong - mean) ** 2 / wrong))
-    sample = Sample(None, y)
+    sample = CountRows(None, y)
     assert conditional_dispersion(sample, known(wrong)).direction == "over"
     corrected = known(wrong)._replace(noise=noise, most_noise=noise)
     assert conditional_dispersion(sample, corrected).direction == "equi"
@@ -148,7 +148,7 @@ def test_the_noise_of_a_glm_is_columns_over_rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 19))
     y = rng.poisson(5.0, 500).astype(float)
-    found = [out_of_fold_means(Sample(X, y), "glm", seed, lambda words: None) for seed in range(5)]
+    found = [out_of_fold_means(CountRows(X, y), "glm", seed, lambda words: None) for seed in range(5)]
     # Twenty coefficients, fitted to four fifths of the rows. One draw of counts has a chi-squared error of 32%.
     assert np.mean([means.noise for means in found]) == pytest.approx(20 / 400, rel=0.25)
 
@@ -157,7 +157,7 @@ def test_the_noise_of_a_glm_is_columns_over_rows():
 
 
 def ceiling(y, mean):
-    return ceiling_finding(tabulate(FittedFamily("double_poisson", 1.0, 0.0), Sample(None, y.astype(float)), mean))
+    return ceiling_finding(tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, y.astype(float)), mean))
 
 
 def test_the_expected_pile_is_that_of_a_truncated_poisson():

@@ -10,8 +10,8 @@ from scipy.special import expit
 
 from ddpn import DoublePoisson
 from ddpn.analysis.diagnosis import diagnose, diagnose_sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample
 
 
 class Simulated(NamedTuple):
@@ -96,7 +96,7 @@ def test_counts_of_a_known_total_are_not_zero_inflated(simulated):
 
 def test_limits_that_no_count_reaches_change_nothing(simulated):
     y = simulated.rng.poisson(simulated.mean).astype(float)
-    sample = Sample(simulated.X, y, limit=np.full(len(y), np.inf))
+    sample = CountRows(simulated.X, y, limit=np.full(len(y), np.inf))
     assert diagnose_sample(sample, mean_model="constant").findings
 
 
@@ -132,7 +132,7 @@ def test_counts_with_known_bounds_are_left_to_the_fit(simulated, bounds, likelih
     """Compared with a Poisson they would look under-dispersed, or piled up."""
     y = np.clip(simulated.rng.poisson(simulated.mean), 1, 9).astype(float)
     known = {name: np.full(len(y), float(value)) for name, value in bounds.items()}
-    found = diagnose_sample(Sample(simulated.X, y, **known), "visits", options=("--given 9",))
+    found = diagnose_sample(CountRows(simulated.X, y, **known), "visits", options=("--given 9",))
     assert found.headline == "visits: counts with known bounds or limits are not tested."
     assert found.findings == ()
     assert found.arguments == f"--likelihood {likelihood} --given 9"

@@ -10,7 +10,7 @@ from ddpn.analysis.explanations import Inputs, effects
 from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.members.member import Member
 from ddpn.predictor import Predictor
-from ddpn.tables.count_range import CountRange
+from ddpn.rows.count_range import CountRange
 from ddpn.tables.encoding.table import Column
 
 WARDS = {"a": 0.0, "b": 0.7, "c": -0.4, None: 0.3}

@@ -9,7 +9,7 @@ from ddpn import CountGLM
 from ddpn.analysis.explanations import Inputs, importance
 from ddpn.analysis.explanations import inputs as inputs_module
 from ddpn.analysis.explanations import permutation as module
-from ddpn.sample import checked_sample
+from ddpn.rows.count_rows import checked_sample
 
 
 def observed(model, X, y, sample_weight=None, exposure=None, censored=None) -> Inputs:

@@ -5,7 +5,7 @@ import pytest
 
 from ddpn import CountGLM
 from ddpn.analysis.explanations import Inputs, contributions
-from ddpn.tables.count_range import CountRange
+from ddpn.rows.count_range import CountRange
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 

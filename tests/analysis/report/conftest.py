@@ -17,7 +17,7 @@ from ddpn.analysis.report.evidence import Evidence, gather
 from ddpn.distributions.count import reshaped
 from ddpn.members import Member
 from ddpn.predictor import Predictor
-from ddpn.sample import Sample, checked_sample
+from ddpn.rows.count_rows import CountRows, checked_sample
 from ddpn.tables.encoding.table import Column
 
 HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
@@ -94,7 +94,7 @@ def made() -> Callable[..., Evidence]:
     """Evidence of given distributions and counts, without a model."""
 
     def make(dist: Any, y: Any, columns: Any = (), exposure: Any = None, **more: Any) -> Evidence:
-        sample = Sample(np.arange(len(y), dtype=float)[:, None], np.asarray(y, dtype=float))
+        sample = CountRows(np.arange(len(y), dtype=float)[:, None], np.asarray(y, dtype=float))
         model: Any = BaseEstimator()
         model.n_features_in_, model.predictor_, model.features = 1, Predictor({"one": Known(dist)}), lambda X: X
         extra = [] if exposure is None else [Column("exposure", "number", exposure)]

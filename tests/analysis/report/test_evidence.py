@@ -21,7 +21,7 @@ from ddpn.analysis.report.evidence import (
     uncertainty_sentences,
 )
 from ddpn.analysis.report.sections import important_groups
-from ddpn.sample import checked_sample
+from ddpn.rows.count_rows import checked_sample
 from ddpn.tables.encoding.table import Column
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from ddpn.members.trees import boosting
 from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, folds_of
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 QUICK = Settings(leaves=4, rate=0.2, rounds=20, patience=20)
 
@@ -55,9 +55,9 @@ def test_the_dispersion_is_boosted_by_the_log_mean_of_the_count(monkeypatch):
     y, inputs = rng.poisson(4.0 * exposure).astype(float), []
     monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, rows, *_: inputs.append(rows.matrix))
     rows = rows_of(X, y / exposure, exposure, folds_of(y, 0))
-    boosting.fit_around(rows, log_rate, Sample(X, y, None, exposure), 0)
+    boosting.fit_around(rows, log_rate, CountRows(X, y, None, exposure), 0)
     np.testing.assert_allclose(inputs[0], np.column_stack([X, log_rate + np.log(exposure)]))
-    boosting.fit_around(rows, log_rate, Sample(X, y), 0)
+    boosting.fit_around(rows, log_rate, CountRows(X, y), 0)
     np.testing.assert_allclose(inputs[1][:, -1], log_rate)
 
 

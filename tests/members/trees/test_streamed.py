@@ -7,8 +7,8 @@ import torch
 from ddpn.members.trees import boosting, streamed
 from ddpn.members.trees.member import Trees
 from ddpn.metrics import crps
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
-from ddpn.sample import Sample
 
 ROWS, SAMPLED, OPTIONS = 6000, 1200, {"leaves": (15,), "rounds": 40}
 
@@ -19,7 +19,7 @@ def rows_of(seed, rows):
     X, exposure = rng.uniform(-2, 2, size=(rows, 4)), rng.uniform(0.5, 8.0, rows)
     X[rng.uniform(size=rows) < 0.05, 3] = np.nan
     rate = np.exp(0.3 + 0.5 * np.sin(3 * X[:, 0]) * (X[:, 1] > 0) + 0.3 * np.cos(4 * X[:, 2]))
-    return Sample(X, rng.negative_binomial(4, 4 / (4 + rate * exposure)).astype(float), exposure=exposure)
+    return CountRows(X, rng.negative_binomial(4, 4 / (4 + rate * exposure)).astype(float), exposure=exposure)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from ddpn.networks.backbones.members import generators
 from ddpn.networks.backbones.pretrained import ImageNormalization, tokenizer_of
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit
+from ddpn.networks.training import CountRows, Runtime, TrainingConfig, fit
 from ddpn.runtime.errors import ConfigError, InputError
 
 BERT = {
@@ -69,7 +69,7 @@ def test_frozen_weights_are_the_same_bits_after_training(kind):
     model = CountModel(network, make_head("double_poisson"), 2)
     model.reset((0, 1))
     before = {name: p.clone() for name, p in model.state_dict().items()}
-    rows = Sample(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
+    rows = CountRows(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
     fit(model, rows, None, TrainingConfig(epochs=2, batch_size=4, lr=1e-2, seeds=(0, 1)), runtime=Runtime("cpu"))
     moved = {name for name, p in model.state_dict().items() if not torch.equal(p, before[name])}
     assert not [name for name in moved if ".trunk." in name]
@@ -124,7 +124,7 @@ def test_a_training_with_dropout_is_the_same_twice_and_leaves_frozen_blocks():
         model = CountModel(network, make_head("double_poisson"), 2)
         model.reset((0, 1))
         before = {name: p.clone() for name, p in model.state_dict().items()}
-        rows = Sample(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
+        rows = CountRows(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
         fit(model, rows, None, TrainingConfig(epochs=2, batch_size=4, lr=1e-2, seeds=(0, 1)), runtime=Runtime("cpu"))
         found.append({name: p for name, p in model.state_dict().items() if not torch.equal(p, before[name])})
     assert [name for name in found[0] if "transformer.layer.2" in name]

@@ -9,19 +9,19 @@ import torch
 from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import History, Runtime, Sample, TrainingConfig, fit
+from ddpn.networks.training import CountRows, History, Runtime, TrainingConfig, fit
 
 COLUMNS = 3
 
 
-def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> Sample:
+def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> CountRows:
     """Poisson counts whose log mean follows the first column and, where there is one, the exposure."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, COLUMNS, generator=generator)
     scale = torch.rand(rows, generator=generator) + 0.5 if exposure else None
     mean = torch.exp(1.0 + 0.6 * x[:, 0]) * (1.0 if scale is None else scale)
     weights = torch.rand(rows, generator=generator) + 0.5 if weight else None
-    return Sample(x, torch.poisson(mean, generator=generator), weights, scale)
+    return CountRows(x, torch.poisson(mean, generator=generator), weights, scale)
 
 
 def ensemble(seeds: Sequence[int], head: str = "double_poisson", **options: Any) -> CountModel:
@@ -56,7 +56,7 @@ def uses_of() -> type[Uses]:
 
 
 @pytest.fixture(scope="session")
-def rows() -> Callable[..., Sample]:
+def rows() -> Callable[..., CountRows]:
     return counts
 
 

@@ -8,18 +8,18 @@ import torch
 from ddpn.networks.backbones import MLP
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import History, Runtime, Sample, TrainingConfig, fit
+from ddpn.networks.training import CountRows, History, Runtime, TrainingConfig, fit
 
 #: Two uses of the network per step, three steps per epoch, and one use to validate.
 CONFIG = TrainingConfig(epochs=4, batch_size=16, lr=0.01, clip=0.5, ema=0.5, accumulate=2, patience=3, seeds=(3, 8))
 
 
-def simulated(rows: int, seed: int) -> Sample:
+def simulated(rows: int, seed: int) -> CountRows:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, 3, generator=generator)
     exposure = torch.rand(rows, generator=generator) + 0.5
     y = torch.poisson(exposure * torch.exp(1.0 + 0.6 * x[:, 0]), generator=generator)
-    return Sample(x, y, torch.rand(rows, generator=generator) + 0.5, exposure)
+    return CountRows(x, y, torch.rand(rows, generator=generator) + 0.5, exposure)
 
 
 def network() -> CountModel:

@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from ddpn.networks.backbones.members import generators
-from ddpn.networks.training import OwnRows, Sample, Streamed, TrainingConfig
+from ddpn.networks.training import CountRows, OwnRows, Streamed, TrainingConfig
 from ddpn.networks.training.batches import AUGMENTED_ROWS, MemoryBatches
 from ddpn.networks.training.config import ALL, Share
 from ddpn.runtime.errors import ConfigError, InputError
 
 
-def numbered(n: int, **columns: bool) -> Sample:
+def numbered(n: int, **columns: bool) -> CountRows:
     """Every entry of row i is i."""
     number = torch.arange(float(n))
     given = {name: number.clone() if columns.get(name) else None for name in ("weight", "exposure")}
-    return Sample(number.unsqueeze(1).repeat(1, 2), number, **given)
+    return CountRows(number.unsqueeze(1).repeat(1, 2), number, **given)
 
 
 def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
@@ -73,7 +73,7 @@ def test_an_epoch_has_whole_batches_and_no_row_twice(n):
 def test_the_shares_of_all_processes_are_the_batch():
     data, world = numbered(16, weight=True), 3
 
-    def epoch(share: Share) -> list[Sample]:
+    def epoch(share: Share) -> list[CountRows]:
         return list(MemoryBatches(data, 8, share=share).epoch(generators([1, 2])))
 
     whole = epoch(ALL)
@@ -97,7 +97,7 @@ def test_in_order_is_every_row_once(monkeypatch):
 @pytest.mark.parametrize("x", [torch.ones(11, 5, dtype=torch.int32), torch.ones(11, 5, 2)], ids=["texts", "clouds"])
 def test_texts_and_clouds_are_evaluated_in_as_many_rows_as_a_training_has_room_for(x):
     """Thousands at once, as of a table, would not fit the memory."""
-    batches = MemoryBatches(Sample(x, torch.ones(11)), 2, accumulate=2)
+    batches = MemoryBatches(CountRows(x, torch.ones(11)), 2, accumulate=2)
     assert [len(part) for part in batches.in_order()] == [4, 4, 3]
 
 
@@ -128,7 +128,7 @@ MEMBERS = 4
 FOLD = torch.arange(43) % 3 // 2
 
 
-def folded(sample: Sample) -> OwnRows:
+def folded(sample: CountRows) -> OwnRows:
     """Member m leaves out fold m modulo 2."""
     left_out = [member % 2 == FOLD for member in range(MEMBERS)]
     train, validation = ([rows.nonzero().flatten() for rows in part] for part in ([~m for m in left_out], left_out))
@@ -178,7 +178,7 @@ X = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(0))
 
 def sample_with(**parts):
     ones = torch.ones(ROWS)
-    return Sample(**{"X": X, "y": ones, "weight": ones, "exposure": ones} | parts)
+    return CountRows(**{"X": X, "y": ones, "weight": ones, "exposure": ones} | parts)
 
 
 #: One bad part beside good ones, the argument that the error is about, and the beginning of its condition.
@@ -195,9 +195,9 @@ BAD_SOURCES = {
     "no weight": (sample_with(weight=torch.zeros(ROWS)), "weight", "be positive in some row"),
     "array": (sample_with(X=X.numpy()), "X", "be a tensor"),
     "lengths": (sample_with(y=torch.ones(5)), "y", "have as many rows as X, 24"),
-    "empty": (Sample(torch.ones(0, 3), torch.ones(0)), "data", "hold at least one row"),
-    "tuple": ((torch.ones(4, 3), torch.ones(4)), "train", "be a Sample"),
-    "nothing": (None, "train", "be a Sample"),
+    "empty": (CountRows(torch.ones(0, 3), torch.ones(0)), "data", "hold at least one row"),
+    "tuple": ((torch.ones(4, 3), torch.ones(4)), "train", "be a CountRows"),
+    "nothing": (None, "train", "be a CountRows"),
 }
 
 
@@ -234,6 +234,6 @@ def test_trainings_that_cannot_begin(train, rows, fresh):
 
 
 def test_a_continuous_distribution_takes_any_number(train):
-    train(Sample(X, at(3, -1.5)), head="gaussian", epochs=1)
+    train(CountRows(X, at(3, -1.5)), head="gaussian", epochs=1)
     with pytest.raises(InputError, match="y must be finite, got nan at row 3"):
-        train(Sample(X, at(3, torch.nan)), head="gaussian", epochs=1)
+        train(CountRows(X, at(3, torch.nan)), head="gaussian", epochs=1)

@@ -13,7 +13,7 @@ from ddpn.networks.backbones import MLP, Members
 from ddpn.networks.backbones.members import Frozen
 from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import Runtime, Sample, TrainingConfig, fit, loop
+from ddpn.networks.training import CountRows, Runtime, TrainingConfig, fit, loop
 from ddpn.networks.training.config import ALL
 from ddpn.networks.training.loop import CapturedSteps, Training, can_capture
 from ddpn.runtime.deadlines import Clock, TimeLimitError
@@ -71,7 +71,7 @@ def flattened(network: nn.Sequential) -> Tensor:
     return torch.cat([t.detach() for pair in parts for t in pair])
 
 
-def plain_training(start: Tensor, data: Sample, order: Tensor, config: TrainingConfig) -> Tensor:
+def plain_training(start: Tensor, data: CountRows, order: Tensor, config: TrainingConfig) -> Tensor:
     """What one would write without this library."""
     network, head = sequence(start), make_head("double_poisson")
     named = list(network.named_parameters())
@@ -122,7 +122,7 @@ def test_a_weight_of_two_equals_a_row_given_twice(train, rows):
     twice = data.map(lambda t: torch.cat([t, t[3:5]]))
     weight = torch.ones(20)
     weight[3:5] = 2.0
-    weighted = Sample(data.X, data.y, weight / weight.mean(), data.exposure)
+    weighted = CountRows(data.X, data.y, weight / weight.mean(), data.exposure)
     plain, _ = train(data, batch_size=100, epochs=8)
     by_weight, weighted_history = train(weighted, batch_size=100, epochs=8)
     by_copies, copied_history = train(twice, batch_size=100, epochs=8)
@@ -137,7 +137,7 @@ def test_a_fit_with_exposure_is_that_of_the_shifted_intercept(train, rows, fresh
         moved.projection.bias -= math.log(2.0)
     settings = {"head": "poisson", "weight_decay": 0.0, "epochs": 5}
     plain, history = train(data, data, **settings)
-    doubled = Sample(data.X, data.y, None, torch.full((64,), 2.0))
+    doubled = CountRows(data.X, data.y, None, torch.full((64,), 2.0))
     exposed, exposed_history = train(doubled, doubled, model=moved, **settings)
     # The bias of log mu is the last parameter of all.
     torch.testing.assert_close(exposed[:, :-1], plain[:, :-1], rtol=0, atol=1e-5)
@@ -263,7 +263,7 @@ def trained() -> CountModel:
     x = torch.linspace(-1.0, 1.0, 24, dtype=torch.float32).reshape(12, 2)
     model = CountModel(MLP(n_in=2, hidden=(4,), members=2), make_head("double_poisson"), 2)
     model.reset(seeds=(0, 1))
-    fit(model, Sample(x, torch.arange(12)), Sample(x, torch.arange(12)), TrainingConfig(epochs=2, seeds=(0, 1)))
+    fit(model, CountRows(x, torch.arange(12)), CountRows(x, torch.arange(12)), TrainingConfig(epochs=2, seeds=(0, 1)))
     return model
 
 
@@ -299,7 +299,7 @@ def captured():
     model = CountModel(networks, make_head("poisson"), 2)
     model.reset((0, 1))
     config = TrainingConfig(epochs=2, batch_size=4, lr=0.01, seeds=(0, 1))
-    return Training(model, Sample(torch.ones(8, 3), torch.ones(8)), None, config, Runtime("cpu"))
+    return Training(model, CountRows(torch.ones(8, 3), torch.ones(8)), None, config, Runtime("cpu"))
 
 
 def test_a_capture_that_fails_warns_and_steps_run_one_by_one(captured, monkeypatch):

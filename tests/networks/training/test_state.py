@@ -17,7 +17,7 @@ from ddpn.networks.backbones.members import Frozen
 from ddpn.networks.backbones.pretrained import Tail
 from ddpn.networks.heads import DoublePoissonHead, make_head
 from ddpn.networks.model import CountModel
-from ddpn.networks.training import History, Runtime, Sample, TrainingConfig, fit
+from ddpn.networks.training import CountRows, History, Runtime, TrainingConfig, fit
 from ddpn.networks.training.loop import Training
 from ddpn.networks.training.state import FlatWeights
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
@@ -111,7 +111,7 @@ def test_scores_are_those_of_the_distribution_whatever_the_objective(train, rows
 
 
 def test_a_score_that_is_not_a_number_never_wins(train, rows, fresh, flat):
-    broken = Sample(torch.full((5, 3), torch.nan), torch.ones(5))
+    broken = CountRows(torch.full((5, 3), torch.nan), torch.ones(5))
     got, history = train(rows(32), broken, epochs=2, head="poisson")
     assert history.best_score == [float("inf")]
     assert history.best_epoch == [0]
@@ -148,7 +148,7 @@ class Poisoned(DoublePoissonHead):
 def spoiled(rows):
     """48 rows of which some are SPOILED."""
 
-    def make(*at: int) -> Sample:
+    def make(*at: int) -> CountRows:
         data = rows(48)
         data.y[list(at)] = SPOILED
         return data
@@ -287,7 +287,7 @@ def test_a_finished_training_is_not_done_again(run, whole):
 def others(rows, fresh):
     """Trainings that differ from the plain one, by what differs."""
     y = rows(50, seed=1)
-    more = Sample(y.X, y.y + (torch.arange(50) == 49))
+    more = CountRows(y.X, y.y + (torch.arange(50) == 49))
     moved = fresh(CHECKPOINTED.seeds)
     with torch.no_grad():
         moved.projection.bias[1] += 1e-6

@@ -9,7 +9,7 @@ from ddpn.networks.heads import make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import Streamed, TrainingConfig, fit
 from ddpn.networks.training.batches import StreamBatches
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 CONFIG = TrainingConfig(epochs=6, batch_size=32, seeds=(1, 2), ema=0.9)
 
@@ -37,7 +37,7 @@ class Stream:
                 yield order[start : start + rows]
 
     def sample(self, chunk):
-        return Sample(torch.from_numpy(self.x[chunk]), torch.from_numpy(self.y[chunk]))
+        return CountRows(torch.from_numpy(self.x[chunk]), torch.from_numpy(self.y[chunk]))
 
 
 def streamed(source: Stream) -> Streamed:

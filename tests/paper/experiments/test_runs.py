@@ -24,8 +24,8 @@ from ddpn.paper.experiments.runs import (
     runs_of,
     state_of,
 )
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample
 from ddpn.storage.tensor_files import read, write
 
 CONTENT = {
@@ -88,7 +88,7 @@ def test_other_settings_change_networks_but_not_a_glm(done):
 
 
 def test_other_rows_are_noticed(glm, parts):
-    other = parts._replace(train=Sample(parts.train.X, parts.train.y + 1))
+    other = parts._replace(train=CountRows(parts.train.X, parts.train.y + 1))
     assert state_of(*glm, parts.identity) == "done"
     assert state_of(*glm, other.identity) == "changed"
 

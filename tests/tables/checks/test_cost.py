@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from ddpn import CountRegressor
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
-from ddpn.sample import Sample
 from ddpn.tables.checks import FindingKind, find_column_problems, find_identifiers, find_row_problems, run_checks
 from ddpn.tables.checks.sampling import choose_rows_of_groups, hash_values
 
@@ -27,14 +27,14 @@ KINDS = {
 }
 
 
-def table(rows: int, each: int) -> Sample:
+def table(rows: int, each: int) -> CountRows:
     """Return a table with so many columns of each kind, and counts that depend on one of them."""
     frame = pl.DataFrame({f"{kind} {number}": make(rows) for kind, make in KINDS.items() for number in range(each)})
     mean = np.exp(1.0 + 0.5 * frame["decimals 0"].to_numpy())
-    return Sample(frame, RNG.poisson(mean).astype(float))
+    return CountRows(frame, RNG.poisson(mean).astype(float))
 
 
-def check(sample: Sample) -> float:
+def check(sample: CountRows) -> float:
     """Return the CPU seconds of all checks."""
     started = time.process_time()
     find_identifiers(sample.X, {})
@@ -72,7 +72,7 @@ def test_a_leak_and_a_code_are_found_in_a_large_table():
     sample = table(100_000, 1)
     coded = np.where(np.arange(100_000) % 5_000 == 0, -999.0, RNG.uniform(1.0, 2.0, 100_000))
     X = sample.X.with_columns(copy=2.0 * sample.y + 1.0, coded=coded)
-    findings = find_column_problems(Sample(X, sample.y), {})
+    findings = find_column_problems(CountRows(X, sample.y), {})
     assert {(finding.kind, finding.columns) for finding in findings} >= {
         (FindingKind.LEAK, ("copy",)),
         (FindingKind.MARKER, ("coded",)),
@@ -86,7 +86,7 @@ def test_units_are_found_in_a_large_table(groups):
     unit = rng.integers(0, groups, 120_000)
     mean = np.exp(1.0 + rng.normal(0.0, 0.8, groups)[unit])
     X = pl.DataFrame({"unit": [f"u{number}" for number in unit], "x": rng.normal(size=len(unit))})
-    (finding,) = find_row_problems(Sample(X, rng.poisson(mean).astype(float)), {})
+    (finding,) = find_row_problems(CountRows(X, rng.poisson(mean).astype(float)), {})
     assert finding.columns == ("unit",)
     assert f"120,000 rows have {len(np.unique(unit)):,} different values of unit" in finding.statement
 
@@ -97,7 +97,7 @@ def test_means_of_the_target_by_level_are_found_in_a_large_table():
     y = rng.poisson(3.0, 100_000).astype(float)
     means = (np.bincount(level, y) / np.bincount(level))[level]
     X = pl.DataFrame({"encoded": means, "x": np.round(rng.normal(size=100_000), 3)})
-    assert [finding.columns for finding in find_column_problems(Sample(X, y), {})] == [("encoded",)]
+    assert [finding.columns for finding in find_column_problems(CountRows(X, y), {})] == [("encoded",)]
 
 
 @pytest.mark.parametrize(("groups", "most"), [(50, 1_000), (5_000, 2_000), (100_000, 4_000)])

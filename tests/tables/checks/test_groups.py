@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import Finding
 from ddpn.tables.checks.groups import find_groups
 
@@ -17,7 +17,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 def find(inputs: dict, mean: np.ndarray, rng: np.random.Generator, dispersion: float = 5.0) -> Finding | None:
     """What is found in a table of over-dispersed counts with these means."""
     y = rng.poisson(mean * rng.gamma(dispersion, 1 / dispersion, len(mean))).astype(float)
-    return find_groups(Sample(pl.DataFrame(inputs), y))
+    return find_groups(CountRows(pl.DataFrame(inputs), y))
 
 
 def persons(seed: int, number: int, rows: int, spread: float = 0.8):
@@ -64,11 +64,11 @@ def test_copies_in_a_table_of_one_column():
     rng = np.random.default_rng(0)
     copied = np.repeat(np.arange(400), 3)
     x, y = rng.normal(size=400), rng.negative_binomial(2, 0.3, 400)
-    result = find_groups(Sample(pl.DataFrame({"x": x[copied]}), y[copied].astype(float)))
+    result = find_groups(CountRows(pl.DataFrame({"x": x[copied]}), y[copied].astype(float)))
     assert result is not None
     assert result.columns == ()
     other = rng.negative_binomial(2, 0.3, 1200).astype(float)
-    assert find_groups(Sample(pl.DataFrame({"x": x[copied]}), other)) is None
+    assert find_groups(CountRows(pl.DataFrame({"x": x[copied]}), other)) is None
 
 
 def test_inputs_of_a_person_beside_others_of_the_row():
@@ -130,6 +130,6 @@ def test_the_health_insurance_experiment():
     """RAND: the same people in three or five years, without a column that names them."""
     data = pytest.importorskip("statsmodels.datasets").randhie.load_pandas().data[:6000]
     X = pl.DataFrame({name: data[name].to_numpy() for name in data.columns if name != "mdvis"})
-    result = find_groups(Sample(X, data["mdvis"].to_numpy(dtype=float)))
+    result = find_groups(CountRows(X, data["mdvis"].to_numpy(dtype=float)))
     assert result is not None
     assert result.columns == ()

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import FindingKind
 from ddpn.tables.checks.order import find_drift, time_columns
 from ddpn.workflow.plan import Plan
@@ -91,13 +91,13 @@ def test_columns_that_do_not_follow_time(calendar):
 # The order of rows
 
 
-def drifting(seed: int, rows: int = 1500) -> Sample:
+def drifting(seed: int, rows: int = 1500) -> CountRows:
     """Counts and a covariate that both change slowly from row to row, each in its own way."""
     rng = np.random.default_rng(seed)
     when, phases = np.arange(rows) / rows, rng.uniform(0, 6, 2)
     slow = np.sin(4 * np.pi * when + phases[0]) + 0.3 * when + rng.normal(0, 0.02, rows)
     x, level = rng.normal(size=rows), 1.2 * np.sin(10 * np.pi * when + phases[1])
-    return Sample(pl.DataFrame({"slow": slow, "x": x}), rng.poisson(np.exp(1 + 0.4 * x + level)).astype(float))
+    return CountRows(pl.DataFrame({"slow": slow, "x": x}), rng.poisson(np.exp(1 + 0.4 * x + level)).astype(float))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -116,6 +116,6 @@ def test_sorted_tables_do_not_drift(seed):
     rng = np.random.default_rng(seed)
     age, size = rng.normal(size=1200), rng.normal(size=1200)
     y = rng.poisson(np.exp(1 + 0.6 * age)).astype(float)
-    sample = Sample(pl.DataFrame({"age": age, "size": size}), y)
+    sample = CountRows(pl.DataFrame({"age": age, "size": size}), y)
     for column in (age, size, y):
         assert find_drift(sample.rows(np.argsort(column, kind="stable"))) is None

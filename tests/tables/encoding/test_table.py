@@ -15,8 +15,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from ddpn.members.member import TableReader
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 from ddpn.tables.encoding import FeatureEncoder, table
 from ddpn.tables.encoding.table import Column, Levels, PreparedTable, read_table
 
@@ -314,9 +314,9 @@ def test_other_tables_have_the_columns_of_the_first(frame):
 
 def test_samples_of_equal_tables_have_equal_digests(frame):
     y = np.arange(90.0)
-    digests = [Sample(PreparedTable.of_all(frame)[0], y).digest() for _ in range(2)]
+    digests = [CountRows(PreparedTable.of_all(frame)[0], y).digest() for _ in range(2)]
     assert digests[0] == digests[1]
-    assert digests[0] != Sample(PreparedTable.of_all(frame.with_columns(age=pl.lit(1.0)))[0], y).digest()
+    assert digests[0] != CountRows(PreparedTable.of_all(frame.with_columns(age=pl.lit(1.0)))[0], y).digest()
 
 
 def test_rows_of_a_table_share_what_was_looked_up_about_its_levels():

@@ -20,9 +20,9 @@ from scipy.optimize import minimize_scalar
 from ddpn.analysis.diagnosis.means import LABELS, Means, emphasis
 from ddpn.analysis.gains import gain_of
 from ddpn.distributions import DoublePoisson, NegativeBinomial
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import group_codes
 from ddpn.runtime.display import percent
-from ddpn.sample import Sample
-from ddpn.tables.splits import group_codes
 
 #: Level of the interval and of all tests.
 LEVEL = 0.05
@@ -166,7 +166,7 @@ class Dispersion:
         return "over" if self.low > 1.0 else "under" if self.high < 1.0 else "equi"
 
 
-def conditional_dispersion(sample: Sample, means: Means) -> Dispersion:
+def conditional_dispersion(sample: CountRows, means: Means) -> Dispersion:
     """Variance / mean given the out-of-fold means.
 
     Per row the term is ((y - mean)^2 - y) / mean, the score of the dispersion of a Poisson count: its expectation is 0,
@@ -241,7 +241,7 @@ class FittedFamily(NamedTuple):
         return _FAMILIES[self.name](mu, torch.full_like(mu, factor * self.parameter), validate_args=False)
 
 
-def fit_families(sample: Sample, mean: np.ndarray) -> dict[str, FittedFamily]:
+def fit_families(sample: CountRows, mean: np.ndarray) -> dict[str, FittedFamily]:
     """The Double Poisson and the Negative Binomial around these means, by maximum likelihood.
 
     Each of them contains the Poisson (nearly).
@@ -272,7 +272,7 @@ class ProbabilityTable(NamedTuple):
     pmf: np.ndarray
     score: np.ndarray
     place: np.ndarray
-    sample: Sample
+    sample: CountRows
 
     @property
     def y(self) -> np.ndarray:
@@ -287,7 +287,7 @@ class ProbabilityTable(NamedTuple):
 
 
 @torch.no_grad()
-def tabulate(family: FittedFamily, sample: Sample, mean: np.ndarray) -> ProbabilityTable | None:
+def tabulate(family: FittedFamily, sample: CountRows, mean: np.ndarray) -> ProbabilityTable | None:
     """The table of a fitted distribution, with a line per mean of a grid; None where the counts are too large."""
     # A count that is hardly ever exceeded.
     largest = float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0])

@@ -12,9 +12,9 @@ from ddpn.members.member import NotApplicableError
 from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, with_columns
 from ddpn.members.trees.member import TreeTable
 from ddpn.networks.heads import make_head
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.threads import tree_threads_for
-from ddpn.sample import Sample
-from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Mean models that can be chosen, and their names; "auto" takes the one with the smallest out-of-fold deviance.
 LABELS = {"constant": "constant mean", "glm": "Poisson GLM", "boosting": "Poisson GLM with boosted trees on top"}
@@ -38,7 +38,7 @@ class OutOfFold(NamedTuple):
 
 
 #: The rows, and how many of the folds are fitted -> means.
-Model = Callable[[Sample, int], OutOfFold]
+Model = Callable[[CountRows, int], OutOfFold]
 
 
 class Means(NamedTuple):
@@ -56,12 +56,12 @@ class Means(NamedTuple):
     explained: float
 
 
-def emphasis(sample: Sample, mean: np.ndarray) -> np.ndarray:
+def emphasis(sample: CountRows, mean: np.ndarray) -> np.ndarray:
     """Weights of rows in an estimate of dispersion: rows with a mean below 1 say little about it."""
     return np.asarray(sample.weight_or_ones * np.minimum(mean, 1.0))
 
 
-def out_of_fold_means(sample: Sample, kind: str, seed: int, step: Step) -> Means:
+def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Means:
     """The means of one of `MEAN_MODELS`, by five-fold cross-fitting; no GLM is fitted to a table that is too wide."""
     number = fold_numbers(len(sample), FOLDS, seed, sample.group)
     folds, models = int(number.max()) + 1, dict[str, Model]()
@@ -97,7 +97,7 @@ def out_of_fold_means(sample: Sample, kind: str, seed: int, step: Step) -> Means
     return Means(chosen, found[chosen].mean, noise, most, explained)
 
 
-def _noise(sample: Sample, model: Model, mean: np.ndarray, folds: int, seed: int) -> float:
+def _noise(sample: CountRows, model: Model, mean: np.ndarray, folds: int, seed: int) -> float:
     """How far the model is from known means when it is fitted to Poisson counts with these (parametric bootstrap)."""
     drawn = sample.replace(y=np.random.default_rng(seed).poisson(mean).astype(float))
     if not np.ptp(drawn.y):
@@ -108,12 +108,12 @@ def _noise(sample: Sample, model: Model, mean: np.ndarray, folds: int, seed: int
     return float(np.average(errors, weights=emphasis(sample, mean)[fitted]))
 
 
-def _clipped(sample: Sample, mean: np.ndarray) -> np.ndarray:
+def _clipped(sample: CountRows, mean: np.ndarray) -> np.ndarray:
     """Means that are not far below the overall rate."""
     return np.maximum(mean, _SMALLEST * _rate(sample, np.ones(len(mean))))
 
 
-def _gathered(sample: Sample, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
+def _gathered(sample: CountRows, number: np.ndarray, fits: Sequence[np.ndarray]) -> OutOfFold:
     """From the means of all rows by each fit, in the order of the folds that were left out."""
     mean, each = np.full(len(number), np.nan), [_clipped(sample, fit) for fit in fits]
     for fold, own in enumerate(each):
@@ -121,7 +121,7 @@ def _gathered(sample: Sample, number: np.ndarray, fits: Sequence[np.ndarray]) ->
     return OutOfFold(mean, np.mean(each, axis=0))
 
 
-def _rate(sample: Sample, used: np.ndarray) -> np.ndarray:
+def _rate(sample: CountRows, used: np.ndarray) -> np.ndarray:
     """The mean of every row for one rate per unit of exposure, that of the rows `used`."""
     weight = sample.weight_or_ones * used
     scale = np.ones(len(sample)) if sample.exposure is None else np.asarray(sample.exposure)
@@ -129,14 +129,14 @@ def _rate(sample: Sample, used: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def _glm(sample: Sample, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
+def _glm(sample: CountRows, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
     rows, member = Folds(sample, None, number), GLM(make_head("poisson"))
     copies = (rows.fit_copy(member, fold, seed) for fold in range(folds))
     fits = [copy.distribution(sample.X, sample.exposure).mean[:, 0].numpy() for copy in copies]
     return _gathered(sample, number, fits)
 
 
-def _boosted(sample: Sample, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
+def _boosted(sample: CountRows, base: np.ndarray, number: np.ndarray, seed: int, folds: int) -> OutOfFold:
     """Boosted trees that multiply the out-of-fold means `base`."""
     table, matrix = TreeTable.fit(sample.X)
     weight, rate = sample.weight_or_ones * base, sample.y / base

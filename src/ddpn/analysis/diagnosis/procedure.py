@@ -26,10 +26,10 @@ from ddpn.analysis.diagnosis.checks import (
 )
 from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, out_of_fold_means
 from ddpn.analysis.gains import holm
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows, checked_sample
 from ddpn.runtime.display import html_table
 from ddpn.runtime.validation import check_choice, check_integer
-from ddpn.sample import Sample, checked_sample
-from ddpn.tables.count_range import CountRange
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_facts, draw_sample
 from ddpn.tables.row_hashes import group_labels
 
@@ -224,7 +224,7 @@ def diagnose(
 
 
 def diagnose_sample(
-    sample: Sample,
+    sample: CountRows,
     target: str = "y",
     mean_model: str = "auto",
     max_rows: int | None = MAX_ROWS,

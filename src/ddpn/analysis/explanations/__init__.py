@@ -14,7 +14,7 @@ from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
 from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.analysis.explanations.shapley import Contributions, contributions
-from ddpn.sample import checked_sample
+from ddpn.rows.count_rows import checked_sample
 from ddpn.tables.row_draw import describe_draw, draw_facts
 
 __all__ = [

@@ -16,10 +16,11 @@ from ddpn.distributions import CountDistribution, Recalibrated
 from ddpn.members.folds import copies_of
 from ddpn.members.member import TableReader
 from ddpn.predictor import Predictor
+from ddpn.rows.checks import check_vector, row_count, row_labels
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_column
-from ddpn.sample import Sample, check_vector, row_count, row_labels
 from ddpn.tables.encoding.table import Column, Levels, PreparedTable, as_fitted, read_table
 from ddpn.tables.row_draw import draw_rows, draw_sample
 
@@ -81,13 +82,13 @@ class Inputs:
         Those of the table in the order of fit, then the exposure and the upper bound.
     extra : dict of str to int
         The positions of "exposure" and "upper" among the columns.
-    sample : Sample or None
+    sample : CountRows or None
         The rows with their counts, where these are known.
     total : int
         The number of rows of the table that the rows were drawn from.
     """
 
-    sample: Sample | None
+    sample: CountRows | None
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class Inputs:
 
     @classmethod
     def of_sample(
-        cls, model: Any, sample: Sample, names: Mapping[str, str] | None = None, total: int | None = None
+        cls, model: Any, sample: CountRows, names: Mapping[str, str] | None = None, total: int | None = None
     ) -> Self:
         """Take the inputs of rows with counts, which are validated already and drawn from `total` rows."""
         predictor = model if isinstance(model, Predictor) else model.predictor_
@@ -147,7 +148,7 @@ class Inputs:
         return [column.name for column in self.columns]
 
     @property
-    def observed(self) -> Sample:
+    def observed(self) -> CountRows:
         """The rows with their counts; an `InputError` where these are not known."""
         if self.sample is None:
             raise InputError(

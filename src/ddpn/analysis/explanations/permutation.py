@@ -131,11 +131,11 @@ def importance(
     Examples
     --------
     >>> from ddpn import CountGLM
-    >>> from ddpn.sample import Sample
+    >>> from ddpn.rows.count_rows import CountRows
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 0]))
-    >>> found = importance(Inputs.of_sample(CountGLM(likelihood="poisson").fit(X, y), Sample(X, y.astype(float))))
+    >>> found = importance(Inputs.of_sample(CountGLM(likelihood="poisson").fit(X, y), CountRows(X, y.astype(float))))
     >>> found.by("crps")[0].name, round(float(found.each[0].spread.mean()), 3)
     ('x0', 0.0)
     """

@@ -32,8 +32,8 @@ from ddpn.distributions import discretized
 from ddpn.distributions.count import rows_of
 from ddpn.distributions.limits import limited
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import fmt, percent, plural, value_text
-from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.row_draw import MAX_ROWS, count_drawn, draw_sample
 
@@ -114,7 +114,7 @@ class Evidence(NamedTuple):
 
 def gather(
     model: Any,
-    sample: Sample,
+    sample: CountRows,
     baselines: Mapping[str, Distribution] | None = None,
     leak: str = "",
     meaning: str = "",
@@ -183,7 +183,7 @@ class _PredictedPart(NamedTuple):
 
 
 @torch.no_grad()
-def _predict_part(predictor: Predictor, sample: Sample) -> _PredictedPart:
+def _predict_part(predictor: Predictor, sample: CountRows) -> _PredictedPart:
     """Predict rows with their calibrated intervals, and score them."""
     known = predictor.counts.arguments(sample)
     mixture: Any = discretized(predictor.distribution(sample.X, known["exposure"], upper=known["upper"]))

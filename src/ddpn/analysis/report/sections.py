@@ -39,12 +39,12 @@ from ddpn.members import label_of
 from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
 from ddpn.predictor import Predictor
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import rows_words
 from ddpn.runtime.display import fmt, interval_words, percent, plural, value_text
 from ddpn.runtime.errors import InputError
-from ddpn.sample import Sample
 from ddpn.storage.files import write_text
 from ddpn.tables.row_draw import MAX_ROWS, SEED, check_max_rows, count_drawn, describe_draw
-from ddpn.tables.splits import rows_words
 
 #: Columns of a single row, and columns whose importance is drawn.
 _CELLS, _SHOWN = 12, 12
@@ -89,7 +89,7 @@ _decimal = partial(fmt, integers=False)
 def write_report(
     path: str | PathLike[str],
     model: Any,
-    sample: Sample,
+    sample: CountRows,
     *,
     baselines: Mapping[str, Distribution] | None = None,
     task: Mapping[str, Any] | None = None,
@@ -110,7 +110,7 @@ def write_report(
         The file to write, such as "report.html".
     model : estimator
         The fitted model.
-    sample : Sample
+    sample : CountRows
         The test set. Rows have the names of its `labels`; with a `group`, the verdict knows that rows of one group are
         alike.
     baselines : mapping of str to Distribution, optional
@@ -145,7 +145,7 @@ def write_report(
     >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0])).astype(float)
     >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = write_report(f"{folder}/report.html", model, Sample(X[60:], y[60:]), task={"target": "visits"})
+    ...     path = write_report(f"{folder}/report.html", model, CountRows(X[60:], y[60:]), task={"target": "visits"})
     ...     path.name, "visits" in path.read_text(encoding="utf-8")
     ('report.html', True)
     """

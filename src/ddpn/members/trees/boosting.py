@@ -12,11 +12,11 @@ from ddpn.members.trees.booster import Booster
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.heads.head import DISPERSION_FLOOR
 from ddpn.networks.heads.head import fit as fit_constants
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.runtime.threads import single_thread
-from ddpn.sample import Sample
 from ddpn.tables.encoding.steps import screened
-from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not
 #: tried.
@@ -84,7 +84,7 @@ class TreeRows(NamedTuple):
         )
 
 
-def rates(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+def rates(sample: CountRows) -> tuple[np.ndarray, np.ndarray]:
     """Counts per exposure and weights times exposure: fitted to these, a Poisson has the likelihood of the counts."""
     scale = np.ones_like(sample.y) if sample.exposure is None else sample.exposure
     return sample.y / scale, scale * sample.weight_or_ones
@@ -390,7 +390,7 @@ class DispersionFit:
     """
 
     def __init__(
-        self, head: Head, sample: Sample, seed: int, log_rate: np.ndarray, known: np.ndarray | None = None
+        self, head: Head, sample: CountRows, seed: int, log_rate: np.ndarray, known: np.ndarray | None = None
     ) -> None:
         self.head, self.share = head, sample.weight_or_ones / sample.weight_or_ones.mean()
         self.sample = sample.replace(X=None, weight=None).map(torch.from_numpy)
@@ -468,7 +468,7 @@ class DispersionFit:
             start = part.stop
         self.raw = after
 
-    def _curvatures(self, raw: Tensor, rows: Sample) -> Tensor:
+    def _curvatures(self, raw: Tensor, rows: CountRows) -> Tensor:
         """Curvatures; without exposures, rows whose raw outputs agree to 0.1 share one, as it only scales steps."""
         if rows.exposure is not None:
             return self.head.curvature(raw, rows)
@@ -479,7 +479,7 @@ class DispersionFit:
 
 
 def fit_around(
-    rows: TreeRows, log_rate: np.ndarray, sample: Sample, seed: int, clock: Clock = UNLIMITED
+    rows: TreeRows, log_rate: np.ndarray, sample: CountRows, seed: int, clock: Clock = UNLIMITED
 ) -> DispersionFit:
     """Learn the dispersion of counts whose means are known without them: a constant, or boosted where that is better.
 

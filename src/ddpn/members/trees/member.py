@@ -37,13 +37,13 @@ from ddpn.members.trees.boosting import (
 )
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.training import RowStream
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import FOLDS
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
 from ddpn.runtime.validation import check_column
-from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column
-from ddpn.tables.splits import FOLDS
 
 _FACTS = "trees.json"
 #: Folds inside each copy, by which its settings are chosen.
@@ -132,7 +132,7 @@ class Trees(Member):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
-    >>> sample = Sample(X, rng.poisson(np.exp(1.0 + X[:, 0])).astype(float))
+    >>> sample = CountRows(X, rng.poisson(np.exp(1.0 + X[:, 0])).astype(float))
     >>> Trees().fit(sample, None, seed=0).distribution(X).batch_shape
     torch.Size([300, 1])
     """
@@ -173,7 +173,7 @@ class Trees(Member):
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
-    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         used = _used_rows(train)
         self.unit = exposure_unit(used, make_head("poisson"))
         used = in_units(used, self.unit)
@@ -201,7 +201,7 @@ class Trees(Member):
         copy._is_copy, copy.clock = True, self.clock.part(self.clock.left / left)
         return copy
 
-    def _fit_stream(self, sample: TreeRows, validation: Sample, seed: int) -> None:
+    def _fit_stream(self, sample: TreeRows, validation: CountRows, seed: int) -> None:
         """Replace the mean by one of all rows, where that predicts validation rows better."""
         from ddpn.members.trees.streamed import fit_streamed
 
@@ -289,7 +289,7 @@ class Trees(Member):
         }
 
 
-def _used_rows(train: Sample) -> Sample:
+def _used_rows(train: CountRows) -> CountRows:
     """The rows with a weight; a `NotApplicableError` where no mean can be boosted from them.
 
     Bounds are accepted: it is where counts near them are rare that a mean is boosted without them.

@@ -12,8 +12,8 @@ from ddpn.members.trees.boosting import Fold, FoldData, MeanFit, Settings, TreeR
 from ddpn.members.trees.member import TreeTable
 from ddpn.networks.training import RowStream
 from ddpn.networks.training.batches import CHUNK_ROWS
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock
-from ddpn.sample import Sample
 
 #: Bytes that LightGBM takes at most, and those of a cell and of a row: bins are kept by columns and by rows, and a row
 #: has a label, a weight, a score, two derivatives and a place in the tree. By benchmarks/scaling.py, a row of 40
@@ -40,7 +40,7 @@ def fit_streamed(
     sample: TreeRows,
     table: TreeTable,
     unit: float,
-    validation: Sample,
+    validation: CountRows,
     settings: Settings,
     clock: Clock,
 ) -> tuple[Booster, int, int] | None:

@@ -12,9 +12,9 @@ from ddpn.distributions import DoubleBinomial
 from ddpn.distributions.arguments import check_totals, is_checked
 from ddpn.networks.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
 from ddpn.networks.heads.head import Head, WeightedCounts, fit, promoted
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import at_rows, check_integer
-from ddpn.sample import Sample
 
 #: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still distinguishes the ends from 0 and 1.
 LOGIT = (-13.0, 13.0)
@@ -68,13 +68,13 @@ class DoubleBinomialHead(Head):
         log_gamma = bend(raw[..., 1] + log_total, _LOG_WIDEST, highest) - log_total
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
 
-    def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
+    def sample_loss(self, raw: Tensor, sample: CountRows) -> Tensor:
         """As for every head; an upper bound is the total, beyond which there is no mass anyway."""
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood with gamma * total of at least 2, searched from the Binomial of the mean share."""
-        rows = WeightedCounts(Sample(None, y, weight, exposure))
+        rows = WeightedCounts(CountRows(None, y, weight, exposure))
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
         share = (rows.mean(rows.y) / rows.mean(total)).clamp(*torch.sigmoid(torch.tensor(LOGIT, dtype=torch.float64)))

@@ -19,9 +19,9 @@ from ddpn.networks.heads.clamps import (
     unbend,
 )
 from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, fit, promoted
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_choice
-from ddpn.sample import Sample
 
 #: gamma <= 4 mean, or 4, where the mean is given: with what a bound lets through, below the 20 times the mean from
 #: which on the mean fixes no mu.
@@ -118,7 +118,7 @@ class DoublePoissonHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood under the objective; beta does not move it, as all rows share one gamma here."""
-        rows = WeightedCounts(Sample(None, y, weight, exposure))
+        rows = WeightedCounts(CountRows(None, y, weight, exposure))
         mean = rows.mean(rows.y)
         log_mu = (mean / rows.mean(rows.scale)).log().clamp(min=LOG_MU[0])
         # 1 / gamma is twice the mean of D(y; mu), and 1 / 0 where all counts are equal.

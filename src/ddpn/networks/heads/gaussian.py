@@ -10,7 +10,7 @@ from torch.distributions import Normal, constraints
 
 from ddpn.networks.heads.clamps import LOG_VARIANCE, bend
 from ddpn.networks.heads.head import Head, WeightedCounts, check_beta, promoted
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 
 class GaussianHead(Head):
@@ -60,7 +60,7 @@ class GaussianHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Weighted mean and log variance of y / exposure; the variance is kept above the clamp's lower bound, e^-14."""
-        rows = WeightedCounts(Sample(None, y, weight, exposure))
+        rows = WeightedCounts(CountRows(None, y, weight, exposure))
         rate = rows.y / rows.scale
         mean = rows.mean(rate)
         return torch.stack([mean, rows.mean((rate - mean).square()).log().clamp(*LOG_VARIANCE)])

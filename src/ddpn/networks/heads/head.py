@@ -14,10 +14,10 @@ from torch.distributions import Distribution
 
 from ddpn.distributions.limits import as_recorded
 from ddpn.distributions.parametric import ParametricDistribution
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.threads import single_blas_thread
 from ddpn.runtime.validation import check_number, is_number
-from ddpn.sample import Sample
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its guess, beyond the guess's own size, a search goes for a minimum at infinity: e^20 on a log scale.
@@ -45,7 +45,7 @@ class WeightedCounts:
     """
 
     @torch.inference_mode(False)
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: CountRows) -> None:
         # Copied, because autograd takes no tensors that were made in inference mode.
         parts = {k: part.double().expand_as(sample.y).clone() for k, part in sample.parts.items() if k != "X"}
         self.weight = parts.pop("weight", torch.ones_like(parts["y"]))
@@ -59,7 +59,7 @@ class WeightedCounts:
                 columns = list(distinct.unbind(1))
             parts = dict(zip(parts, columns, strict=True))
             self.weight = torch.zeros_like(parts["y"]).index_add_(0, place, self.weight)
-        self.sample = Sample(None, **parts)
+        self.sample = CountRows(None, **parts)
         self.y, self.exposure = self.sample.y, self.sample.exposure
         #: Every row's exposure.
         self.scale = torch.ones_like(self.y) if self.exposure is None else self.exposure
@@ -148,7 +148,7 @@ class Head(ABC):
             return -dist.float32_log_prob(y).to(promoted(raw).dtype)
         return -dist.log_prob(y).to(promoted(raw).dtype)
 
-    def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
+    def sample_loss(self, raw: Tensor, sample: CountRows) -> Tensor:
         """`loss` of a sample's rows; where counts are bounded or censored, -log p of what was recorded, in float64."""
         if sample.is_plain:
             return self.loss(raw, sample.y, sample.exposure)
@@ -157,14 +157,14 @@ class Head(ABC):
 
     @torch.inference_mode(False)
     @torch.enable_grad()
-    def gradient(self, raw: Tensor, sample: Sample) -> Tensor:
+    def gradient(self, raw: Tensor, sample: CountRows) -> Tensor:
         """The gradient of the loss in every raw output, in float64. Shape: (N, n_raw)."""
         x = raw.detach().double().clone().requires_grad_()
         return torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
 
     @torch.inference_mode(False)
     @torch.enable_grad()
-    def curvature(self, raw: Tensor, sample: Sample) -> Tensor:
+    def curvature(self, raw: Tensor, sample: CountRows) -> Tensor:
         """The curvature of the loss in every raw output, in float64 and positive: how long a step may be.
 
         It is the expected one for families of distributions, whose kernels know it, and the size of the second
@@ -181,7 +181,7 @@ class Head(ABC):
                     found += information.unsqueeze(1) * slope.square()
             found[:, 1:].clamp_(min=DISPERSION_FLOOR)
             return found.clamp(min=FLOOR)
-        known = Sample(None, sample.y, exposure=sample.exposure)
+        known = CountRows(None, sample.y, exposure=sample.exposure)
         for p, step in enumerate(_STEP * torch.eye(self.n_raw).to(x)):
             higher, lower = (self.gradient(at, known)[:, p] for at in (x + step, x - step))
             found[:, p] = (higher - lower) / (2.0 * _STEP)
@@ -210,13 +210,13 @@ class Head(ABC):
         Tensor, shape (n_raw,)
             In float64.
         """
-        rows = WeightedCounts(Sample(None, y, weight, exposure))
+        rows = WeightedCounts(CountRows(None, y, weight, exposure))
         loss = rows.mean_loss(self)
         with torch.no_grad():
             best = _best(self._guesses(rows), loss)
         return fit(loss, best)
 
-    def sample_start(self, sample: Sample) -> Tensor:
+    def sample_start(self, sample: CountRows) -> Tensor:
         """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
 
         The likelihood of what was recorded is searched from `start`, from there with all raw outputs but the first at

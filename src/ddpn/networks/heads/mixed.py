@@ -11,8 +11,8 @@ from torch.distributions import constraints
 from ddpn.distributions import Mixture
 from ddpn.networks.heads import HEADS
 from ddpn.networks.heads.head import Head, WeightedCounts, promoted
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
 
 #: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
 FAMILIES = ("double_poisson", "double_poisson", "negative_binomial")
@@ -105,9 +105,9 @@ class MixedHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Every family's fit without features, with their log means spread, and equal weights."""
-        return self.sample_start(Sample(None, y, weight, exposure))
+        return self.sample_start(CountRows(None, y, weight, exposure))
 
-    def sample_start(self, sample: Sample) -> Tensor:
+    def sample_start(self, sample: CountRows) -> Tensor:
         """The same where counts may be bounded or censored."""
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
         first = {family: head.sample_start(sample) for family, head in heads.items()}

@@ -9,7 +9,7 @@ from torch.distributions import constraints
 from ddpn.distributions import ConwayMaxwellPoisson, GeneralizedPoisson, NegativeBinomial, Poisson
 from ddpn.networks.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean, unbend
 from ddpn.networks.heads.head import Head, WeightedCounts, promoted
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 #: log of the dispersion alpha of a Generalised Poisson: below, it is a Poisson; above, the standard deviation is 1,000
 #: times that of a Poisson.
@@ -42,7 +42,7 @@ class PoissonHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """log of sum w y / sum w exposure."""
-        rows = WeightedCounts(Sample(None, y, weight, exposure))
+        rows = WeightedCounts(CountRows(None, y, weight, exposure))
         return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
 
 

@@ -4,14 +4,14 @@ from ddpn.networks.training.batches import OwnRows, RowStream, Streamed
 from ddpn.networks.training.config import Runtime, TrainingConfig
 from ddpn.networks.training.loop import fit
 from ddpn.networks.training.state import History
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 __all__ = [
+    "CountRows",
     "History",
     "OwnRows",
     "RowStream",
     "Runtime",
-    "Sample",
     "Streamed",
     "TrainingConfig",
     "fit",

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ddpn.networks.heads import Head
 from ddpn.networks.training.config import ALL, Share, TrainingConfig
+from ddpn.rows.checks import check_counts, check_vector
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample, check_counts, check_vector
 
 #: Rows of a table that go through a network together where no gradients are kept.
 _IN_ORDER = 8192
@@ -36,7 +37,7 @@ class OwnRows:
     one of them.
     """
 
-    sample: Sample
+    sample: CountRows
     train: Sequence[Tensor]
     validation: Sequence[Tensor]
 
@@ -50,14 +51,14 @@ class OwnRows:
         return len(self.sample)
 
 
-def pick(sample: Sample, index: Tensor) -> Sample:
+def pick(sample: CountRows, index: Tensor) -> CountRows:
     """Rows by position, for each member its own. Shape: index (M, B) gives (B, M, ...)."""
     flat = index.reshape(-1)
     return sample.map(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
 
 
-def parts_of(sample: Sample, size: int) -> Iterator[Sample]:
-    """The rows of tensors, `size` at a time; faster than `Sample.blocks`, as nothing but a tensor can be there."""
+def parts_of(sample: CountRows, size: int) -> Iterator[CountRows]:
+    """The rows of tensors, `size` at a time; faster than `CountRows.blocks`, as nothing but a tensor can be there."""
     for start in range(0, len(sample), size):
         yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
 
@@ -73,7 +74,7 @@ class MemoryBatches:
 
     def __init__(
         self,
-        sample: Sample,
+        sample: CountRows,
         batch_size: int,
         positions: Sequence[Tensor] | None = None,
         share: Share = ALL,
@@ -121,12 +122,12 @@ class MemoryBatches:
         batches = torch.stack(drawn).to(self.device).split(self.batch, dim=1)
         return [index[:, self.share.rank :: self.share.world] for index in batches]
 
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
+    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[CountRows]:
         """All batches of one epoch."""
         for index in self.indices(streams):
             yield pick(self.sample, index)
 
-    def in_order(self) -> Iterator[Sample]:
+    def in_order(self) -> Iterator[CountRows]:
         """Every row once, the same for all members; own rows of a member with fewer than others are repeated."""
         X = self.sample.X
         # Of texts, images and clouds as many rows together as a training has room for.
@@ -156,7 +157,7 @@ class RowStream(Protocol):
         """Tables of exactly so many rows, in random order and without an end: one pass after the other."""
         ...
 
-    def sample(self, chunk: Any) -> Sample:
+    def sample(self, chunk: Any) -> CountRows:
         """Such a table as inputs and counts."""
         ...
 
@@ -178,13 +179,13 @@ class Streamed:
     """
 
     source: RowStream
-    encode: Callable[[Any], Sample]
+    encode: Callable[[Any], CountRows]
     rows: int
     chunks: int
 
     @classmethod
     def scheduled(
-        cls, source: RowStream, encode: Callable[[Any], Sample], config: TrainingConfig
+        cls, source: RowStream, encode: Callable[[Any], CountRows], config: TrainingConfig
     ) -> tuple["Streamed", TrainingConfig]:
         """Chunks of a size that suits encoding, and the settings of a training whose epochs are some chunks each.
 
@@ -207,7 +208,7 @@ class Streamed:
 
 
 #: What a training takes its rows from.
-Source = Sample | OwnRows | Streamed
+Source = CountRows | OwnRows | Streamed
 
 
 class StreamBatches:
@@ -219,7 +220,7 @@ class StreamBatches:
     own_rows = False
 
     def __init__(
-        self, source: Streamed, batch_size: int, seed: int, load: Callable[[Sample], Sample], **shared: Any
+        self, source: Streamed, batch_size: int, seed: int, load: Callable[[CountRows], CountRows], **shared: Any
     ) -> None:
         self.source, self._seed, self._load = source, seed, load
         self.batch = min(batch_size, source.rows)
@@ -237,13 +238,13 @@ class StreamBatches:
                 next(self._chunks)
         self._next = epoch + 1
 
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
+    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[CountRows]:
         """All batches of one epoch."""
         for _ in range(self.source.chunks):
             self._current = MemoryBatches(self._load(self.source.encode(next(self._chunks))), **self._shared)
             yield from self._current.epoch(streams)
 
-    def in_order(self) -> Iterator[Sample]:
+    def in_order(self) -> Iterator[CountRows]:
         """The rows of the current chunk, the same for all members: where a loss was not finite is found among them."""
         assert self._current is not None
         return self._current.in_order()
@@ -252,7 +253,7 @@ class StreamBatches:
 # Checks of the rows a training is given, before its first step -------------------------------------------------------
 
 
-def check_sample(sample: Sample, head: Head, needs_weight: bool) -> None:
+def check_sample(sample: CountRows, head: Head, needs_weight: bool) -> None:
     """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take.
 
     With `needs_weight`, weights of 0 in all rows are an error too; those of a chunk of a stream are not.

@@ -39,11 +39,11 @@ from ddpn.networks.training.state import (
     read_checkpoint,
     rows_identity,
 )
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.threads import single_thread, threads_for
-from ddpn.sample import Sample
 from ddpn.storage.tensor_files import fingerprint, write
 
 #: Batches of rows from any source.
@@ -54,7 +54,7 @@ AnyBatches = MemoryBatches | StreamBatches
 def fit(
     model: CountModel,
     train: Source,
-    validation: Sample | None = None,
+    validation: CountRows | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
     augment: Callable[[Tensor], Tensor] | None = None,
@@ -73,10 +73,10 @@ def fit(
     ----------
     model : CountModel
         With weights drawn by `reset`.
-    train : Sample of tensors, OwnRows or Streamed
+    train : CountRows of tensors, OwnRows or Streamed
         Training rows. `OwnRows` have training and validation rows per member, and choose one epoch for all. Rows that
         are `Streamed` are read while they are trained on.
-    validation : Sample of tensors, optional
+    validation : CountRows of tensors, optional
         Rows that choose each member's best epoch.
     config : TrainingConfig
         The settings.
@@ -166,7 +166,7 @@ class Training:
         self,
         model: CountModel,
         train: Source,
-        validation: Sample | None,
+        validation: CountRows | None,
         config: TrainingConfig,
         runtime: Runtime,
         clock: Clock | None = None,
@@ -179,7 +179,7 @@ class Training:
             raise ConfigError("validation must be None where training rows are OwnRows, which contain it.")
         if isinstance(train, Streamed) and augment is not None:
             raise ConfigError("augment must be None where training rows are Streamed: change them as they are encoded.")
-        has = [rows.exposure is not None for rows in (train, validation) if isinstance(rows, Sample)]
+        has = [rows.exposure is not None for rows in (train, validation) if isinstance(rows, CountRows)]
         if len(set(has)) > 1:
             got = "one in train, none in validation" if has[0] else "one in validation, none in train"
             raise InputError(argument="exposure", must="be in both or in none", got=got)
@@ -207,17 +207,17 @@ class Training:
         shared: dict[str, Any] = {"share": self.runtime.share, "accumulate": self.config.accumulate}
         if isinstance(source, Streamed):
             return StreamBatches(source, self.config.batch_size, self.config.seeds[0], self._loaded, **shared)
-        if not isinstance(source, Sample | OwnRows):
-            kinds, remedy = "be a Sample, OwnRows or Streamed", "Use Sample(X, y)."
+        if not isinstance(source, CountRows | OwnRows):
+            kinds, remedy = "be a CountRows, OwnRows or Streamed", "Use CountRows(X, y)."
             raise InputError(argument=name, must=kinds, got=type(source).__name__, remedy=remedy)
-        sample = self._loaded(source if isinstance(source, Sample) else source.sample, needs_weight=True)
+        sample = self._loaded(source if isinstance(source, CountRows) else source.sample, needs_weight=True)
         own = getattr(source, name) if isinstance(source, OwnRows) else None
         if name == "train" and self._augment is not None:
-            given = source if isinstance(source, Sample) else source.sample
+            given = source if isinstance(source, CountRows) else source.sample
             shared |= {"augment": self._augment, "unchanged": given.X}
         return MemoryBatches(sample, self.config.batch_size, own, **shared)
 
-    def _loaded(self, sample: Sample, needs_weight: bool = False) -> Sample:
+    def _loaded(self, sample: CountRows, needs_weight: bool = False) -> CountRows:
         check_sample(sample, self.model.head, needs_weight)
         return sample.map(lambda t: t.to(self.runtime.device))
 
@@ -317,7 +317,7 @@ class Training:
         used = 1.0 - self._clock.left / (self._clock.end - self._clock.started)
         return max(self.state.step, round(used * self.steps))
 
-    def train_step(self, batch: Sample) -> Tensor:
+    def train_step(self, batch: CountRows) -> Tensor:
         """Update every member once; their mean losses. Shape: (M,)."""
         loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
         with threads_for(self.model.multiply_adds(batch.X[:size, 0])):
@@ -332,7 +332,7 @@ class Training:
             self.state.optimizer.apply(loss)
         return loss
 
-    def _losses(self, part: Sample) -> Tensor:
+    def _losses(self, part: CountRows) -> Tensor:
         """The weighted objective per row and member. Shape: (B, M)."""
         with self.runtime.autocast(self.config.precision):
             raw = self.model.raw(part.X)
@@ -365,7 +365,7 @@ def mean_scores(model: CountModel, batches: AnyBatches, config: TrainingConfig, 
     return [found if found == found else float("inf") for found in scores]
 
 
-def _score_rows(head: Head, raw: Tensor, rows: Sample, score: str) -> Tensor:
+def _score_rows(head: Head, raw: Tensor, rows: CountRows, score: str) -> Tensor:
     """Return the score of every row and member. Shape: raw (B, M, P) -> (B, M)."""
     if score == "loss":
         return head.sample_loss(raw, rows)
@@ -399,7 +399,7 @@ class CapturedSteps:
     `step` takes a batch, updates all members and returns their losses (M,).
     """
 
-    def __init__(self, step: Callable[[Sample], Tensor], state: State, batches: MemoryBatches) -> None:
+    def __init__(self, step: Callable[[CountRows], Tensor], state: State, batches: MemoryBatches) -> None:
         self._train_step, self._state, self._batches = step, state, batches
         config, device = state.config, state.flat.values.device
         steps = config.epochs * batches.steps

@@ -13,10 +13,10 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ddpn.rows.checks import check_counts
 from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.validation import Registry, check_choice, check_integer, listed
-from ddpn.sample import check_counts
 from ddpn.storage.files import lock, sha256_of_file, write_bytes
 from ddpn.tables.files import read
 

@@ -18,9 +18,9 @@ from ddpn.paper.datasets import Dataset, bible, load, simulate, simulate_shelves
 from ddpn.paper.datasets.dataset import PARTS
 from ddpn.paper.experiments.catalogue import Experiment
 from ddpn.paper.inputs import auto_augment, decode_images, join_texts, tokenize
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.progress import progress_bar
-from ddpn.sample import Sample
 from ddpn.storage.tensor_files import fingerprint
 
 #: The share of the memory that features may fill.
@@ -78,9 +78,9 @@ class ExperimentRows(NamedTuple):
     x holds features of the network's frozen part, and `source` identifies the rows before it.
     """
 
-    train: Sample
-    validation: Sample | None
-    test: Sample
+    train: CountRows
+    validation: CountRows | None
+    test: CountRows
     note: str
     truth: CountDistribution | None = None
     ood: Tensor | None = None
@@ -147,10 +147,10 @@ def _with_features(
 def _simulated(name: str) -> ExperimentRows:
     drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
     train, validation = drawn.split.train, drawn.split.validation
-    rows = [Sample(_floats(drawn.X[part]), _floats(drawn.y[part])) for part in (train, validation) if len(part)]
+    rows = [CountRows(_floats(drawn.X[part]), _floats(drawn.y[part])) for part in (train, validation) if len(part)]
     note = f"{len(train)} training rows, scored on {len(fresh.y)} fresh ones"
     return ExperimentRows(
-        rows[0], rows[1] if len(rows) > 1 else None, Sample(_floats(fresh.X), _floats(fresh.y)), note, fresh.truth
+        rows[0], rows[1] if len(rows) > 1 else None, CountRows(_floats(fresh.X), _floats(fresh.y)), note, fresh.truth
     )
 
 
@@ -173,7 +173,7 @@ def load_data(source: Mapping[str, Any]) -> Any:
 def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any) -> ExperimentRows:
     """The rows of a data set, with their inputs as tensors."""
     found = {name: data.part(name, features) for name in PARTS}
-    rows: Any = {name: Sample(encode(inputs), _floats(y)) for name, (inputs, y) in found.items()}
+    rows: Any = {name: CountRows(encode(inputs), _floats(y)) for name, (inputs, y) in found.items()}
     return ExperimentRows(**rows, note=data.note, **more)
 
 

@@ -15,8 +15,8 @@ from ddpn.networks.training import Runtime, TrainingConfig
 from ddpn.networks.training.batches import MemoryBatches
 from ddpn.networks.training.loop import mean_scores
 from ddpn.networks.training.state import trained_tensors
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError
-from ddpn.sample import Sample
 from ddpn.storage.tensor_files import read, write
 
 
@@ -38,7 +38,7 @@ class SnapshotWriter:
         The settings of the training.
     runtime : Runtime
         Its device and processes.
-    validation : Sample or None
+    validation : CountRows or None
         Validation rows, for snapshots by a score.
     """
 
@@ -49,7 +49,7 @@ class SnapshotWriter:
         model: CountModel,
         config: TrainingConfig,
         runtime: Runtime,
-        validation: Sample | None,
+        validation: CountRows | None,
     ) -> None:
         self._paths = {name: path.with_name(f"{path.name}-{name}.safetensors") for name in names}
         self._model, self._config, self._runtime = model, config, runtime

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError
-from ddpn.sample import Sample
 from ddpn.tables.checks.findings import Finding, FindingKind
 from ddpn.tables.checks.groups import find_groups
 from ddpn.tables.checks.identifiers import describe_identifier
@@ -51,12 +51,12 @@ def run_checks(checks: Sequence[Callable[[], list[Finding]]], clock: Clock) -> t
     return findings, ""
 
 
-def find_column_problems(sample: Sample, dates: Mapping[str, str], confirmed: Collection[str] = ()) -> list[Finding]:
+def find_column_problems(sample: CountRows, dates: Mapping[str, str], confirmed: Collection[str] = ()) -> list[Finding]:
     """Find target leaks, columns that may be leaks, and numbers that stand for "unknown".
 
     Parameters
     ----------
-    sample : Sample
+    sample : CountRows
         Rows with inputs in a polars frame.
     dates : mapping of str to str
         The name of the date, for inputs that are parts of one.
@@ -76,7 +76,7 @@ def find_column_problems(sample: Sample, dates: Mapping[str, str], confirmed: Co
     return [*leaks, *markers]
 
 
-def _find_markers(X: Any, sample: Sample) -> list[Finding]:
+def _find_markers(X: Any, sample: CountRows) -> list[Finding]:
     """Return what is said about numbers that seem to stand for "unknown", in the counts and in the columns."""
     findings = []
     # The largest possible count, and one that stands for "so many or more", are not unknown.
@@ -102,13 +102,13 @@ def _describe_marker(what: str, values: np.ndarray, marker: float) -> str:
 
 
 def find_row_problems(
-    sample: Sample, dates: Mapping[str, str], confirmed: Collection[str] = (), seed: int = 0
+    sample: CountRows, dates: Mapping[str, str], confirmed: Collection[str] = (), seed: int = 0
 ) -> list[Finding]:
     """Find rows that belong together, which a random split would divide.
 
     Parameters
     ----------
-    sample : Sample
+    sample : CountRows
         Rows with inputs in a polars frame. If they have groups, no others are looked for.
     dates : mapping of str to str
         The name of the date, for inputs that are parts of one.

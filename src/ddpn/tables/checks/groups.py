@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import group_codes
 from ddpn.tables.cells import polars
 from ddpn.tables.checks.findings import Finding, FindingKind, are_whole_numbers
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, estimate_effects, max_rows
@@ -25,7 +26,6 @@ from ddpn.tables.near_rows import (
     find_repeating_columns,
 )
 from ddpn.tables.row_hashes import hash_rows
-from ddpn.tables.splits import group_codes
 
 #: Fewer different values are categories, not persons; fewer are enough if a column is named like an id.
 _MIN_GROUPS, _MIN_NAMED_GROUPS = 30, 8
@@ -82,7 +82,7 @@ class Candidate(NamedTuple):
     are_alike: bool = False
 
 
-def find_groups(sample: Sample, skipped: Collection[str] = (), seed: int = 0) -> Finding | None:
+def find_groups(sample: CountRows, skipped: Collection[str] = (), seed: int = 0) -> Finding | None:
     """Return the groups that a random split divides with the largest gain for a quick model, if it is clear.
 
     `sample` has inputs in a polars frame, and columns named in `skipped` are not asked about on their own. None if no
@@ -226,7 +226,7 @@ def _sign_partition(labels: np.ndarray) -> bytes:
     return hashlib.blake2b(first[codes].tobytes(), digest_size=16).digest()
 
 
-def _score_counts(sample: Sample) -> np.ndarray:
+def _score_counts(sample: CountRows) -> np.ndarray:
     """Return the normal scores of the counts, or of the rates, with mean 0 and variance 1."""
     from scipy.special import ndtri  # slow to import
 
@@ -286,13 +286,13 @@ class Comparison:
 
     Parameters
     ----------
-    sample : Sample
+    sample : CountRows
         Rows with inputs in a polars frame.
     seed : int
         Seed of the folds.
     """
 
-    def __init__(self, sample: Sample, seed: int) -> None:
+    def __init__(self, sample: CountRows, seed: int) -> None:
         self.sample, self.seed = sample, seed
         self.model = QuickModel(sample, seed)
 

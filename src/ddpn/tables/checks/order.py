@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.checks.findings import Finding, FindingKind
 from ddpn.tables.checks.groups import Candidate, Comparison
 from ddpn.tables.checks.quick_model import MIN_ROWS, QuickModel, max_rows
@@ -22,7 +22,7 @@ _BLOCKS = 10
 _MIN_CHANGE, _MIN_STANDARD_ERRORS = 0.1, 4.0
 
 
-def find_trend(sample: Sample, times: Any) -> float:
+def find_trend(sample: CountRows, times: Any) -> float:
     """Return by how much later counts differ from what a quick model of earlier rows predicts; 0 if that may be chance.
 
     `times` is a series of the times of the rows. The difference is relative: 0.5 is half as many again.
@@ -42,7 +42,7 @@ def find_trend(sample: Sample, times: Any) -> float:
     return change if is_clear else 0.0
 
 
-def _thin_rows(sample: Sample, order: np.ndarray) -> Sample:
+def _thin_rows(sample: CountRows, order: np.ndarray) -> CountRows:
     """Return rows in this order: all of them, or as many as a quick model takes, evenly chosen."""
     most = max_rows(sample.X.width)
     if len(order) > most:
@@ -98,7 +98,7 @@ _COUNT_STANDARD_ERRORS = 4.0
 _SORTED_BY_TARGET, _SORTED_BY_COLUMN = 0.8, 0.9
 
 
-def find_drift(sample: Sample, seed: int = 0) -> Finding | None:
+def find_drift(sample: CountRows, seed: int = 0) -> Finding | None:
     """Return what is said about rows that are alike where they follow each other in the table; None if they are not.
 
     A quick model predicts rows with and without the rows around them. That differs if counts drift in the order of the

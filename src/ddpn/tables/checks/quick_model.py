@@ -4,9 +4,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ddpn.rows.count_rows import CountRows
+from ddpn.rows.splits import fold_pairs
 from ddpn.runtime.deadlines import check_deadline
-from ddpn.sample import Sample
-from ddpn.tables.splits import fold_pairs
 
 #: Fewer rows show neither a difference nor a trend.
 MIN_ROWS = 100
@@ -33,13 +33,13 @@ class QuickModel:
 
     Parameters
     ----------
-    sample : Sample
+    sample : CountRows
         Rows with inputs in a polars frame.
     seed : int
         Seed of the random folds.
     """
 
-    def __init__(self, sample: Sample, seed: int = 0) -> None:
+    def __init__(self, sample: CountRows, seed: int = 0) -> None:
         self.sample, self.seed = sample, seed
         self.exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
         self.rate, self.weight = sample.y / self.exposure, sample.weight_or_ones * self.exposure

@@ -9,9 +9,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from ddpn.rows.checks import check_vector, labels_of, row_count, row_labels
+from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
-from ddpn.sample import check_vector, labels_of, row_count, row_labels
 from ddpn.tables.encoding.columns import (
     MAX_CODES,
     CategoricalColumn,
@@ -32,7 +33,6 @@ from ddpn.tables.encoding.columns import (
 from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
 from ddpn.tables.encoding.table import WITH_NUMBERS, Column, kind_of, read_as_fitted, read_table
 from ddpn.tables.row_hashes import MISSING_TEXT, hash_rows, number_codes, text_codes
-from ddpn.tables.splits import FOLDS, fold_numbers
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}

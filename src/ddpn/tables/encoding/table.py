@@ -14,9 +14,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from ddpn.rows.checks import RowError, row_labels, rows_named
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import listed
-from ddpn.sample import RowError, row_labels, rows_named
 from ddpn.tables.kinds import canonical_level, canonical_number, flag_of, have_numbers, number_of
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.rows.checks import check_vector, labels_of, plain_values
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, ConfigError, InputError
 from ddpn.runtime.validation import check_integer, is_integer
-from ddpn.sample import Sample, check_vector, labels_of, plain_values
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,12 @@ class CountRange:
 
     def of(
         self,
-        sample: Sample,
+        sample: CountRows,
         upper: Any = None,
         censored: Any = None,
         suffix: str = "",
         name: str | Argument | None = None,
-    ) -> Sample:
+    ) -> CountRows:
         """A sample with these bounds and limits; raises an `InputError` for counts outside them.
 
         `upper` has the largest possible count per row, and `censored` flags rows whose count stands for that many or
@@ -120,13 +121,13 @@ class CountRange:
             exposure = high
         return sample.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
 
-    def check_known(self, sample: Sample) -> None:
+    def check_known(self, sample: CountRows) -> None:
         """Raise an `InputError` if no count of a sample is known exactly: nothing can be fitted to it."""
         if sample.limit is not None and (sample.y >= sample.limit)[sample.is_used].all():
             must = "hold a count that is known exactly"
             raise InputError(argument="y", must=must, got="censored counts only")
 
-    def arguments(self, sample: Sample) -> dict[str, np.ndarray | None]:
+    def arguments(self, sample: CountRows) -> dict[str, np.ndarray | None]:
         """What is known about the rows of a sample as users pass it: `exposure`, `upper` and `censored`."""
         flags = None
         if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
+from ddpn.rows.count_range import CountRange
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample
-from ddpn.tables.count_range import CountRange
 
 Y = np.array([1.0, 3.0, 5.0])
 LABELS = np.array(["ann", "bob", "cy"])
 
 
-def sample(y=Y, **parts) -> Sample:
-    return Sample(np.zeros((len(y), 1)), y, labels=LABELS, **parts)
+def sample(y=Y, **parts) -> CountRows:
+    return CountRows(np.zeros((len(y), 1)), y, labels=LABELS, **parts)
 
 
 @pytest.mark.parametrize(

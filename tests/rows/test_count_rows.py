@@ -1,4 +1,4 @@
-"""`Sample` and what is accepted into one: counts, weights and exposures of many types; messages name the row."""
+"""`CountRows` and what is accepted into one: counts, weights and exposures of many types; messages name the row."""
 
 import numpy as np
 import pandas as pd
@@ -7,21 +7,11 @@ import pytest
 import torch
 from scipy import sparse
 
+from ddpn.rows.checks import RowError, check_counts, check_vector, row_count, row_labels, rows_named
+from ddpn.rows.count_rows import BLOCK, CountRows, checked_sample, take_rows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import (
-    BLOCK,
-    RowError,
-    Sample,
-    check_counts,
-    check_vector,
-    checked_sample,
-    row_count,
-    row_labels,
-    rows_named,
-    take_rows,
-)
 
-ONE = Sample(
+ONE = CountRows(
     pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"]}),
     np.arange(3.0),
     np.array([1.0, 0.0, 2.0]),
@@ -57,7 +47,7 @@ def test_blocks_are_all_rows():
 
 
 def test_map_changes_what_is_there():
-    tensors = Sample(torch.zeros(2, 1), torch.ones(2), exposure=torch.ones(2)).map(lambda part: part.double())
+    tensors = CountRows(torch.zeros(2, 1), torch.ones(2), exposure=torch.ones(2)).map(lambda part: part.double())
     assert {tensors.X.dtype, tensors.y.dtype, tensors.exposure.dtype} == {torch.float64}
     assert tensors.weight is None
 
@@ -71,7 +61,7 @@ TABLES = {
     "polars": pl.DataFrame(PLAIN, orient="row"),
     "csr": sparse.csr_matrix(PLAIN),
     "coo": sparse.coo_array(PLAIN),
-    "sample": Sample(np.array(PLAIN), np.zeros(4)),
+    "sample": CountRows(np.array(PLAIN), np.zeros(4)),
 }
 
 

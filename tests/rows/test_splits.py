@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ddpn.tables.splits import FOLDS, fold_numbers, held_out_rows, random_parts
+from ddpn.rows.splits import FOLDS, fold_numbers, held_out_rows, random_parts
 
 
 @pytest.mark.parametrize("rows", [2, 7, 100, 101])
