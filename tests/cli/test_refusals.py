@@ -6,7 +6,7 @@ import pytest
 import torch
 from filelock import FileLock
 
-from ddpn.cli.console import in_options
+from ddpn.cli.wording import in_options
 from ddpn.runtime.errors import Argument, InputError
 
 OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column", "overwrite": "--overwrite"}

@@ -1,10 +1,8 @@
-"""Lists of columns as text: what is typed is read, and what is written can be typed."""
-
-import shlex
+"""Lists of columns as a user types them."""
 
 import pytest
 
-from ddpn.runtime.column_lists import format_option, resolve_names
+from ddpn.runtime.column_lists import resolve_names
 from ddpn.runtime.errors import InputError
 
 COLUMNS = ["age", "mentor, articles", "mentor", "interview date", "--drop", "it's", " padded "]
@@ -31,13 +29,3 @@ def test_an_unknown_name_of_a_list_says_how_names_with_commas_are_given():
         resolve_names(["age,articles"], COLUMNS, "drop")
     with pytest.raises(InputError, match=r"No column named 'agee' \(`drop`\). Did you mean 'age'\?$"):
         resolve_names(["agee"], COLUMNS, "drop")
-
-
-@pytest.mark.parametrize("names", [COLUMNS, ["age", "mentor"], *([name] for name in COLUMNS)])
-def test_a_written_option_is_read_as_the_same_names(names):
-    values, words = [], iter(shlex.split(format_option("--use", names)))
-    for word in words:
-        option, sign, value = word.partition("=")
-        assert option == "--use"
-        values.append(value if sign else next(words))
-    assert resolve_names(values, COLUMNS, "use") == tuple(names)

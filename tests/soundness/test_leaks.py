@@ -77,7 +77,7 @@ def test_columns_made_of_the_target_are_certain_leaks(kind, mean):
         assert (finding.kind, finding.columns) == (FindingKind.LEAK, ("made",)), seed
         assert words in finding.statement, seed
         assert describe_finding(finding).endswith(
-            "Leave it out with --drop made; if it is known before the count, keep it with --use made."
+            'Leave it out with `drop=["made"]`; if it is known before the count, keep it with `use=["made"]`.'
         )
 
 

@@ -111,19 +111,19 @@ def unknown_ages(rng: Random) -> pl.DataFrame:
 
 #: What `ddpn fit` and `CountRegressor` offer for each of them.
 TRUTHS: dict[Callable[[Random], pl.DataFrame], tuple[str, str]] = {
-    near_copies: ("--group equal-inputs", r"groups=ddpn\.group_similar_rows\(X\)"),
-    noisy_copies: ("--group equal-inputs", r"groups=ddpn\.group_similar_rows\(X\)"),
+    near_copies: ('`group=["equal-inputs"]`', r"groups=ddpn\.group_similar_rows\(X\)"),
+    noisy_copies: ('`group=["equal-inputs"]`', r"groups=ddpn\.group_similar_rows\(X\)"),
     jittered_places: (
-        "--group latitude,longitude",
+        '`group=["latitude", "longitude"]`',
         r"groups=ddpn\.group_similar_rows\(X\[\[.latitude., .longitude.\]\]",
     ),
-    stores: ("--group branch", r"groups=X\[.branch.\]"),
-    exact_copies: ("--group equal-inputs", r"groups=ddpn\.group_similar_rows\(X\)"),
-    target_means: ("--drop encoded", "leave it out of X"),
-    rolling_means: ("--drop rolling", "leave it out of X"),
-    unknown_counts: ("--missing=999", "leave these rows out"),
-    unknown_inputs: ("--missing=-999", "replace it by NaN"),
-    unknown_ages: ("--missing=99", "replace it by NaN"),
+    stores: ('`group=["branch"]`', r"groups=X\[.branch.\]"),
+    exact_copies: ('`group=["equal-inputs"]`', r"groups=ddpn\.group_similar_rows\(X\)"),
+    target_means: ('`drop=["encoded"]`', "leave it out of X"),
+    rolling_means: ('`drop=["rolling"]`', "leave it out of X"),
+    unknown_counts: ('`missing=["999"]`', "leave these rows out"),
+    unknown_inputs: ('`missing=["-999"]`', "replace it by NaN"),
+    unknown_ages: ('`missing=["99"]`', "replace it by NaN"),
 }
 
 

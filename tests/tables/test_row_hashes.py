@@ -50,7 +50,7 @@ def test_rows_without_a_value_are_groups_of_their_own(cells):
 def test_a_group_column_is_no_input_unless_asked(panel):
     found = prepare(panel, Plan(target="visits", group=("person",)))
     assert "person" not in found.sample.X.columns
-    assert "--use person" in next(column.left_out for column in found.roles.columns if column.name == "person")
+    assert '`use=["person"]`' in next(column.left_out for column in found.roles.columns if column.name == "person")
     assert same(found.sample.group, panel["person"].to_numpy())
     kept = prepare(panel, Plan(target="visits", group=("person",), use=("person",)))
     assert "person" in kept.sample.X.columns

@@ -27,7 +27,7 @@ def test_samples_are_the_rows_of_the_split(prepared, table):
 def test_a_date_in_a_random_split_is_warned_about(prepared, table, plan):
     (warning,) = prepared.warnings
     assert "Column admitted is a date" in warning
-    assert warning.endswith("--time admitted.")
+    assert warning.endswith('`time="admitted"`.')
     assert prepare(table, plan(time="admitted")).warnings == ()
 
 
@@ -248,7 +248,7 @@ def test_words_for_missing_values_may_be_many():
         (["1,234", "2,000"] * 20, "number", "the comma in values such as '1,234' is read as a thousands separator"),
         (["0", "1", "2", "5+"] * 10, "number", "values such as '5+' are read as 5"),
         (["5 kg", "7 kg"] * 20, "number", "values with 'kg' are read as numbers without it"),
-        (["1", "2"] * 20, "number", "--category x keeps it categorical"),
+        (["1", "2"] * 20, "number", '`category=["x"]` keeps it categorical'),
         (["31.01.2021", "01.02.2021"] * 20, "date", None),
         (["03/04/2021", "05/06/2021"] * 20, "date", "dates such as '03/04/2021' are read with the month first"),
         (["31.01.2021", "01.02.2021"] * 20 + ["soon", "-"], "date", "40 of 42 values are dates; 2 ('-', 'soon') are"),

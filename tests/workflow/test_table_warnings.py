@@ -19,14 +19,14 @@ def test_an_open_ended_count_suggests_the_option_for_it():
     cells = [str(count) if count < 5 else "5+" for count in COUNTS]
     (sentence,) = warnings_of(cells)
     assert f"{(COUNTS >= 5).sum()} counts such as '5+' are read as 5" in sentence
-    assert sentence.endswith("Use --censored-above 5.")
+    assert sentence.endswith("Use `censored_above=5`.")
     assert warnings_of(cells, model={"censored_above": 5}) == []
 
 
 def test_several_open_ended_counts_need_a_column():
     cells = [f"{count}+" if count > 4 else str(count) for count in COUNTS]
     (sentence,) = warnings_of(cells)
-    assert "--censored, with a column" in sentence
+    assert "`censored`, with a column" in sentence
 
 
 def test_a_unit_of_the_target_is_reported():

@@ -12,6 +12,7 @@ from ddpn.cli.console import print_json, print_step, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import table_of
+from ddpn.cli.wording import FIT_OPTIONS, format_option, in_fit_options
 from ddpn.tables.row_draw import parse_max_rows
 
 MeanModel = Annotated[
@@ -75,7 +76,9 @@ def _show_diagnosis(found: Any) -> None:
         for each in found.findings:
             if each.found:
                 typer.echo(f"- {each.sentence}")
-    typer.echo(f"Recommendation: {found.advice}")
+    arguments = " ".join(format_option(FIT_OPTIONS[name], [value]) for name, value in found.arguments.items())
+    reason = in_fit_options(found.reason)
+    typer.echo(f"Recommendation: {arguments}. {reason}" if arguments else f"Recommendation: {reason}")
     show_warnings(found.notes[found.dispersion is None :])
 
 

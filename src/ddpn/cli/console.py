@@ -6,19 +6,18 @@ Sentences name arguments as the options that the user typed.
 import errno
 import json
 import os
-import re
-import shlex
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 
-from ddpn.runtime.errors import Argument, ConfigError, DDPNError, machine_error
+from ddpn.cli.wording import in_fit_options, in_options
+from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
 BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
@@ -26,40 +25,9 @@ BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
 _PATIENCE = 0.5
 #: Characters per line where there is no terminal.
 _WIDE = 140
-#: How texts of errors refer to arguments: `name`, or `name=value`, maybe with quotation marks.
-_REFERENCE = re.compile(r'`(\w+)(?:="?(\w+)"?)?`')
 
 
 # Errors, warnings and Ctrl-C ------------------------------------------------------------------------------------------
-
-
-def in_options(error: DDPNError, options: Mapping[str, str], given: Collection[str]) -> str:
-    """The sentence of an error, with the names of options (by argument) instead of those of arguments.
-
-    An argument that was not `given` on the command line is a setting of a file, which keeps its name.
-
-    >>> from ddpn.runtime.errors import ConfigError
-    >>> options = {"epochs": "--epochs", "fractional": "--fractional", "time": "--time"}
-    >>> in_options(ConfigError(argument="epochs", must="be an integer", got="0"), options, {"epochs"})
-    '--epochs must be an integer, got 0.'
-    >>> in_options(ConfigError('Use `fractional="round"`, or drop `time`.'), options, {})
-    'Use --fractional round, or drop --time.'
-    >>> in_options(ConfigError(argument=Argument("time", "my day"), must="hold dates"), options, {"time"})
-    "--time 'my day' must hold dates."
-    """
-    subject, argument = str(error.argument), error.argument
-    if isinstance(argument, Argument) and argument.name in given:
-        subject = f"{options[argument.name]} {shlex.quote(argument.column)}"
-    elif argument in given:
-        subject = options[str(argument)]
-
-    def reference(found: re.Match[str]) -> str:
-        name, value = found.groups()
-        if name not in options:
-            return found[0]
-        return options[name] if value in (None, "True") else f"{options[name]} {value}"
-
-    return _REFERENCE.sub(reference, error.sentence(subject))
 
 
 def typed_options(context: Any) -> tuple[dict[str, str], set[str]]:
@@ -141,7 +109,7 @@ def _warnings_as_sentences() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in printed:
             printed.add(str(message))
-            print(f"Warning: {message}", file=sys.stderr, flush=True)  # above a progress bar
+            print(f"Warning: {in_fit_options(str(message))}", file=sys.stderr, flush=True)  # above a progress bar
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -168,9 +136,9 @@ def show(table: Any, to_stderr: bool = False) -> None:
 
 
 def show_warnings(sentences: Sequence[str]) -> None:
-    """Print warnings to standard error."""
+    """Print warnings about a table to standard error, with the options of `ddpn fit` that they refer to."""
     for sentence in sentences:
-        typer.echo(f"Warning: {sentence}", err=True)
+        typer.echo(f"Warning: {in_fit_options(sentence)}", err=True)
 
 
 def print_step(step: str) -> None:

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ddpn.cli.console import friendly_errors, prompt_ctrl_c
 from ddpn.cli.options import COLUMN_OPTIONS, option
+from ddpn.cli.plan_options import OPTION_TEXTS
 from ddpn.workflow.plan import PLAN_OPTIONS
 
 EXIT_CODES = (
@@ -102,11 +103,12 @@ def _options(command: str, group: inspect.Parameter) -> dict[str, inspect.Parame
         names = get_args(group.annotation)[1]
         return {name.removesuffix("_column"): _optional(name, str, COLUMN_OPTIONS[name]) for name in names}
     found = {}
-    for each in PLAN_OPTIONS.values():
-        if command in each.commands and each.help:
-            kind: Any = {"integer": int, "number": float}.get(each.kind, list[str] if each.kind in _LISTS else str)
-            names = [each.option] if each.option else []
-            found[each.name] = _optional(each.name, kind, option(each.metavar, each.help, *names, panel=each.panel))
+    for name, text in OPTION_TEXTS.items():
+        if command in text.commands:
+            kind = PLAN_OPTIONS[name].kind
+            read_as: Any = {"integer": int, "number": float}.get(kind, list[str] if kind in _LISTS else str)
+            flags = [text.flag] if text.flag else []
+            found[name] = _optional(name, read_as, option(text.metavar, text.help, *flags, panel=text.panel))
     return found
 
 

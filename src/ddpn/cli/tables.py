@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ddpn.cli.console import show
+from ddpn.cli.wording import in_fit_options
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.splits import rows_words
 from ddpn.runtime.display import as_text
@@ -49,7 +50,7 @@ def column_table(roles: "Roles") -> "Table":
     rows = [((getattr(roles, role), role, "", "", ""), True) for role in named]
     for column in roles.columns[:_SHOWN]:
         note = f"becomes {', '.join(column.parts)}" if column.parts else ""
-        note = f"left out: {column.left_out}" if column.left_out else note
+        note = f"left out: {in_fit_options(column.left_out)}" if column.left_out else note
         cells = (column.name, column.kind, f"{column.distinct:,}", f"{column.missing:,}", note)
         rows.append((cells, None if column.left_out else False))
     rest = len(roles.columns) - _SHOWN
@@ -79,7 +80,7 @@ def leaderboard_table(found: Mapping[str, Any]) -> "Table":
 def show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> None:
     """The leaderboard and the verdict, and how to use or fit the one member that the verdict prefers."""
     show(leaderboard_table(found))
-    typer.echo(" ".join(found["verdict"]["sentences"]))
+    typer.echo(in_fit_options(" ".join(found["verdict"]["sentences"])))
     name = found["verdict"].get("prefer")
     if name is None:
         return

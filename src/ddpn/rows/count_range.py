@@ -63,10 +63,10 @@ class CountRange:
         return self.lower > 0 or self.upper is not None or self.upper_per_row
 
     @property
-    def options(self) -> tuple[str, ...]:
-        """The same as options of `ddpn fit`, as far as they are numbers."""
-        named = {"--lower": self.lower or None, "--upper": self.upper, "--censored-above": self.censored_above}
-        return tuple(f"{name} {value}" for name, value in named.items() if value is not None)
+    def options(self) -> dict[str, int]:
+        """The limits that are numbers, by the argument of an estimator that sets them."""
+        limits = {"lower": self.lower or None, "upper": self.upper, "censored_above": self.censored_above}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def bounds(self, n: int, upper: Any = None, labels: Any = None) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The smallest and the largest possible count per row, None where there is no bound; validates `upper`."""

@@ -1,9 +1,5 @@
-"""Lists of column names as text: reading what a user typed, and writing an option that can be typed.
+"""Lists of column names as a user types them: commas separate names, and a name may contain commas as well."""
 
-Commas separate names, and a name may contain commas as well.
-"""
-
-import shlex
 from collections.abc import Iterable, Sequence
 
 from ddpn.runtime.errors import DDPNError, InputError
@@ -57,16 +53,3 @@ def resolve_names(
             )
             raise error(f"{unknown} {remedy}") from None
     return tuple(dict.fromkeys(names))
-
-
-def format_option(option: str, names: Sequence[str]) -> str:
-    """Write an option with column names so that a shell and the command read exactly these names.
-
-    >>> format_option("--drop", ["age", "ward"]), format_option("--time", ["interview date"])
-    ('--drop age,ward', "--time 'interview date'")
-    >>> format_option("--drop", ["mentor, articles", "age"])
-    "--drop 'mentor, articles' --drop age"
-    """
-    values = list(names) if any("," in name or name != name.strip() for name in names) else [",".join(names)]
-    # A value that begins with a dash would be read as another option.
-    return " ".join(f"{option}{'=' if value.startswith('-') else ' '}{shlex.quote(value)}" for value in values)

@@ -4,6 +4,7 @@
 """
 
 import errno
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -38,7 +39,8 @@ class DDPNError(Exception):
     """The base of every error that ddpn raises on purpose.
 
     An error about an argument is data, which each interface renders: Python calls the argument by its name, the
-    command line by its option. Other arguments are in backticks, `name` or `name="value"`, in any of the texts.
+    command line by its option. Other arguments are in backticks, `name` or `name="value"`, in any of the texts
+    (`format_argument` writes them).
 
     Parameters
     ----------
@@ -116,6 +118,17 @@ class DataWarning(UserWarning):
 
     Turn these warnings off with `warnings.filterwarnings("ignore", category=ddpn.DataWarning)`.
     """
+
+
+def format_argument(name: str, value: object = None) -> str:
+    """Write an argument as messages refer to it, with its value as JSON, so that each interface can render it.
+
+    >>> format_argument("overwrite"), format_argument("drop", ["age", "my day"])
+    ('`overwrite`', '`drop=["age", "my day"]`')
+    """
+    text = name if value is None else f"{name}={json.dumps(value, ensure_ascii=False)}"
+    escaped = text.replace("`", "\\u0060")  # a backtick would end the reference
+    return f"`{escaped}`"
 
 
 def at_rows(labels: Sequence[object]) -> str:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-#: What stands for "no value" in any column; `--missing` adds to it. An empty cell is always missing.
+#: What stands for "no value" in any column; the option `missing` adds to it. An empty cell is always missing.
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "?")
 #: Further words, in lower case, that say so in a column of numbers or dates. In a text column they may be levels.
 LOOKS_MISSING = (

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.runtime.column_lists import format_option
-from ddpn.runtime.errors import Argument, InputError
+from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.tables.cells import (
     LOOKS_MISSING,
     MISSING,
@@ -153,7 +152,7 @@ def _detected_text(text: Any, known: Any) -> TableColumn:
             mixed = (
                 f"Column {text.name}: {read.sum():,} of {len(text) - text.null_count():,} values are {what}, but the "
                 f"others ({examples(known.filter(~read))}) are too many to be treated as missing, so the column is "
-                f"categorical. If they mean that a value is missing, name them with --missing."
+                f"categorical. If they mean that a value is missing, name them with `missing`."
             )
             return _named(known, (mixed,))
     return _named(known)
@@ -179,7 +178,7 @@ def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]
         notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")
     is_plain = not notes and len(known) == len(text) - text.null_count()
     if is_plain and not known.cast(polars().Float64, strict=False).null_count():
-        option = format_option("--category", [text.name])
+        option = format_argument("category", [text.name])
         return (f"Column {text.name}: its text is read as numbers; {option} keeps it categorical.",)
     return notes
 

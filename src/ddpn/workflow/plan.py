@@ -266,12 +266,6 @@ class Plan:
 
 # Options --------------------------------------------------------------------------------------------------------------
 
-_COLUMNS, _RANGE, _MODEL = "Columns of the table", "Range of the counts", "Model"
-_EVALUATION = "Split, comparison and calibration"
-_MIXED = ", ".join(mixable())
-#: Commands that have an option.
-_FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
-
 
 @dataclass(frozen=True)
 class PlanOption:
@@ -279,19 +273,13 @@ class PlanOption:
 
     `kind` is how it is read: "column", "columns" (a list of texts, which may have commas between names of columns),
     "names" (a list, or text with commas), "member", "text", "integer", "number", "range" (an integer or text), "table",
-    or "list". Without a `help`, it is not an option of the `commands`. `part` is
-    "plan" for a field of `Plan`, "model" for an argument of the estimator, "head" for an option of the likelihood.
-    `option` is what commands call it, if that is not --name.
+    or "list". `part` is "plan" for a field of `Plan`, "model" for an argument of the estimator, "head" for an option of
+    the likelihood.
     """
 
     name: str
     kind: str
-    metavar: str = ""
-    help: str = ""
-    panel: str | None = None
-    commands: tuple[str, ...] = _FITS
     part: str = "plan"
-    option: str = ""
 
     def read(self, value: Any) -> Any:
         """The value as a `Plan` has it; raises a `ConfigError` for one of another type."""
@@ -322,82 +310,42 @@ class PlanOption:
 
 
 _EVERY = (
-    PlanOption("target", "column", "COLUMN", "Column of counts to predict.", _COLUMNS, _ALL),
-    PlanOption("exposure", "column", "COLUMN",
-        "Column of exposures, the known scale of each row: days observed, area, customers.", _COLUMNS, _ALL),
-    PlanOption("weight", "column", "COLUMN", "Column of sample weights.", _COLUMNS, _ALL),
-    PlanOption("lower", "integer", "COUNT", "Smallest possible count. Default: 0.", _RANGE, _ALL, "model"),
-    PlanOption("upper", "integer", "COUNT", "Largest possible count of all rows, such as 5 for stars.", _RANGE, _ALL,
-        "model"),
-    PlanOption("upper_column", "column", "COLUMN", "Column of each row's largest possible count: beds, seats.", _RANGE,
-        _ALL),
-    PlanOption("censored", "column", "COLUMN",
-        'Column of true and false; true marks counts that mean "this many or more".', _RANGE, _ALL),
-    PlanOption("censored_above", "integer", "COUNT",
-        'Counts of this size or more are recorded as this one ("10 or more").', _RANGE, _ALL, "model"),
-    PlanOption("drop", "columns", "COLUMNS",
-        "Columns to leave out, separated by commas; may be repeated, for names that contain a comma.", _COLUMNS, _ALL),
-    PlanOption("use", "columns", "COLUMNS",
-        "Columns to keep although they look like ids or target leaks, or are named by --group or --time.", _COLUMNS,
-        _ALL),
-    PlanOption("category", "columns", "COLUMNS",
-        "Numeric columns to treat as categorical, such as zip,station.", _COLUMNS, _ALL),
-    PlanOption("missing", "names", "WORDS",
-        "Further words and numbers that mean a missing value, separated by commas, such as unknown,-999.", _COLUMNS,
-        _ALL),
-    PlanOption("fractional", "text", "MODE", "round rounds counts such as 2.5; error, the default, rejects them.",
-        _COLUMNS, _ALL, "model"),
-    PlanOption("likelihood", "text", "NAMES",
-        "Distribution of the counts, such as mixed, double_poisson, negative_binomial or poisson; several names, "
-        "separated by commas, are mixed per row. `ddpn likelihoods` lists all, `ddpn diagnose` recommends one. "
-        f"Default: {DEFAULT_LIKELIHOOD}.", _MODEL, part="model"),
-    PlanOption("components", "integer", "NUMBER", "Mix this many distributions of one likelihood per row. Default: 1.",
-        _MODEL, part="head"),
-    PlanOption("beta", "number", "NUMBER",
-        "For --likelihood double_poisson: how much training favours the mean over the likelihood, from 0 to 1. "
-        "Default: 0.", _MODEL, part="head"),
-    PlanOption("members", "integer", "NUMBER",
-        "Networks in an ensemble, mixed with a GLM. Default: boosted trees, a GLM and networks, weighted.", _MODEL,
-        part="model"),
-    PlanOption("epochs", "range", "NUMBER",
-        "Passes over the training rows; auto depends on their number. Default: auto.", _MODEL, part="model"),
-    PlanOption("mix_with", "names", "NAMES",
-        f"Models to mix with the networks, weighted on held-out rows: any of {_MIXED}, separated by commas; '' for "
-        "none. Default with --members: glm.", _MODEL, part="model"),
-    PlanOption("only", "member", "NAME",
-        "Fit this member alone, such as trees, instead of a mixture: a name accepted by --mix-with, or from the "
-        "leaderboard.", _MODEL, ("fit",)),
-    PlanOption("time_budget", "text", "TIME",
-        "Time for the whole command, such as 60s or 10m: fits as much as the time allows. Default: no limit.",
-        _MODEL, ("fit",), "model", "--budget"),
-    PlanOption("compare_with", "names", "NAMES",
-        "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,trees.",
-        _EVALUATION),
-    PlanOption("interval_groups", "column", "COLUMN", "Calibrate intervals within each value of this column.",
-        _EVALUATION),
-    PlanOption("seed", "integer", "NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION,
-        _ALL),
-    PlanOption("group", "columns", "COLUMNS",
-        "Columns that identify rows that belong together, such as person; several, separated by commas, are "
-        "combined. Training rows and the rows that a model is scored on then have different groups, so that scores are "
-        "those for new groups. The columns are not inputs, unless --use names them. equal-inputs keeps rows with equal "
-        "or nearly equal inputs together.", _EVALUATION, _ALL),
-    PlanOption("test_size", "number", "SHARE",
-        "Share of the rows to hold out as test rows, such as 0.2. Default: none of up to 5,000 rows, which are all "
-        "fitted and scored out of fold; a fifth of more rows.", _EVALUATION),
-    PlanOption("split_column", "column", "COLUMN", "Column that holds train, validation or test in every row.",
-        _EVALUATION),
-    PlanOption("time", "column", "COLUMN", "Column of dates or numbers to split by: the last rows are the test rows.",
-        _EVALUATION),
-    PlanOption("device", "text", "NAME", "Where to train: cpu, cuda, or auto (a GPU if there is one). Default: auto.",
-        part="model"),
+    PlanOption("target", "column"),
+    PlanOption("exposure", "column"),
+    PlanOption("weight", "column"),
+    PlanOption("lower", "integer", "model"),
+    PlanOption("upper", "integer", "model"),
+    PlanOption("upper_column", "column"),
+    PlanOption("censored", "column"),
+    PlanOption("censored_above", "integer", "model"),
+    PlanOption("drop", "columns"),
+    PlanOption("use", "columns"),
+    PlanOption("category", "columns"),
+    PlanOption("missing", "names"),
+    PlanOption("fractional", "text", "model"),
+    PlanOption("likelihood", "text", "model"),
+    PlanOption("components", "integer", "head"),
+    PlanOption("beta", "number", "head"),
+    PlanOption("members", "integer", "model"),
+    PlanOption("epochs", "range", "model"),
+    PlanOption("mix_with", "names", "model"),
+    PlanOption("only", "member"),
+    PlanOption("time_budget", "text", "model"),
+    PlanOption("compare_with", "names"),
+    PlanOption("interval_groups", "column"),
+    PlanOption("seed", "integer"),
+    PlanOption("group", "columns"),
+    PlanOption("test_size", "number"),
+    PlanOption("split_column", "column"),
+    PlanOption("time", "column"),
+    PlanOption("device", "text", "model"),
     PlanOption("shares", "list"),
-    PlanOption("hidden", "list", part="model"),
-    PlanOption("numeric", "text", part="model"),
-    PlanOption("head_options", "table", part="model"),
-    PlanOption("training_options", "table", part="model"),
-)  # fmt: skip
-#: Every option by name, in the order of help texts.
+    PlanOption("hidden", "list", "model"),
+    PlanOption("numeric", "text", "model"),
+    PlanOption("head_options", "table", "model"),
+    PlanOption("training_options", "table", "model"),
+)
+#: Every option by name.
 PLAN_OPTIONS = {option.name: option for option in _EVERY}
 
 

@@ -16,9 +16,8 @@ import numpy as np
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, rows_words
-from ddpn.runtime.column_lists import format_option
 from ddpn.runtime.deadlines import Clock
-from ddpn.runtime.errors import Argument, InputError
+from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import listed
 from ddpn.storage.files import sha256
@@ -205,9 +204,9 @@ def _describe_roles(frame: Any, roles: Roles, plan: Plan) -> list[str]:
     limits = parse_numbers(cells, roles.formats[plan.target]).unique().drop_nulls()
     number = f"{limits[0]:g}" if len(limits) == 1 else ""
     meaning = f"{number} or more" if number else "at least so many"
-    remedy = f"--censored-above {number}" if number else "--censored, with a column that says which counts these are"
+    limit = format_argument("censored_above", int(limits[0])) if number else "`censored`, with a column that marks them"
     start = f"Column {plan.target}: {len(cells):,} counts such as {cells[0]!r} are read as {cells[0].rstrip(' +')}"
-    return [*sentences, f"{start}, although they stand for {meaning}. Use {remedy}."]
+    return [*sentences, f"{start}, although they stand for {meaning}. Use {limit}."]
 
 
 def _describe_columns(
@@ -242,12 +241,12 @@ def diagnose_table(
     frame, total = (table.read(), None) if len(numbers) == table.rows else checked_rows(table, plan, numbers)
     roles, sample, notes = _read(frame, plan)
     leaks, questions = _describe_columns(sample, roles, plan)
-    columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
-    options = [format_option(name, [column]) for name, column in columns.items() if column is not None]
+    columns = {"upper_column": plan.upper_column, "censored": plan.censored}
+    options = {name: column for name, column in columns.items() if column is not None}
     notes += missing_sentences(frame, plan.group, roles.missing)
     from ddpn.analysis.diagnosis import diagnose_sample  # imports torch: wrong tables are reported at once
 
-    known = (*plan.count_range.options, *options)
+    known = plan.count_range.options | options
     found = diagnose_sample(sample, plan.target, mean_model, max_rows, plan.seed, progress, known, total)
     return replace(found, notes=(*found.notes, *leaks, *questions, *notes))
 
@@ -513,7 +512,7 @@ def _why_useless(values: Any, column: TableColumn, distinct: int, plan: Plan) ->
     if distinct == 1 and present == len(values):
         return "the same value in every row"
     if column.name in plan.group:
-        option = format_option("--use", [column.name])
+        option = format_argument("use", [column.name])
         return f"it keeps rows together, and a model would memorise it; {option} keeps it as an input"
     if column.name == plan.time and column.kind != "date":
         return "used for the split by time"

@@ -1,27 +1,27 @@
-"""What `ddpn fit` says about the findings of the checks of a table: sentences with the options to use."""
+"""What `ddpn fit` says about the findings of the checks of a table: sentences that name the options to use."""
 
-from ddpn.runtime.column_lists import format_option
+from ddpn.runtime.errors import format_argument
 from ddpn.tables.checks.findings import Finding, FindingKind
 from ddpn.tables.row_hashes import EQUAL_INPUTS
 
 
 def describe_finding(finding: Finding) -> str:
-    """Return the warning about a finding, with the options that act on it.
+    """Return the warning about a finding, and the options that act on it.
 
     >>> describe_finding(Finding(FindingKind.IDENTIFIER, "Column a b has row numbers.", ("a b",)))
-    "Column a b has row numbers. Leave it out with --drop 'a b'."
+    'Column a b has row numbers. Leave it out with `drop=["a b"]`.'
     """
     return f"{finding.statement} {_REMEDIES[finding.kind](finding)}"
 
 
 def _of_leak(finding: Finding) -> str:
     it, is_known = ("it", "it is") if len(finding.columns) == 1 else ("them", "they are")
-    drop, use = (format_option(option, finding.columns) for option in ("--drop", "--use"))
+    drop, use = (format_argument(name, finding.columns) for name in ("drop", "use"))
     return f"Leave {it} out with {drop}; if {is_known} known before the count, keep {it} with {use}."
 
 
 def _of_question(finding: Finding) -> str:
-    drop, use = (format_option(option, finding.columns) for option in ("--drop", "--use"))
+    drop, use = (format_argument(name, finding.columns) for name in ("drop", "use"))
     which, it = ("Is it", "it") if len(finding.columns) == 1 else ("Are they", "them")
     return f"{which} known before the count? If not, leave {it} out with {drop}; if so, confirm with {use}."
 
@@ -30,32 +30,33 @@ def _of_groups(finding: Finding) -> str:
     what = f"values of {' and '.join(finding.columns)}" if finding.columns else "inputs"
     return (
         f"Rows are split at random, so the scores hold for {what} that occur in this table. If the model is to predict "
-        f"new ones, the scores are too good: then use {format_option('--group', finding.columns or (EQUAL_INPUTS,))}."
+        f"new ones, the scores are too good: then use {format_argument('group', finding.columns or (EQUAL_INPUTS,))}."
     )
 
 
 def _of_order(finding: Finding) -> str:
     return (
         "Rows are split at random: if they are in order of time and the model is to predict later rows, the scores are "
-        "too good. Then add a column with the time, or with the number of the row, and name it with --time."
+        "too good. Then add a column with the time, or with the number of the row, and name it with `time`."
     )
 
 
 def _of_date(finding: Finding) -> str:
     return (
         f"Rows are split at random: if the model is to predict later dates, the scores are too good. Then split by "
-        f"time, with {format_option('--time', finding.columns)}."
+        f"time, with {format_argument('time', finding.columns[0])}."
     )
 
 
 def _of_marker(finding: Finding) -> str:
     columns = finding.columns
-    end = f"; if it is an ordinary number, confirm with {format_option('--use', columns)}" if columns else ""
-    return f"Does {finding.value} stand for an unknown value? Then use --missing={finding.value}{end}."
+    end = f"; if it is an ordinary number, confirm with {format_argument('use', columns)}" if columns else ""
+    missing = format_argument("missing", [finding.value])
+    return f"Does {finding.value} stand for an unknown value? Then use {missing}{end}."
 
 
 def _of_identifier(finding: Finding) -> str:
-    return f"Leave it out with {format_option('--drop', finding.columns)}."
+    return f"Leave it out with {format_argument('drop', finding.columns)}."
 
 
 _REMEDIES = {
@@ -75,7 +76,7 @@ def describe_trend(change: float, time: str, is_input: bool) -> str:
     `time` is the name of the column of times, and `is_input` if the model has it.
     """
     side = "higher" if change > 0 else "lower"
-    remedy = "" if is_input else f" {format_option('--use', [time])} makes the time an input as well."
+    remedy = "" if is_input else f" {format_argument('use', [time])} makes the time an input as well."
     return (
         f"Counts change with {time}: those of the latest training and validation rows are {abs(change):.0%} {side} "
         f"than a quick model fitted to the earlier rows predicts. Test rows, and rows to predict, may be as far off: "

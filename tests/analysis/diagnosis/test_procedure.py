@@ -83,7 +83,7 @@ def test_the_right_findings(simulated, simulate, labels, direction, likelihood):
     assert ("-dispersed" in found.finding("dispersion").words) == (direction != "equi")
     assert (found.dispersion.low < 1 < found.dispersion.high) == (direction == "equi")
     assert found.likelihood == likelihood
-    assert found.options == (("--lower 3",) if "no small counts" in labels else ())
+    assert found.options == ({"lower": 3} if "no small counts" in labels else {})
 
 
 def test_counts_of_a_known_total_are_not_zero_inflated(simulated):
@@ -91,7 +91,7 @@ def test_counts_of_a_known_total_are_not_zero_inflated(simulated):
     found = diagnose(simulated.X, y, mean_model="glm")
     assert "zero-inflated" not in found.labels
     assert not found.likelihood.startswith("zero_inflated")
-    assert "upper=5 (--upper 5)" in found.reason
+    assert "use `upper=5`." in found.reason
 
 
 def test_limits_that_no_count_reaches_change_nothing(simulated):
@@ -122,7 +122,7 @@ def test_censored_counts(simulated):
     y = np.minimum(10, simulated.rng.poisson(2 * simulated.mean * simulated.rng.gamma(4, 0.25, len(simulated.mean))))
     found = diagnose(simulated.X, y, mean_model="glm")
     assert found.finding("ceiling").found
-    assert "(--censored-above 10); if larger counts are impossible" in found.reason
+    assert "use `censored_above=10`; if larger counts are impossible" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_counts_with_known_bounds_are_left_to_the_fit(simulated, bounds, likelih
     """Compared with a Poisson they would look under-dispersed, or piled up."""
     y = np.clip(simulated.rng.poisson(simulated.mean), 1, 9).astype(float)
     known = {name: np.full(len(y), float(value)) for name, value in bounds.items()}
-    found = diagnose_sample(CountRows(simulated.X, y, **known), "visits", options=("--given 9",))
+    found = diagnose_sample(CountRows(simulated.X, y, **known), "visits", options={"given": 9})
     assert found.headline == "visits: counts with known bounds or limits are not tested."
     assert found.findings == ()
-    assert found.arguments == f"--likelihood {likelihood} --given 9"
-    assert "takes bounds and limits from these options" in str(found)
+    assert found.arguments == {"likelihood": likelihood, "given": 9}
+    assert "takes bounds and limits from these arguments" in str(found)
 
 
 def test_an_unused_feature_is_over_dispersion(simulated):
@@ -172,7 +172,7 @@ def test_nothing_can_be_said(y, words):
     assert words in str(found)
     assert found.direction is None
     assert found.likelihood is None
-    assert found.arguments == ""
+    assert found.arguments == {}
     json.dumps(found.to_dict(), allow_nan=False)
 
 

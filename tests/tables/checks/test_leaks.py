@@ -95,7 +95,7 @@ def test_a_column_that_nearly_is_the_target():
     )
     assert float(share[1]) == pytest.approx(r**2, abs=0.02)
     assert describe_finding(finding).endswith(
-        "Is it known before the count? If not, leave it out with --drop noisy; if so, confirm with --use noisy."
+        'Is it known before the count? If not, leave it out with `drop=["noisy"]`; if so, confirm with `use=["noisy"]`.'
     )
 
 
@@ -155,7 +155,7 @@ def test_two_dates_that_are_as_far_apart_as_the_target_says():
     )
     (leak,) = prepare(frame, Plan(target="y")).leaks
     assert "together determine the target" in leak
-    assert re.search("--drop (arrived,left|left,arrived);", leak)
+    assert re.search(r'`drop=\["(arrived", "left|left", "arrived)"\]`;', leak)
 
 
 # No leaks ------------------------------------------------------------------------------------------------------------

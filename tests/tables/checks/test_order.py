@@ -32,9 +32,9 @@ def trends(frame: pl.DataFrame, **options) -> list[str]:
 def test_a_trend_is_reported(slope, dates):
     (found,) = trends(series(slope, seed=0, dates=dates))
     assert ("higher" if slope > 0 else "lower") in found
-    assert "--use when" in found
+    assert '`use=["when"]`' in found
     kept = trends(series(slope, seed=0, dates=dates), use=("when",))
-    assert not any("--use when" in sentence for sentence in kept)
+    assert not any('`use=["when"]`' in sentence for sentence in kept)
 
 
 def test_no_trend_is_not_reported():

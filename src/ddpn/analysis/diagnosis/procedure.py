@@ -1,8 +1,9 @@
-"""`diagnose`: all checks of a target in their order, and from findings to a likelihood and options of `ddpn fit`."""
+"""`diagnose`: all checks of a target in their order, and from findings to a likelihood and further arguments."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from ddpn.analysis.gains import holm
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows, checked_sample
 from ddpn.runtime.display import html_table
+from ddpn.runtime.errors import format_argument
 from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_facts, draw_sample
 from ddpn.tables.row_hashes import group_labels
@@ -55,8 +57,8 @@ class Diagnosis:
         The recommended likelihood, a name in `ddpn.networks.heads.HEADS`; None where there is nothing to recommend.
     reason : str
         Why it is recommended.
-    options : tuple of str
-        Further options of `ddpn fit`.
+    options : dict
+        Further arguments of the estimators, or options of `ddpn fit`, by name.
     findings : tuple of Finding
         All checks.
     dispersion, mean_model : Dispersion, str
@@ -72,7 +74,7 @@ class Diagnosis:
     summary: dict[str, float]
     likelihood: str | None
     reason: str
-    options: tuple[str, ...] = ()
+    options: Mapping[str, int | str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     dispersion: Dispersion | None = None
     mean_model: str | None = None
@@ -112,7 +114,6 @@ class Diagnosis:
             "recommendation": {
                 "likelihood": self.likelihood,
                 "reason": self.reason,
-                "options": list(self.options),
                 "arguments": self.arguments,
             },
             "notes": list(self.notes),
@@ -146,14 +147,9 @@ class Diagnosis:
         return self.reason if self.likelihood is None else f'likelihood="{self.likelihood}". {self.reason}'
 
     @property
-    def arguments(self) -> str:
-        """The recommended options of `ddpn fit`."""
-        return " ".join([] if self.likelihood is None else [f"--likelihood {self.likelihood}", *self.options])
-
-    @property
-    def advice(self) -> str:
-        """The recommended options of the command line, and the reason."""
-        return f"{self.arguments}. {self.reason}" if self.arguments else self.reason
+    def arguments(self) -> dict[str, int | str]:
+        """The recommended arguments of the estimators, such as `CountRegressor(**arguments)`; empty without advice."""
+        return {} if self.likelihood is None else {"likelihood": self.likelihood, **self.options}
 
 
 def diagnose(
@@ -230,12 +226,13 @@ def diagnose_sample(
     max_rows: int | None = MAX_ROWS,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
-    options: tuple[str, ...] = (),
+    options: Mapping[str, int | str] = MappingProxyType({}),
     total: int | None = None,
 ) -> Diagnosis:
     """Diagnose rows that are validated already.
 
-    `options` of `ddpn fit` describe their bounds and limits; `total` is the number of rows that they were drawn from.
+    `options` (arguments by name) describe their bounds and limits; `total` is the number of rows that they were drawn
+    from.
     """
     CountRange().check_known(sample)
     step = progress or (lambda words: None)
@@ -263,7 +260,7 @@ def diagnose_sample(
     if not sample.is_plain:
         # A likelihood of shares takes the upper bound as the total of a row, and no exposure beside it.
         is_share = sample.upper is not None and sample.exposure is None
-        reason = "ddpn fit takes bounds and limits from these options, and fits distributions that have them."
+        reason = "A fit takes bounds and limits from these arguments, and its distributions have them."
         notes = ["counts with known bounds or limits are not tested.", *notes]
         likelihood = "double_binomial" if is_share else "mixed"
         return Diagnosis(target, summary, likelihood, reason, options, notes=tuple(notes))
@@ -309,8 +306,8 @@ def recommend(
     families: Mapping[str, FittedFamily],
     y: np.ndarray,
     mean: np.ndarray,
-) -> tuple[str, str, tuple[str, ...]]:
-    """The likelihood for what was found, by the name of the check; why, and further options of `ddpn fit`."""
+) -> tuple[str, str, dict[str, int | str]]:
+    """Return the likelihood for what was found, by the name of the check; why, and further arguments."""
     likelihood = "poisson"
     reason = "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice."
     if direction == "under":
@@ -323,7 +320,7 @@ def recommend(
             f"With one dispersion for all rows the {_WORDS[best.name]} fits the over-dispersed counts better than the "
             f"{_WORDS[other.name]} (by {gain:.2g} in log-likelihood per row)."
         )
-    options, zeros = list[str](), found["zeros"].label if "zeros" in found else ""
+    options, zeros = dict[str, int | str](), found["zeros"].label if "zeros" in found else ""
     if zeros == "zero-inflated":
         base, share = zero_inflation(y, mean)
         likelihood = f"zero_inflated_{base}"
@@ -337,18 +334,18 @@ def recommend(
     if "tail" in found:
         reasons.append("Extreme counts also occur where the dispersion differs between rows, which ddpn fit predicts.")
     if zeros == NONE_BELOW:
-        low = f"{y.min():.0f}"
-        options.append(f"--lower {low}")
-        reasons.append(f"If counts below {low} cannot occur, pass lower={low} (--lower {low}).")
+        options["lower"] = low = int(y.min())
+        reasons.append(f"If counts below {low} cannot occur, use {format_argument('lower', low)}.")
     if "ceiling" in found:
-        top = f"{y.max():.0f}"
+        top = int(y.max())
         reasons.append(
-            f"Check how the column was recorded: if {top} means '{top} or more', pass censored_above={top} "
-            f"(--censored-above {top}); if larger counts are impossible, pass upper={top} (--upper {top})."
+            f"Check how the column was recorded: if {top} means '{top} or more', use "
+            f"{format_argument('censored_above', top)}; if larger counts are impossible, use "
+            f"{format_argument('upper', top)}."
         )
     if "heaping" in found:
         reasons.append("No likelihood here models rounding: read single probabilities with care, intervals less so.")
-    return likelihood, " ".join(reasons), tuple(options)
+    return likelihood, " ".join(reasons), options
 
 
 def zero_inflation(y: np.ndarray, mean: np.ndarray) -> tuple[str, float]:

@@ -250,14 +250,14 @@ def select(
     """
     known = [*names(), EVERY]
     if not chosen:
-        raise ConfigError(f"NAME must be one or more of {', '.join(known)}. `ddpn reproduce --list` describes them.")
+        raise ConfigError(f"NAME must be one or more of {', '.join(known)}. The list of experiments describes them.")
     for name in chosen:
         check_choice("NAME", name, known)
     every = [each for each in map(experiment, names()) if each.in_all] if EVERY in chosen else []
     # By their own names: a view of another experiment is that experiment.
     found = {each.name: each for each in [*every, *(experiment(name) for name in chosen if name != EVERY)]}
     for method in only:
-        check_choice("method in --only", method, dict.fromkeys(m.name for each in found.values() for m in each.methods))
+        check_choice("method in `only`", method, dict.fromkeys(m.name for each in found.values() for m in each.methods))
     shorter = [each.quick() if quick else each for each in found.values()]
     return [each.with_training(**training) for each in shorter]
 

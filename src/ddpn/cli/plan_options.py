@@ -1,0 +1,132 @@
+"""The options of `ddpn fit`, `tune` and `diagnose` that make a plan: their texts, in the order of the help page."""
+
+from typing import NamedTuple
+
+from ddpn.members import mixable
+from ddpn.networks.heads import DEFAULT_LIKELIHOOD
+
+_COLUMNS, _RANGE, _MODEL = "Columns of the table", "Range of the counts", "Model"
+_EVALUATION = "Split, comparison and calibration"
+_MIXED = ", ".join(mixable())
+#: Commands that have an option.
+_FITS, _ALL = ("fit", "tune"), ("fit", "tune", "diagnose")
+
+
+class OptionText(NamedTuple):
+    """How commands show a plan option: what it takes, its help text, its panel, and its flag if that is not --name."""
+
+    metavar: str
+    help: str
+    panel: str | None = None
+    commands: tuple[str, ...] = _FITS
+    flag: str = ""
+
+
+#: By the key of the option in a settings file.
+OPTION_TEXTS = {
+    "target": OptionText("COLUMN", "Column of counts to predict.", _COLUMNS, _ALL),
+    "exposure": OptionText(
+        "COLUMN", "Column of exposures, the known scale of each row: days observed, area, customers.", _COLUMNS, _ALL
+    ),
+    "weight": OptionText("COLUMN", "Column of sample weights.", _COLUMNS, _ALL),
+    "lower": OptionText("COUNT", "Smallest possible count. Default: 0.", _RANGE, _ALL),
+    "upper": OptionText("COUNT", "Largest possible count of all rows, such as 5 for stars.", _RANGE, _ALL),
+    "upper_column": OptionText("COLUMN", "Column of each row's largest possible count: beds, seats.", _RANGE, _ALL),
+    "censored": OptionText(
+        "COLUMN", 'Column of true and false; true marks counts that mean "this many or more".', _RANGE, _ALL
+    ),
+    "censored_above": OptionText(
+        "COUNT", 'Counts of this size or more are recorded as this one ("10 or more").', _RANGE, _ALL
+    ),
+    "drop": OptionText(
+        "COLUMNS",
+        "Columns to leave out, separated by commas; may be repeated, for names that contain a comma.",
+        _COLUMNS,
+        _ALL,
+    ),
+    "use": OptionText(
+        "COLUMNS",
+        "Columns to keep although they look like ids or target leaks, or are named by --group or --time.",
+        _COLUMNS,
+        _ALL,
+    ),
+    "category": OptionText("COLUMNS", "Numeric columns to treat as categorical, such as zip,station.", _COLUMNS, _ALL),
+    "missing": OptionText(
+        "WORDS",
+        "Further words and numbers that mean a missing value, separated by commas, such as unknown,-999.",
+        _COLUMNS,
+        _ALL,
+    ),
+    "fractional": OptionText(
+        "MODE", "round rounds counts such as 2.5; error, the default, rejects them.", _COLUMNS, _ALL
+    ),
+    "likelihood": OptionText(
+        "NAMES",
+        "Distribution of the counts, such as mixed, double_poisson, negative_binomial or poisson; several names, "
+        "separated by commas, are mixed per row. `ddpn likelihoods` lists all, `ddpn diagnose` recommends one. "
+        f"Default: {DEFAULT_LIKELIHOOD}.",
+        _MODEL,
+    ),
+    "components": OptionText("NUMBER", "Mix this many distributions of one likelihood per row. Default: 1.", _MODEL),
+    "beta": OptionText(
+        "NUMBER",
+        "For --likelihood double_poisson: how much training favours the mean over the likelihood, from 0 to 1. "
+        "Default: 0.",
+        _MODEL,
+    ),
+    "members": OptionText(
+        "NUMBER",
+        "Networks in an ensemble, mixed with a GLM. Default: boosted trees, a GLM and networks, weighted.",
+        _MODEL,
+    ),
+    "epochs": OptionText(
+        "NUMBER", "Passes over the training rows; auto depends on their number. Default: auto.", _MODEL
+    ),
+    "mix_with": OptionText(
+        "NAMES",
+        f"Models to mix with the networks, weighted on held-out rows: any of {_MIXED}, separated by commas; '' for "
+        "none. Default with --members: glm.",
+        _MODEL,
+    ),
+    "only": OptionText(
+        "NAME",
+        "Fit this member alone, such as trees, instead of a mixture: a name accepted by --mix-with, or from the "
+        "leaderboard.",
+        _MODEL,
+        ("fit",),
+    ),
+    "time_budget": OptionText(
+        "TIME",
+        "Time for the whole command, such as 60s or 10m: fits as much as the time allows. Default: no limit.",
+        _MODEL,
+        ("fit",),
+        flag="--budget",
+    ),
+    "compare_with": OptionText(
+        "NAMES",
+        "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,trees.",
+        _EVALUATION,
+    ),
+    "interval_groups": OptionText("COLUMN", "Calibrate intervals within each value of this column.", _EVALUATION),
+    "seed": OptionText("NUMBER", "Random seed of the split and of everything else. Default: 0.", _EVALUATION, _ALL),
+    "group": OptionText(
+        "COLUMNS",
+        "Columns that identify rows that belong together, such as person; several, separated by commas, are "
+        "combined. Training rows and the rows that a model is scored on then have different groups, so that scores are "
+        "those for new groups. The columns are not inputs, unless --use names them. equal-inputs keeps rows with equal "
+        "or nearly equal inputs together.",
+        _EVALUATION,
+        _ALL,
+    ),
+    "test_size": OptionText(
+        "SHARE",
+        "Share of the rows to hold out as test rows, such as 0.2. Default: none of up to 5,000 rows, which are all "
+        "fitted and scored out of fold; a fifth of more rows.",
+        _EVALUATION,
+    ),
+    "split_column": OptionText("COLUMN", "Column that holds train, validation or test in every row.", _EVALUATION),
+    "time": OptionText(
+        "COLUMN", "Column of dates or numbers to split by: the last rows are the test rows.", _EVALUATION
+    ),
+    "device": OptionText("NAME", "Where to train: cpu, cuda, or auto (a GPU if there is one). Default: auto."),
+}
