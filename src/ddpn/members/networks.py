@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric, large_options, small_options
 from ddpn.networks.backbones import MLP
+from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
@@ -34,22 +35,28 @@ _LATE = 0.6
 #: Rows that are predicted together, whose hidden units stay in cache, and what their number is a multiple of: a product
 #: with a single row would be summed in another order.
 _ROWS, _MULTIPLE = 256, 8
+#: Training rows that are encoded at a time, before their inputs are packed.
+PACKED_ROWS = 8192
 #: Rows of a stream by which the inputs of a very wide table are chosen.
 _SCREENED_ROWS = 65_536
 
 
 class Encoded(NamedTuple):
-    """Training and validation rows as tensors, the encoder that was fitted to the former, and the inputs it kept."""
+    """Training and validation rows as tensors, the encoder that was fitted to the former, and the inputs it kept.
+
+    With a `packing`, their inputs are packed.
+    """
 
     encoder: FeatureEncoder
     chosen: np.ndarray | None
     train: CountRows | Streamed
     validation: CountRows | None
+    packing: InputPacking | None = None
 
     @property
     def width(self) -> int:
         """How many inputs there are."""
-        return len(self.encoder.get_feature_names_out()) if self.chosen is None else len(self.chosen)
+        return self.encoder.n_inputs if self.chosen is None else len(self.chosen)
 
 
 class Networks(Member):
@@ -114,17 +121,20 @@ class Networks(Member):
     @torch.inference_mode(False)
     def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
-        used = train.rows(train.is_used)
+        used = train if train.is_used.all() else train.rows(train.is_used)
         self._set_rows(used, len(used))
         numeric, config = self._settings(used, self.seeds or _drawn_seeds(seed, self.options.members))
         if self.stream is None:
-            rows = self._encode(numeric, used, validation, seed)
+            rows = self._encode(numeric, used, validation, seed, packs=True)
         else:
             rows, config = self._streamed(numeric, used, validation, config)
             self.n_rows = len(self.stream)
         model = self._build(rows.width, config.members)
         model.reset(config.seeds, self._start(used))
-        return self._keep(rows, model, self._run(model, rows.train, rows.validation, config))
+        trained = model
+        if rows.packing is not None:
+            trained = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
+        return self._keep(rows, model, self._run(trained, rows.train, rows.validation, config))
 
     @torch.inference_mode(False)
     def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int) -> "list[Networks]":
@@ -137,7 +147,9 @@ class Networks(Member):
         self._set_rows(train, smallest)
         seeds = _drawn_seeds(seed, number * each)
         numeric, config = self._settings(train, seeds)
-        encoded = [self._encode(numeric, train.rows(fold != k), train.rows(fold == k), seed) for k in range(number)]
+        parts = [(train.rows(fold != k), train.rows(fold == k)) for k in range(number)]
+        # Not packed, as copies of a network differ in which of their inputs are numbers.
+        encoded = [self._encode(numeric, *part, seed, packs=False) for part in parts]
         model = self._build(max(part.width for part in encoded), len(seeds))
         own = [slice(k * each, (k + 1) * each) for k in range(number)]
         for k, rows in enumerate(encoded):
@@ -184,18 +196,29 @@ class Networks(Member):
     def interrupted(self) -> bool:  # type: ignore[override]
         return self.history.interrupted
 
-    def _encode(self, numeric: str, train: CountRows, validation: CountRows | None, seed: int) -> Encoded:
+    def _encode(self, numeric: str, train: CountRows, validation: CountRows | None, seed: int, packs: bool) -> Encoded:
         """Fit an encoder to the training rows, and encode these and the validation rows."""
         check_deadline()
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
         # Effects of a row's level are those of other rows, and never of rows of its group.
         folds = fold_numbers(len(train), FOLDS, seed, train.group)
-        inputs = encoder.fit_transform(train.X, train.y, train.weight, train.exposure, folds)
-        chosen = self._screened(train, inputs)
-        own, known = self._tensors(train, _columns(inputs, chosen)), None
+        packs = packs and np.shape(train.X)[1] <= WIDE
+        size = PACKED_ROWS if packs else len(train)
+        blocks = encoder.fit_blocks(train.X, train.y, train.weight, train.exposure, folds, size)
+        chosen, packing = None, None
+        if packs:
+            packing = InputPacking(encoder.n_inputs, encoder.numeric_inputs)
+            X = packing.pack(blocks, len(train))
+        else:
+            inputs = next(blocks)
+            chosen = self._screened(train, inputs)
+            X = torch.from_numpy(_columns(inputs, chosen))
+        own, known = self._tensors(train, X), None
         if validation is not None:
-            known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
-        return Encoded(encoder, chosen, own, known)
+            inputs = _columns(encoder.encode(validation.X), chosen)
+            X = torch.from_numpy(inputs) if packing is None else packing.pack([inputs], len(validation))
+            known = self._tensors(validation, X)
+        return Encoded(encoder, chosen, own, known, packing)
 
     def _screened(self, train: CountRows, inputs: np.ndarray) -> np.ndarray | None:
         """The inputs to use of a very wide table; None for all."""
@@ -227,15 +250,16 @@ class Networks(Member):
         def encode(rows: Any) -> CountRows:
             part = source.sample(rows)
             inputs = encoder.transform(part.X) if crossed is None else crossed.inputs_by_content(part.X)
-            return self._tensors(part, _columns(inputs, chosen), mean)
+            return self._tensors(part, torch.from_numpy(_columns(inputs, chosen)), mean)
 
         known = None
         if validation is not None:
-            known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
+            inputs = _columns(encoder.transform(validation.X), chosen)
+            known = self._tensors(validation, torch.from_numpy(inputs))
         stream, config = Streamed.scheduled(source, encode, config)
         return Encoded(encoder, chosen, stream, known), config
 
-    def _tensors(self, sample: CountRows, inputs: np.ndarray, mean: float | None = None) -> CountRows:
+    def _tensors(self, sample: CountRows, inputs: Tensor, mean: float | None = None) -> CountRows:
         """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units.
 
         `mean` is the mean weight where the sample is a part of the rows.
@@ -247,7 +271,7 @@ class Networks(Member):
         exposure = row_scale(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return CountRows(
-            torch.from_numpy(inputs),
+            inputs,
             **{name: torch.from_numpy(part).to(dtype) for name, part in counts.items()},
             weight=weight,
             exposure=None if exposure is None else exposure.float(),
@@ -257,7 +281,7 @@ class Networks(Member):
         """Return the head's fit without features, or None if training starts at random weights."""
         if self.options.start == "random":
             return None
-        wide = self._tensors(sample.replace(X=None), np.zeros((len(sample), 0))).map(torch.Tensor.double)
+        wide = self._tensors(sample.replace(X=None), torch.zeros(len(sample), 0)).map(torch.Tensor.double)
         return self.head.sample_start(wide)
 
     def _run(
@@ -315,7 +339,7 @@ class Networks(Member):
             "head": {"name": self.head.name, "options": self.head.options},
             "options": self.options.as_dict(),
             "members": self.model.members,
-            "inputs": len(self.encoder.get_feature_names_out()) if self.chosen is None else len(self.chosen),
+            "inputs": self.encoder.n_inputs if self.chosen is None else len(self.chosen),
             "chosen": None if self.chosen is None else self.chosen.tolist(),
             "unit": self.unit,
             "rows": self.n_rows,

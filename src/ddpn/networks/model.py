@@ -10,6 +10,7 @@ from torch.distributions import Distribution
 from ddpn.distributions import Mixture
 from ddpn.networks.backbones import MLP, Members
 from ddpn.networks.backbones.members import Linear, check_seeds, generators
+from ddpn.networks.backbones.packed import holds_table_rows
 from ddpn.networks.heads import Head
 from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.validation import check_integer
@@ -114,6 +115,18 @@ class CountModel(nn.Module):
                 self.projection.bias.copy_(start.to(self.projection.bias))
                 self.projection.weight.mul_(0.1)
 
+    def with_backbone(self, backbone: nn.Module) -> "CountModel":
+        """Return a model with another backbone, which has the head and the projection of this one: weights are shared.
+
+        Parameters
+        ----------
+        backbone : torch.nn.Module
+            A network whose features are as wide.
+        """
+        model = CountModel(backbone, self.head, self.members)
+        model.projection = self.projection
+        return model
+
     def raw(self, x: Tensor) -> Tensor:
         """Raw outputs before any link. Shape: (B, M, P).
 
@@ -134,8 +147,7 @@ class CountModel(nn.Module):
 
         Each row of a table meets each weight once; networks for other inputs apply theirs at many places: infinity.
         """
-        is_table = x.dim() == 2 and x.is_floating_point()
-        return len(x) * self._largest_weight if is_table else float("inf")
+        return len(x) * self._largest_weight if holds_table_rows(x) else float("inf")
 
     def forward(self, x: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))

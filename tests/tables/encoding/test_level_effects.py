@@ -40,6 +40,21 @@ def test_credibility_is_that_of_buhlmann_and_straub():
     np.testing.assert_allclose(found, np.log((z * own + (1 - z) * m) / m), rtol=1e-10)
 
 
+def test_blocks_of_training_rows_are_those_of_all_rows():
+    X, y, _ = simulated(3)
+    fold = np.arange(ROWS) % 5
+    whole = FeatureEncoder(numeric="steps", categorical="auto").fit_transform(X, y, fold=fold)
+    encoder = FeatureEncoder(numeric="steps", categorical="auto")
+    blocks = list(encoder.fit_blocks(X, y, None, None, fold, size=97))
+    assert {len(block) for block in blocks[:-1]} == {97}
+    assert np.concatenate(blocks).tobytes() == whole.tobytes()
+    # Inputs that are not numeric are 0 or 1 in every row.
+    flags = np.setdiff1d(np.arange(encoder.n_inputs), encoder.numeric_inputs)
+    assert whole.shape[1] == encoder.n_inputs
+    assert np.isin(whole[:, flags], (0.0, 1.0)).all()
+    assert not np.isin(whole[:, encoder.numeric_inputs], (0.0, 1.0)).all(0).any()
+
+
 def test_effects_follow_the_true_ones_and_rare_levels_are_shrunk():
     X, y, true = simulated(0)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)

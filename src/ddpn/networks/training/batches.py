@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.networks.backbones.packed import holds_table_rows
 from ddpn.networks.heads import Head
 from ddpn.networks.training.config import ALL, Share, TrainingConfig
 from ddpn.rows.checks import check_counts, check_vector
@@ -131,7 +132,7 @@ class MemoryBatches:
         """Every row once, the same for all members; own rows of a member with fewer than others are repeated."""
         X = self.sample.X
         # Of texts, images and clouds as many rows together as a training has room for.
-        size = _IN_ORDER if X.dim() == 2 and X.is_floating_point() else WITHOUT_GRADIENTS * self._part
+        size = _IN_ORDER if holds_table_rows(X) else WITHOUT_GRADIENTS * self._part
         if not self.own_rows:
             # The same rows for every member: X as it is, the others (N, 1).
             return (part.map(lambda t: t.unsqueeze(1)).replace(X=part.X) for part in parts_of(self.sample, size))

@@ -390,6 +390,11 @@ class ColumnPlan:
                 if column.effects is not None:
                     self._effects.append((j, int(starts[j + 1]) - 1, column.effects))
 
+    @property
+    def numeric_inputs(self) -> list[int]:
+        """Positions of values, bins and effects of levels; all other inputs are 0 or 1."""
+        return sorted([*self._values.tolist(), *self._bins[1].tolist(), *(target for _, target, _ in self._effects)])
+
     def encode(self, table: Sequence[Column]) -> np.ndarray:
         """Inputs of rows, in float32. Shape: (rows, width)."""
         rows = len(table[0].values)

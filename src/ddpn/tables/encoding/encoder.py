@@ -1,6 +1,7 @@
 """FeatureEncoder: any table to a float32 matrix for a network."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ddpn.rows.checks import check_vector, labels_of, row_count, row_labels
+from ddpn.rows.count_rows import take_rows
 from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer
@@ -17,7 +19,6 @@ from ddpn.tables.encoding.columns import (
     MAX_CODES,
     CategoricalColumn,
     ColumnPlan,
-    Distinct,
     Encoded,
     LevelEffects,
     NumericColumn,
@@ -152,15 +153,31 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         -------
         array of float32, shape (rows, inputs)
         """
+        return next(self.fit_blocks(X, y, sample_weight, exposure, fold, row_count(X)))
+
+    def fit_blocks(
+        self, X: Any, y: Any, sample_weight: Any, exposure: Any, fold: np.ndarray | None, size: int
+    ) -> Iterator[np.ndarray]:
+        """Learn every column's encoding; return the rows that `fit_transform` returns, `size` of them at a time.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, fold
+            As for `fit_transform`.
+        size : int
+            Rows per block.
+        """
         self.fit(X, y, sample_weight, exposure)
-        if not has_effects(self):
-            return self.transform(X)
         rows = row_count(X)
+        parts = [slice(start, start + size) for start in range(0, rows, size)]
+        if not has_effects(self):
+            return (self.encode(take_rows(X, part)) for part in parts)
         target = _checked_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
         folds = fold_numbers(rows, FOLDS, 0) if fold is None else _checked_fold(fold, rows)
-        return OutOfFoldEffects(self, X, target, weight, scale, folds).inputs(X, folds)
+        effects = OutOfFoldEffects(self, X, target, weight, scale, folds)
+        return (effects.inputs(take_rows(X, part), folds[part]) for part in parts)
 
     def set_columns(self, columns: list[Encoded]) -> None:
         """Keep the encoding of every column, as `fit` or a file has it."""
@@ -171,8 +188,14 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     ) -> list[Encoded]:
         """The encoding of every column."""
         target = None if y is None else targets_of(y, weights, exposure)
+        n_numbers = sum(column.kind == "number" for column in table)
+        most = max(1, MAX_INPUTS // max(1, n_numbers))
+        bins = min(bins, most) if self.bins is None else bins
         columns: list[Encoded] = []
-        numbers: dict[int, Distinct] = {}
+        # Of columns of numbers only these are kept, as distinct values and their weights take more memory than a table.
+        by_steps = self.numeric == "steps" and y is not None
+        thresholds: dict[int, np.ndarray] = {}
+        undecided: list[int] = []
         for j, (_, kind, x, levels) in enumerate(table):
             if kind == "category":
                 is_long = len(np.unique(x[x >= 0])) > LEVELS_WITHOUT_EFFECT[self.categorical]
@@ -181,18 +204,22 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             elif kind == "flag":
                 columns.append(fit_flag(x, weights))
             else:
-                column, numbers[j] = fit_number(x.astype(np.float64), weights)
+                column, number = fit_number(x.astype(np.float64), weights)
+                if self.numeric == "piecewise":
+                    column = replace(column, edges=bin_edges(number, bins))
+                elif by_steps:
+                    thresholds[j] = candidates(number, thresholds_per_column(len(table)))
+                    if len(number.values) <= bins + 1:
+                        column = replace(column, steps=every_step(number))
+                    else:
+                        undecided.append(j)
+                if by_steps or self.numeric == "piecewise":
+                    column = replace(column, codes=integer_codes(number, min(most, MAX_CODES)))
                 columns.append(column)
-        most = max(1, MAX_INPUTS // max(1, len(numbers)))
-        bins = min(bins, most) if self.bins is None else bins
-        added: dict[int, dict[str, Any]] = {}
-        if self.numeric == "piecewise":
-            added = {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()}
-        elif self.numeric == "steps" and y is not None:
-            added = {j: {"steps": own} for j, own in _steps(columns, numbers, table, y, weights, bins).items()}
-        for j, inputs in added.items():
-            codes = integer_codes(numbers[j], min(most, MAX_CODES))
-            columns[j] = replace(cast(NumericColumn, columns[j]), codes=codes, **inputs)
+        if undecided and y is not None:
+            cuts = best_cuts(_tree_codes(columns, thresholds, table), y, weights, bins)
+            for j in undecided:
+                columns[j] = replace(cast(NumericColumn, columns[j]), steps=thresholds[j][cuts[j]])
         return columns
 
     def transform(self, X: Any) -> np.ndarray:
@@ -214,6 +241,18 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     def encode(self, X: Any) -> np.ndarray:
         """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
         return self._plan.encode(read_as_fitted(self, X))
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of inputs that a row becomes."""
+        check_is_fitted(self)
+        return self._plan.width
+
+    @property
+    def numeric_inputs(self) -> list[int]:
+        """Positions of the inputs that can be any number; all others are 0 or 1."""
+        check_is_fitted(self)
+        return self._plan.numeric_inputs
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The name of every input, such as "age", "age > 64.5" or "ward = B".
@@ -274,19 +313,11 @@ def _checked_fold(fold: Any, rows: int) -> np.ndarray:
     return found.astype(np.int64)
 
 
-def _steps(
-    columns: list[Encoded],
-    numbers: dict[int, Distinct],
-    table: list[Column],
-    y: np.ndarray,
-    weights: np.ndarray,
-    count: int,
-) -> dict[int, np.ndarray]:
-    """By position the best `count` steps of columns of numbers; all, if there are few values."""
-    most = thresholds_per_column(len(table))
-    thresholds = {j: candidates(column, most) for j, column in numbers.items()}
-    # Codes for the trees: the interval between thresholds, a flag, or a level's rank by frequency.
-    codes = np.empty((len(y), len(table)), dtype=np.uint8)
+def _tree_codes(
+    columns: Sequence[Encoded], thresholds: Mapping[int, np.ndarray], table: Sequence[Column]
+) -> np.ndarray:
+    """Return codes for trees: the interval between thresholds, a flag, or a level's rank by frequency, as uint8."""
+    codes = np.empty((len(table[0].values), len(table)), dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
         if isinstance(fitted, CategoricalColumn):
             rank = {level: place for place, level in enumerate(fitted.levels)}
@@ -295,11 +326,7 @@ def _steps(
         else:
             x = np.where(np.isnan(column.values), fitted.fill, column.values)
             codes[:, j] = np.searchsorted(thresholds[j], x) if j in thresholds else x
-    cuts = best_cuts(codes, y, weights, count)
-    return {
-        j: every_step(number) if len(number.values) <= count + 1 else thresholds[j][cuts[j]]
-        for j, number in numbers.items()
-    }
+    return codes
 
 
 # A fitted encoder as a JSON document, of which nothing is executed --------------------------------------------------

@@ -1,0 +1,98 @@
+"""Packed rows of tables: inputs that are 0 or 1 take a bit each, so that many training rows fit into memory."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from ddpn.networks.backbones.members import MLP
+
+#: Bytes of a float32. Packed rows have a multiple of it, so that their numbers can be viewed as float32.
+_BYTES = 4
+
+
+class InputPacking(nn.Module):
+    """Pack rows of float32 inputs into bytes, the numbers first and then a bit per input; as a module, unpack them.
+
+    Shape of `forward`: (..., bytes) -> (..., width).
+
+    Parameters
+    ----------
+    width : int
+        The number of inputs.
+    numbers : sequence of int
+        Positions of the inputs that can be any number. All others are 0 or 1 in every row.
+
+    Examples
+    --------
+    >>> packing = InputPacking(3, numbers=[1])
+    >>> rows = packing.pack([np.array([[1.0, 0.25, 0.0]], dtype=np.float32)], rows=1)
+    >>> rows.dtype, rows.shape, packing(rows)
+    (torch.uint8, torch.Size([1, 8]), tensor([[1.0000, 0.2500, 0.0000]]))
+    """
+
+    numbers: Tensor
+    bits: Tensor
+
+    def __init__(self, width: int, numbers: Sequence[int]) -> None:
+        super().__init__()
+        self.width = width
+        self.register_buffer("numbers", torch.tensor(numbers, dtype=torch.long), persistent=False)
+        bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+        self.register_buffer("bits", torch.from_numpy(bits).float(), persistent=False)
+        self._flags = slice(_BYTES * len(numbers), _BYTES * len(numbers) + -(-width // 8))
+
+    def extra_repr(self) -> str:
+        return f"{self.width}, numbers={self.numbers.tolist()}"
+
+    def pack(self, blocks: Iterable[np.ndarray], rows: int) -> Tensor:
+        """Pack blocks of rows, one after the other.
+
+        Parameters
+        ----------
+        blocks : iterable of arrays, shape (rows of the block, width)
+            Inputs in float32.
+        rows : int
+            The number of rows of all blocks.
+
+        Returns
+        -------
+        Tensor of uint8, shape (rows, bytes)
+        """
+        packed = np.zeros((rows, self._flags.stop + -self._flags.stop % _BYTES), dtype=np.uint8)
+        numbers, start = self.numbers.numpy(force=True), 0
+        for inputs in blocks:
+            part = packed[start : start + len(inputs)]
+            part[:, : self._flags.start] = np.ascontiguousarray(inputs[:, numbers]).view(np.uint8)
+            part[:, self._flags] = np.packbits(inputs != 0.0, axis=1)  # of numbers, too, which are not read from here
+            start += len(inputs)
+        return torch.from_numpy(packed)
+
+    def forward(self, packed: Tensor) -> Tensor:
+        inputs = embedding(packed[..., self._flags].int(), self.bits).flatten(-2)[..., : self.width]
+        return inputs.index_copy_(-1, self.numbers, packed[..., : self._flags.start].view(torch.float32))
+
+
+class UnpackedInputs(nn.Module):
+    """A backbone for tables that takes packed rows. Shape: (B, bytes) or (B, M, bytes) -> (B, M, output_dim)."""
+
+    def __init__(self, backbone: MLP, packing: InputPacking) -> None:
+        super().__init__()
+        self.packing, self.backbone, self.output_dim = packing, backbone, backbone.output_dim
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Draw fresh weights, one stream per member."""
+        self.backbone.reset(streams)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() == 2:
+            return self.backbone(self.packing(x))
+        # The rows of a member are next to each other in memory.
+        return self.backbone(self.packing(x.transpose(0, 1)).transpose(0, 1))
+
+
+def holds_table_rows(x: Tensor) -> bool:
+    """Return True for rows of a table, packed or not; texts, images and clouds have integers or more axes."""
+    return x.dim() == 2 and (x.is_floating_point() or x.dtype == torch.uint8)
