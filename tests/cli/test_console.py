@@ -4,12 +4,13 @@ import errno
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 
 import pytest
 import typer
 
-from ddpn.cli.console import friendly_errors, prompt_ctrl_c, show
+from ddpn.cli.console import CtrlCRunner, friendly_errors, prompt_ctrl_c, show
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 
 
@@ -92,3 +93,40 @@ def test_tables_are_wide_enough_where_there_is_no_terminal(capsys, monkeypatch):
     show("x" * 130)
     show("y", to_stderr=True)
     assert capsys.readouterr() == ("x" * 130 + "\n", "y\n")
+
+
+# Ctrl-C in the steps of a fit -----------------------------------------------------------------------------------------
+
+
+def ctrl_c():
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_between_steps_is_remembered_and_a_second_one_does_not_hit_what_follows():
+    def work():
+        try:
+            ctrl_c()
+        finally:
+            ctrl_c()
+
+    with CtrlCRunner() as runner:
+        with pytest.raises(KeyboardInterrupt):
+            ctrl_c()  # as usual, until the first step
+        assert runner.run(lambda: None)
+        assert not runner.run(work)
+        ctrl_c()
+        assert not runner.run(lambda: pytest.fail("it was begun"))
+    with CtrlCRunner() as runner:
+        assert runner.run(lambda: None)
+        ctrl_c()
+        assert not runner.run(lambda: pytest.fail("it was begun after Ctrl-C between two steps"))
+    with pytest.raises(KeyboardInterrupt):
+        ctrl_c()  # as usual again
+
+
+def test_other_threads_run_steps_as_they_are():
+    completed = []
+    thread = threading.Thread(target=lambda: completed.append(CtrlCRunner().__enter__().run(lambda: None)))
+    thread.start()
+    thread.join()
+    assert completed == [True]

@@ -1,5 +1,6 @@
 """members="auto": a GLM, boosted trees and networks, mixed as far as they pay, within a time budget."""
 
+import re
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.portfolio import Candidate, Portfolio, default_candidates
 from ddpn.metrics import crps
 from ddpn.networks.heads import make_head
+from ddpn.pipeline import PipelineOptions
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import Clock, TimeLimitError, check_deadline
@@ -72,7 +74,9 @@ def test_counts_of_known_totals_are_fitted_step_by_step():
     lines: list[str] = []
     counts = CountRange(upper_per_row=True, upper_is_total=True)
     model = CountRegressor(likelihood="double_binomial", hidden=(8,), epochs=1, random_state=0)
-    model.fit_members(counts.of(CountRows(X, y), upper), None, counts, Clock(1000.0), lines.append)
+    model.fit_rows(
+        counts.of(CountRows(X, y), upper), None, counts, PipelineOptions(("members",)), Clock(1000.0), lines.append
+    )
     labels = ["constant distribution", "boosted trees", "GLM", "networks"]
     assert [line.split(",")[0] for line in lines] == [f"Fitting {label}" for label in labels]
     assert "CRPS so far" in lines[-1]
@@ -240,8 +244,9 @@ def test_with_time_enough_all_rows_are_fitted(monkeypatch, split):
 def test_rows_follow_the_time_that_rows_took(monkeypatch, split):
     """Half of the time, a minute, is for the first member: 10 s for 100 rows leave 50 s, of which 75% are planned."""
     monkeypatch.setattr(PoissonGLM, "label", "slow")
-    with pytest.warns(UserWarning, match="Fitted slow to 37., slow to 37. of 1,600 training rows"):
-        rows, found = rows_of_fits(monkeypatch, 0.1, 120.0, split)
+    rows, found = rows_of_fits(monkeypatch, 0.1, 120.0, split)
+    (note,) = found.notes
+    assert re.match(r"Fitted slow to 37\d, slow to 37\d of 1,600 training rows", note)
     assert rows[0] == 100
     assert rows[1:] == [pytest.approx(375, abs=2)] * 2
     assert found.left_out == {}
@@ -259,8 +264,8 @@ def test_so_many_held_out_rows_choose_weights_without_a_time_limit(rows, scored)
 
 def test_a_member_that_ran_out_of_time_is_fitted_to_fewer_rows(monkeypatch, split):
     """The time that is left is used, instead of leaving out the member."""
-    with pytest.warns(UserWarning, match="of 1,600 training rows"):
-        rows, found = rows_of_fits(monkeypatch, 0.1, 16.0, split)
+    rows, found = rows_of_fits(monkeypatch, 0.1, 16.0, split)
+    assert ["of 1,600 training rows" in note for note in found.notes] == [True]
     assert rows[:2] == [100, 25]
     assert set(found.members) == {"constant", "one", "two"}
     assert max(found.rows.values()) < 1600

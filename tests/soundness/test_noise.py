@@ -7,6 +7,7 @@ from ddpn import CountRegressor
 from ddpn.calibration.calibrate import HeldOut, calibrate
 from ddpn.members.glm import Constant
 from ddpn.metrics import crps
+from ddpn.pipeline import PipelineOptions
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
@@ -36,7 +37,7 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     """CRPS of the default model on the rows that its copies left out and on fresh rows, and its coverage there."""
     X, y = noise_table(rows + FRESH, columns, levels, seed)
     model = CountRegressor(random_state=seed)
-    folds = model.fit_members(CountRows(X[:rows], y[:rows]), None, CountRange()).folds
+    folds = model.fit_rows(CountRows(X[:rows], y[:rows]), None, CountRange(), PipelineOptions(("members",))).folds
     predictor, new = model.predictor_, CountRows(X[rows:], y[rows:])
     calibrate(predictor, folds, seed)
     out_of_fold, fresh = (

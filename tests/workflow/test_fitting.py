@@ -3,7 +3,6 @@
 import errno
 import re
 import signal
-import threading
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import InputError
 from ddpn.tables.row_draw import draw_sample
 from ddpn.workflow import fitting, preparing
-from ddpn.workflow.fitting import Interrupts, fit, fit_into
+from ddpn.workflow.fitting import fit, fit_into
 from ddpn.workflow.model_folder import CHECKPOINT, load
 from ddpn.workflow.preparing import identity, prepare
 
@@ -242,8 +241,8 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
 ):
     whole = fit_into(tmp_path / "whole", unmixed, {})
     with monkeypatch.context() as patch:
-        name = {"calibration": "calibrate", "scores": "leaderboard"}[step]
-        patch.setattr(f"ddpn.workflow.fitting.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        name = {"calibration": "pipeline.calibrate", "scores": "workflow.fitting.leaderboard"}[step]
+        patch.setattr(f"ddpn.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         with pytest.warns(UserWarning, match="because the fit was stopped"):
             first = fit_into(tmp_path / "model", unmixed, {})
     assert (first.interrupted, first.can_continue) == (True, True)
@@ -336,36 +335,3 @@ def test_cross_fitted_members_use_all_rows_but_those_of_the_test(table, plan):
         assert predictor.intervals[name].rows.tolist() == [240], name
     changed = fit(prepare(with_extreme_test_rows(table, made), made.plan), {}).folder.model.predictor_
     assert has_same_calibration(predictor, changed)
-
-
-# Ctrl-C: the example of `Interrupts` has what it does to steps --------------------------------------------------------
-
-
-def ctrl_c():
-    signal.raise_signal(signal.SIGINT)
-
-
-def test_ctrl_c_between_steps_is_remembered_and_a_second_one_does_not_hit_what_follows():
-    def work():
-        try:
-            ctrl_c()
-        finally:
-            ctrl_c()
-
-    with Interrupts() as interrupts:
-        with pytest.raises(KeyboardInterrupt):
-            ctrl_c()  # as usual, until it is held
-        interrupts.hold()
-        assert not interrupts.step(work)
-        ctrl_c()
-        assert not interrupts.step(lambda: pytest.fail("it was begun"))
-    with pytest.raises(KeyboardInterrupt):
-        ctrl_c()  # as usual again
-
-
-def test_other_threads_run_steps_as_they_are():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(Interrupts().__enter__().step(lambda: None)))
-    thread.start()
-    thread.join()
-    assert found == [True]

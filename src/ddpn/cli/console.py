@@ -10,14 +10,16 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import typer
 
 from ddpn.cli.wording import in_fit_options, in_options
 from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.steps import StepRunner
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
 BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
@@ -100,6 +102,46 @@ def prompt_ctrl_c(what_is_kept: str) -> Iterator[None]:
         os.close(write)
         watcher.join()
         os.close(read)
+
+
+class CtrlCRunner(StepRunner):
+    """A context in which, from the first step on, Ctrl-C ends steps only; what follows, such as saving, is completed.
+
+    Before, Ctrl-C raises a `KeyboardInterrupt` as usual, as it does in other threads than the main one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_steps, self._is_inside = False, False
+        self._before: Callable[[int, FrameType | None], Any] | int | None = None
+
+    def __enter__(self) -> Self:
+        is_main = threading.current_thread() is threading.main_thread()
+        # A program that was started to ignore Ctrl-C goes on ignoring it.
+        if is_main and callable(signal.getsignal(signal.SIGINT)):
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._is_inside or not self._has_steps:
+            self._is_inside = False  # raised once per step: a second Ctrl-C must not hit what follows
+            raise KeyboardInterrupt
+        self.is_stopped = True
+
+    def run(self, step: Callable[[], object]) -> bool:
+        """Run a step unless Ctrl-C was pressed before; return whether it was completed."""
+        self._has_steps = True
+
+        def end_by_ctrl_c() -> None:
+            self._is_inside = True
+            step()
+            self._is_inside = False
+
+        return super().run(end_by_ctrl_c)
 
 
 @contextmanager

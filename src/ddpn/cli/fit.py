@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import INTERRUPTED, print_json, print_step, prompt_ctrl_c, show, show_warnings
+from ddpn.cli.console import INTERRUPTED, CtrlCRunner, print_json, print_step, prompt_ctrl_c, show, show_warnings
 from ddpn.cli.options import option
 from ddpn.cli.program import command
 from ddpn.cli.tables import column_table, missing_words, show_scores, table_of
@@ -99,8 +99,9 @@ def fit(
     from ddpn.workflow.fitting import fit_into
 
     options = {"verbose": True, "on_step": print_step, "started": started}
-    with redirect_stdout(sys.stderr):
-        fitted = fit_into(out, prepared, about, overwrite, n_jobs=o.cluster_of(cluster, gpus_per_job), **options)
+    n_jobs = o.cluster_of(cluster, gpus_per_job)
+    with redirect_stdout(sys.stderr), CtrlCRunner() as runner:
+        fitted = fit_into(out, prepared, about, overwrite, n_jobs=n_jobs, runner=runner, **options)
     _show_fitted(out, fitted, as_json)
 
 
@@ -149,10 +150,9 @@ def tune(
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     n_jobs = o.cluster_of(cluster, gpus_per_job)
     limits: dict[str, Any] = {"budget": budget, "trials": trials, "search": search, "started": started}
-    with redirect_stdout(sys.stderr):
-        fitted, result = run(
-            out, prepared, **limits, about=about, overwrite=overwrite, on_step=print_step, n_jobs=n_jobs
-        )
+    options: dict[str, Any] = {"about": about, "overwrite": overwrite, "on_step": print_step, "n_jobs": n_jobs}
+    with redirect_stdout(sys.stderr), CtrlCRunner() as runner:
+        fitted, result = run(out, prepared, **limits, **options, runner=runner)
     if not as_json:
         _show_search(result)
     _show_fitted(out, fitted, as_json)

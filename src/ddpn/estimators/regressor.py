@@ -12,12 +12,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ddpn.analysis.leaderboard import Leaderboard, out_of_fold_leaderboard
-from ddpn.calibration.calibrate import CalibrationOptions, calibrate, calibrate_copies
-from ddpn.calibration.heavy_tails import describe_heavy_tail
-from ddpn.calibration.ood import FeatureProfile
+from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.estimators.data_warnings import warn_about_table
-from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, needs_exposure, plain_options
-from ddpn.members import MEMBERS, label_of, mixable
+from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, plain_options
+from ddpn.members import MEMBERS, mixable
 from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import (
@@ -28,10 +26,10 @@ from ddpn.members.network_options import (
     paper_options,
 )
 from ddpn.members.networks import Networks
-from ddpn.members.portfolio import Candidate, Elsewhere, Portfolio, chosen_candidates, default_candidates
+from ddpn.members.portfolio import Candidate, Elsewhere, chosen_candidates, default_candidates
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
-from ddpn.predictor import Predictor
+from ddpn.pipeline import TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
 from ddpn.rows.checks import check_groups
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows, checked_sample
@@ -39,8 +37,9 @@ from ddpn.rows.splits import FOLDS, held_out_rows
 from ddpn.runtime.deadlines import Clock, parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
-from ddpn.runtime.time_plan import clock_of_budget, clock_of_step
-from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number, listed
+from ddpn.runtime.steps import StepRunner
+from ddpn.runtime.time_plan import clock_of_budget
+from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
 from ddpn.storage.results import ResultStore
 from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding import FeatureEncoder
@@ -150,9 +149,11 @@ class NetworkRegressor(CountEstimator):
         for sentence in (note for column in dates.columns for note in column.notes):
             warnings.warn(sentence, DataWarning, stacklevel=2)
         warn_about_table(train, dates, is_split=validation is not None, clock=clock)
-        self._fit_and_finish(train, validation, counts, clock)
+        fitted = self.fit_rows(train, validation, counts, self._pipeline_options(counts), clock)
         self._dates = dates
-        if self.interrupted_:
+        for note in fitted.notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+        if fitted.missing:
             raise KeyboardInterrupt
         return self
 
@@ -161,22 +162,24 @@ class NetworkRegressor(CountEstimator):
         return Clock()
 
     @abstractmethod
-    def _fit_and_finish(self, train: CountRows, validation: CountRows | None, counts: CountRange, clock: Clock) -> None:
-        """Fit members, and do what belongs to `fit` besides, until the clock ends."""
+    def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
+        """Return the steps of `fit`; raise a `ConfigError` if the model cannot be fitted to such counts."""
 
-    def fit_members(
+    def fit_rows(
         self,
         train: CountRows,
         validation: CountRows | None,
         counts: CountRange,
+        steps: PipelineOptions,
         clock: Clock = Clock(),  # noqa: B008
         on_step: Callable[[str], object] = lambda text: None,
         stream: RowStream | None = None,
-    ) -> Portfolio:
-        """Fit the members of the model and choose their weights; `fit` without calibration, for rows that are checked.
+        runner: StepRunner | None = None,
+    ) -> FittedPipeline:
+        """Fit the model to rows that are checked already, by `ddpn.pipeline.fit_pipeline`.
 
-        `train` is a sample of the `stream`, if there is one. An interrupted fit is not raised again where there is
-        something to keep: `interrupted_` is true then.
+        `train` is a sample of the `stream`, if there is one. Ctrl-C is not raised again if there is something to keep:
+        the result names the steps that are missing.
         """
         head, options, runtime = self.checked_options()
         reader, _ = self._columns(train, counts, head)
@@ -198,25 +201,20 @@ class NetworkRegressor(CountEstimator):
             verbose=bool(self.verbose) and here,
         )
         random = check_random_state(self.random_state)
-        folds, candidates, seed = self._planned(task, train, validation, random)
-        if folds.validation is not None:
-            self.n_rows_, self.n_validation_rows_ = len(folds.train), len(folds.validation)
-        portfolio = Portfolio(candidates, clock, on_step, None if here else self._elsewhere(on_step)).fit(folds, seed)
-        parts = portfolio.members, portfolio.weights, needs_exposure(train, counts), portfolio.seconds, counts
-        self._set_fitted(reader, Predictor(*parts, portfolio.fold_weights))
-        self.predictor_.summarise_scales(train)
-        self._interrupted, self.left_out_ = portfolio.interrupted, portfolio.left_out | portfolio.not_tried
-        if portfolio.left_out:
-            warnings.warn(_describe_left_out(portfolio), UserWarning, stacklevel=4)
-        if heavy := describe_heavy_tail(self.predictor_, portfolio.folds):
-            warnings.warn(heavy, UserWarning, stacklevel=4)
-        return portfolio
+        plan = self._planned(task, train, validation, random)
+        elsewhere = None if here else self._elsewhere(on_step)
+        fitted = fit_pipeline(plan, head, counts, steps, clock, on_step, elsewhere, runner)
+        if plan.folds.validation is not None:
+            self.n_rows_, self.n_validation_rows_ = len(plan.folds.train), len(plan.folds.validation)
+        self._set_fitted(reader, fitted.predictor)
+        self._interrupted, self.left_out_ = TRAINING in fitted.missing, fitted.left_out
+        return fitted
 
     @abstractmethod
     def _planned(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
-    ) -> tuple[Folds, list[Candidate], int]:
-        """Rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
+    ) -> FitPlan:
+        """Return the rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
@@ -415,35 +413,37 @@ class CountRegressor(NetworkRegressor):
     def _start_clock(self) -> Clock:
         return clock_of_budget(None if self.time_budget is None else parse_duration(self.time_budget, "time_budget"))
 
-    def _fit_and_finish(self, train: CountRows, validation: CountRows | None, counts: CountRange, clock: Clock) -> None:
+    def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
         if self.monotone is not None and counts.is_bounded:
             # The mean between bounds depends on the spread as well.
             must = "be None where counts have bounds: their mean might fall"
             raise ConfigError(argument="monotone", must=must, got=repr(self.monotone))
-        own = clock_of_step(clock, "members", ("members", "calibration"))
-        fitted = self.fit_members(train, validation, counts, own)
         # After a recalibration the mean would depend on the spread as well, and might fall.
-        wanted = CalibrationOptions(recalibrate=self.monotone is None)
-        self._folds = (fitted.folds, fitted.seed, wanted) if fitted.folds.are_crossed else None
-        calibrate(self.predictor_, fitted.folds, fitted.seed, wanted, clock)
+        return PipelineOptions(calibration=CalibrationOptions(recalibrate=self.monotone is None))
+
+    def fit_rows(self, *arguments: Any, **options: Any) -> FittedPipeline:
+        fitted = super().fit_rows(*arguments, **options)
+        # By these, every row is scored out of fold.
+        self._held_out = fitted.held_out if fitted.folds.are_crossed else None
+        return fitted
 
     def _out_of_fold_leaderboard(self) -> Leaderboard:
         _ = self._fitted  # or it is not fitted
-        fitted = getattr(self, "_folds", None)
-        if fitted is None:
+        held_out = getattr(self, "_held_out", None)
+        if held_out is None:
             raise InputError(
                 "Give a test set as X and y. Out-of-fold scores need a model that was cross-fitted in this process: "
                 "one of up to 5,000 rows, without validation rows, that was not loaded or copied."
             )
-        return out_of_fold_leaderboard(self.predictor_, calibrate_copies(self.predictor_, *fitted))
+        return out_of_fold_leaderboard(self.predictor_, held_out)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the training rows, which out-of-fold scores need, of files and copies."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_folds"}
+        return {name: value for name, value in super().__getstate__().items() if name != "_held_out"}
 
     def _planned(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
-    ) -> tuple[Folds, list[Candidate], int]:
+    ) -> FitPlan:
         seed = int(random.randint(2**31 - 1))
         folds, task = Folds.of(train, validation, seed), replace(task, is_rough=True, monotone=self.monotone)
         if folds.are_crossed:
@@ -451,8 +451,8 @@ class CountRegressor(NetworkRegressor):
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)
             task = replace(task, rows=rows, options=replace(task.options, members=2))
         if self.members == "auto":
-            return folds, default_candidates(task, self.mix_with), seed
-        return folds, chosen_candidates(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed
+            return FitPlan(folds, default_candidates(task, self.mix_with), seed)
+        return FitPlan(folds, chosen_candidates(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -534,13 +534,12 @@ class DDPNRegressor(NetworkRegressor):
         given = self._given_options()
         return paper_options(rows, **given) if self.preset == "paper" else NetworkOptions(**given)
 
-    def _fit_and_finish(self, train: CountRows, validation: CountRows | None, counts: CountRange, clock: Clock) -> None:
-        fitted_to = self.fit_members(train, validation, counts).folds.train
-        self.predictor_.profile = FeatureProfile.fit(fitted_to.X, fitted_to.weight)
+    def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
+        return PipelineOptions(calibration=None)
 
     def _planned(
         self, task: Task, train: CountRows, validation: CountRows | None, random: np.random.RandomState
-    ) -> tuple[Folds, list[Candidate], int]:
+    ) -> FitPlan:
         if validation is None:
             kept = held_out(train, self.validation, random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
@@ -551,7 +550,7 @@ class DDPNRegressor(NetworkRegressor):
         # Weights are chosen by validation rows; options of the networks are theirs alone.
         apart = replace(task, options=NetworkOptions(), checkpoint=None)
         others = [] if validation is None else chosen_candidates(apart, self.mix_with)
-        return Folds(train, validation), [networks, *others], seeds[0]
+        return FitPlan(Folds(train, validation), [networks, *others], seeds[0])
 
     @property
     def encoder_(self) -> FeatureEncoder:
@@ -574,17 +573,6 @@ def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndar
     if not share or groups < 2:
         return np.zeros(len(sample), dtype=bool)
     return held_out_rows(len(sample), float(share), seed, sample.group)
-
-
-def _describe_left_out(portfolio: Portfolio) -> str:
-    """Name all members that could not be fitted, by reason, and what is left if that is a single one."""
-    labels: dict[str, list[str]] = {}
-    for name, why in portfolio.left_out.items():
-        labels.setdefault(why, []).append(label_of(name, MEMBERS[name]))
-    sentence = "; ".join(f"without {listed(names)}: {why}" for why, names in labels.items())
-    used = [name for name, weight in portfolio.weights.items() if weight > 0.0]
-    alone = f" The model is one member only: {label_of(used[0], MEMBERS[used[0]])}." if len(used) == 1 else ""
-    return f"The mixture is fitted {sentence}.{alone}"
 
 
 def _finite_numbers(X: Any) -> np.ndarray | None:

@@ -1,7 +1,6 @@
 """Fit several kinds of members, the cheapest first, and choose their weights in a mixture."""
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -9,7 +8,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from ddpn.members import MEMBERS
+from ddpn.members import MEMBERS, label_of
 from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
 from ddpn.members.folds import Folds, MemberFits, copies_of
 from ddpn.members.member import Member, NotApplicableError, Task
@@ -174,7 +173,6 @@ class Portfolio:
             if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
                 self._could_learn_more.append(candidate.name)
         self._record_rest()
-        self._warn_of_fewer_rows()
         if self.interrupted and not self.members:
             raise KeyboardInterrupt
         if not self.members:
@@ -186,6 +184,24 @@ class Portfolio:
         mixed = [name for name in self.members if name not in baselines] or list(self.members)
         self.weights = dict.fromkeys(self.members, 0.0) | (self.weights or dict.fromkeys(mixed, 1.0 / len(mixed)))
         return self
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on members that could not be fitted, by reason, and on those that were fitted to fewer rows."""
+        notes, total = [], len(self.folds.train)
+        numbers = {name: rows for name, rows in self.rows.items() if rows < total and name in self.members}
+        if numbers:
+            parts = [f"{label_of(name, self.members[name])} to {rows:,}" for name, rows in numbers.items()]
+            notes.append(f"Fitted {listed(parts)} of {total:,} training rows, because the time budget is short.")
+        labels: dict[str, list[str]] = {}
+        for name, why in self.left_out.items():
+            labels.setdefault(why, []).append(label_of(name, MEMBERS[name]))
+        if labels:
+            sentence = "; ".join(f"without {listed(names)}: {why}" for why, names in labels.items())
+            used = [name for name, weight in self.weights.items() if weight > 0.0]
+            alone = f" The model is one member only: {label_of(used[0], MEMBERS[used[0]])}." if len(used) == 1 else ""
+            notes.append(f"The mixture is fitted {sentence}.{alone}")
+        return notes
 
     def _skip(self, candidate: Candidate) -> None:
         """Record why a candidate is not fitted after the smaller one that it depends on."""
@@ -292,15 +308,6 @@ class Portfolio:
             self._fits[rows] = elsewhere(self._choose_rows(rows, seed), seed)
         others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
         return self._fits[rows].fitted(candidate.name, {each.name: each.make(own) for each in others}, hard)
-
-    def _warn_of_fewer_rows(self) -> None:
-        """Say which members were fitted to fewer rows than there are, for lack of time."""
-        total = len(self.folds.train)
-        numbers = {name: rows for name, rows in self.rows.items() if rows < total and name in self.members}
-        if numbers:
-            parts = [f"{self.members[name].label or name} to {rows:,}" for name, rows in numbers.items()]
-            text = f"Fitted {listed(parts)} of {total:,} training rows, because the time budget is short."
-            warnings.warn(text, UserWarning, stacklevel=5)  # where a user calls `fit` of an estimator
 
     def _weigh(self, candidate: Candidate, member: Member, scores: MixtureScores) -> bool:
         """Choose the weights of all members so far; False where there is no time to score the new one."""

@@ -9,39 +9,32 @@ import json
 import os
 import platform
 import shutil
-import signal
 import tempfile
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from ddpn.analysis.leaderboard import leaderboard, out_of_fold_leaderboard
-from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate, calibrate_copies
-from ddpn.calibration.ood import FeatureProfile
+from ddpn.analysis.leaderboard import Leaderboard, leaderboard, out_of_fold_leaderboard
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate_copies
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.regressor import NetworkRegressor
-from ddpn.members import MEMBERS, label_of
 from ddpn.members.folds import Folds
-from ddpn.members.member import NotApplicableError, Task
+from ddpn.pipeline import CALIBRATION, FittedPipeline, PipelineOptions, calibrate_pipeline, describe_fewer_rows
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
+from ddpn.runtime.deadlines import Clock, format_duration
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.jobs import Where
 from ddpn.runtime.progress import progress_bar
-from ddpn.runtime.threads import single_thread
-from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, clock_of_budget, clock_of_step, with_rows
+from ddpn.runtime.steps import StepRunner
+from ddpn.runtime.time_plan import STEPS, clock_of_budget, clock_of_step, with_rows
 from ddpn.storage.files import folder_lock
 from ddpn.storage.model_files import check_destination
 from ddpn.tables.row_draw import MAX_ROWS, draw_sample
@@ -52,59 +45,6 @@ from ddpn.workflow.preparing import Prepared, checkpoint_of, identity
 
 #: Rows that the level of all rows counts as in each group of calibrated intervals.
 _GROUP_ROWS = 50.0
-
-
-class Interrupts:
-    """A context in which, after `hold`, Ctrl-C ends steps only; what lies between them, such as saving, is completed.
-
-    Before `hold`, Ctrl-C raises a `KeyboardInterrupt` as usual. Signals reach the main thread only; in others, and
-    outside of the context, steps run as they are. Once it is `stopped` by Ctrl-C, no further step is begun.
-
-    >>> with Interrupts() as interrupts:
-    ...     interrupts.hold()
-    ...     interrupts.step(lambda: None), interrupts.step(lambda: signal.raise_signal(signal.SIGINT))
-    (True, False)
-    >>> interrupts.step(lambda: None)
-    False
-    """
-
-    def __init__(self) -> None:
-        self.stopped, self._holds, self._is_inside = False, False, False
-        self._before: Any = None
-
-    def __enter__(self) -> Self:
-        is_main = threading.current_thread() is threading.main_thread()
-        # A program that was started to ignore Ctrl-C goes on ignoring it.
-        if is_main and callable(signal.getsignal(signal.SIGINT)):
-            self._before = signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._is_inside or not self._holds:
-            self._is_inside = False  # raised once per step: a second Ctrl-C must not hit what follows
-            raise KeyboardInterrupt
-        self.stopped = True
-
-    def hold(self) -> None:
-        """From now on, Ctrl-C ends steps only."""
-        self._holds = True
-
-    def step(self, work: Callable[[], object]) -> bool:
-        """Run a step, unless Ctrl-C was pressed before; returns whether the step was completed."""
-        if self.stopped:
-            return False
-        try:
-            self._is_inside = True
-            work()
-            self._is_inside = False
-        except KeyboardInterrupt:
-            self.stopped = True
-            return False
-        return True
 
 
 @dataclass(frozen=True)
@@ -134,7 +74,7 @@ def fit(
     on_step: Callable[[str], None] = lambda text: None,
     started: float | None = None,
     n_jobs: Where = None,
-    interrupts: Interrupts | None = None,
+    runner: StepRunner | None = None,
     unfinished: ModelFolder | None = None,
 ) -> Fitted:
     """Fit the model and what it is compared with, calibrate on held-out rows, and score on test rows.
@@ -143,12 +83,11 @@ def fit(
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
     of the networks or of members to compare with; the other steps continue with what was fitted so far. Ctrl-C in one
-    of these other steps ends all of them. The task names what is `missing` then. The plan's time budget, if there is
-    one, counts from `started` (as `time.monotonic` counts) until the model is saved. With `interrupts`, nothing but a
-    step is ended by Ctrl-C after the training. Of an `unfinished` model, only what is missing is done.
+    of these other steps, which the `runner` runs, ends all of them. The task names what is `missing` then. The plan's
+    time budget, if there is one, counts from `started` (as `time.monotonic` counts) until the model is saved. Of an
+    `unfinished` model, only what is missing is done.
     """
-    budget, interrupts = prepared.plan.seconds, interrupts or Interrupts()
-    clock = clock_of_budget(budget, started)
+    clock, runner = clock_of_budget(prepared.plan.seconds, started), runner or StepRunner()
     # Before the time that is left is divided: these take seconds for many rows.
     known = {"identity": identity(prepared), "fingerprint": prepared.fingerprint}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
@@ -160,19 +99,15 @@ def fit(
         if unfinished is None:
             model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
             with progress_bar("Fitting", None, verbose):
-                fitted = train_model(model, prepared, checkpoint, step, clock_of_step(clock, "members"))
-                missing = ["training"] if model.interrupted_ else []
-                missing += ["comparisons"] if _add_comparisons(model, prepared, fitted, clock, step) else []
-                folds, is_calibrated = fitted, False
+                fitted = fit_prepared(model, prepared, pipeline_options(prepared), clock, step, runner)
         else:
             step("Continuing with the members that were fitted")
-            model, missing = unfinished.model, []
-            is_calibrated = "calibration" not in unfinished.task["missing"]
-            folds = Folds(prepared.train, prepared.validation)
-            if unfinished.folds is not None:
-                folds = folds_to_score(model.predictor_, prepared.sample, unfinished.folds)
-        more, scores = _finish(model.predictor_, prepared, folds, is_calibrated, clock, interrupts, step)
-    missing += more
+            model = unfinished.model
+            fitted = _continue(unfinished, prepared, clock, step, runner)
+        scores = _score(fitted, prepared, clock, step, runner)
+        for note in fitted.notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+    missing, folds = fitted.missing, fitted.folds
     packages = {name: version(name) for name in ("ddpn", "torch", "scikit-learn", "numpy", "polars")}
     task = {
         "format": FORMAT,
@@ -230,7 +165,8 @@ def fit_into(
         Whether to replace a model that is there already.
     **options
         `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is when the time
-        budget began, as `time.monotonic` counts; `n_jobs` is where members are fitted, if not in this process.
+        budget began, as `time.monotonic` counts; `n_jobs` is where members are fitted, if not in this process; `runner`
+        runs the steps after them, of which Ctrl-C ends one without losing the others.
 
     Returns
     -------
@@ -245,20 +181,17 @@ def fit_into(
             on_step("Continuing the fit that was interrupted")
         elif (path / CHECKPOINT).is_file():
             on_step("Starting again: the interrupted fit had other rows or options")
-        with Interrupts() as interrupts:
-            unfinished = _unfinished(path, prepared)
-            fitted = fit(prepared, about, checkpoint, interrupts=interrupts, unfinished=unfinished, **options)
-            can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
-            interrupts.hold()
-            try:
-                _save(fitted, path, overwrite, checkpoint)
-            finally:
-                # What interrupted fits of this folder have left beside it.
-                pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
-                for old in path.parent.glob(pattern):
-                    old.unlink()
-                for folder in path.parent.glob(f"{pattern}.jobs"):
-                    shutil.rmtree(folder)
+        fitted = fit(prepared, about, checkpoint, unfinished=_unfinished(path, prepared), **options)
+        can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
+        try:
+            _save(fitted, path, overwrite, checkpoint)
+        finally:
+            # What interrupted fits of this folder have left beside it.
+            pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
+            for old in path.parent.glob(pattern):
+                old.unlink()
+            for folder in path.parent.glob(f"{pattern}.jobs"):
+                shutil.rmtree(folder)
     return replace(fitted, can_continue=can_continue)
 
 
@@ -280,59 +213,89 @@ def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
     return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
 
 
-def _finish(
-    predictor: Predictor,
+def fit_prepared(
+    model: NetworkRegressor,
     prepared: Prepared,
-    folds: Folds,
-    is_calibrated: bool,
+    options: PipelineOptions,
     clock: Clock,
-    interrupts: Interrupts,
     on_step: Callable[[str], None],
-) -> tuple[list[str], dict[str, Any] | None]:
-    """Calibrate by the held-out rows of `folds`, unless that was done, and score the test rows or, without any, these.
+    runner: StepRunner | None = None,
+) -> FittedPipeline:
+    """Fit a model to the rows of a prepared table, and remove its checkpoint if nothing can be kept."""
+    train, validation = prepared.train, prepared.validation
+    if prepared.is_cross_fitted:
+        train, validation = prepared.known, validation.rows(slice(0, 0))
+    on_step("Training")
+    counts, held_out = prepared.plan.count_range, validation if len(validation) else None
+    try:
+        fitted = model.fit_rows(train, held_out, counts, options, clock, on_step, prepared.stream, runner)
+    except KeyboardInterrupt:
+        if model.checkpoint is not None:
+            Path(model.checkpoint).unlink(missing_ok=True)
+        raise
+    # A saved model has no use for these.
+    model.set_params(checkpoint=None, verbose=False, n_jobs=None)
+    if isinstance(model, CountRegressor):
+        model.set_params(time_budget=None)
+    return fitted
 
-    Both use as many rows as there is time for. Returns the steps that Ctrl-C ended or prevented, and the leaderboard,
-    None if it did.
+
+def _continue(
+    unfinished: ModelFolder, prepared: Prepared, clock: Clock, on_step: Callable[[str], None], runner: StepRunner
+) -> FittedPipeline:
+    """Calibrate an unfinished model, if that is missing, by the rows that its members were not fitted to."""
+    predictor = unfinished.model.predictor_
+    folds = Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
+    if unfinished.folds is not None:
+        folds = folds_to_score(predictor, prepared.sample, unfinished.folds)
+    fitted = FittedPipeline(predictor, folds, prepared.plan.seed, {})
+    if CALIBRATION in unfinished.task["missing"]:
+        calibrate_pipeline(fitted, pipeline_options(prepared), clock, on_step, runner)
+    return fitted
+
+
+def _score(
+    fitted: FittedPipeline, prepared: Prepared, clock: Clock, on_step: Callable[[str], None], runner: StepRunner
+) -> dict[str, Any] | None:
+    """Score the test rows or, without any, every row by copies that left it out: as many as there is time for.
+
+    Returns the leaderboard, or None if Ctrl-C ended or prevented that, which `fitted` then says.
     """
-    plan, options = prepared.plan, calibration_options(prepared.plan, prepared.time_columns)
-    missing, scores, held_out = list[str](), list[dict[str, Any]](), list[HeldOut]()
+    predictor, seed, found = fitted.predictor, prepared.plan.seed, list[Leaderboard]()
+    about, is_out_of_fold = (prepared.leaks, prepared.split.meaning), prepared.is_scored_out_of_fold
 
-    def calibrate_by(clock: Clock) -> None:
-        held_out.append(calibrate(predictor, folds, plan.seed, options, clock))
-        _warn_of_few("calibrated with", len(held_out[0]), sum(map(len, folds.held_out)), "rows")
-
-    def score(clock: Clock) -> None:
-        about = prepared.leaks, prepared.split.meaning
-        if prepared.is_scored_out_of_fold:
-            rows = held_out[0] if held_out else calibrate_copies(predictor, folds, plan.seed, options)
-            total, words = len(folds.train), "rows"
+    def work() -> None:
+        own = clock_of_step(clock, "scores")
+        if is_out_of_fold:
+            held_out = fitted.held_out or calibrate_copies(
+                predictor, fitted.folds, seed, calibration_options(prepared.plan, prepared.time_columns)
+            )
+            total, rows = len(fitted.folds.train), "rows"
             board = with_rows(
-                clock, len(rows), lambda n: out_of_fold_leaderboard(predictor, rows.some(n, plan.seed), *about)
+                own, len(held_out), lambda n: out_of_fold_leaderboard(predictor, held_out.some(n, seed), *about)
             )
         else:
-            test, words = prepared.test, "test rows"
+            test, rows = prepared.test, "test rows"
             total = min(len(test), MAX_ROWS)
             board = with_rows(
-                clock, total, lambda n: leaderboard(predictor, draw_sample(test, n).take(test), *about, total=len(test))
+                own, total, lambda n: leaderboard(predictor, draw_sample(test, n).take(test), *about, total=len(test))
             )
-        scores.append(board.to_dict())
-        _warn_of_few("scored on", board.rows, total, words)
+        found.append(board)
+        fitted.notes += describe_fewer_rows("scored on", board.rows, total, rows)
 
-    interrupts.hold()
-    if not is_calibrated and not folds.are_crossed and folds.validation is None:
-        predictor.profile = FeatureProfile.fit(folds.train.X, folds.train.weight, prepared.time_columns)
-    elif not is_calibrated:
-        on_step("Calibrating on rows that were not trained on")
-        if not interrupts.step(partial(calibrate_by, clock_of_step(clock, "calibration"))):
-            missing.append("calibration")
-            warnings.warn("The model is not calibrated, because the fit was stopped.", UserWarning, stacklevel=2)
-            # Ctrl-C may have left some of it.
-            predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood = {}, None, {}, None
-    on_step("Scoring every row out of fold" if prepared.is_scored_out_of_fold else "Scoring the test rows")
-    if not interrupts.step(partial(score, clock_of_step(clock, "scores"))):
-        missing.append("scores")
-        warnings.warn("The model is not scored, because the fit was stopped.", UserWarning, stacklevel=2)
-    return missing, scores[0] if scores else None
+    on_step("Scoring every row out of fold" if is_out_of_fold else "Scoring the test rows")
+    if not runner.run(work):
+        fitted.missing.append("scores")
+        fitted.notes.append("The model is not scored, because the fit was stopped.")
+        return None
+    return found[0].to_dict()
+
+
+def pipeline_options(prepared: Prepared) -> PipelineOptions:
+    """Return the steps of `ddpn fit`."""
+    plan = prepared.plan
+    calibration = calibration_options(plan, prepared.time_columns)
+    return PipelineOptions(tuple(STEPS), plan.compare_with, calibration, plan.seed)
 
 
 def calibration_options(plan: Plan, time_columns: Sequence[str] = ()) -> CalibrationOptions:
@@ -343,12 +306,6 @@ def calibration_options(plan: Plan, time_columns: Sequence[str] = ()) -> Calibra
 def folds_to_score(predictor: Predictor, sample: CountRows, number: np.ndarray) -> Folds:
     """Return the folds of a saved model: the rows that it was fitted to, and the fold of each."""
     return Folds(sample.replace(X=predictor.prepared(sample.X)), None, number)
-
-
-def _warn_of_few(what: str, used: int, known: int, rows: str) -> None:
-    if used < known:
-        sentence = f"The model is {what} {used:,} of {known:,} {rows}, because the time budget is too short for more."
-        warnings.warn(sentence, UserWarning, stacklevel=4)
 
 
 def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None:
@@ -369,69 +326,3 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
         kept = f"The fitted model is kept in {folder / name}. Use it there, or move that folder to a better place."
         raise InputError(f"The model cannot be saved in {path}: {reason}. {kept}")
     raise InputError(f"The model cannot be saved in {path}: {reason}. Nor can it be kept in {cache}: it is lost.")
-
-
-def train_model(
-    model: NetworkRegressor,
-    prepared: Prepared,
-    checkpoint: Path | None,
-    on_step: Callable[[str], None],
-    clock: Clock = Clock(),  # noqa: B008
-) -> Folds:
-    """Fit the members of the model; `interrupted_` says whether Ctrl-C ended that, with something to keep.
-
-    Returns the rows that members were fitted to, and those that choose weights and calibrate.
-    """
-    train, validation = prepared.train, prepared.validation
-    if prepared.is_cross_fitted:
-        train, validation = prepared.known, validation.rows(slice(0, 0))
-    on_step("Training")
-    counts, held_out = prepared.plan.count_range, validation if len(validation) else None
-    try:
-        folds = model.fit_members(train, held_out, counts, clock, on_step, prepared.stream).folds
-    except KeyboardInterrupt:
-        if checkpoint is not None:
-            checkpoint.unlink(missing_ok=True)
-        raise
-    if model.interrupted_:
-        on_step("Stopping: the best so far is kept")
-    # A saved model has no use for these.
-    model.set_params(checkpoint=None, verbose=False, n_jobs=None)
-    if isinstance(model, CountRegressor):
-        model.set_params(time_budget=None)
-    return folds
-
-
-def _add_comparisons(
-    model: NetworkRegressor,
-    prepared: Prepared,
-    folds: Folds,
-    clock: Clock,
-    on_step: Callable[[str], None],
-) -> bool:
-    """Fit the members of `compare_with` that are not part of the mixture; returns whether that was interrupted."""
-    wanted = [name for name in prepared.plan.compare_with if name not in model.predictor_.members]
-    for name in wanted:
-        kind = MEMBERS.find(name)
-        label = label_of(name, kind)
-        if clock.has_limit and clock.left <= MIN_SECONDS_TO_COMPARE:
-            sentence = f"Not compared with {label}, because the time budget ran out."
-            warnings.warn(sentence, UserWarning, stacklevel=2)
-            continue
-        on_step(f"Fitting for comparison: {label}")
-        started = time.perf_counter()
-        try:
-            with single_thread(), warnings.catch_warnings():
-                # A fit that is not quite at its maximum is good enough for a comparison.
-                warnings.simplefilter("ignore")
-                with (own := clock_of_step(clock, "comparisons")).limit():
-                    task = Task(model.head_, len(folds.train), own)
-                    member = folds.fit(kind.like(task), prepared.plan.seed)
-        except (NotApplicableError, TimeLimitError) as error:
-            warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
-            continue
-        except KeyboardInterrupt:
-            on_step(f"Stopping: not compared with {label}")
-            return True
-        model.predictor_.add(name, member, time.perf_counter() - started)
-    return False

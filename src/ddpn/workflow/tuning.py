@@ -24,17 +24,19 @@ from ddpn.analysis.gains import MIN_GROUPS, Gain, gain_of
 from ddpn.distributions import discretized
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.metrics import crps
+from ddpn.pipeline import PipelineOptions
 from ddpn.rows.splits import fold_pairs, group_codes, random_parts
 from ddpn.runtime.deadlines import Clock, TimeLimitError, format_duration
 from ddpn.runtime.display import plural, value_text
 from ddpn.runtime.errors import ConfigError, TrainingError
 from ddpn.runtime.extras import import_extra
 from ddpn.runtime.jobs import Job, Where, run, slots
+from ddpn.runtime.steps import StepRunner
 from ddpn.runtime.threads import single_thread
 from ddpn.storage.files import folder_lock, sha256
 from ddpn.storage.model_files import check_destination
 from ddpn.storage.results import ResultStore
-from ddpn.workflow.fitting import Fitted, fit_into, train_model
+from ddpn.workflow.fitting import Fitted, fit_into, fit_prepared
 from ddpn.workflow.plan import MIN_SECONDS
 from ddpn.workflow.preparing import Prepared, identity
 from ddpn.workflow.search_space import RANGES, SETTINGS, Settings, check_search, default_settings, with_settings
@@ -189,6 +191,7 @@ def tune(
     on_step: Callable[[str], object] = lambda text: None,
     n_jobs: Where = None,
     started: float | None = None,
+    runner: StepRunner | None = None,
 ) -> tuple[Fitted, TuningResult]:
     """Search the settings of a model, fit the best ones as `ddpn fit` does, and save the model.
 
@@ -224,6 +227,8 @@ def tune(
         one, which knows the scores of all earlier trials. Default: one trial after the other, in this process.
     started : float, optional
         When the budget began, as `time.monotonic` counts. Default: now.
+    runner : StepRunner, optional
+        Runs the steps of the refit that Ctrl-C may end.
 
     Returns
     -------
@@ -268,7 +273,7 @@ def tune(
         refitted = replace(prepared, plan=plan)
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.best_number else 'the default settings'}")
         facts = {**(about or {}), "tuning": result.as_dict()}
-        fitted = fit_into(place, refitted, facts, overwrite, on_step=on_step, n_jobs=n_jobs)
+        fitted = fit_into(place, refitted, facts, overwrite, on_step=on_step, n_jobs=n_jobs, runner=runner)
         if not fitted.interrupted:
             for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}.tuning"):
                 shutil.rmtree(old)
@@ -524,8 +529,8 @@ def fold_job(folds: list[Prepared], number: int, settings: Settings, clock: Cloc
     with clock.limit(), warnings.catch_warnings():
         # A setting that is tried may converge badly: its score will tell.
         warnings.simplefilter("ignore")
-        train_model(model, replace(fold, plan=plan), None, check_time)
-        if model.interrupted_:
+        fitted = fit_prepared(model, replace(fold, plan=plan), PipelineOptions(("members",)), Clock(), check_time)
+        if fitted.missing:
             raise KeyboardInterrupt
         with single_thread(), torch.no_grad():
             blocks = model.predictor_.recorded_blocks(fold.test)

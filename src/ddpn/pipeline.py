@@ -1,0 +1,217 @@
+"""The one pipeline of a fit: members, their weights, models for comparison, and calibration.
+
+`CountRegressor.fit`, `DDPNRegressor.fit`, `ddpn fit` and `ddpn tune` all fit by `fit_pipeline`; they differ in the
+steps they ask for. A time budget is spent on members first (`ddpn.runtime.time_plan`). Ctrl-C ends the step that runs,
+and never loses what was fitted before.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
+from ddpn.calibration.heavy_tails import describe_heavy_tail
+from ddpn.calibration.ood import FeatureProfile
+from ddpn.members import MEMBERS, label_of
+from ddpn.members.folds import Folds
+from ddpn.members.member import NotApplicableError, Task
+from ddpn.members.portfolio import Candidate, Elsewhere, Portfolio
+from ddpn.networks.heads import Head
+from ddpn.predictor import Predictor
+from ddpn.rows.count_range import CountRange
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.steps import StepRunner
+from ddpn.runtime.threads import single_thread
+from ddpn.runtime.time_plan import MIN_SECONDS_TO_COMPARE, clock_of_step
+
+#: Names of steps in `FittedPipeline.missing`.
+TRAINING, COMPARISONS, CALIBRATION = "training", "comparisons", "calibration"
+
+
+class FitPlan(NamedTuple):
+    """Rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
+
+    folds: Folds
+    candidates: Sequence[Candidate]
+    seed: int
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """What a fit consists of.
+
+    Attributes
+    ----------
+    steps : tuple of str
+        Names in `ddpn.runtime.time_plan.STEPS`, among which the time is divided. "scores" are up to the caller.
+    compare_with : sequence of str
+        Members to fit for comparison if they are not part of the mixture, names in `ddpn.members.MEMBERS`.
+    calibration : CalibrationOptions or None
+        What is calibrated; with None, only later rows that are unlike the training rows are recognised.
+    seed : int or None
+        Seed of comparisons and calibration, None for that of the members.
+    """
+
+    steps: tuple[str, ...] = ("members", "calibration")
+    compare_with: Sequence[str] = ()
+    calibration: CalibrationOptions | None = CalibrationOptions()  # noqa: RUF009
+    seed: int | None = None
+
+
+@dataclass
+class FittedPipeline:
+    """The outcome of `fit_pipeline`.
+
+    Attributes
+    ----------
+    predictor : Predictor
+        The fitted members with their weights and calibration.
+    folds : Folds
+        The rows that members were fitted to, and those that were held out.
+    seed : int
+        The seed of comparisons and calibration.
+    left_out : dict
+        Planned members that are not part of the model, and why.
+    held_out : HeldOut or None
+        The rows that calibrated the model, None if nothing was calibrated.
+    missing : list of str
+        Steps that Ctrl-C ended or prevented.
+    notes : list of str
+        Sentences for the user: what was left out or done with fewer rows, and why.
+    """
+
+    predictor: Predictor
+    folds: Folds
+    seed: int
+    left_out: dict[str, str]
+    held_out: HeldOut | None = None
+    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def fit_pipeline(
+    plan: FitPlan,
+    head: Head,
+    counts: CountRange,
+    options: PipelineOptions,
+    clock: Clock,
+    on_step: Callable[[str], object] = lambda text: None,
+    elsewhere: Elsewhere | None = None,
+    runner: StepRunner | None = None,
+) -> FittedPipeline:
+    """Fit members, choose their weights, fit models for comparison, and calibrate.
+
+    Parameters
+    ----------
+    plan : FitPlan
+        The rows, the members and the seed.
+    head : Head
+        The likelihood.
+    counts : CountRange
+        The range of possible counts.
+    options : PipelineOptions
+        The steps and their options.
+    clock : Clock
+        The time of all steps.
+    on_step : callable
+        Called with a line on each step that begins.
+    elsewhere : callable, optional
+        Makes the fits of members that run as jobs.
+    runner : StepRunner, optional
+        Runs the steps that Ctrl-C may end after the members are fitted.
+
+    Returns
+    -------
+    FittedPipeline
+        The fitted model. A `KeyboardInterrupt` is raised only if nothing was fitted.
+    """
+    members_clock = clock_of_step(clock, "members", options.steps)
+    portfolio = Portfolio(plan.candidates, members_clock, on_step, elsewhere).fit(plan.folds, plan.seed)
+    folds = portfolio.folds
+    needs_exposure = folds.train.exposure is not None and not counts.upper_is_total
+    weights = portfolio.weights, needs_exposure, portfolio.seconds, counts, portfolio.fold_weights
+    predictor = Predictor(portfolio.members, *weights)
+    predictor.summarise_scales(folds.train)
+    seed = plan.seed if options.seed is None else options.seed
+    fitted = FittedPipeline(predictor, folds, seed, portfolio.left_out | portfolio.not_tried)
+    fitted.notes += filter(None, [*portfolio.notes, describe_heavy_tail(predictor, folds)])
+    if portfolio.interrupted:
+        on_step("Stopping: the best so far is kept")
+        fitted.missing.append(TRAINING)
+    if COMPARISONS in options.steps:
+        _fit_comparisons(fitted, head, options, clock, on_step)
+    if CALIBRATION in options.steps:
+        calibrate_pipeline(fitted, options, clock, on_step, runner or StepRunner())
+    return fitted
+
+
+def _fit_comparisons(
+    fitted: FittedPipeline, head: Head, options: PipelineOptions, clock: Clock, on_step: Callable[[str], object]
+) -> None:
+    """Fit the members to compare with that are not part of the mixture, until Ctrl-C or the time ends that."""
+    predictor, folds = fitted.predictor, fitted.folds
+    for name in (name for name in options.compare_with if name not in predictor.members):
+        kind = MEMBERS.find(name)
+        label = label_of(name, kind)
+        if clock.has_limit and clock.left <= MIN_SECONDS_TO_COMPARE:
+            fitted.notes.append(f"Not compared with {label}, because the time budget ran out.")
+            continue
+        on_step(f"Fitting for comparison: {label}")
+        started, own = time.perf_counter(), clock_of_step(clock, COMPARISONS, options.steps)
+        try:
+            with single_thread(), warnings.catch_warnings(), own.limit():
+                # A fit that is not quite at its maximum is good enough for a comparison.
+                warnings.simplefilter("ignore")
+                member = folds.fit(kind.like(Task(head, len(folds.train), own)), fitted.seed)
+        except (NotApplicableError, TimeLimitError) as error:
+            fitted.notes.append(f"Not compared with {label}: {error}.")
+        except KeyboardInterrupt:
+            on_step(f"Stopping: not compared with {label}")
+            fitted.missing.append(COMPARISONS)
+            return
+        else:
+            predictor.add(name, member, time.perf_counter() - started)
+
+
+def calibrate_pipeline(
+    fitted: FittedPipeline,
+    options: PipelineOptions,
+    clock: Clock,
+    on_step: Callable[[str], object],
+    runner: StepRunner,
+) -> None:
+    """Calibrate a fitted model by its held-out rows; without any, only summarise the training rows."""
+    predictor, folds, wanted = fitted.predictor, fitted.folds, options.calibration
+    if wanted is None or not folds.held_out:
+        ignored = () if wanted is None else wanted.time_columns
+        predictor.profile = FeatureProfile.fit(folds.train.X, folds.train.weight, ignored)
+        return
+
+    def work() -> None:
+        own = clock_of_step(clock, CALIBRATION, options.steps)
+        fitted.held_out = calibrate(predictor, folds, fitted.seed, wanted, own)
+
+    on_step("Calibrating on rows that were not trained on")
+    if runner.run(work):
+        assert fitted.held_out is not None
+        fitted.notes += describe_fewer_rows(
+            "calibrated with", len(fitted.held_out), sum(map(len, folds.held_out)), "rows"
+        )
+        return
+    fitted.missing.append(CALIBRATION)
+    fitted.notes.append("The model is not calibrated, because the fit was stopped.")
+    # Ctrl-C may have left some of it.
+    predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood = {}, None, {}, None
+
+
+def describe_fewer_rows(verb: str, used: int, total: int, rows: str) -> list[str]:
+    """Return a sentence if there was no time for all rows.
+
+    >>> describe_fewer_rows("scored on", 20, 20, "rows")
+    []
+    """
+    if used >= total:
+        return []
+    return [f"The model is {verb} {used:,} of {total:,} {rows}, because the time budget is too short for more."]
