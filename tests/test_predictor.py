@@ -13,7 +13,7 @@ from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, interval_at, score_blocks
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members.glm import GLM, Constant, PoissonGLM
-from ddpn.members.member import Member, arrays_to_bytes
+from ddpn.members.member import Member
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.heads import make_head
@@ -21,6 +21,7 @@ from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.storage.contents import arrays_to_bytes
 from ddpn.tables.encoding import table as reading
 
 RNG = np.random.default_rng(3)

@@ -30,7 +30,7 @@ from ddpn.distributions.limits import bounded, limited
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import copies_of, restored
-from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
+from ddpn.members.member import Member
 from ddpn.rows.checks import check_vector, row_count, row_labels, rows_named
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
@@ -39,6 +39,7 @@ from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.tables.encoding.table import PreparedTable
 

@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ddpn.analysis.gains import (
-    Gain,
-    effective_rows,
-    gain_of,
-    independent_rows,
-    mean_and_error,
-    score_gain,
-    weighted_quantile,
-    wilson,
-)
+from ddpn.analysis.gains import Gain, gain_of, independent_rows, score_gain
+from ddpn.statistics import effective_rows, mean_and_error, weighted_quantile, wilson_interval
 
 RNG = np.random.default_rng(0)
 
@@ -121,7 +113,7 @@ def test_the_gain_of_the_other_candidate():
 @pytest.mark.parametrize(("covered", "rows"), [(0, 10), (9, 10), (45, 50), (100, 100), (8123, 9000)])
 def test_wilson_is_that_of_scipy(covered, rows):
     expected = stats.binomtest(covered, rows).proportion_ci(method="wilson")
-    assert wilson(covered / rows, rows) == pytest.approx(tuple(expected), abs=1e-12)
+    assert wilson_interval(covered / rows, rows) == pytest.approx(tuple(expected), abs=1e-12)
 
 
 def test_intervals_of_groups_hold_where_rows_are_alike():

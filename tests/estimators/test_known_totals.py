@@ -7,8 +7,9 @@ from scipy import stats
 
 from ddpn import CountGLM, DDPNRegressor, DoubleBinomial, InputError
 from ddpn.members.glm import Constant
-from ddpn.members.member import Task, exposure_unit
+from ddpn.members.member import Task
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.exposure import choose_exposure_unit
 
 INTERCEPT, SLOPES = np.array([0.4, -1.5]), np.array([[0.8, -0.5], [0.0, 0.5]])
 
@@ -83,7 +84,7 @@ def test_totals_are_not_rescaled_and_the_constant_member_keeps_the_likelihood(ro
     X, y, totals = (part[:200] for part in rows)
     sample = CountRows(X, y, exposure=totals.astype(float))
     head = DDPNRegressor(likelihood="double_binomial").checked_options()[0]
-    assert exposure_unit(sample, head) == 1.0
+    assert choose_exposure_unit(sample, head.exposure_is_total) == 1.0
     constant = Constant.like(Task(head)).fit(sample, None, seed=0)
     assert constant.likelihood == "double_binomial"
     again = Constant.from_state(constant.state())

@@ -20,9 +20,9 @@ from ddpn.distributions import CountDistribution
 from ddpn.export import export_onnx
 from ddpn.members import MEMBERS, Member
 from ddpn.members.folds import CrossFitted
-from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import ConfigError
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.workflow.model_folder import load
 

@@ -71,8 +71,8 @@ def test_persons_are_found_without_the_option(number, rows):
     """Inputs that identify the persons: their numbers as text, or inputs that do not differ within a person."""
     frame = persons(number, rows, seed=2)
     text = frame.with_columns(person=pl.format("p{}", "person"))
-    for each, option in ((text, '`group=["person"]`'), (frame.drop("person", "x"), '`group=["equal-inputs"]`')):
+    for each, group in ((text, "person"), (frame.drop("person", "x"), "equal-inputs")):
         warnings = prepare(each, Plan(target="visits")).warnings
-        assert any(option in sentence for sentence in warnings), warnings
-        named = prepare(each, Plan(target="visits", group=(option.split()[1],))).warnings
+        assert any(f'`group=["{group}"]`' in sentence for sentence in warnings), warnings
+        named = prepare(each, Plan(target="visits", group=(group,))).warnings
         assert not any("`group" in sentence for sentence in named)

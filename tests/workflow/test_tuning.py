@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.members.member import arrays_to_bytes
 from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 from ddpn.runtime.jobs import run as run_jobs
+from ddpn.storage.contents import arrays_to_bytes
 from ddpn.workflow import tuning
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan

@@ -1,18 +1,13 @@
-"""Statistics of weighted rows: how much better one candidate scores than another, with its interval; several tests."""
+"""How much better one candidate scores than another, with the interval of the difference."""
 
 import math
-from collections.abc import Sequence
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from ddpn.rows.splits import group_codes
+from ddpn.statistics import TAIL, effective_rows, mean_and_error, weighted_mean
 
-#: Standard errors of a two-sided 95% interval of a normal distribution.
-Z = 1.959963984540054
-#: The tail on either side of a 95% interval.
-_TAIL = 0.025
 #: A handful of rows: a hundredth of all, but at least and at most so many.
 _FEWEST, _MOST = 3, 20
 #: A mean score below this share of the rival's counts as so much: the logarithm of 0 is not finite.
@@ -165,18 +160,13 @@ def _intervals(values: np.ndarray, weight: np.ndarray, candidates: int, error_fa
     skewness = (((values - mean[:, None]) / deviation[:, None]) ** 3 * weight).sum(-1) / weight.sum()
     is_skewed = np.abs(skewness) > 1e-6
     divisor, ends = np.where(is_skewed, skewness, 1.0), []
-    for sign, tail in ((1, _TAIL), (-1, _TAIL / candidates)):
+    for sign, tail in ((1, TAIL), (-1, TAIL / candidates)):
         x = sign * float(stdtrit(rows - 1.0, 1.0 - tail)) / math.sqrt(rows)
         inner = 1.0 + skewness * (x - skewness / (6.0 * rows))
         corrected = np.where(is_skewed, 3.0 / divisor * (np.cbrt(inner) - 1.0), x)
         reach = np.maximum(x, corrected) if sign > 0 else np.minimum(x, corrected)
         ends.append(mean - error_factor * error * math.sqrt(rows) * reach)
     return np.stack([mean, *ends, error_factor * error], axis=1).tolist()
-
-
-def effective_rows(weight: np.ndarray) -> float:
-    """(sum w)^2 / sum w^2, Kish's size of a weighted sample."""
-    return float(weight.sum() ** 2 / np.square(weight).sum())
 
 
 def independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
@@ -193,61 +183,3 @@ def independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray |
         return float(len(means))
     alone, together = float(mean_and_error(values, weight)[1]), float(mean_and_error(means, totals)[1])
     return size if together <= alone else size * (alone / together) ** 2
-
-
-def weighted_mean(values: np.ndarray, weight: np.ndarray) -> float:
-    """What `numpy.average` computes, in a third of its time for some hundred rows."""
-    return float((values * weight).sum()) / float(weight.sum())
-
-
-def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float:
-    """The smallest value with at least a share q of the weight at or below it."""
-    order = np.argsort(values, kind="stable")
-    upto = np.cumsum(weight[order])
-    # Sums of weights such as 0.1 miss their level by rounding.
-    place = np.searchsorted(upto, q * upto[-1] * (1 - 1e-12))
-    return float(values[order][min(int(place), len(values) - 1)])
-
-
-def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean of per-row values and its standard error. Shape: (..., rows) and (rows,) -> (...,)."""
-    mean, total = (values * weight).sum(-1) / weight.sum(), weight.sum()
-    gaps = values - mean[..., None]
-    scale = np.abs(gaps).max(-1)
-    scale = np.where(scale > 0, scale, 1.0)  # squares of very large or small values leave float64
-    variance = (np.square(gaps / scale[..., None]) * weight).sum(-1) / total
-    return mean, scale * np.sqrt(variance / max(effective_rows(weight) - 1.0, 1.0))
-
-
-def z_of(comparisons: int) -> float:
-    """Standard errors of normal intervals that all hold with 95%, for so many comparisons (Bonferroni).
-
-    >>> round(z_of(1), 2), round(z_of(10), 2)
-    (1.96, 2.81)
-    """
-    return NormalDist().inv_cdf(1.0 - _TAIL / comparisons)
-
-
-def wilson(share: float, rows: float, z: float = Z) -> tuple[float, float]:
-    """Wilson's interval of a share observed among so many rows, which need not be an integer.
-
-    >>> tuple(round(end, 4) for end in wilson(0.9, 100))
-    (0.8256, 0.9448)
-    """
-    centre = (share + z * z / (2.0 * rows)) / (1.0 + z * z / rows)
-    half = z / (1.0 + z * z / rows) * math.sqrt(share * (1.0 - share) / rows + z * z / (4.0 * rows * rows))
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for several tests by Holm's method.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values, kind="stable")
-    factors = np.arange(len(p_values), 0, -1)
-    adjusted = np.maximum.accumulate(np.asarray(p_values)[order] * factors)
-    back = np.empty(len(p_values))
-    back[order] = np.minimum(adjusted, 1.0)
-    return [float(value) for value in back]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.analysis.gains import Gain, independent_rows, score_gain, weighted_mean, wilson
+from ddpn.analysis.gains import Gain, independent_rows, score_gain
 from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import interval_at
 from ddpn.distributions import discretized
@@ -32,6 +32,7 @@ from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread
+from ddpn.statistics import weighted_mean, wilson_interval
 from ddpn.tables.row_draw import count_drawn, draw_facts
 
 #: The coverage of the intervals that are scored.
@@ -232,7 +233,7 @@ class Evaluation:
     @property
     def too_narrow(self) -> bool:
         """Whether the coverage is clearly below what was asked: Wilson's 95% interval lies below it."""
-        return self.coverage < COVERAGE - MAX_SHORTFALL and (wilson(self.coverage, self.size)[1] < COVERAGE)
+        return self.coverage < COVERAGE - MAX_SHORTFALL and (wilson_interval(self.coverage, self.size)[1] < COVERAGE)
 
     @property
     def too_wide(self) -> bool:
@@ -240,7 +241,9 @@ class Evaluation:
 
         Intervals of integers have a larger probability than asked, which is no fault.
         """
-        return self.coverage > self.expected + MAX_EXCESS and (wilson(self.coverage, self.size)[0] > self.expected)
+        return self.coverage > self.expected + MAX_EXCESS and (
+            wilson_interval(self.coverage, self.size)[0] > self.expected
+        )
 
     @property
     def medians_disagree(self) -> bool:

@@ -14,10 +14,9 @@ from scipy import stats
 from scipy.special import ndtr
 
 from ddpn.analysis.explanations.inputs import is_missing
-from ddpn.analysis.gains import holm
 from ddpn.analysis.leaderboard import COVERAGE
 from ddpn.analysis.plots import Pit
-from ddpn.calibration.columns import ColumnProfile, hashed
+from ddpn.calibration.columns import ColumnProfile
 from ddpn.calibration.ood import shown_day
 from ddpn.distributions import discretized
 from ddpn.metrics import pit_distance
@@ -27,8 +26,10 @@ from ddpn.rows.count_rows import CountRows, take_rows
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import is_number
+from ddpn.statistics import adjust_p_values
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.row_draw import MAX_ROWS, describe_draw, draw_facts, draw_rows, draw_sample
+from ddpn.tables.row_hashes import hash_texts
 
 #: Fewer rows are not compared: only the grossest differences would be found.
 LEAST_ROWS = 20
@@ -235,7 +236,7 @@ def decided(checks: Sequence[Check], alpha: float, effect: float) -> tuple[Check
     [('a', 0.001, True), ('b', 2e-09, False)]
     """
     counted, found = [check for check in checks if not check.ignored], []
-    for check, adjusted in zip(counted, holm([check.p_value for check in counted]), strict=True):
+    for check, adjusted in zip(counted, adjust_p_values([check.p_value for check in counted]), strict=True):
         least = 0.5 * effect if check.kind == "coverage" else effect
         is_drift = adjusted < alpha and check.effect >= least
         found.append(check._replace(adjusted_p_value=adjusted, drift=is_drift))
@@ -311,7 +312,7 @@ def _levels(profile: ColumnProfile, column: Column) -> Check:
     # The summary has hashes of levels, so that only those of the new rows are known by name.
     names, keys = [f"{value:g}" for value in profile.keys.view(np.float64)], np.arange(len(profile.keys))
     if column.kind == "category":
-        names, keys = list(column.levels), profile.place(hashed(column.levels))
+        names, keys = list(column.levels), profile.place(hash_texts(column.levels))
     if old[-1] or now[-1]:
         names, keys = [*names, "missing"], np.append(keys, len(profile.keys))
     if not (keys >= 0).any():

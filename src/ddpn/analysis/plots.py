@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddpn.analysis.gains import Z, effective_rows, mean_and_error, z_of
 from ddpn.metrics import pit_histogram
 from ddpn.metrics.predictive import checked, checked_weight
 from ddpn.runtime.display import interval_words, value_text
+from ddpn.statistics import Z, bonferroni_z, effective_rows, mean_and_error
 
 _ACCENT, _SOFT, _CONTRAST, _BAND, _MUTED, _RULE, _INK = (
     "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
@@ -220,7 +220,7 @@ class Pit(NamedTuple):
         h, half = self.heights, len(self.heights) // 2
         ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
         # Chance moves the bar that it moves farthest by no more than this, in at least 95% of samples (Bonferroni).
-        if np.abs(h - 1.0).max() <= self.chance * z_of(len(h)) / Z:
+        if np.abs(h - 1.0).max() <= self.chance * bonferroni_z(len(h)) / Z:
             return "flat"
         # Chance moves a difference of halves by sqrt(2 / 5) of what it moves one bar, the mean of two by sqrt(1 / 2).
         if abs(slope) > 0.63 * self.chance and abs(slope) > abs(ends):

@@ -5,14 +5,13 @@ from its frequency; that of a level or a missing value that never occurred from 
 rows show about a column is kept as a summary, not as rows.
 """
 
-from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri
 
 from ddpn.tables.encoding.table import Column
+from ddpn.tables.row_hashes import hash_texts
 
 #: What a cell is: as usual, missing in a column that sometimes is, missing in one that never was, a level or value that
 #: training did not have, a number above or below all of training.
@@ -161,7 +160,8 @@ class ColumnProfile(NamedTuple):
         """The position of each of some values of a column in `keys`, -1 where there is none."""
         if column.kind == "category":
             # The last entry serves code -1, a missing value.
-            return column.levels.compute_once(self.keys, lambda names: np.append(self.place(hashed(names)), -1))[values]
+            levels = column.levels
+            return levels.compute_once(self.keys, lambda names: np.append(self.place(hash_texts(names)), -1))[values]
         return self.place(np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64))
 
     def place(self, keys: np.ndarray) -> np.ndarray:
@@ -175,12 +175,6 @@ class ColumnProfile(NamedTuple):
 def _standardised(is_so: np.ndarray, share: float) -> np.ndarray:
     """An indicator that is true for such a share of rows, with mean 0 and variance 1."""
     return (is_so - share) / np.sqrt(share * (1.0 - share))
-
-
-def hashed(levels: Sequence[str]) -> np.ndarray:
-    """64 bits per level: a model need not keep what it only has to recognise."""
-    digests = (blake2b(level.encode("utf-8", "surrogatepass"), digest_size=8).digest() for level in levels)
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
 def fit_column(column: Column) -> ColumnProfile:
@@ -197,7 +191,7 @@ def fit_column(column: Column) -> ColumnProfile:
     if len(known) and is_category:
         each = np.bincount(known, minlength=len(column.levels))
         kept = each > 0
-        fields = _level_fields(hashed(column.levels)[kept], each[kept]) if kept.sum() <= MAX_LEVELS else {}
+        fields = _level_fields(hash_texts(column.levels)[kept], each[kept]) if kept.sum() <= MAX_LEVELS else {}
     elif len(known):
         fields = _number_fields(known.astype(np.float64))
     return ColumnProfile(column.kind, rows, absent, **fields)

@@ -24,9 +24,10 @@ from ddpn.calibration.columns import (
     UpperTail,
     fit_column,
 )
-from ddpn.members.member import TableReader, arrays_from_bytes, arrays_to_bytes, json_to_bytes
+from ddpn.members.member import TableReader
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_number, listed
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.encoding.table import WITH_NUMBERS, Column
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.

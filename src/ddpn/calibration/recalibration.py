@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 from ddpn.calibration.calibrate import MIN_ROWS, HeldOut
 from ddpn.distributions import MonotoneMap, Recalibrated, discretized
 from ddpn.metrics import crps, pit_bounds
+from ddpn.statistics import mean_and_error
 
 #: Validation rows that a flat PIT counts as: 100 rows thus move the map half of the way.
 PRIOR_ROWS = 100.0
@@ -143,6 +144,5 @@ def _gain(
             if len(own):
                 some, counts = dist.rows(torch.from_numpy(own - place[0])), torch.from_numpy(y[own])
                 gains[own] = (crps(some, counts) - crps(Recalibrated(some, change), counts)).double().numpy()
-    share = weight[scored] / weight[scored].sum()
-    mean = float(share @ gains[scored])
-    return mean, float(np.sqrt(np.square(share) @ np.square(gains[scored] - mean)))
+    mean, error = mean_and_error(gains[scored], weight[scored])
+    return float(mean), float(error)

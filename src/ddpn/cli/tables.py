@@ -11,8 +11,7 @@ import typer
 from ddpn.cli.console import show
 from ddpn.cli.wording import in_fit_options
 from ddpn.rows.count_range import CountRange
-from ddpn.rows.splits import rows_words
-from ddpn.runtime.display import as_text
+from ddpn.runtime.display import as_text, describe_parts
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -124,7 +123,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
     folds = max((member["facts"].get("copies", 0) for member in mixed.values()), default=0)
-    rows = rows_words(task["split"]["rows"], folds)
+    rows = describe_parts(task["split"]["rows"], folds)
     lacks = missing_words(task.get("missing", ()))
     streamed = task.get("stream")
     if streamed is not None:

@@ -35,6 +35,7 @@ from ddpn.rows.count_rows import CountRows, checked_sample
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_number, is_integer, is_number
+from ddpn.statistics import poisson_deviance
 from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.tables.dates import DateColumns
 from ddpn.tables.encoding.table import Column
@@ -323,19 +324,16 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         censored : array-like of bool, optional
             Rows whose count stands for that many or more; means are then those of counts as they are recorded.
         """
-        from sklearn.metrics import mean_poisson_deviance  # slow to import
-
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         # A Gaussian's mean may be negative; no count divided by this bound overflows.
         with torch.no_grad():
             means = [dist.mean.double().numpy() for dist, _ in self._fitted.recorded_blocks(sample)]
         mean = np.maximum(np.concatenate(means), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
-        # Of rates weighted by exposure, which is the deviance of the counts.
-        rate, weight = sample.y / scale, sample.weight_or_ones * scale
-        constant = np.full_like(rate, np.average(rate, weights=weight))
-        null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
-        left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
+        weight = sample.weight_or_ones
+        constant = scale * (weight @ sample.y / (weight @ scale))
+        null = float(weight @ poisson_deviance(sample.y, constant)) if constant.any() else 0.0
+        left = float(weight @ poisson_deviance(sample.y, mean))
         return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
 
     def crps(

@@ -13,13 +13,14 @@ from ddpn.estimators.dispersion import GoodnessOfFit, coefficient_warnings, over
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, needs_exposure
 from ddpn.members.glm import GLM, Design, check_complete, missing_rows
 from ddpn.members.linear import fit_linear
-from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
 from ddpn.rows.checks import check_groups
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
 _MERGED = 1000
@@ -178,8 +179,8 @@ class CountGLM(CountEstimator):
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
         merged, codes = _merge_rows(rows)
-        unit = exposure_unit(merged, head) if head.is_count else 1.0
-        scaled = in_units(merged, unit)
+        unit = choose_exposure_unit(merged, head.exposure_is_total) if head.is_count else 1.0
+        scaled = divide_exposure(merged, unit)
         fit = fit_linear(head, scaled.X, scaled, self._follows(head), self.alpha, self.tol, self.max_iter)
         member = GLM.of_design(head, design, fit.linear, unit)
         predictor = Predictor({"glm": member}, None, needs_exposure(sample, counts), counts=counts)

@@ -16,6 +16,7 @@ from ddpn.metrics import crps
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.threads import single_thread
+from ddpn.statistics import mean_and_error
 
 #: Steps on the way from the best weights to equal ones.
 _STEPS = 100
@@ -167,9 +168,8 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
     lowest = scores.at(best)
     for step in range(_STEPS, 0, -1):
         candidate = best + (equal - best) * (step / _STEPS)
-        worse = scores.at(candidate) - lowest
-        mean = share @ worse
-        if mean <= _TOLERANCE * np.sqrt(np.square(share) @ np.square(worse - mean)):
+        mean, error = mean_and_error(scores.at(candidate) - lowest, share)
+        if mean <= _TOLERANCE * error:
             best = candidate
             break
     kept = np.where(best < _NEGLIGIBLE, 0.0, best)

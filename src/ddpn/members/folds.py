@@ -28,13 +28,14 @@ import numpy as np
 from torch.distributions import Distribution
 
 from ddpn.members.blending import as_one
-from ddpn.members.member import Member, NotApplicableError, json_to_bytes
+from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, fold_numbers, held_out_rows
 from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.jobs import Job, Result, Where, run
+from ddpn.storage.contents import json_to_bytes
 
 _PREFIX = "copy-"
 #: Names of the files of a job beside those of the member, whose names are prefixed.

@@ -12,25 +12,14 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.members.linear import LinearFit, LinearPredictor, fit_linear
-from ddpn.members.member import (
-    LevelTable,
-    Member,
-    NotApplicableError,
-    TableReader,
-    Task,
-    arrays_from_bytes,
-    arrays_to_bytes,
-    as_tensor,
-    exposure_unit,
-    in_units,
-    json_to_bytes,
-    row_scale,
-)
+from ddpn.members.member import LevelTable, Member, NotApplicableError, TableReader, Task, as_tensor, exposure_tensor
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.networks.heads.head import WeightedCounts
 from ddpn.rows.checks import RowError, row_count, row_labels
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.errors import listed
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.table import Column
 
@@ -181,8 +170,8 @@ class GLM(Member):
             train = train.rows(np.sort(chosen))
         if not train.y.any():
             raise NotApplicableError("it has no count above 0 to fit")
-        self.unit = exposure_unit(train, self.head)
-        scaled = in_units(train, self.unit)
+        self.unit = choose_exposure_unit(train, self.head.exposure_is_total)
+        scaled = divide_exposure(train, self.unit)
         inputs = self.encoder.transform(train.X).astype(np.float64)
         self._fit_lines(inputs, scaled)
         raw = self.linear.raw(inputs)
@@ -239,7 +228,7 @@ class GLM(Member):
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw(X)
-        scale = row_scale(exposure, self.unit, len(raw))
+        scale = exposure_tensor(exposure, self.unit, len(raw))
         return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     def state(self) -> dict[str, bytes]:
@@ -329,8 +318,8 @@ class Constant(Member):
         tried = [cls for cls in HEADS.values() if cls.is_count and cls.is_baseline and not cls.exposure_is_total]
         candidates = [make_head(cls.name) for cls in tried] if self.head is None else [self.head]
         best = np.inf
-        self.unit = exposure_unit(train, candidates[0])
-        rows = in_units(train.replace(X=None), self.unit).map(as_tensor)
+        self.unit = choose_exposure_unit(train, candidates[0].exposure_is_total)
+        rows = divide_exposure(train.replace(X=None), self.unit).map(as_tensor)
         for head in candidates:
             raw = head.sample_start(rows)
             with torch.no_grad():
@@ -341,7 +330,7 @@ class Constant(Member):
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw.expand(row_count(X), 1, -1)
-        scale = row_scale(exposure, self.unit, len(raw))
+        scale = exposure_tensor(exposure, self.unit, len(raw))
         head = make_head(self.likelihood) if self.head is None else self.head
         return head(raw, None if scale is None else scale.unsqueeze(1))
 

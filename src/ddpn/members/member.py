@@ -1,6 +1,5 @@
 """The contract of everything that can be part of a predictor."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -10,8 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
 from sklearn.base import BaseEstimator
 from torch import Tensor
 from torch.distributions import Distribution
@@ -26,10 +23,6 @@ from ddpn.tables.encoding.table import Column, kind_of, read_as_fitted, read_tab
 
 if TYPE_CHECKING:
     from ddpn.networks.training import RowStream, Runtime
-
-#: Logarithms to base 2: the count from which on rates are rescaled, and the largest count per unit then. Heads clamp
-#: rates at 2^23.
-_LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
 
 
 class NotApplicableError(DDPNError):
@@ -254,45 +247,8 @@ class LevelTable:
         return cls(reader, levels)
 
 
-def arrays_to_bytes(**arrays: Any) -> bytes:
-    """Named arrays as the content of a safetensors file."""
-    return save_arrays({name: np.ascontiguousarray(values) for name, values in arrays.items()})
-
-
-def arrays_from_bytes(content: bytes) -> dict[str, np.ndarray]:
-    """The inverse of `arrays_to_bytes`."""
-    return load_arrays(content)
-
-
-def json_to_bytes(value: Any) -> bytes:
-    """A JSON document as the content of a file."""
-    return json.dumps(value).encode()
-
-
-def exposure_unit(sample: CountRows, head: Head) -> float:
-    """The power of two that members divide exposures by, which loses no digit: rates stay where heads do not clamp.
-
-    It is the one nearest to the mean exposure, or to 1 without exposures; for counts above 4 million it is smaller, so
-    that rates per unit stay below a million. It is 1 where exposures are totals.
-    """
-    if head.exposure_is_total:
-        return 1.0
-    mean = 1.0 if sample.exposure is None else np.average(sample.exposure, weights=sample.weight)
-    largest = np.log2(max(float(sample.y.max(initial=1.0)), 1.0))
-    excess = 0.0 if largest <= _LARGE_COUNT else np.ceil(largest) - _LARGE_RATE
-    return float(2.0 ** (np.round(np.log2(mean)) - excess))
-
-
-def in_units(sample: CountRows, unit: float) -> CountRows:
-    """The sample with its exposures, 1 where there are none, divided by `unit`; as it is where both are 1."""
-    if sample.exposure is None and unit == 1.0:
-        return sample
-    scale = np.ones(len(sample)) if sample.exposure is None else sample.exposure
-    return sample.replace(exposure=scale / unit)
-
-
-def row_scale(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
-    """What a head takes as exposure: that of each row, 1 where there is none, divided by `unit`. Shape: (rows,)."""
+def exposure_tensor(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
+    """Return the exposures that a head takes, divided by `unit`; without exposures, 1 / unit. Shape: (rows,)."""
     if exposure is None:
         return None if unit == 1.0 else torch.full((rows,), 1.0 / unit, dtype=torch.float64)
     return as_tensor(exposure / unit)

@@ -13,7 +13,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.members.member import Member, NotApplicableError, Task, exposure_unit, json_to_bytes, row_scale
+from ddpn.members.member import Member, NotApplicableError, Task, exposure_tensor
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric, large_options, small_options
 from ddpn.networks.backbones import MLP
 from ddpn.networks.backbones.packed import InputPacking, UnpackedInputs
@@ -21,10 +21,12 @@ from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.networks.model import CountModel
 from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.exposure import choose_exposure_unit
 from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.deadlines import Clock, check_deadline
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
+from ddpn.storage.contents import json_to_bytes
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.tables.encoding.encoder import OutOfFoldEffects, content_folds, has_effects, without_effects
 from ddpn.tables.encoding.steps import screened
@@ -169,7 +171,7 @@ class Networks(Member):
 
     def _set_rows(self, train: CountRows, rows: int) -> None:
         """Remember what the networks are fitted to: as many rows, exposures of this size."""
-        self.unit, self.n_rows = exposure_unit(train, self.head), rows
+        self.unit, self.n_rows = choose_exposure_unit(train, self.head.exposure_is_total), rows
         self.options = self.options.with_widths(rows)
 
     def _settings(self, train: CountRows, seeds: tuple[int, ...]) -> tuple[str, TrainingConfig]:
@@ -268,7 +270,7 @@ class Networks(Member):
         weight = None
         if sample.weight is not None:
             weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
-        exposure = row_scale(sample.exposure, self.unit, len(sample))
+        exposure = exposure_tensor(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return CountRows(
             inputs,
@@ -326,7 +328,7 @@ class Networks(Member):
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw(X)
-        scale = row_scale(exposure, self.unit, len(raw))
+        scale = exposure_tensor(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(raw, None if scale is None else scale.unsqueeze(1))
 

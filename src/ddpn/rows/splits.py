@@ -1,6 +1,6 @@
 """Which rows belong together in a fold or in a held-out part: at random, with rows of one group kept together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -94,27 +94,3 @@ def group_codes(rows: int, group: np.ndarray | None) -> tuple[np.ndarray, np.nda
         return np.arange(rows), np.ones(rows, dtype=np.int64)
     _, codes, sizes = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
     return codes.ravel(), sizes
-
-
-def rows_words(rows: Mapping[str, int], folds: int = 0) -> str:
-    """How many rows a model is fitted to and scored on, as every page and command writes it.
-
-    >>> rows_words({"train": 661, "validation": 94, "test": 189}, folds=5)
-    '755 rows, 5-fold cross-fitted; 189 test rows'
-    >>> rows_words({"train": 661, "validation": 94})
-    '661 training rows, 94 validation rows'
-    >>> rows_words({"train": 944, "validation": 0, "test": 0}, folds=5)
-    '944 rows, 5-fold cross-fitted and scored out of fold; no test rows'
-    """
-    train, validation, test = (rows.get(part, 0) for part in ("train", "validation", "test"))
-    if folds:
-        words = f"{_counted(train + validation, 'row')}, {folds}-fold cross-fitted"
-        if "test" in rows and not test:
-            return f"{words} and scored out of fold; no test rows"
-    else:
-        words = _counted(train, "training row") + (f", {_counted(validation, 'validation row')}" if validation else "")
-    return f"{words}; {_counted(test, 'test row')}" if test else words
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

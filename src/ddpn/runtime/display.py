@@ -116,6 +116,26 @@ def plural(number: int, one: str, more: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
+def describe_parts(rows: Mapping[str, int], folds: int = 0) -> str:
+    """Write how many rows a model is fitted to and scored on.
+
+    >>> describe_parts({"train": 661, "validation": 94, "test": 189}, folds=5)
+    '755 rows, 5-fold cross-fitted; 189 test rows'
+    >>> describe_parts({"train": 661, "validation": 94})
+    '661 training rows, 94 validation rows'
+    >>> describe_parts({"train": 944, "validation": 0, "test": 0}, folds=5)
+    '944 rows, 5-fold cross-fitted and scored out of fold; no test rows'
+    """
+    train, validation, test = (rows.get(part, 0) for part in ("train", "validation", "test"))
+    if folds:
+        words = f"{plural(train + validation, 'row')}, {folds}-fold cross-fitted"
+        if "test" in rows and not test:
+            return f"{words} and scored out of fold; no test rows"
+    else:
+        words = plural(train, "training row") + (f", {plural(validation, 'validation row')}" if validation else "")
+    return f"{words}; {plural(test, 'test row')}" if test else words
+
+
 def value_text(value: Any) -> str:
     """A value of a column: about four digits, without commas, as a year has none, and without an exponent.
 

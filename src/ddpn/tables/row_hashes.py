@@ -12,6 +12,7 @@ from safetensors.numpy import load, save
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS
 from ddpn.runtime.errors import InputError
+from ddpn.statistics import Z
 from ddpn.tables.cells import cleaned, polars
 from ddpn.tables.kinds import canonical_number
 from ddpn.tables.near_rows import as_points, find_clumps, find_continuous_columns
@@ -19,8 +20,6 @@ from ddpn.tables.near_rows import as_points, find_clumps, find_continuous_column
 #: The constants of splitmix64, whose last steps spread every bit over all others.
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
-#: Standard errors of a 95% interval.
-_Z = 1.959963984540054
 #: In place of a missing text: no text of a file.
 MISSING_TEXT = "\0"
 
@@ -40,11 +39,11 @@ def column_codes(series: Any) -> np.ndarray:
     text = series.fill_null(MISSING_TEXT)
     levels = text.unique().to_list()
     places = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
-    return text_codes(levels)[places]
+    return hash_texts(levels)[places]
 
 
-def text_codes(levels: Sequence[str]) -> np.ndarray:
-    """A code per text."""
+def hash_texts(levels: Sequence[str]) -> np.ndarray:
+    """Return 64 bits per text, by which it is recognised without being kept."""
     digests = b"".join(
         hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest() for level in levels
     )
@@ -141,31 +140,6 @@ def _text(series: Any, missing: Sequence[str]) -> Any:
     return cleaned(known.cast(polars().String), missing)
 
 
-def group_words(columns: Sequence[str]) -> str:
-    """What the groups of some columns are called within a sentence.
-
-    >>> group_words(["person"]), group_words(["person", "year"]), group_words(["equal-inputs"])
-    ('the same person', 'the same person and year', 'equal inputs')
-    """
-    return "equal inputs" if tuple(columns) == (EQUAL_INPUTS,) else f"the same {' and '.join(columns)}"
-
-
-def meaning_of(columns: Sequence[str], in_time: bool = False, is_out_of_fold: bool = False) -> str:
-    """What the scores of test rows, or out-of-fold scores, mean where rows are split by groups.
-
-    >>> meaning_of(["person"])
-    'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
-    """
-    if is_out_of_fold:
-        kind, what = ("inputs", "with its inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "of its group")
-        return f"Scores are for new {kind}: every row was predicted by models that had seen no other row {what}."
-    later = " that begin later" if in_time else ""
-    if tuple(columns) == (EQUAL_INPUTS,):
-        return f"Scores are for new inputs{later}: no test row has the same inputs as a training row."
-    what = f"value of {columns[0]}" if len(columns) == 1 else f"combination of {' and '.join(columns)}"
-    return f"Scores are for new groups{later}: no {what} in the test rows occurs in the training rows."
-
-
 def group_labels(values: Any, rows: int | None = None) -> np.ndarray:
     """The name of each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
 
@@ -247,7 +221,7 @@ class SeenRows(NamedTuple):
         if self.equal and sum_hashes(hashes) != self.total:
             share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
             error = math.sqrt(usual * (1.0 - usual) * (1.0 / total + 1.0 / self.tested))
-            if share <= usual + _Z * error:
+            if share <= usual + Z * error:
                 found = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
                 words = f"{found}. Rows of its own table equal each other as often, so all rows are scored."
                 return np.ones(total, dtype=bool), words

@@ -15,8 +15,9 @@ import numpy as np
 
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import FOLDS, rows_words
+from ddpn.rows.splits import FOLDS
 from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.display import describe_parts
 from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.runtime.progress import progress_bar
 from ddpn.runtime.validation import listed
@@ -111,7 +112,7 @@ class Prepared:
     @property
     def rows_words(self) -> str:
         """The number of rows of each part in words."""
-        return rows_words(self.counts, FOLDS if self.is_cross_fitted else 0)
+        return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
 def prepare(table: Any, plan: Plan, verbose: bool = False, clock: Clock = Clock()) -> Prepared:  # noqa: B008

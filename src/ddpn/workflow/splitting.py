@@ -1,5 +1,6 @@
 """Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from ddpn.rows.splits import group_codes, random_parts
 from ddpn.runtime.errors import Argument, InputError
 from ddpn.runtime.validation import check_column, listed
 from ddpn.tables.cells import polars
-from ddpn.tables.row_hashes import group_words, meaning_of
+from ddpn.tables.row_hashes import EQUAL_INPUTS
 from ddpn.workflow.plan import Plan
 
 #: With fewer rows a test says nothing.
@@ -70,8 +71,8 @@ def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: 
         parts = SplitRows(every, every[:0], every[:0])
     if group is None:
         return RowSplit(parts, f"at random by seed {plan.seed}")
-    how = f"at random by seed {plan.seed}; rows with {group_words(plan.group)} stay together"
-    return RowSplit(parts, how, meaning_of(plan.group, is_out_of_fold=not has_test))
+    how = f"at random by seed {plan.seed}; rows with {describe_groups(plan.group)} stay together"
+    return RowSplit(parts, how, describe_scores(plan.group, is_out_of_fold=not has_test))
 
 
 def _without_few(parts: SplitRows) -> SplitRows:
@@ -93,7 +94,7 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | N
         # The most rows that each group has in one part.
         most = np.max([np.bincount(codes[rows], minlength=len(sizes)) for rows in parts], axis=0)
         if len(divided := np.flatnonzero(most < sizes)):
-            got = f"{len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)}"
+            got = f"{len(divided):,} groups in several parts, such as the rows with {describe_groups(plan.group)}"
             where, remedy = labels_of(codes == divided[0], labels), "Correct that column, or leave out `group`."
             argument = Argument("split_column", name)
             raise InputError(argument=argument, must="not divide groups", got=got, rows=where, remedy=remedy)
@@ -102,7 +103,7 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | N
         of_train = None if group is None else group[parts.train]
         train, validation = random_parts(len(parts.train), shares.tolist(), plan.seed, of_train)
         parts = SplitRows(parts.train[train], parts.train[validation], parts.test)
-    return RowSplit(parts, f"by column {name}", "" if group is None else meaning_of(plan.group))
+    return RowSplit(parts, f"by column {name}", "" if group is None else describe_scores(plan.group))
 
 
 def parts_of_column(frame: Any, name: str, labels: np.ndarray) -> np.ndarray:
@@ -151,9 +152,11 @@ def _by_time(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | Non
         parts.train[time[parts.train] < ends[0]], parts.validation[time[parts.validation] < ends[1]], parts.test
     )
     left = frame.height - sum(map(len, kept))
-    how = f"by time: the test rows are those with {group_words(plan.group)} that begin from {plan.time} = {begin} on; "
-    how += f"{left:,} later rows of groups that began earlier are left out"
-    return RowSplit(kept, how, meaning_of(plan.group, in_time=True))
+    how = (
+        f"by time: the test rows are those with {describe_groups(plan.group)} that begin from {plan.time} = {begin} "
+        f"on; {left:,} later rows of groups that began earlier are left out"
+    )
+    return RowSplit(kept, how, describe_scores(plan.group, in_time=True))
 
 
 def times_of(frame: Any, name: str, labels: np.ndarray, of_text: bool = False) -> Any:
@@ -170,3 +173,28 @@ def times_of(frame: Any, name: str, labels: np.ndarray, of_text: bool = False) -
         rows, remedy = labels_of(missing.to_numpy(), labels), "Fill or drop these rows."
         raise InputError("is missing", argument=Argument("time", name), rows=rows, remedy=remedy)
     return series
+
+
+def describe_groups(columns: Sequence[str]) -> str:
+    """Write what the rows of one group share, within a sentence.
+
+    >>> describe_groups(["person"]), describe_groups(["person", "year"]), describe_groups(["equal-inputs"])
+    ('the same person', 'the same person and year', 'equal inputs')
+    """
+    return "equal inputs" if tuple(columns) == (EQUAL_INPUTS,) else f"the same {' and '.join(columns)}"
+
+
+def describe_scores(columns: Sequence[str], in_time: bool = False, is_out_of_fold: bool = False) -> str:
+    """Write what the scores of test rows, or out-of-fold scores, mean where rows are split by groups.
+
+    >>> describe_scores(["person"])
+    'Scores are for new groups: no value of person in the test rows occurs in the training rows.'
+    """
+    if is_out_of_fold:
+        kind, what = ("inputs", "with its inputs") if tuple(columns) == (EQUAL_INPUTS,) else ("groups", "of its group")
+        return f"Scores are for new {kind}: every row was predicted by models that had seen no other row {what}."
+    later = " that begin later" if in_time else ""
+    if tuple(columns) == (EQUAL_INPUTS,):
+        return f"Scores are for new inputs{later}: no test row has the same inputs as a training row."
+    what = f"value of {columns[0]}" if len(columns) == 1 else f"combination of {' and '.join(columns)}"
+    return f"Scores are for new groups{later}: no {what} in the test rows occurs in the training rows."

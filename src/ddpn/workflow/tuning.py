@@ -22,7 +22,6 @@ import torch
 
 from ddpn.analysis.gains import MIN_GROUPS, Gain, gain_of
 from ddpn.distributions import discretized
-from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.metrics import crps
 from ddpn.pipeline import PipelineOptions
 from ddpn.rows.splits import fold_pairs, group_codes, random_parts
@@ -33,6 +32,7 @@ from ddpn.runtime.extras import import_extra
 from ddpn.runtime.jobs import Job, Where, run, slots
 from ddpn.runtime.steps import StepRunner
 from ddpn.runtime.threads import single_thread
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 from ddpn.storage.files import folder_lock, sha256
 from ddpn.storage.model_files import check_destination
 from ddpn.storage.results import ResultStore

@@ -151,5 +151,5 @@ def test_all_is_every_experiment_once():
 
 def test_a_method_must_be_in_one_of_the_experiments():
     assert len(select(["wave", "length-of-stay"], only=["poisson_glm"])) == 2
-    with pytest.raises(ConfigError, match=r"method in --only must be one of .*'poisson_glm'"):
+    with pytest.raises(ConfigError, match=r"method in `only` must be one of .*'poisson_glm'"):
         select(["wave"], only=["poisson_glm"])

@@ -15,6 +15,7 @@ from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, fold_numbers
 from ddpn.runtime.threads import tree_threads_for
+from ddpn.statistics import poisson_deviance
 
 #: Mean models that can be chosen, and their names; "auto" takes the one with the smallest out-of-fold deviance.
 LABELS = {"constant": "constant mean", "glm": "Poisson GLM", "boosting": "Poisson GLM with boosted trees on top"}
@@ -69,9 +70,7 @@ def out_of_fold_means(sample: CountRows, kind: str, seed: int, step: Step) -> Me
 
     def add(name: str, model: Model) -> None:
         models[name], found[name] = model, model(sample, folds)
-        y, mean = sample.y, found[name].mean
-        each = 2.0 * (y * np.log(np.maximum(y, 1e-300) / mean) - (y - mean))  # Poisson deviance
-        deviance[name] = float(np.average(each, weights=sample.weight))
+        deviance[name] = float(np.average(poisson_deviance(sample.y, found[name].mean), weights=sample.weight))
 
     def best() -> str:
         return min(deviance, key=lambda name: deviance[name])

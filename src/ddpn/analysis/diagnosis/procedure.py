@@ -26,12 +26,12 @@ from ddpn.analysis.diagnosis.checks import (
     zero_finding,
 )
 from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, out_of_fold_means
-from ddpn.analysis.gains import holm
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows, checked_sample
 from ddpn.runtime.display import html_table
 from ddpn.runtime.errors import format_argument
 from ddpn.runtime.validation import check_choice, check_integer
+from ddpn.statistics import adjust_p_values
 from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, describe_draw, draw_facts, draw_sample
 from ddpn.tables.row_hashes import group_labels
 
@@ -274,7 +274,7 @@ def diagnose_sample(
         notes.append("The counts are too large: zeros, the largest count, heaping and the tail were not tested.")
     else:
         findings += [check(table) for check in (zero_finding, ceiling_finding, heaping_finding, tail_finding)]
-    adjusted = holm([each.p_value for each in findings])
+    adjusted = adjust_p_values([each.p_value for each in findings])
     findings = _consistent([replace(each, adjusted=p) for each, p in zip(findings, adjusted, strict=True)])
     direction = dispersion.direction if findings[0].found else "equi"
     found = {each.name: each for each in findings if each.found}

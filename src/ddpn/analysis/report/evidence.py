@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 
 from ddpn.analysis.explanations.column_effects import grid_of
 from ddpn.analysis.explanations.inputs import Inputs
-from ddpn.analysis.gains import effective_rows, gain_of, weighted_mean, weighted_quantile, wilson, z_of
+from ddpn.analysis.gains import gain_of
 from ddpn.analysis.leaderboard import COVERAGE as LEVEL
 from ddpn.analysis.leaderboard import (
     MIN_ROWS,
@@ -34,6 +34,7 @@ from ddpn.distributions.limits import limited
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import fmt, percent, plural, value_text
+from ddpn.statistics import bonferroni_z, effective_rows, weighted_mean, weighted_quantile, wilson_interval
 from ddpn.tables.encoding.table import Column
 from ddpn.tables.row_draw import MAX_ROWS, count_drawn, draw_sample
 
@@ -276,7 +277,7 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
     The expectation is the mean probability of the intervals by their own distributions.
     """
     asked, expected = percent(LEVEL, 0), found.expected
-    low, high = wilson(found.coverage, found.size)
+    low, high = wilson_interval(found.coverage, found.size)
     share, interval = percent(found.coverage), f"95% interval {percent(low)} to {percent(high)}"
     if evidence.weighted:
         words = f"It covers {share} of the weighted rows ({interval}). "
@@ -346,7 +347,7 @@ def uncertainty_sentences(evidence: Evidence, groups: list[RowGroup]) -> list[tu
         )
     found = [("Reason", reason)] if reason else []
     # The group with the lowest coverage, if that is more than chance, which has as many attempts as there are groups.
-    highest = {group: wilson(group.coverage, group.size, z_of(len(large)))[1] for group in large}
+    highest = {group: wilson_interval(group.coverage, group.size, bonferroni_z(len(large)))[1] for group in large}
     weakest = min(large, key=highest.__getitem__, default=whole)
     if highest.get(weakest, 1.0) < LEVEL:
         words = (

@@ -19,7 +19,6 @@ from torch.distributions import Distribution
 from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effect, Effects, Explanation, Importances, effects, importance
 from ddpn.analysis.explanations.inputs import MISSING, cells
-from ddpn.analysis.gains import weighted_mean, weighted_quantile, wilson
 from ddpn.analysis.report import page
 from ddpn.analysis.report.evidence import (
     LEVEL,
@@ -40,9 +39,9 @@ from ddpn.members.folds import copies_of
 from ddpn.members.networks import Networks
 from ddpn.predictor import Predictor
 from ddpn.rows.count_rows import CountRows
-from ddpn.rows.splits import rows_words
-from ddpn.runtime.display import fmt, interval_words, percent, plural, value_text
+from ddpn.runtime.display import describe_parts, fmt, interval_words, percent, plural, value_text
 from ddpn.runtime.errors import InputError
+from ddpn.statistics import weighted_mean, weighted_quantile, wilson_interval
 from ddpn.storage.files import write_text
 from ddpn.tables.row_draw import MAX_ROWS, SEED, check_max_rows, count_drawn, describe_draw
 
@@ -305,7 +304,7 @@ def _group_table(found: list[RowGroup], caption: str) -> str:
     )
     for g in found:
         means = (_decimal(value) for value in (g.observed, g.variance**0.5, g.mae))
-        low, high = wilson(g.coverage, g.size)
+        low, high = wilson_interval(g.coverage, g.size)
         coverage = f"{percent(g.coverage)} ({percent(low)} to {percent(high)})"
         rows.append((g.label, f"{g.rows:,}", *means, percent(g.share), coverage, percent(g.expected)))
     return page.table_html(headings, rows, caption=caption)
@@ -499,7 +498,7 @@ def fitted_rows(model: Any) -> str:
         return ""
     copies = [len(copies_of(member)) for member in model.predictor_.mixed.values()]
     rows = {"train": model.n_rows_, "validation": getattr(model, "n_validation_rows_", 0)}
-    return rows_words(rows, max(copies) if max(copies) > 1 else 0)
+    return describe_parts(rows, max(copies) if max(copies) > 1 else 0)
 
 
 def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[tuple[str, str]]:

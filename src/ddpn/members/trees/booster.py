@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 
-from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 
 _FILE = "trees.safetensors"
 #: Arrays per split, per leaf and per tree with categories, with their types, as in LightGBM's text.

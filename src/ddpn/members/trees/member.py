@@ -9,17 +9,7 @@ import numpy as np
 import torch
 from torch.distributions import Distribution
 
-from ddpn.members.member import (
-    LevelTable,
-    Member,
-    NotApplicableError,
-    TableReader,
-    Task,
-    exposure_unit,
-    in_units,
-    json_to_bytes,
-    row_scale,
-)
+from ddpn.members.member import LevelTable, Member, NotApplicableError, TableReader, Task, exposure_tensor
 from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to_files
 from ddpn.members.trees.boosting import (
     FAMILIES,
@@ -38,11 +28,13 @@ from ddpn.members.trees.boosting import (
 from ddpn.networks.heads import Head, make_head
 from ddpn.networks.training import RowStream
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.rows.splits import FOLDS
 from ddpn.runtime.deadlines import Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
 from ddpn.runtime.validation import check_column
+from ddpn.storage.contents import json_to_bytes
 from ddpn.tables.encoding.table import Column
 
 _FACTS = "trees.json"
@@ -175,8 +167,8 @@ class Trees(Member):
 
     def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
         used = _used_rows(train)
-        self.unit = exposure_unit(used, make_head("poisson"))
-        used = in_units(used, self.unit)
+        self.unit = choose_exposure_unit(used, is_total=False)
+        used = divide_exposure(used, self.unit)
         self.table, matrix = TreeTable.fit(used.X)
         rate, weight = rates(used)
         directions = self.table.directions(self.monotone)
@@ -208,7 +200,7 @@ class Trees(Member):
         assert self.stream is not None
         settings = Settings(self.used_leaves, rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
         known = validation.rows(validation.is_used)
-        used = in_units(known, self.unit)
+        used = divide_exposure(known, self.unit)
         found = fit_streamed(self.stream, sample, self.table, self.unit, used, settings, self.clock)
         if found is None:
             return
@@ -234,14 +226,14 @@ class Trees(Member):
         with tree_threads_for(matrix.size):
             raw[:, 0] = self.log_rate(matrix)
             if self.dispersions:
-                scale = row_scale(exposure, self.unit, len(matrix))
+                scale = exposure_tensor(exposure, self.unit, len(matrix))
                 matrix = np.column_stack([matrix, raw[:, 0] if scale is None else raw[:, 0] + scale.log().numpy()])
                 raw[:, 1] += np.mean([booster.raw(matrix) for booster in self.dispersions], axis=0)
         return raw
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         raw = torch.from_numpy(self.raw(X, exposure))
-        scale = row_scale(exposure, self.unit, len(raw))
+        scale = exposure_tensor(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(raw.unsqueeze(1), None if scale is None else scale.unsqueeze(1))
 

@@ -6,13 +6,13 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from ddpn.members.member import in_units
 from ddpn.members.trees.booster import Booster
 from ddpn.members.trees.boosting import Fold, FoldData, MeanFit, Settings, TreeRows, rates
 from ddpn.members.trees.member import TreeTable
 from ddpn.networks.training import RowStream
 from ddpn.networks.training.batches import CHUNK_ROWS
 from ddpn.rows.count_rows import CountRows
+from ddpn.rows.exposure import divide_exposure
 from ddpn.runtime.deadlines import Clock
 
 #: Bytes that LightGBM takes at most, and those of a cell and of a row: bins are kept by columns and by rows, and a row
@@ -92,7 +92,7 @@ class StreamedRows(lightgbm.Sequence):
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
-            some = in_units(some, self._unit)
+            some = divide_exposure(some, self._unit)
             stop = min(start + len(some), len(self))
             rate, weight = rates(some)
             self.rate[start:stop], self.weight[start:stop] = rate[: stop - start], weight[: stop - start]

@@ -7,6 +7,7 @@ import numpy as np
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import fold_pairs
 from ddpn.runtime.deadlines import check_deadline
+from ddpn.statistics import poisson_deviance
 
 #: Fewer rows show neither a difference nor a trend.
 MIN_ROWS = 100
@@ -101,9 +102,7 @@ class QuickModel:
 
     def deviances(self, means: np.ndarray) -> np.ndarray:
         """Return the Poisson deviance of each row."""
-        y = self.sample.y
-        deviance: np.ndarray = 2.0 * (y * np.log(np.where(y > 0, y, 1.0) / means) - y + means)
-        return deviance
+        return poisson_deviance(self.sample.y, means)
 
     def explained_share(self, deviances: np.ndarray) -> float:
         """Return the share of the deviance of a constant rate that a model with these deviances explains."""

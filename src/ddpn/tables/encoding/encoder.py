@@ -33,7 +33,7 @@ from ddpn.tables.encoding.columns import (
 )
 from ddpn.tables.encoding.steps import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
 from ddpn.tables.encoding.table import WITH_NUMBERS, Column, kind_of, read_as_fitted, read_table
-from ddpn.tables.row_hashes import MISSING_TEXT, hash_rows, number_codes, text_codes
+from ddpn.tables.row_hashes import MISSING_TEXT, hash_rows, hash_texts, number_codes
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
@@ -459,7 +459,7 @@ def content_folds(encoder: Any, X: Any) -> np.ndarray:
     """Folds by the cells of each row, so that a row that is read again from a file has the fold of its first time."""
     codes = [
         # The last entry serves code -1.
-        text_codes([*cells.levels, MISSING_TEXT])[cells.values]
+        hash_texts([*cells.levels, MISSING_TEXT])[cells.values]
         if cells.kind == "category"
         else number_codes(cells.values)
         for cells in read_as_fitted(encoder, X)

@@ -1,0 +1,85 @@
+"""Statistics of weighted rows: means with standard errors, intervals of shares, several tests, Poisson deviance."""
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+#: Standard errors of a two-sided 95% interval of a normal distribution.
+Z = 1.959963984540054
+#: The tail on either side of a 95% interval.
+TAIL = 0.025
+
+
+def effective_rows(weight: np.ndarray) -> float:
+    """Return Kish's effective size of a weighted sample, (sum w)^2 / sum w^2."""
+    return float(weight.sum() ** 2 / np.square(weight).sum())
+
+
+def weighted_mean(values: np.ndarray, weight: np.ndarray) -> float:
+    """Return the weighted mean, in a third of the time of `numpy.average` for some hundred rows."""
+    return float((values * weight).sum()) / float(weight.sum())
+
+
+def weighted_quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float:
+    """Return the smallest value with at least a share q of the weight at or below it."""
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(weight[order])
+    # Sums of weights such as 0.1 miss their level by rounding.
+    position = np.searchsorted(upto, q * upto[-1] * (1 - 1e-12))
+    return float(values[order][min(int(position), len(values) - 1)])
+
+
+def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weighted mean of per-row values and its standard error. Shape: (..., rows) and (rows,) -> (...,)."""
+    mean, total = (values * weight).sum(-1) / weight.sum(), weight.sum()
+    gaps = values - mean[..., None]
+    scale = np.abs(gaps).max(-1)
+    scale = np.where(scale > 0, scale, 1.0)  # squares of very large or small values leave float64
+    variance = (np.square(gaps / scale[..., None]) * weight).sum(-1) / total
+    return mean, scale * np.sqrt(variance / max(effective_rows(weight) - 1.0, 1.0))
+
+
+def bonferroni_z(comparisons: int) -> float:
+    """Return the standard errors of normal intervals that all hold with 95% for `comparisons` of them (Bonferroni).
+
+    >>> round(bonferroni_z(1), 2), round(bonferroni_z(10), 2)
+    (1.96, 2.81)
+    """
+    return NormalDist().inv_cdf(1.0 - TAIL / comparisons)
+
+
+def wilson_interval(share: float, rows: float, z: float = Z) -> tuple[float, float]:
+    """Return Wilson's interval of a share that was observed in `rows` rows, which need not be an integer.
+
+    >>> tuple(round(end, 4) for end in wilson_interval(0.9, 100))
+    (0.8256, 0.9448)
+    """
+    centre = (share + z * z / (2.0 * rows)) / (1.0 + z * z / rows)
+    half = z / (1.0 + z * z / rows) * math.sqrt(share * (1.0 - share) / rows + z * z / (4.0 * rows * rows))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def adjust_p_values(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values for several tests by Holm's method.
+
+    >>> adjust_p_values([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    factors = np.arange(len(p_values), 0, -1)
+    adjusted = np.maximum.accumulate(np.asarray(p_values)[order] * factors)
+    back = np.empty(len(p_values))
+    back[order] = np.minimum(adjusted, 1.0)
+    return [float(value) for value in back]
+
+
+def poisson_deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Return the Poisson deviance of each row: twice the log-likelihood that its mean lacks.
+
+    >>> poisson_deviance(np.array([0.0, 2.0]), np.array([1.0, 2.0])).tolist()
+    [2.0, 0.0]
+    """
+    deviance: np.ndarray = 2.0 * (y * np.log(np.where(y > 0, y, 1.0) / mean) - y + mean)
+    return deviance
