@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         discretized,
     )
     from ddpn.estimators import CountGLM, CountRegressor, DDPNRegressor
+    from ddpn.rows.count_rows import CountRows
     from ddpn.tables.similar_rows import group_similar_rows
 
 _DISTRIBUTIONS = (
@@ -31,6 +32,7 @@ _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= dict.fromkeys(("CountRegressor", "DDPNRegressor"), "ddpn.estimators.regressor")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm"}
 _LAZY |= {"group_similar_rows": "ddpn.tables.similar_rows"}
+_LAZY |= {"CountRows": "ddpn.rows.count_rows"}
 _LAZY |= {"diagnose": "ddpn.analysis.diagnosis", "explain": "ddpn.analysis.explanations"}
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "ConwayMaxwellPoisson",
     "CountGLM",
     "CountRegressor",
+    "CountRows",
     "DDPNError",
     "DDPNRegressor",
     "DataWarning",

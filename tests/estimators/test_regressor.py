@@ -251,11 +251,11 @@ def test_the_encoder_never_sees_held_out_rows(fast):
 def test_validation_rows_of_the_user_choose_the_epochs(fast, larger):
     X, y = larger
     options = {"training_options": BATCHES}
-    model = fast(**options).fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+    model = fast(**options).fit(X[:200], y[:200], validation=CountRows(X[200:], y[200:]))
     assert model.n_rows_ == 200
     scores = np.array([epoch["score"] for epoch in model.history_.epochs])
     assert model.history_.best_epoch == (scores.argmin(0) + 1).tolist()
-    wrong = fast(**options).fit(X[:200], y[:200], X_val=X[200:], y_val=100 + y[200:])
+    wrong = fast(**options).fit(X[:200], y[:200], validation=CountRows(X[200:], 100 + y[200:]))
     assert (wrong.predict(X) != model.predict(X)).any()
 
 
@@ -346,17 +346,33 @@ ROW = np.zeros((1, 3))
         ({"X": np.zeros((90, 0))}, r"0 feature\(s\)"),
         ({"X": np.full((90, 3), np.inf)}, "Input X contains infinity"),
         ({"X": 5}, "X must"),
-        ({"X_val": ROW}, "X_val and y_val must"),
-        ({"y_val": np.zeros(90)}, "X_val and y_val must"),
-        ({"X_val": ROW, "y_val": [-1]}, "y_val must .* got -1 at row 0"),
-        ({"X_val": ROW, "y_val": [1], "exposure": 1.0}, "exposure_val must"),
-        ({"X_val": ROW, "y_val": [1], "exposure_val": 1.0}, "exposure_val must"),
+        ({"validation": (ROW, [1])}, r"validation must be rows with counts, got tuple.*CountRows\(X_val, y_val\)"),
+        ({"validation": CountRows(ROW, [1]), "exposure": 1.0}, "must both have exposures"),
+        ({"validation": CountRows(ROW, [1], exposure=1.0)}, "must both have exposures"),
+        ({"validation": CountRows(ROW, [1], upper=[3])}, "upper must not be given"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_bad_data_are_reported(fast, counts, change, words):
     with pytest.raises(ValueError, match=words):
         fast().fit(**{"X": counts[0], "y": counts[1]} | change)
+
+
+def test_validation_rows_are_in_the_range_of_counts(fast, counts):
+    with pytest.raises(ValueError, match=r"validation\.y must be at most `upper=50`, got 51 at row 0"):
+        fast(upper=50).fit(*counts, validation=CountRows(ROW, [51]))
+
+
+@pytest.mark.parametrize(
+    ("removed", "words"),
+    [
+        ({"X_val": ROW, "y_val": [1], "upper_val": [2]}, r"validation=CountRows\(X=X_val, y=y_val, upper=upper_val\)"),
+        ({"X_val": ROW, "weights": [1]}, "unexpected keyword argument 'weights'"),
+    ],
+)
+def test_arguments_of_earlier_versions_name_their_replacement(fast, counts, removed, words):
+    with pytest.raises(TypeError, match=words):
+        fast().fit(*counts, **removed)
 
 
 # Ctrl-C leaves the best ensemble so far -------------------------------------------------------------------------
@@ -384,7 +400,7 @@ def interrupt(monkeypatch):
 def fit_interrupted(model: DDPNRegressor, larger) -> None:
     X, y = larger
     with pytest.raises(KeyboardInterrupt):
-        model.fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+        model.fit(X[:200], y[:200], validation=CountRows(X[200:], y[200:]))
 
 
 def test_the_best_epochs_so_far_are_kept_and_can_be_saved(quick, larger, interrupt, tmp_path):
@@ -453,7 +469,9 @@ def test_out_of_fold_scores_need_a_model_that_was_cross_fitted_here(cross_fitted
     elif kind == "pickled":
         model = pickle.loads(pickle.dumps(cross_fitted))
     elif kind == "validation rows":
-        model = CountRegressor(members=["glm"], random_state=0).fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:])
+        model = CountRegressor(members=["glm"], random_state=0).fit(
+            X[:40], y[:40], validation=CountRows(X[40:], y[40:])
+        )
     else:
         model = DDPNRegressor(members=1, hidden=(4,), epochs=1, random_state=0).fit(X, y)
     for ask in (model.leaderboard, model.verdict):

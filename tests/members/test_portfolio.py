@@ -75,7 +75,12 @@ def test_counts_of_known_totals_are_fitted_step_by_step():
     counts = CountRange(upper_per_row=True, upper_is_total=True)
     model = CountRegressor(likelihood="double_binomial", hidden=(8,), epochs=1, random_state=0)
     model.fit_rows(
-        counts.of(CountRows(X, y), upper), None, counts, PipelineOptions(("members",)), Clock(1000.0), lines.append
+        counts.apply(CountRows(X, y, upper=upper)),
+        None,
+        counts,
+        PipelineOptions(("members",)),
+        Clock(1000.0),
+        lines.append,
     )
     labels = ["constant distribution", "boosted trees", "GLM", "networks"]
     assert [line.split(",")[0] for line in lines] == [f"Fitting {label}" for label in labels]

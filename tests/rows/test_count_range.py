@@ -58,7 +58,7 @@ def test_a_range_without_sense_is_refused(arguments, words):
 )
 def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, given, words):
     with pytest.raises(InputError, match=words):
-        CountRange(**arguments).of(sample(), **given)
+        CountRange(**arguments).apply(sample(**given))
 
 
 @pytest.mark.parametrize(
@@ -68,26 +68,26 @@ def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, given, wor
 )
 def test_a_fit_needs_a_count_that_is_known_exactly(arguments, weight, flags):
     counts = CountRange(**arguments)
-    found = counts.of(sample(weight=np.array(weight)), censored=flags)  # such rows can be scored
+    found = counts.apply(sample(weight=np.array(weight), censored=flags))  # such rows can be scored
     with pytest.raises(InputError, match="known exactly, got censored counts only"):
         counts.check_known(found)
 
 
 def test_one_row_with_a_weight_is_enough():
-    found = CountRange().of(sample(weight=np.array([1.0, 1, 0])), censored=[False, True, True])
+    found = CountRange().apply(sample(weight=np.array([1.0, 1, 0]), censored=[False, True, True]))
     CountRange().check_known(found)
     assert found.limit[0] == np.inf
 
 
 def test_totals_are_exposures():
-    found = CountRange(upper=5, upper_is_total=True).of(sample())
+    found = CountRange(upper=5, upper_is_total=True).apply(sample())
     np.testing.assert_array_equal(found.exposure, [5, 5, 5])
     with pytest.raises(InputError, match="exposure must not be given: the upper bound is the total"):
-        CountRange(upper=5, upper_is_total=True).of(sample(exposure=np.ones(3)))
+        CountRange(upper=5, upper_is_total=True).apply(sample(exposure=np.ones(3)))
 
 
 def test_limits_and_flags_together():
-    found = CountRange(censored_above=4).of(sample(), censored=[True, False, False])
+    found = CountRange(censored_above=4).apply(sample(censored=[True, False, False]))
     np.testing.assert_array_equal(found.y, [1, 3, 4])
     np.testing.assert_array_equal(found.limit, [1, 4, 4])
 
@@ -116,9 +116,9 @@ def test_bounds_of_predictions():
 )
 def test_a_sample_gives_back_the_arguments_that_made_it(arguments, given):
     counts = CountRange(**arguments)
-    first = counts.of(sample(), **given)
+    first = counts.apply(sample(**given))
     known = counts.arguments(first)
-    again = counts.of(sample(first.y).replace(exposure=known.pop("exposure")), **known)
+    again = counts.apply(sample(first.y, **known))
     for name in ("y", "exposure", "lower", "upper", "limit"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
     assert CountRange(**counts.as_dict()) == counts

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 from ddpn.rows.checks import RowError, check_counts, check_vector, row_count, row_labels, rows_named
-from ddpn.rows.count_rows import BLOCK, CountRows, checked_sample, take_rows
+from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
 from ddpn.runtime.errors import ConfigError, InputError
 
 ONE = CountRows(
@@ -121,7 +121,7 @@ def test_a_number_serves_all_rows():
     assert check_vector("sample_weight", pl.Series([0.0, 1.0]), 2, zero=True).tolist() == [0.0, 1.0]
 
 
-#: Arguments of `checked_sample` for four rows, and key words; {1} and {3} stand for the labels of these rows.
+#: Arguments of `CountRows` for four rows, and key words; {1} and {3} stand for the labels of these rows.
 BAD = {
     "negative": ({"y": [0, -2, 1, -1]}, "y must hold non-negative integers, got -2 at rows {1}, {3}"),
     "mean": ({"y": [0, 1.5, 1, 0]}, "non-negative integers, got 1.5 at row {1}. Halves and quarters look like means"),
@@ -145,9 +145,9 @@ BAD = {
     "2-d exposure": ({"exposure": [[1.0]] * 4}, r"got shape \(4, 1\) for 4 rows"),
     "text for exposure": ({"exposure": list("abcd")}, "exposure must hold numbers, got dtype <U1"),
     "infinite weight": ({"weight": [1, np.inf, 1, 1]}, "must be finite and not negative, got inf at row {1}"),
-    "negative weight": ({"weight": [1, -1, 1, 1]}, "sample_weight must be finite and not negative, got -1 at row {1}"),
-    "no weight": ({"weight": [0.0] * 4}, "sample_weight must be positive in some row, got zero weights only"),
-    "short weight": ({"weight": [1.0] * 3}, r"sample_weight must have one value per row of X, got shape \(3,\) for 4"),
+    "negative weight": ({"weight": [1, -1, 1, 1]}, "weight must be finite and not negative, got -1 at row {1}"),
+    "no weight": ({"weight": [0.0] * 4}, "weight must be positive in some row, got zero weights only"),
+    "short weight": ({"weight": [1.0] * 3}, r"weight must have one value per row of X, got shape \(3,\) for 4"),
 }  # fmt: skip
 
 
@@ -167,25 +167,27 @@ def test_bad_values_are_reported_with_their_rows(case, labels):
         else:
             shown = [0, 1, 2, 3]
     with pytest.raises(InputError, match=words.replace("{1}", str(shown[1])).replace("{3}", str(shown[3]))):
-        checked_sample(**given)
+        CountRows(**given)
 
 
 def test_arguments_are_named_as_the_user_knows_them():
     X = np.zeros((2, 1))
     for name, given in {
-        "y_val": {"y": [1, -1]},
-        "sample_weight_val": {"y": [1, 1], "weight": -1.0},
-        "exposure_val": {"y": [1, 1], "exposure": 0.0},
+        "y": {"y": [1, -1]},
+        "sample_weight": {"y": [1, 1], "sample_weight": -1.0},
+        "exposure": {"y": [1, 1], "exposure": 0.0},
+        "groups": {"y": [1, 1], "groups": ["a"]},
+        "censored": {"y": [1, 1], "censored": [0.5, 1]},
     }.items():
         with pytest.raises(InputError, match=f"^{name} must"):
-            checked_sample(X, **given, suffix="_val")
+            CountRows.from_arguments(X, **given)
     with pytest.raises(ConfigError, match="fractional must be 'error' or 'round', got 'floor'"):
-        checked_sample(X, [1, 1], fractional="floor")
+        CountRows(X, [1, 1], fractional="floor")
 
 
-def test_a_checked_sample_holds_vectors_and_labels():
+def test_checked_rows_hold_vectors_and_labels():
     X = pd.DataFrame({"a": [1, 2]}, index=["p", "q"])
-    found = checked_sample(X, [1, 2], 3, pd.Series([0.5, 1.5]))
+    found = CountRows(X, [1, 2], 3, pd.Series([0.5, 1.5]))
     assert found.X is X
     assert (found.weight.tolist(), found.exposure.tolist()) == ([3.0, 3.0], [0.5, 1.5])
     assert found.labels.tolist() == ["p", "q"]

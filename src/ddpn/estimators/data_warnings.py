@@ -87,7 +87,7 @@ def _describe_remedy(finding: Finding, names: _Names) -> str:
             return (
                 "Rows are held out at random: if they are in order of time and the model is to predict later rows, its "
                 "intervals are too narrow. Then keep neighbouring rows together, with groups=np.arange(len(X)) * 30 // "
-                "len(X), or hold out the last rows as X_val and y_val."
+                "len(X), or pass the last rows as validation=CountRows(X, y)."
             )
         case _:
             return _describe_groups(finding, names)

@@ -31,7 +31,7 @@ from ddpn.networks.heads import Head, check_likelihood, make_head
 from ddpn.predictor import Predictor
 from ddpn.rows.checks import check_groups, row_labels
 from ddpn.rows.count_range import CountRange
-from ddpn.rows.count_rows import CountRows, checked_sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_number, is_integer, is_number
@@ -67,19 +67,16 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
-    def _rows(
-        self, head: Head, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any = None, censored: Any = None
-    ) -> tuple[CountRows, CountRange]:
-        """The training rows and the range of their counts; a `ConfigError` if the likelihood cannot have it.
+    def _make_range(self, head: Head, rows: CountRows) -> CountRange:
+        """Return the range of the counts of training rows; a `ConfigError` if the likelihood cannot have it.
 
         The upper bound of a likelihood of counts of a known total is that total.
         """
-        is_total = head.exposure_is_total and (upper is not None or self.upper is not None)
-        counts = CountRange(self.lower, self.upper, self.censored_above, upper is not None, is_total)
-        if not counts.is_plain or censored is not None:
+        is_total = head.exposure_is_total and (rows.upper is not None or self.upper is not None)
+        counts = CountRange(self.lower, self.upper, self.censored_above, rows.upper is not None, is_total)
+        if not counts.is_plain or rows.limit is not None:
             head.check_bounds()
-        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
-        return counts.of(sample, upper, censored), counts
+        return counts
 
     def _columns(self, sample: CountRows, counts: CountRange, head: Head | None) -> tuple[TableReader, list[Column]]:
         """The columns of the training rows, with what reads those of later rows; errors for counts of other kinds."""
@@ -303,8 +300,10 @@ class CountEstimator(RegressorMixin, BaseEstimator):
     # Scores ------------------------------------------------------------------------------------------------------
 
     def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> CountRows:
-        sample = checked_sample(self.features(X), y, sample_weight, exposure, self.fractional)
-        return self._fitted.counts.of(sample, upper, censored)
+        parts = sample_weight, exposure, upper, censored
+        return self._fitted.counts.apply(
+            CountRows.from_arguments(self.features(X), y, *parts, fractional=self.fractional)
+        )
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, upper: Any = None, censored: Any = None

@@ -15,7 +15,6 @@ from ddpn.members.glm import GLM, Design, check_complete, missing_rows
 from ddpn.members.linear import fit_linear
 from ddpn.networks.heads import HEADS, Head, make_head
 from ddpn.predictor import Predictor
-from ddpn.rows.checks import check_groups
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.runtime.errors import InputError
@@ -161,8 +160,9 @@ class CountGLM(CountEstimator):
         self
         """
         head = self._make_head()
-        sample, counts = self._rows(head, X, y, sample_weight, exposure, upper, censored)
-        sample = sample.replace(group=check_groups(groups, len(sample)))
+        sample = CountRows.from_arguments(X, y, sample_weight, exposure, upper, censored, groups, self.fractional)
+        counts = self._make_range(head, sample)
+        sample = counts.apply(sample)
         reader, table = self._columns(sample, counts, head)
         used = sample.is_used
         if self.missing == "drop":

@@ -30,9 +30,8 @@ from ddpn.members.portfolio import Candidate, Elsewhere, chosen_candidates, defa
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.pipeline import TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
-from ddpn.rows.checks import check_groups
 from ddpn.rows.count_range import CountRange
-from ddpn.rows.count_rows import CountRows, checked_sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, held_out_rows
 from ddpn.runtime.deadlines import Clock, parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
@@ -81,15 +80,11 @@ class NetworkRegressor(CountEstimator):
         y: Any,
         sample_weight: Any = None,
         exposure: Any = None,
-        X_val: Any = None,
-        y_val: Any = None,
-        exposure_val: Any = None,
-        sample_weight_val: Any = None,
+        validation: CountRows | None = None,
         upper: Any = None,
         censored: Any = None,
-        upper_val: Any = None,
-        censored_val: Any = None,
         groups: Any = None,
+        **removed: Any,
     ) -> Self:
         """Fit the model.
 
@@ -105,8 +100,9 @@ class NetworkRegressor(CountEstimator):
         exposure : array-like, optional
             The known scale of each row (days observed, area, number of customers), which multiplies its predicted
             location. Pass it to the predictions too.
-        X_val, y_val, exposure_val, sample_weight_val, upper_val, censored_val : optional
-            Validation rows, instead of a share of the training rows.
+        validation : CountRows, optional
+            Validation rows, instead of a share of the training rows: ``CountRows(X, y, weight=..., exposure=...,
+            upper=..., censored=...)``, as far as the training rows have these.
         upper : array-like, optional
             The largest possible count of each row (beds, seats). Pass it to the predictions too.
         censored : array-like of bool, optional
@@ -115,6 +111,8 @@ class NetworkRegressor(CountEstimator):
             What each row belongs to, such as a person. Rows of one group are kept together wherever rows are held out,
             so that weights and intervals are those for new groups. `ddpn.group_similar_rows` groups rows with equal or
             nearly equal inputs.
+        **removed
+            Arguments of earlier versions, which are refused.
 
         Returns
         -------
@@ -131,21 +129,23 @@ class NetworkRegressor(CountEstimator):
         A fit that is interrupted (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that
         is interrupted earlier, or fails, leaves the estimator as it was.
         """
+        _refuse_removed(removed)
         clock = self._start_clock()
         head = self._make_head()
         dates = DateColumns.find(X)
         X = dates.read(X, _warn_about_cells)
-        train, counts = self._rows(head, X, y, sample_weight, exposure, upper, censored)
-        train = train.replace(group=check_groups(groups, len(train)))
-        validation = None
-        if X_val is not None and y_val is not None:
-            X_val = dates.read(X_val, _warn_about_cells)
-            known = checked_sample(X_val, y_val, sample_weight_val, exposure_val, self.fractional, "_val")
-            validation = counts.of(known, upper_val, censored_val, "_val")
+        train = CountRows.from_arguments(X, y, sample_weight, exposure, upper, censored, groups, self.fractional)
+        counts = self._make_range(head, train)
+        train = counts.apply(train)
+        if validation is not None:
+            if not isinstance(validation, CountRows):
+                must, got = "be rows with counts", type(validation).__name__
+                remedy = "Pass validation=CountRows(X_val, y_val)."
+                raise InputError(argument="validation", must=must, got=got, remedy=remedy)
+            validation = counts.apply(validation, "validation.y")
             if (train.exposure is None) != (validation.exposure is None):
-                raise InputError("exposure and exposure_val must be given together.")
-        elif X_val is not None or y_val is not None:
-            raise InputError("X_val and y_val must be given together.")
+                raise InputError("Training and validation rows must both have exposures, or neither.")
+            validation = validation.replace(X=dates.read(validation.X, _warn_about_cells))
         for sentence in (note for column in dates.columns for note in column.notes):
             warnings.warn(sentence, DataWarning, stacklevel=2)
         warn_about_table(train, dates, is_split=validation is not None, clock=clock)
@@ -560,6 +560,24 @@ class DDPNRegressor(NetworkRegressor):
 
 def _warn_about_cells(sentence: str) -> None:
     warnings.warn(sentence, DataWarning, stacklevel=4)
+
+
+#: What replaced the arguments of `fit` for validation rows.
+_REMOVED = {
+    "X_val": "X", "y_val": "y", "exposure_val": "exposure", "sample_weight_val": "weight", "upper_val": "upper",
+    "censored_val": "censored",
+}  # fmt: skip
+
+
+def _refuse_removed(arguments: Mapping[str, Any]) -> None:
+    """Raise a `TypeError` for arguments that `fit` does not have; it says what replaced those of earlier versions."""
+    if not arguments:
+        return
+    unknown = [name for name in arguments if name not in _REMOVED]
+    if unknown:
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
+    parts = ", ".join(f"{_REMOVED[name]}={name}" for name in _REMOVED if name in arguments)
+    raise TypeError(f"fit() has one argument for validation rows now: validation=CountRows({parts}).")
 
 
 def held_out(sample: CountRows, share: float | str | None, seed: int) -> np.ndarray:

@@ -272,7 +272,7 @@ class Networks(Member):
             weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
         exposure = exposure_tensor(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
-        return CountRows(
+        return CountRows.from_checked(
             inputs,
             **{name: torch.from_numpy(part).to(dtype) for name, part in counts.items()},
             weight=weight,
@@ -432,7 +432,7 @@ def _side_by_side(copies: Sequence[tuple[Any, Any]], each: int) -> OwnRows:
             own += [torch.arange(end, end + len(sample))] * each
             end += len(sample)
     joined = {name: torch.cat([sample.parts[name] for sample in samples]) for name in samples[0].parts}
-    return OwnRows(CountRows(**joined), *positions)
+    return OwnRows(CountRows.from_checked(**joined), *positions)
 
 
 def _put_networks(model: CountModel, own: slice, part: CountModel) -> None:

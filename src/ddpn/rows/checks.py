@@ -150,6 +150,19 @@ def check_vector(
     return numbers
 
 
+def check_flags(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
+    """Return one boolean per row, from booleans or from 0 and 1."""
+    plain = plain_values(values)
+    if plain.shape != (n,):
+        got = f"shape {plain.shape} for {n} rows"
+        raise InputError(argument=name, must="have one value per row of X", got=got)
+    is_flag = np.array([value in (0, 1) for value in plain.tolist()])
+    if not is_flag.all():
+        got, rows = repr(plain[~is_flag].tolist()[0]), labels_of(~is_flag, labels)
+        raise InputError(argument=name, must="hold True or False", got=got, rows=rows)
+    return plain.astype(bool)
+
+
 def _check_all(
     good: np.ndarray, name: str | Argument, condition: str, values: np.ndarray, labels: Any, remedy: str = ""
 ) -> None:

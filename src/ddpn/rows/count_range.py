@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.rows.checks import check_vector, labels_of, plain_values
+from ddpn.rows.checks import check_vector, labels_of
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import Argument, ConfigError, InputError
 from ddpn.runtime.validation import check_integer, is_integer
@@ -87,39 +87,27 @@ class CountRange:
             raise InputError(argument="upper", must=must, got=f"{values[bad][0]:g}", rows=rows)
         return lower, values
 
-    def of(
-        self,
-        sample: CountRows,
-        upper: Any = None,
-        censored: Any = None,
-        suffix: str = "",
-        name: str | Argument | None = None,
-    ) -> CountRows:
-        """A sample with these bounds and limits; raises an `InputError` for counts outside them.
+    def apply(self, rows: CountRows, name: str | Argument = "y") -> CountRows:
+        """Return rows with these bounds and limits; raises an `InputError` for counts outside them.
 
-        `upper` has the largest possible count per row, and `censored` flags rows whose count stands for that many or
-        more. Messages append `suffix`, such as "_val", to the names of arguments, and call the counts `name`, by
-        default y.
+        `rows` may have the largest possible count of each row, and limits of censored counts. Messages call the counts
+        `name`.
         """
-        name = name or f"y{suffix}"
-        low, high = self.bounds(len(sample), upper, sample.labels)
-        y, limit = sample.y, None
-        _check_at(name, y, y >= self.lower, f"at least `lower={self.lower}`", sample.labels)
+        low, high = self.bounds(len(rows), rows.upper, rows.labels)
+        y, limit = rows.y, rows.limit
+        _check_at(name, y, y >= self.lower, f"at least `lower={self.lower}`", rows.labels)
         if high is not None:
             must = f"at most `upper={self.upper}`" if self.upper is not None else "at most the upper bound of its row"
-            _check_at(name, y, y <= high, must, sample.labels)
+            _check_at(name, y, y <= high, must, rows.labels)
         if self.censored_above is not None:
-            limit = np.full(len(sample), float(self.censored_above))
-            y = np.minimum(y, limit)
-        if censored is not None:
-            own = np.where(_as_mask(f"censored{suffix}", censored, len(sample), sample.labels), y, np.inf)
-            limit = own if limit is None else np.minimum(limit, own)
-        exposure = sample.exposure
+            y = np.minimum(y, self.censored_above)
+            limit = np.minimum(np.inf if limit is None else limit, np.full(len(rows), float(self.censored_above)))
+        exposure = rows.exposure
         if self.upper_is_total:
             if exposure is not None:
-                raise InputError(f"exposure{suffix} must not be given: the upper bound is the total of each row.")
+                raise InputError("exposure must not be given: the upper bound is the total of each row.")
             exposure = high
-        return sample.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
+        return rows.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
 
     def check_known(self, sample: CountRows) -> None:
         """Raise an `InputError` if no count of a sample is known exactly: nothing can be fitted to it."""
@@ -144,16 +132,3 @@ def _check_at(name: str | Argument, y: np.ndarray, good: np.ndarray, condition: 
     if not good.all():
         rows = labels_of(~good, labels)
         raise InputError(argument=name, must=f"be {condition}", got=f"{y[~good][0]:g}", rows=rows)
-
-
-def _as_mask(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
-    """Flags of rows, from booleans or from 0 and 1."""
-    plain = plain_values(values)
-    if plain.shape != (n,):
-        got = f"shape {plain.shape} for {n} rows"
-        raise InputError(argument=name, must="have one value per row of X", got=got)
-    is_flag = np.array([value in (0, 1) for value in plain.tolist()])
-    if not is_flag.all():
-        got, rows = repr(plain[~is_flag].tolist()[0]), labels_of(~is_flag, labels)
-        raise InputError(argument=name, must="hold True or False", got=got, rows=rows)
-    return plain.astype(bool)

@@ -1,14 +1,14 @@
 """`CountRows`: rows that models are fitted to and scored on, validated once and used down to the training loop."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
 
-from ddpn.rows.checks import check_counts, check_vector, row_count, row_labels
+from ddpn.rows.checks import check_counts, check_flags, check_groups, check_vector, row_count, row_labels
 
 #: The parts of a sample that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
@@ -18,11 +18,11 @@ _NAMES = ("labels", "interval_groups", "group")
 BLOCK = 4096
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class CountRows:
-    """Inputs, counts and, where given, a weight and an exposure per row, and what is known about possible counts.
+    """Inputs, counts and, where known, a weight and an exposure per row, and what is known about possible counts.
 
-    Build one from user input with `checked_sample`, which validates it; inner code trusts it.
+    The constructor checks every part. What is made of checked rows by `rows`, `map` and `replace` is not checked again.
 
     Shape: X (N, ...), the others (N,). In a training batch where each member has its own rows, (B, M, ...) and (B, M).
 
@@ -30,24 +30,40 @@ class CountRows:
     ----------
     X : table or Tensor
         Inputs: a data frame, an array, a sparse matrix or a tensor.
-    y : array or Tensor
-        The counts, as float64, like all vectors below.
-    weight : array or Tensor, optional
+    y : array-like or Tensor
+        The counts. Tensors are taken as they are, and checked by the training of networks, which knows the likelihood.
+    weight : array-like, optional
         How many times each row counts.
-    exposure : array or Tensor, optional
+    exposure : array-like or float, optional
         The known scale of each row.
     labels : array, optional
-        What messages call the rows: row numbers of a file, or the index of a data frame. Default: positions from 0.
+        What messages call the rows: row numbers of a file, or the index of a data frame. Default: the index of a
+        pandas object, or positions from 0.
     interval_groups : array, optional
         The names of the groups within which intervals are calibrated.
-    lower, upper : array or Tensor, optional
+    lower, upper : array-like, optional
         The smallest and the largest possible count of each row.
-    limit : array or Tensor, optional
+    limit : array, optional
         The largest count that can be recorded: a count equal to it is right-censored, and stands for that many or more.
         Infinite where a count is known exactly.
-    group : array, optional
+    group : array-like, optional
         What each row belongs to, such as a person: rows with equal labels are never divided between folds, nor between
         training, validation and test rows.
+    censored : array-like of bool, optional
+        Rows whose count stands for that many or more, instead of `limit`.
+    fractional : {"error", "round"}
+        What to do where a count is not an integer.
+
+    Raises
+    ------
+    InputError
+        For values that are missing, negative or of another length than X.
+
+    Examples
+    --------
+    >>> rows = CountRows([[1.0], [2.0]], [3, 5], exposure=2, censored=[False, True])
+    >>> rows.exposure.tolist(), rows.limit.tolist()
+    ([2.0, 2.0], [inf, 5.0])
     """
 
     X: Any
@@ -60,6 +76,57 @@ class CountRows:
     upper: Any = None
     limit: Any = None
     group: Any = None
+    #: Whether the counts were checked: not those of tensors that a user passes.
+    is_checked: bool = True
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        weight: Any = None,
+        exposure: Any = None,
+        labels: Any = None,
+        interval_groups: Any = None,
+        lower: Any = None,
+        upper: Any = None,
+        limit: Any = None,
+        group: Any = None,
+        *,
+        censored: Any = None,
+        fractional: str = "error",
+    ) -> None:
+        parts = {
+            "X": X, "y": y, "weight": weight, "exposure": exposure, "labels": labels,
+            "interval_groups": interval_groups, "lower": lower, "upper": upper, "limit": limit, "group": group,
+        }  # fmt: skip
+        is_tensor = hasattr(y, "detach")
+        checked = parts if is_tensor else _check_parts(parts, censored, fractional, {})
+        self.__dict__.update(checked, is_checked=not is_tensor)
+
+    @classmethod
+    def from_arguments(
+        cls,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+        groups: Any = None,
+        fractional: str = "error",
+    ) -> Self:
+        """Check the arguments of an estimator's method; messages call the parts as the method does."""
+        parts = {"X": X, "y": y, "weight": sample_weight, "exposure": exposure, "upper": upper}
+        checked = _check_parts(parts, censored, fractional, {"weight": "sample_weight"})
+        return cls.from_checked(**checked | {"group": check_groups(groups, len(checked["y"]))})
+
+    @classmethod
+    def from_checked(cls, X: Any, y: Any, **parts: Any) -> Self:
+        """Take parts that were checked already as they are: float64 arrays or tensors of one length."""
+        rows = object.__new__(cls)
+        defaults: dict[str, Any] = dict.fromkeys((*_NAMES, *_VECTORS))
+        rows.__dict__.update(defaults | {"is_checked": True} | parts, X=X, y=y)
+        return rows
 
     def __len__(self) -> int:
         return len(self.y)
@@ -73,7 +140,8 @@ class CountRows:
             A mask, or positions.
         """
         vectors = {name: None if v is None else v[index] for name, v in self._vectors((*_NAMES, *_VECTORS))}
-        return type(self)(None if self.X is None else take_rows(self.X, index), **vectors)
+        X = None if self.X is None else take_rows(self.X, index)
+        return self.from_checked(X, **vectors, is_checked=self.is_checked)
 
     def _vectors(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         return ((name, getattr(self, name)) for name in names)
@@ -92,11 +160,11 @@ class CountRows:
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is there, such as a move to another device."""
         parts = {name: None if part is None else change(part) for name, part in self._vectors(("X", *_VECTORS))}
-        return type(self)(**parts, **dict(self._vectors(_NAMES)))
+        return self.from_checked(**parts, **dict(self._vectors(_NAMES)), is_checked=self.is_checked)
 
     def replace(self, **parts: Any) -> Self:
-        """A copy with some parts replaced."""
-        return replace(self, **parts)
+        """Return the same rows with some parts replaced by others, which are taken as they are."""
+        return self.from_checked(**self.__dict__ | parts)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -156,47 +224,26 @@ def take_rows(X: Any, index: Any) -> Any:
     return np.asarray(X, dtype=object if np.asarray(X).dtype.kind in "US" else None)[index]
 
 
-def checked_sample(
-    X: Any,
-    y: Any,
-    weight: Any = None,
-    exposure: Any = None,
-    fractional: str = "error",
-    suffix: str = "",
-    labels: Any = None,
-) -> CountRows:
-    """Validate what a user passes to `fit` or to a score.
+def _check_parts(parts: Mapping[str, Any], censored: Any, fractional: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parts as checked arrays, with the limits of censored counts; `names` are those used in messages."""
 
-    Parameters
-    ----------
-    X : array-like or data frame
-        Inputs, one row per count.
-    y : array-like
-        The counts.
-    weight, exposure : array-like, optional
-        How many times each row counts, and its known scale.
-    fractional : {"error", "round"}
-        What to do where y is not an integer.
-    suffix : str
-        Goes after the names of arguments in messages, such as "_val".
-    labels : array, optional
-        What messages call the rows. Default: the index of a pandas object, or positions from 0.
+    def check(part: str, **rule: bool) -> np.ndarray | None:
+        return check_vector(names.get(part, part), parts.get(part), n, labels=labels, **rule)
 
-    Returns
-    -------
-    CountRows
-
-    Raises
-    ------
-    InputError
-        For values that are missing, negative or of another length than X.
-    """
-    n = row_count(X)
-    labels = row_labels(y, X) if labels is None else labels
-    return CountRows(
-        X,
-        check_counts(y, n, fractional, f"y{suffix}", labels),
-        check_vector(f"sample_weight{suffix}", weight, n, zero=True, labels=labels),
-        check_vector(f"exposure{suffix}", exposure, n, zero=False, labels=labels),
-        labels,
-    )
+    X, y = parts["X"], parts["y"]
+    n = row_count(y if X is None else X)
+    labels = row_labels(y, X) if parts.get("labels") is None else parts["labels"]
+    counts = check_counts(y, n, fractional, "y", labels)
+    limit = parts.get("limit")
+    if censored is not None:
+        limit = np.where(check_flags("censored", censored, n, labels), counts, np.inf)
+    return {
+        **parts,
+        "y": counts,
+        "weight": check("weight", zero=True),
+        "exposure": check("exposure", zero=False),
+        "upper": check("upper", zero=True, all_zero=True),
+        "lower": check("lower", zero=True, all_zero=True),
+        "limit": limit,
+        "labels": labels,
+    }

@@ -148,18 +148,21 @@ class Roles:
         if not known.all():
             frame, y, labels = frame.filter(known), y[known], labels[known]
         X = self.features(frame, report)
-        sample = CountRows(
+        y = check_counts(y, frame.height, fractional, Argument("target", self.target), labels)
+        is_censored = self._censored_rows(frame, labels)
+        rows = CountRows.from_checked(
             X,
-            check_counts(y, frame.height, fractional, Argument("target", self.target), labels),
-            self._vector(frame, "weight", labels, first is not None) if self.weight in frame.columns else None,
-            None if self.exposure is None else self._vector(frame, "exposure", labels),
-            labels,
-            self.group_labels(frame),
+            y,
+            weight=self._vector(frame, "weight", labels, first is not None) if self.weight in frame.columns else None,
+            exposure=None if self.exposure is None else self._vector(frame, "exposure", labels),
+            labels=labels,
+            interval_groups=self.group_labels(frame),
+            upper=None if self.upper is None else self._vector(frame, "upper", labels),
+            limit=None if is_censored is None else np.where(is_censored, y, np.inf),
             group=group_labels_of(frame, self.group, self.missing, X),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
-        upper = None if self.upper is None else self._vector(frame, "upper", labels)
-        return counts.of(sample, upper, self._censored_rows(frame, labels), name=Argument("target", self.target))
+        return counts.apply(rows, Argument("target", self.target))
 
     def has_target(self, frame: Any, first: int = 0) -> np.ndarray:
         """A mask of the rows whose target is known; `first` as for `exposures`."""

@@ -9,13 +9,13 @@ from ddpn import CountGLM
 from ddpn.analysis.explanations import Inputs, importance
 from ddpn.analysis.explanations import inputs as inputs_module
 from ddpn.analysis.explanations import permutation as module
-from ddpn.rows.count_rows import checked_sample
+from ddpn.rows.count_rows import CountRows
 
 
 def observed(model, X, y, sample_weight=None, exposure=None, censored=None) -> Inputs:
     """A model with rows and their counts."""
     counts = getattr(model, "predictor_", model).counts
-    return Inputs.of_sample(model, counts.of(checked_sample(X, y, sample_weight, exposure), None, censored))
+    return Inputs.of_sample(model, counts.apply(CountRows(X, y, sample_weight, exposure, censored=censored)))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from ddpn.analysis.report.evidence import Evidence, gather
 from ddpn.distributions.count import reshaped
 from ddpn.members import Member
 from ddpn.predictor import Predictor
-from ddpn.rows.count_rows import CountRows, checked_sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.encoding.table import Column
 
 HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
@@ -86,7 +86,7 @@ def baselines(data) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def evidence(fitted, data, baselines) -> Evidence:
-    return gather(fitted, checked_sample(*data), baselines)
+    return gather(fitted, CountRows(*data), baselines)
 
 
 @pytest.fixture(scope="session")
@@ -118,4 +118,4 @@ def written(tmp_path_factory, fitted, data, baselines) -> Path:
     others = {HOSTILE: baselines["truth"], "constant": baselines["constant"]}
     path = tmp_path_factory.mktemp("report") / "report.html"
     options = {"warnings": [f"Warning of {HOSTILE}."], "leak": "A leak is suspected."}
-    return write_report(path, fitted, checked_sample(frame, y), baselines=others, task=task, **options)
+    return write_report(path, fitted, CountRows(frame, y), baselines=others, task=task, **options)

@@ -21,14 +21,14 @@ from ddpn.analysis.report.evidence import (
     uncertainty_sentences,
 )
 from ddpn.analysis.report.sections import important_groups
-from ddpn.rows.count_rows import checked_sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.encoding.table import Column
 
 
 def test_one_distribution_serves_every_row_and_a_normal_is_rounded(fitted, data):
     frame, y = data
     others = {"constant": Poisson(2.0), "line": Normal(torch.full((300,), 3.0).double(), 2.0)}
-    board = gather(fitted, checked_sample(frame, y), others).board
+    board = gather(fitted, CountRows(frame, y), others).board
     found = {entry["name"]: entry["nll"] for entry in board.entries}
     assert found["constant"] == pytest.approx(-stats.poisson(2.0).logpmf(y).mean(), rel=1e-6)
     normal = stats.norm(3, 2)
@@ -40,7 +40,7 @@ def test_one_distribution_serves_every_row_and_a_normal_is_rounded(fitted, data)
 def test_intervals_are_calibrated_ones(fitted, data, baselines):
     frame, y = data
     model = copy.deepcopy(fitted).fit_intervals(frame[:200], y[:200])
-    found = gather(model, checked_sample(frame, y), baselines)
+    found = gather(model, CountRows(frame, y), baselines)
     ends = model.predict_interval(frame, 0.9)
     assert np.column_stack([found.low, found.high]).tolist() == ends.tolist()
     (width,) = (entry["width"] for entry in found.board.entries if entry["name"] == "constant")
@@ -51,7 +51,7 @@ def test_intervals_are_calibrated_ones(fitted, data, baselines):
 def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
     frame, y = data
     weight = np.arange(len(y)) % 3.0
-    found = gather(fitted, checked_sample(frame, y, weight=weight), baselines)
+    found = gather(fitted, CountRows(frame, y, weight=weight), baselines)
     kept = np.flatnonzero(weight)
     assert found.labels.tolist() == kept.tolist()
     assert found.weight.tolist() == weight[kept].tolist()
@@ -63,7 +63,7 @@ def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
 
 def test_of_very_many_rows_a_draw_is_evaluated(fitted, data, baselines):
     frame, y = data
-    found = gather(fitted, checked_sample(frame, y), baselines, max_rows=60)
+    found = gather(fitted, CountRows(frame, y), baselines, max_rows=60)
     assert (len(found.labels), len(set(found.labels)), found.total) == (60, 60, 300)
     assert found.y.tolist() == y[found.labels].tolist()
     assert found.columns[0].values == pytest.approx(frame["x"].to_numpy()[found.labels])
@@ -75,10 +75,10 @@ def test_of_very_many_rows_a_draw_is_evaluated(fitted, data, baselines):
 def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
     frame, y = data[0][:9], data[1][:9]
     weight = np.arange(9) % 2
-    named = gather(fitted, checked_sample(frame.set_axis(list("abcdefghi")), y, weight=weight))
+    named = gather(fitted, CountRows(frame.set_axis(list("abcdefghi")), y, weight=weight))
     assert named.labels.tolist() == list("bdfh")
     ids = ("patient", [f"p{row}" for row in range(9)])
-    found = gather(fitted, checked_sample(frame, y, weight=weight, labels=np.arange(9) + 100), ids=ids)
+    found = gather(fitted, CountRows(frame, y, weight=weight, labels=np.arange(9) + 100), ids=ids)
     assert found.labels.tolist() == [101, 103, 105, 107]
     assert found.ids == ("patient", ["p1", "p3", "p5", "p7"])
 

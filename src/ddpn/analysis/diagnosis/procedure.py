@@ -27,7 +27,7 @@ from ddpn.analysis.diagnosis.checks import (
 )
 from ddpn.analysis.diagnosis.means import LABELS, MEAN_MODELS, out_of_fold_means
 from ddpn.rows.count_range import CountRange
-from ddpn.rows.count_rows import CountRows, checked_sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.display import html_table
 from ddpn.runtime.errors import format_argument
 from ddpn.runtime.validation import check_choice, check_integer
@@ -213,7 +213,7 @@ def diagnose(
     check_choice("mean_model", mean_model, MEAN_MODELS)
     check_max_rows(max_rows)
     check_integer("random_state", random_state, 0)
-    sample = checked_sample(X, y, sample_weight, exposure)
+    sample = CountRows.from_arguments(X, y, sample_weight, exposure)
     if groups is not None:
         sample = sample.replace(group=group_labels(groups, len(sample)))
     return diagnose_sample(sample, target, mean_model, max_rows, random_state, progress)

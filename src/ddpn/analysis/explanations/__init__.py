@@ -14,7 +14,7 @@ from ddpn.analysis.explanations.inputs import Inputs
 from ddpn.analysis.explanations.permutation import Importance, Importances, importance
 from ddpn.analysis.explanations.results import ExplanationResult
 from ddpn.analysis.explanations.shapley import Contributions, contributions
-from ddpn.rows.count_rows import checked_sample
+from ddpn.rows.count_rows import CountRows
 from ddpn.tables.row_draw import describe_draw, draw_facts
 
 __all__ = [
@@ -126,8 +126,9 @@ def explain(
     """
     inputs = Inputs(model, X, exposure, upper)
     if y is not None:
-        sample = checked_sample(X, y, sample_weight, exposure, getattr(model, "fractional", "error"))
-        inputs = Inputs.of_sample(model, inputs.predictor.counts.of(sample, upper, censored))
+        fractional = getattr(model, "fractional", "error")
+        rows = CountRows.from_arguments(X, y, sample_weight, exposure, upper, censored, fractional=fractional)
+        inputs = Inputs.of_sample(model, inputs.predictor.counts.apply(rows))
     return explanation_of(inputs, seed, progress, max_rows=max_rows)
 
 

@@ -272,9 +272,10 @@ def check_sample(sample: CountRows, head: Head, needs_weight: bool) -> None:
         raise InputError(argument="data", must="hold at least one row", got="0")
     found = {name: part.double().numpy(force=True) for name, part in sample.parts.items() if name != "X"}
     y, exposure = found["y"], found.get("exposure")
-    if head.support.is_discrete:
+    is_checked = sample.is_checked  # before the rows became tensors
+    if not is_checked and head.support.is_discrete:
         check_counts(y, len(y), remedy="Use y.round().")
-    elif not np.isfinite(y).all():
+    elif not is_checked and not np.isfinite(y).all():
         bad = np.flatnonzero(~np.isfinite(y))
         raise InputError(argument="y", must="be finite", got=str(y[bad[0]]), rows=bad.tolist())
     check_vector("exposure", exposure, len(y), zero=False)
