@@ -15,9 +15,9 @@ from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
 from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members import MEMBERS, label_of
-from ddpn.members.folds import Folds
+from ddpn.members.folds import Folds, JobOptions
 from ddpn.members.member import NotApplicableError, Task
-from ddpn.members.portfolio import Candidate, Elsewhere, Portfolio
+from ddpn.members.portfolio import MemberSpec, Portfolio
 from ddpn.networks.heads import Head
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
@@ -34,7 +34,7 @@ class FitPlan(NamedTuple):
     """Rows to fit to and to hold out, what is fitted to them, and the seed of the fits."""
 
     folds: Folds
-    candidates: Sequence[Candidate]
+    specs: Sequence[MemberSpec]
     seed: int
 
 
@@ -98,7 +98,7 @@ def fit_pipeline(
     options: PipelineOptions,
     clock: Clock,
     on_step: Callable[[str], object] = lambda text: None,
-    elsewhere: Elsewhere | None = None,
+    jobs: JobOptions | None = None,
     runner: StepRunner | None = None,
 ) -> FittedPipeline:
     """Fit members, choose their weights, fit models for comparison, and calibrate.
@@ -117,8 +117,8 @@ def fit_pipeline(
         The time of all steps.
     on_step : callable
         Called with a line on each step that begins.
-    elsewhere : callable, optional
-        Makes the fits of members that run as jobs.
+    jobs : JobOptions, optional
+        Where members are fitted as jobs. Default: in this process.
     runner : StepRunner, optional
         Runs the steps that Ctrl-C may end after the members are fitted.
 
@@ -128,7 +128,7 @@ def fit_pipeline(
         The fitted model. A `KeyboardInterrupt` is raised only if nothing was fitted.
     """
     members_clock = clock_of_step(clock, "members", options.steps)
-    portfolio = Portfolio(plan.candidates, members_clock, on_step, elsewhere).fit(plan.folds, plan.seed)
+    portfolio = Portfolio(plan.specs, members_clock, on_step, jobs).fit(plan.folds, plan.seed)
     folds = portfolio.folds
     needs_exposure = folds.train.exposure is not None and not counts.upper_is_total
     weights = portfolio.weights, needs_exposure, portfolio.seconds, counts, portfolio.fold_weights
@@ -164,7 +164,7 @@ def _fit_comparisons(
             with single_thread(), warnings.catch_warnings(), own.limit():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                member = folds.fit(kind.like(Task(head, len(folds.train), own)), fitted.seed)
+                member = folds.fit(kind.from_task(Task(head, len(folds.train))), fitted.seed, own)
         except (NotApplicableError, TimeLimitError) as error:
             fitted.notes.append(f"Not compared with {label}: {error}.")
         except KeyboardInterrupt:

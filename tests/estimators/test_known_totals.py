@@ -85,7 +85,7 @@ def test_totals_are_not_rescaled_and_the_constant_member_keeps_the_likelihood(ro
     sample = CountRows(X, y, exposure=totals.astype(float))
     head = DDPNRegressor(likelihood="double_binomial").checked_options()[0]
     assert choose_exposure_unit(sample, head.exposure_is_total) == 1.0
-    constant = Constant.like(Task(head)).fit(sample, None, seed=0)
+    constant = Constant.from_task(Task(head)).fit(sample, None, seed=0)
     assert constant.likelihood == "double_binomial"
     again = Constant.from_state(constant.state())
     assert torch.equal(again.distribution(X, totals).mean, constant.distribution(X, totals).mean)

@@ -85,7 +85,7 @@ def test_a_fit_that_is_stopped_continues_with_what_is_done(larger, tmp_path, mon
 
 
 def test_a_job_that_fails_ends_the_fit_with_one_sentence(counts, monkeypatch):
-    def fit(self, train, validation, seed):
+    def fit(self, train, validation, seed, clock):
         raise ZeroDivisionError("odd")
 
     Recorded(monkeypatch)

@@ -37,7 +37,7 @@ def test_the_default_model_says_what_it_is_fitted_without(line, monkeypatch):
     assert not hasattr(model, "history_"), "it has no networks"
 
 
-@pytest.mark.filterwarnings("ignore:The checks of the table were not finished")
+@pytest.mark.filterwarnings("ignore:The checks of the table were not finished", "ignore:The model is calibrated with")
 @pytest.mark.parametrize("seconds", [0.2, 1.5])
 def test_a_budget_that_is_too_small_names_all_that_is_left_out(line, seconds):
     with pytest.warns(UserWarning, match="The mixture is fitted without") as caught:

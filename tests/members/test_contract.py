@@ -18,7 +18,7 @@ from ddpn.runtime.errors import InputError
 
 
 def unfitted(name: str) -> Member:
-    member = MEMBERS[name].like(Task(make_head("double_poisson")))
+    member = MEMBERS[name].from_task(Task(make_head("double_poisson")))
     if isinstance(member, Networks):
         member.options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=2)
     if name == "trees":
@@ -111,7 +111,7 @@ def test_a_weight_of_zero_equals_dropping_the_row(mixed_sample, name):
 
 def small_steps(name: str, likelihood: str, rows: int) -> Member:
     """A member of which no step depends on the number of rows, apart from their weights; networks have one batch."""
-    member = MEMBERS[name].like(Task(make_head(likelihood), rows=rows))
+    member = MEMBERS[name].from_task(Task(make_head(likelihood), rows=rows))
     if isinstance(member, Networks):
         member.options = NetworkOptions(
             members=2, hidden=(8,), numeric="steps", categorical="effects", epochs=8, batch_size=4096

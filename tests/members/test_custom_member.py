@@ -49,7 +49,7 @@ class Neighbours(Member):
 
     label = "nearest neighbours"
 
-    def fit(self, train, validation, seed):
+    def fit(self, train, validation, seed, clock):
         self.encoder = FeatureEncoder().fit(train.X, train.y, train.weight)
         self.inputs = self.encoder.transform(train.X)
         self.rates = train.y if train.exposure is None else train.y / train.exposure

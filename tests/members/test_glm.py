@@ -32,7 +32,7 @@ def raw(member: GLM, X: np.ndarray) -> np.ndarray:
 
 
 def test_it_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
-    member = GLM.like(Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
+    member = GLM.from_task(Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
     encoded = FeatureEncoder().fit(line.X).transform(line.X).astype(float)
     glm = CountGLM(alpha=1e-3, location="mu", dispersion="linear").fit(encoded, line.y)
     dist = glm.predict_distribution(encoded).components
@@ -61,7 +61,7 @@ def test_where_it_cannot_be_fitted(line, monkeypatch, case):
 
 def test_the_poisson_glm_is_that_of_statsmodels(mixed_sample):
     X, y, weight, exposure = mixed_sample.X, mixed_sample.y, mixed_sample.weight, mixed_sample.exposure
-    member = PoissonGLM.like(Task(make_head("double_poisson"))).fit(mixed_sample, None, seed=0)
+    member = PoissonGLM.from_task(Task(make_head("double_poisson"))).fit(mixed_sample, None, seed=0)
     age = X["age"].to_numpy()
     missing = np.isnan(age)
     columns = [np.ones(250), X["x"], np.where(missing, 0.0, age), missing, X["ward"] == "B", X["ward"] == "C"]
@@ -94,7 +94,7 @@ def test_a_member_that_does_not_converge_says_so(line, monkeypatch, rough):
     monkeypatch.setattr(linear, "_WORTH", 0.0)
     monkeypatch.setattr(linear, "_CLOSE", 0.0)
     with pytest.warns(UserWarning, match="search of the GLM did not reach the maximum"):
-        GLM.like(Task(make_head("negative_binomial"), is_rough=rough)).fit(line, None, seed=0)
+        GLM.from_task(Task(make_head("negative_binomial"), is_rough=rough)).fit(line, None, seed=0)
 
 
 def test_a_rough_fit_is_close_to_the_maximum_where_counts_vary_much():
@@ -214,9 +214,9 @@ def test_weights_choose_the_family_of_censored_counts(heavy):
     mean = np.where(half == 0, 6.0, 6.0 * rng.gamma(0.5, 2.0, 400))
     limit = np.full(400, 12.0)
     sample = CountRows(np.zeros((400, 1)), np.minimum(rng.poisson(mean), limit), np.where(half == heavy, 1e3, 1.0))
-    member = GLM.like(Task(make_head("mixed")))
+    member = GLM.from_task(Task(make_head("mixed")))
     families = {member.head.name, *(head.name for head in member._others)}
     assert {"double_poisson", "negative_binomial"} <= families
     alone = sample.rows(half == heavy).replace(weight=None, limit=limit[half == heavy])
     member.fit(sample.replace(limit=limit), None, seed=0)
-    assert member.head.name == GLM.like(Task(make_head("mixed"))).fit(alone, None, seed=0).head.name
+    assert member.head.name == GLM.from_task(Task(make_head("mixed"))).fit(alone, None, seed=0).head.name

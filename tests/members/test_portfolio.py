@@ -16,7 +16,7 @@ from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import Constant, PoissonGLM
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.network_options import NetworkOptions
-from ddpn.members.portfolio import Candidate, Portfolio, default_candidates
+from ddpn.members.portfolio import MemberSpec, Portfolio, default_specs
 from ddpn.metrics import crps
 from ddpn.networks.heads import make_head
 from ddpn.pipeline import PipelineOptions
@@ -96,14 +96,14 @@ def test_counts_of_known_totals_are_fitted_step_by_step():
 class Slow(PoissonGLM):
     label = "slow"
 
-    def fit(self, train, validation, seed):
+    def fit(self, train, validation, seed, clock):
         while True:
             check_deadline()
             time.sleep(0.01)
 
 
 class Refused(PoissonGLM):
-    def fit(self, train, validation, seed):
+    def fit(self, train, validation, seed, clock):
         raise NotApplicableError("it is refused")
 
 
@@ -117,12 +117,12 @@ def sample(data) -> CountRows:
     return CountRows(X[:200], y[:200].astype(float))
 
 
-def candidate(name: str, kind: type[Member], **options) -> Candidate:
-    return Candidate(name, lambda clock: kind(), **options)
+def candidate(name: str, kind: type[Member], **options) -> MemberSpec:
+    return MemberSpec(name, kind(), **options)
 
 
-def portfolio(*candidates: Candidate, seconds: float | None = None) -> Portfolio:
-    return Portfolio([candidate("constant", Constant, baseline=True), *candidates], Clock(seconds))
+def portfolio(*candidates: MemberSpec, seconds: float | None = None) -> Portfolio:
+    return Portfolio([candidate("constant", Constant, is_baseline=True), *candidates], Clock(seconds))
 
 
 def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
@@ -169,7 +169,7 @@ def test_a_larger_member_follows_one_that_could_learn_more(sample, first, expect
 
 def test_an_interruption_keeps_what_was_fitted(sample):
     class Interrupted(PoissonGLM):
-        def fit(self, train, validation, seed):
+        def fit(self, train, validation, seed, clock):
             raise KeyboardInterrupt
 
     found = portfolio(candidate("glm", PoissonGLM), candidate("stop", Interrupted), candidate("never", Slow))
@@ -198,14 +198,14 @@ def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(s
 @pytest.mark.parametrize(("rows", "widths", "steps"), [(1600, (128, 128), 2000), (20_000, (32, 128, 128, 64), 10_000)])
 def test_large_networks_are_trained_longer(rows, widths, steps):
     task = Task(make_head("mixed"), rows)
-    made = {each.name: each for each in default_candidates(task)}
+    made = {each.name: each for each in default_specs(task)}
     assert made["large_networks"].larger_than == "networks"
-    small, large = (made[name].make(Clock()).options for name in ("networks", "large_networks"))
+    small, large = (made[name].member.options for name in ("networks", "large_networks"))
     assert large.hidden == widths
     assert large.epochs * -(-rows // large.batch_size) == pytest.approx(steps, rel=0.25)
     assert large.epochs > 1.5 * small.epochs
     own = replace(task, options=NetworkOptions(hidden=(8,)))
-    assert "large_networks" not in [each.name for each in default_candidates(own)]
+    assert "large_networks" not in [each.name for each in default_specs(own)]
 
 
 @pytest.fixture
@@ -224,19 +224,14 @@ def rows_of_fits(monkeypatch, seconds_per_row: float, seconds: float, split: Fol
     monkeypatch.setattr(module, "_MIN_RETRY_ROWS", 10)
 
     class Timed(PoissonGLM):
-        def fit(self, train, validation, seed):
+        def fit(self, train, validation, seed, clock):
             rows.append(len(train))
             now[0] += seconds_per_row * len(train)
-            if now[0] > self.end:
+            if now[0] > clock.end:
                 raise TimeLimitError("the time is up")
-            return super().fit(train, validation, seed)
+            return super().fit(train, validation, seed, clock)
 
-    def make(clock: Clock) -> Timed:
-        member = Timed()
-        member.end = clock.end
-        return member
-
-    found = portfolio(Candidate("one", make), Candidate("two", make), seconds=seconds)
+    found = portfolio(candidate("one", Timed), candidate("two", Timed), seconds=seconds)
     return rows, found.fit(split, seed=0)
 
 

@@ -101,7 +101,7 @@ def test_the_dispersion_does_not_know_the_level_of_a_group(is_copy):
     X = np.column_stack([group + 0.0, rng.normal(size=300)])
     y = rng.poisson(6.0 * rng.gamma(2.0, 0.5, 60)[group]).astype(float)
     unfitted = Trees(leaves=(31,), rounds=60, rate=0.2)
-    member = (unfitted.copied() if is_copy else unfitted).fit(CountRows(X, y, group=group), None, seed=0)
+    member = (unfitted.copy_for_fold() if is_copy else unfitted).fit(CountRows(X, y, group=group), None, seed=0)
     dist = member.distribution(X)
     assert float((dist.variance / dist.mean).mean()) > 2.5
 

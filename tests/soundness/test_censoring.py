@@ -60,10 +60,10 @@ def test_a_constant_is_fitted_to_what_was_recorded():
 
 def test_the_glm_of_a_mixture_takes_the_family_that_fits():
     X, y, mean = simulated(600, 0)
-    member = GLM.like(Task(make_head("mixed"))).fit(censored(X, y), None, seed=0)
+    member = GLM.from_task(Task(make_head("mixed"))).fit(censored(X, y), None, seed=0)
     assert member.head.name == "negative_binomial"
     assert member.distribution(X).mean.sum().item() == pytest.approx(mean.sum(), rel=0.15)
-    plain = GLM.like(Task(make_head("mixed"))).fit(CountRows(X, y), None, seed=0)
+    plain = GLM.from_task(Task(make_head("mixed"))).fit(CountRows(X, y), None, seed=0)
     assert plain.head.name == "double_poisson"
 
 

@@ -25,7 +25,7 @@ from ddpn.members.blending import MixtureScores, mix_members
 from ddpn.members.folds import Folds
 from ddpn.members.glm import GLM, Constant, PoissonGLM
 from ddpn.members.member import Member
-from ddpn.members.portfolio import Candidate, Portfolio
+from ddpn.members.portfolio import MemberSpec, Portfolio
 from ddpn.metrics import evaluate
 from ddpn.networks.heads import make_head
 from ddpn.predictor import Predictor
@@ -217,8 +217,8 @@ class OneColumn(PoissonGLM):
 
     takes_prepared_tables = False
 
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int):
-        return super().fit(train.replace(X=train.X[:, :1]), validation, seed)
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock):
+        return super().fit(train.replace(X=train.X[:, :1]), validation, seed, clock)
 
     def distribution(self, X, exposure=None):
         return super().distribution(X[:, :1], exposure)
@@ -247,11 +247,11 @@ def members(folds) -> dict[str, Member]:
 @pytest.fixture
 def mix(members, monkeypatch) -> Callable[[Folds], tuple[Predictor, HeldOut]]:
     """Choose weights and calibrate with the counts of some folds, of members that are fitted already."""
-    monkeypatch.setattr(Folds, "fit", lambda self, member, seed: member)
-    candidates = [Candidate(name, lambda clock, member=member: member) for name, member in members.items()]
+    monkeypatch.setattr(Folds, "fit", lambda self, member, seed, clock: member)
+    specs = [MemberSpec(name, member) for name, member in members.items()]
 
     def choose(folds: Folds, recalibrate: bool = True) -> tuple[Predictor, HeldOut]:
-        portfolio = Portfolio(candidates).fit(folds, seed=0)
+        portfolio = Portfolio(specs).fit(folds, seed=0)
         predictor = Predictor(portfolio.members, portfolio.weights, fold_weights=portfolio.fold_weights)
         return predictor, calibrate(predictor, folds, 0, CalibrationOptions(recalibrate=recalibrate))
 

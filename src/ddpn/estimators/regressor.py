@@ -16,7 +16,7 @@ from ddpn.calibration.calibrate import CalibrationOptions
 from ddpn.estimators.data_warnings import warn_about_table
 from ddpn.estimators.estimator import CountEstimator, merge_equal_rows, named_head, plain_options
 from ddpn.members import MEMBERS, mixable
-from ddpn.members.folds import Folds, MemberFits, copies_of
+from ddpn.members.folds import Folds, JobOptions, copies_of
 from ddpn.members.member import NotApplicableError, Task
 from ddpn.members.network_options import (
     FULL_BATCH_ROWS,
@@ -26,14 +26,14 @@ from ddpn.members.network_options import (
     paper_options,
 )
 from ddpn.members.networks import Networks
-from ddpn.members.portfolio import Candidate, Elsewhere, chosen_candidates, default_candidates
+from ddpn.members.portfolio import MemberSpec, chosen_specs, default_specs
 from ddpn.networks.heads import DEFAULT_LIKELIHOOD, Head
 from ddpn.networks.training import History, RowStream, Runtime
 from ddpn.pipeline import TRAINING, FitPlan, FittedPipeline, PipelineOptions, fit_pipeline
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, held_out_rows
-from ddpn.runtime.deadlines import Clock, parse_duration
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, parse_duration
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
 from ddpn.runtime.jobs import Where, is_here
 from ddpn.runtime.steps import StepRunner
@@ -159,7 +159,7 @@ class NetworkRegressor(CountEstimator):
 
     def _start_clock(self) -> Clock:
         """Return the clock of `fit`, which begins now."""
-        return Clock()
+        return NO_LIMIT
 
     @abstractmethod
     def _pipeline_options(self, counts: CountRange) -> PipelineOptions:
@@ -171,7 +171,7 @@ class NetworkRegressor(CountEstimator):
         validation: CountRows | None,
         counts: CountRange,
         steps: PipelineOptions,
-        clock: Clock = Clock(),  # noqa: B008
+        clock: Clock = NO_LIMIT,
         on_step: Callable[[str], object] = lambda text: None,
         stream: RowStream | None = None,
         runner: StepRunner | None = None,
@@ -202,8 +202,8 @@ class NetworkRegressor(CountEstimator):
         )
         random = check_random_state(self.random_state)
         plan = self._planned(task, train, validation, random)
-        elsewhere = None if here else self._elsewhere(on_step)
-        fitted = fit_pipeline(plan, head, counts, steps, clock, on_step, elsewhere, runner)
+        jobs = None if here else self._job_options(on_step)
+        fitted = fit_pipeline(plan, head, counts, steps, clock, on_step, jobs, runner)
         if plan.folds.validation is not None:
             self.n_rows_, self.n_validation_rows_ = len(plan.folds.train), len(plan.folds.validation)
         self._set_fitted(reader, fitted.predictor)
@@ -233,7 +233,7 @@ class NetworkRegressor(CountEstimator):
             raise ConfigError(argument="mix_with", must=must)
         try:
             for name in self.mix_with:
-                MEMBERS[name].like(Task(head))
+                MEMBERS[name].from_task(Task(head))
         except NotApplicableError as error:
             raise ConfigError(f"contains a member that cannot be used: {error}", argument="mix_with") from None
         return head, options, runtime
@@ -260,13 +260,13 @@ class NetworkRegressor(CountEstimator):
             raise ConfigError(f"random_state must be an integer to use a checkpoint, got {self.random_state!r}.")
         return None if self.checkpoint is None else Path(self.checkpoint)
 
-    def _elsewhere(self, on_step: Callable[[str], object]) -> Elsewhere:
-        """How members are fitted as jobs."""
+    def _job_options(self, on_step: Callable[[str], object]) -> JobOptions:
+        """Return where members are fitted as jobs."""
         checkpoint = self._checkpoint()
         # Finished fits are kept beside the checkpoint.
         store = None if checkpoint is None else ResultStore(checkpoint.with_name(f"{checkpoint.name}.jobs"))
         about = plain_options(self, (*self._not_saved, "device"))
-        return lambda folds, seed: MemberFits(self.n_jobs, folds, seed, store, about, on_step)
+        return JobOptions(self.n_jobs, store, about, on_step)
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
@@ -451,8 +451,8 @@ class CountRegressor(NetworkRegressor):
             rows = max(1, len(folds.train) * (FOLDS - 1) // FOLDS)
             task = replace(task, rows=rows, options=replace(task.options, members=2))
         if self.members == "auto":
-            return FitPlan(folds, default_candidates(task, self.mix_with), seed)
-        return FitPlan(folds, chosen_candidates(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed)
+            return FitPlan(folds, default_specs(task, self.mix_with), seed)
+        return FitPlan(folds, chosen_specs(task, list(dict.fromkeys([*self.members, *self.mix_with]))), seed)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -546,10 +546,10 @@ class DDPNRegressor(NetworkRegressor):
         seeds = tuple(random.randint(2**31 - 1, size=task.options.members).tolist())
         run = {name: getattr(task, name) for name in ("runtime", "checkpoint", "verbose", "stream")}
         given = task.head, self._network_options(len(train))
-        networks = Candidate("networks", lambda clock: Networks(*given, seeds=seeds, clock=clock, **run))
+        networks = MemberSpec("networks", Networks(*given, seeds=seeds, **run))
         # Weights are chosen by validation rows; options of the networks are theirs alone.
         apart = replace(task, options=NetworkOptions(), checkpoint=None)
-        others = [] if validation is None else chosen_candidates(apart, self.mix_with)
+        others = [] if validation is None else chosen_specs(apart, self.mix_with)
         return FitPlan(Folds(train, validation), [networks, *others], seeds[0])
 
     @property

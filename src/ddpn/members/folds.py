@@ -20,7 +20,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -32,10 +32,11 @@ from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, fold_numbers, held_out_rows
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.jobs import Job, Result, Where, run
 from ddpn.storage.contents import json_to_bytes
+from ddpn.storage.results import ResultStore
 
 _PREFIX = "copy-"
 #: Names of the files of a job beside those of the member, whose names are prefixed.
@@ -83,18 +84,18 @@ class Folds:
             return [] if self.validation is None else [self.validation]
         return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
 
-    def fit(self, member: Member, seed: int) -> Member:
-        """Fit an unfitted member to the training rows, or a copy of it per fold."""
+    def fit(self, member: Member, seed: int, clock: Clock = NO_LIMIT) -> Member:
+        """Fit a copy of an unfitted member to the training rows, or a copy per fold to the rows of the others."""
         if self.number is None:
-            return member.fit(self.train, self.validation, seed)
+            return copy(member).fit(self.train, self.validation, seed, clock)
         if self.number.max() < 1:
             raise NotApplicableError("it needs two rows, or two groups of rows, to leave one out")
-        return CrossFitted(member.fit_copies(self.train, self.number, seed))
+        return CrossFitted(copy(member).fit_copies(self.train, self.number, seed, clock))
 
-    def fit_copy(self, member: Member, number: int, seed: int) -> Member:
+    def fit_copy(self, member: Member, number: int, seed: int, clock: Clock = NO_LIMIT) -> Member:
         """Fit the copy of an unfitted member that leaves out one fold, as `fit` does."""
         assert self.number is not None
-        return member.copied().fit(self.train.rows(self.number != number), None, seed)
+        return member.copy_for_fold().fit(self.train.rows(self.number != number), None, seed, clock)
 
 
 def copies_of(member: Member) -> Sequence[Member]:
@@ -105,8 +106,8 @@ def copies_of(member: Member) -> Sequence[Member]:
 def known_levels(members: Iterable[Member], width: int) -> list[tuple[str, ...]]:
     """The levels of each of so many columns that a fitted member, or a copy, knows by name; empty for numbers."""
     found: list[dict[str, None]] = [{} for _ in range(width)]
-    for copy in (copy for member in members for copy in copies_of(member)):
-        encoder, table, design = (getattr(copy, name, None) for name in ("encoder", "table", "design"))
+    for fitted in (fitted for member in members for fitted in copies_of(member)):
+        encoder, table, design = (getattr(fitted, name, None) for name in ("encoder", "table", "design"))
         reader = table if design is None else design
         columns = [] if encoder is None else encoder.columns_
         each = [getattr(column, "known_levels", None) for column in columns] if reader is None else reader.levels
@@ -123,7 +124,7 @@ class CrossFitted(Member):
         self.label = copies[0].label  # type: ignore[misc]
         self.takes_prepared_tables = copies[0].takes_prepared_tables  # type: ignore[misc]
 
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         raise NotApplicableError("it is a mixture of copies that are fitted already")
 
     @property
@@ -170,89 +171,88 @@ def restored(kind: type[Member], files: Mapping[str, bytes]) -> Member:
 # Fits as jobs: several members at once, and the copies that cross-fitting needs ---------------------------------------
 
 
-class MemberFits:
-    """Fits members as jobs; `fitted` returns one, and begins others that do not depend on it at the same time.
+@dataclass(frozen=True)
+class JobOptions:
+    """Where members are fitted as jobs.
 
-    `n_jobs` says where, as for `ddpn.runtime.jobs.run`. A `store` keeps fits until all are done; they are known again
-    by the rows, the seed and what they depend on besides (`about`, values that JSON can hold). `on_step` is called with
-    a line on each fit that is over.
+    `n_jobs` is as for `ddpn.runtime.jobs.run`. A `store` keeps fits until all are done; they are known again by the
+    rows, the seed and what they depend on besides (`about`, values that JSON can hold). `on_step` is called with a line
+    on each fit that is over.
     """
 
-    def __init__(
-        self,
-        n_jobs: Where,
-        folds: Folds,
-        seed: int,
-        store: Any = None,
-        about: Any = None,
-        on_step: Callable[[str], object] = lambda text: None,
-    ) -> None:
-        self.n_jobs, self.folds, self.seed = n_jobs, folds, seed
-        self.store, self.on_step = store, on_step
+    n_jobs: Where
+    store: ResultStore | None = None
+    about: Any = None
+    on_step: Callable[[str], object] = lambda text: None
+
+
+class MemberJobs:
+    """Fits members as jobs; `fit` returns one, and begins others that do not depend on it at the same time."""
+
+    def __init__(self, options: JobOptions, folds: Folds, seed: int) -> None:
+        self.options, self.folds, self.seed = options, folds, seed
         self.seconds: dict[str, float] = {}
-        self._found: dict[str, Member | DDPNError] = {}
+        self._outcomes: dict[str, Member | DDPNError] = {}
         digests = [None if part is None else part.digest() for part in (folds.train, folds.validation)]
-        self._about = [about, seed, digests if self.store else []]
+        self._about = [options.about, seed, digests if options.store else []]
 
-    def fitted(self, name: str, members: Mapping[str, Member], clock: Clock | None = None) -> Member:
-        """A fitted member, or its error is raised.
+    def fit(self, name: str, members: Mapping[str, Member], own: Clock, hard: Clock) -> Member:
+        """Return a fitted member, or raise its error.
 
-        If it is not known yet, all of the unfitted `members` are fitted now, until the clock ends.
+        If it is not known yet, all of the unfitted `members` are fitted now: they end by themselves after their own
+        time, and are ended after the hard one.
         """
-        if name not in self._found:
-            self._fit({key: member for key, member in members.items() if key not in self._found}, clock or Clock())
-        found = self._found[name]
-        if isinstance(found, DDPNError):
-            raise found
-        return found
+        if name not in self._outcomes:
+            self._fit_all({key: member for key, member in members.items() if key not in self._outcomes}, own, hard)
+        outcome = self._outcomes[name]
+        if isinstance(outcome, DDPNError):
+            raise outcome
+        return outcome
 
-    def _fit(self, members: Mapping[str, Member], clock: Clock) -> None:
+    def _fit_all(self, members: Mapping[str, Member], own: Clock, hard: Clock) -> None:
         jobs: dict[Job, tuple[str, int | None]] = {}
         for name, member in members.items():
             is_divided = self.folds.are_crossed and not member.fits_copies_together
             for number in range(len(self.folds.held_out)) if is_divided else [None]:
                 title = (member.label or name) + ("" if number is None else f", fold {number + 1}")
                 identity = [name, type(member).__name__, number, *self._about]
-                jobs[Job(title, fit_member, (member, self.seed, number, clock), identity)] = (name, number)
+                arguments = member, self.seed, number, own, hard
+                jobs[Job(title, fit_member, arguments, identity)] = (name, number)
         results: dict[tuple[str, int | None], Result] = {}
-        try:
-            for result in run(jobs, self.folds, self.n_jobs, self.store):
-                if result.error is None:
-                    self.on_step(f"Fitted {result.job.name}")
-                results[jobs[result.job]] = result
-        except TimeLimitError as error:
-            # What is over is kept.
-            for name in members:
-                self._found.setdefault(name, error)
+        for result in run(jobs, self.folds, self.options.n_jobs, self.options.store):
+            if result.error is None:
+                self.options.on_step(f"Fitted {result.job.name}")
+            results[jobs[result.job]] = result
         for name, member in members.items():
-            own = [results.get(key) for key in jobs.values() if key[0] == name]
-            if all(result is not None for result in own):
-                self._found[name] = self._member(name, member, [result for result in own if result is not None])
+            self._outcomes[name] = self._load(name, member, [results[key] for key in jobs.values() if key[0] == name])
 
-    def _member(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
-        """The fitted member, from the files of all of it or of one copy after the other."""
+    def _load(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
+        """Return the fitted member, from the files of all of it or of one copy after the other, or its first error."""
         for result in results:
             if result.error is not None:
                 return result.error
-        each = [result.get() for result in results]
-        facts = [json.loads(files[_FACTS]) for files in each]
-        self.seconds[name] = sum(own["seconds"] for own in facts)
-        for text in dict.fromkeys(text for own in facts for text in own["warnings"]):
+        contents = [result.get() for result in results]
+        facts = [json.loads(files[_FACTS]) for files in contents]
+        self.seconds[name] = sum(fact["seconds"] for fact in facts)
+        for text in dict.fromkeys(text for fact in facts for text in fact["warnings"]):
             warnings.warn(text, UserWarning, stacklevel=5)
-        found = [
+        copies = [
             restored(type(member), {key.removeprefix(_MEMBER): files[key] for key in files if key.startswith(_MEMBER)})
-            for files in each
+            for files in contents
         ]
-        return CrossFitted(found) if self.folds.are_crossed and not member.fits_copies_together else found[0]
+        is_divided = self.folds.are_crossed and not member.fits_copies_together
+        return CrossFitted(copies) if is_divided else copies[0]
 
 
-def fit_member(folds: Folds, member: Member, seed: int, number: int | None, clock: Clock) -> dict[str, bytes]:
-    """Fit a member, or the copy of it that leaves out a fold, until the clock ends; its files."""
-    member = deepcopy(member)  # in this process, another attempt or fold has the same one
+def fit_member(
+    folds: Folds, member: Member, seed: int, number: int | None, own: Clock, hard: Clock
+) -> dict[str, bytes]:
+    """Fit a member, or the copy of it that leaves out a fold, and return its files."""
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught, clock.limit():
+    with warnings.catch_warnings(record=True) as caught, hard.limit():
         warnings.simplefilter("always")
-        found = folds.fit(member, seed) if number is None else folds.fit_copy(member, number, seed)
-    texts = [str(each.message) for each in caught if not issubclass(each.category, DeprecationWarning | FutureWarning)]
-    files = {f"{_MEMBER}{name}": content for name, content in found.state().items()}
-    return files | {_FACTS: json_to_bytes({"seconds": time.perf_counter() - started, "warnings": texts})}
+        fitted = folds.fit(member, seed, own) if number is None else folds.fit_copy(member, number, seed, own)
+    shown = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
+    files = {f"{_MEMBER}{name}": content for name, content in fitted.state().items()}
+    facts = {"seconds": time.perf_counter() - started, "warnings": [str(warning.message) for warning in shown]}
+    return files | {_FACTS: json_to_bytes(facts)}

@@ -18,6 +18,7 @@ from ddpn.networks.heads.head import WeightedCounts
 from ddpn.rows.checks import RowError, row_count, row_labels
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
+from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import listed
 from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.tables.encoding import FeatureEncoder, encoder_bytes, encoder_from_bytes
@@ -145,7 +146,7 @@ class GLM(Member):
         self.head = make_head("double_poisson") if head is None else head
 
     @classmethod
-    def like(cls, task: Task) -> Self:
+    def from_task(cls, task: Task) -> Self:
         head = task.head
         if head.glm_likelihood is None:
             raise NotApplicableError(f'likelihood="{head.name}" has no exact GLM')
@@ -156,7 +157,7 @@ class GLM(Member):
         member._others = tuple(make_head(name) for name in dict.fromkeys(families) if name != member.head.name)
         return member
 
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         train = train.rows(train.is_used)
         columns = np.shape(train.X)[1]  # as many inputs or more
         if columns <= self.max_columns:
@@ -277,7 +278,7 @@ class PoissonGLM(GLM):
         super().__init__(make_head("poisson") if head is None else head)
 
     @classmethod
-    def like(cls, task: Task) -> Self:
+    def from_task(cls, task: Task) -> Self:
         return cls()
 
 
@@ -311,10 +312,10 @@ class Constant(Member):
         self.head = head if head is not None and head.exposure_is_total else None
 
     @classmethod
-    def like(cls, task: Task) -> Self:
+    def from_task(cls, task: Task) -> Self:
         return cls(task.head)
 
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         tried = [cls for cls in HEADS.values() if cls.is_count and cls.is_baseline and not cls.exposure_is_total]
         candidates = [make_head(cls.name) for cls in tried] if self.head is None else [self.head]
         best = np.inf

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from ddpn.members.network_options import NetworkOptions
 from ddpn.networks.heads import Head
 from ddpn.rows.count_rows import CountRows
-from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.runtime.progress import inner_bar
 from ddpn.tables.encoding.table import Column, kind_of, read_as_fitted, read_table
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class NotApplicableError(DDPNError):
-    """Raised by `like` or `fit` where a kind of member cannot be used; it is left out with a warning."""
+    """Raised by `from_task` or `fit` if a kind of member cannot be used; it is left out with a warning."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,6 @@ class Task:
         The likelihood of the networks.
     rows : int
         How many rows a fit has.
-    clock : Clock
-        The time of the fit: members that can end early, with what they have until then, watch it. Others call
-        `ddpn.runtime.deadlines.check_deadline` in their loops, which raises an error when the time is up.
     stream : RowStream, optional
         All training rows of a table that is larger than memory; `fit` gets a sample of them.
     options : NetworkOptions
@@ -60,7 +57,6 @@ class Task:
 
     head: Head
     rows: int = 1000
-    clock: Clock = Clock()  # noqa: RUF009
     stream: "RowStream | None" = None
     options: NetworkOptions = NetworkOptions()  # noqa: RUF009
     runtime: "Runtime | None" = None
@@ -94,18 +90,18 @@ class Member(ABC):
     is_underfitted: bool = False
 
     @classmethod
-    def like(cls, task: Task) -> Self:
-        """An unfitted member for a task; by default it does not depend on it.
+    def from_task(cls, task: Task) -> Self:
+        """Make an unfitted member for a task; by default it does not depend on it.
 
         Parameters
         ----------
         task : Task
-            The likelihood, the time, and what else is known. A `NotApplicableError` says that there is no such member.
+            The likelihood and what else is known. A `NotApplicableError` says that there is no such member.
         """
         return cls()
 
     @abstractmethod
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         """Fit the member to training rows.
 
         Parameters
@@ -116,6 +112,9 @@ class Member(ABC):
             Rows that may choose settings; None where there are too few.
         seed : int
             Seed of everything random.
+        clock : Clock
+            The time of the fit. A member that can end early, with what it has until then, watches `clock.left`. Others
+            call `ddpn.runtime.deadlines.check_deadline` in long loops, which raises an error when the time is up.
 
         Returns
         -------
@@ -154,7 +153,7 @@ class Member(ABC):
             What `state` returned.
         """
 
-    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int) -> "Sequence[Member]":
+    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT) -> "Sequence[Member]":
         """Fit a copy of this unfitted member per fold, each to the rows of the other folds.
 
         `fold` is the number of each row's fold, from 0 on. Copies are in the order of the folds that they left out.
@@ -162,16 +161,14 @@ class Member(ABC):
         number, copies = int(fold.max()) + 1, list[Member]()
         with inner_bar(f"{self.label}, folds", number) as bar:
             for k in range(number):
-                copies.append(self.copied(number - k).fit(train.rows(fold != k), None, seed))
+                own = clock.part(clock.left / (number - k))
+                copies.append(self.copy_for_fold().fit(train.rows(fold != k), None, seed, own))
                 bar.advance()
         return copies
 
-    def copied(self, left: int = 1) -> Self:
-        """An unfitted copy to fit to the rows outside of a fold.
-
-        `left` is how many copies are still to be fitted, among which the time is divided where that is limited.
-        """
-        return deepcopy(self)
+    def copy_for_fold(self) -> Self:
+        """Return an unfitted copy to fit to the rows outside of a fold."""
+        return copy(self)
 
     @property
     def fits_copies_together(self) -> bool:

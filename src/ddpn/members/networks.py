@@ -23,7 +23,7 @@ from ddpn.networks.training import History, OwnRows, RowStream, Runtime, Streame
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit
 from ddpn.rows.splits import FOLDS, fold_numbers
-from ddpn.runtime.deadlines import Clock, check_deadline
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.storage.contents import json_to_bytes
@@ -80,8 +80,6 @@ class Networks(Member):
         A file from which an interrupted training continues.
     verbose : bool
         Show progress.
-    clock : Clock
-        Training ends with it, with the best networks so far.
     stream : RowStream, optional
         Training rows of a table that is larger than memory. The rows of `fit` are a sample of it, which the encoder is
         fitted to; the networks are trained on the stream.
@@ -104,16 +102,15 @@ class Networks(Member):
         runtime: Runtime | None = None,
         checkpoint: Path | None = None,
         verbose: bool = False,
-        clock: Clock = Clock(),  # noqa: B008
         stream: RowStream | None = None,
     ) -> None:
         self.head = make_head(DEFAULT_LIKELIHOOD) if head is None else head
         self.options, self.seeds = options, seeds
         self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
-        self.clock, self.stream = clock, stream
+        self.stream = stream
 
     @classmethod
-    def like(cls, task: Task) -> Self:
+    def from_task(cls, task: Task) -> Self:
         # The longest training continues where it was interrupted; the others take seconds.
         checkpoint = None if _can_be_large(task) else task.checkpoint
         return cls(task.head, small_options(task.options, task.rows), checkpoint=checkpoint, **_run(task))
@@ -121,8 +118,8 @@ class Networks(Member):
     # Fitting -----------------------------------------------------------------------------------------------------
 
     @torch.inference_mode(False)
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
-        """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
+        """Train until the clock ends; an interrupted training leaves the best networks so far, and is `interrupted`."""
         used = train if train.is_used.all() else train.rows(train.is_used)
         self._set_rows(used, len(used))
         numeric, config = self._settings(used, self.seeds or _drawn_seeds(seed, self.options.members))
@@ -136,10 +133,10 @@ class Networks(Member):
         trained = model
         if rows.packing is not None:
             trained = model.with_backbone(UnpackedInputs(cast(MLP, model.backbone), rows.packing))
-        return self._keep(rows, model, self._run(trained, rows.train, rows.validation, config))
+        return self._keep(rows, model, self._run(trained, rows.train, rows.validation, config, clock))
 
     @torch.inference_mode(False)
-    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int) -> "list[Networks]":
+    def fit_copies(self, train: CountRows, fold: np.ndarray, seed: int, clock: Clock = NO_LIMIT) -> "list[Networks]":
         """Train the networks of all copies side by side; each copy has an encoder of its own.
 
         One epoch is chosen for all of them, by their mean score on the rows that they left out.
@@ -159,14 +156,14 @@ class Networks(Member):
             alone.reset(seeds[own[k]], self._start(train.rows(fold != k)))
             _put_networks(model, own[k], alone)
         together = _side_by_side([(rows.train, rows.validation) for rows in encoded], each)
-        history = self._run(model, together, None, config)
+        history = self._run(model, together, None, config, clock)
         copies = []
         for k, rows in enumerate(encoded):
             alone = self._build(rows.width, each)
             # The inverse of `_put_networks`.
             shapes = {name: tuple(map(slice, tensor.shape)) for name, tensor in alone.state_dict().items()}
             alone.load_state_dict({name: tensor[own[k]][shapes[name]] for name, tensor in model.state_dict().items()})
-            copies.append(self.copied()._keep(rows, alone, history.of(own[k])))
+            copies.append(self.copy_for_fold()._keep(rows, alone, history.of(own[k])))
         return copies
 
     def _set_rows(self, train: CountRows, rows: int) -> None:
@@ -292,6 +289,7 @@ class Networks(Member):
         rows: CountRows | OwnRows | Streamed,
         validation: CountRows | None,
         config: TrainingConfig,
+        clock: Clock,
     ) -> History:
         return fit(
             model,
@@ -301,7 +299,7 @@ class Networks(Member):
             runtime=self.runtime or Runtime(),
             verbose=self.verbose,
             checkpoint=self.checkpoint,
-            clock=self.clock,
+            clock=clock,
             title=f"Training {self.label}",
         )
 
@@ -393,7 +391,7 @@ class LargeNetworks(Networks):
     larger_than = "networks"
 
     @classmethod
-    def like(cls, task: Task) -> Self:
+    def from_task(cls, task: Task) -> Self:
         if not _can_be_large(task):
             raise NotApplicableError("the networks have a size, an encoding or a number of epochs that was given")
         return cls(task.head, large_options(task.options, task.rows), checkpoint=task.checkpoint, **_run(task))
@@ -407,7 +405,7 @@ def _can_be_large(task: Task) -> bool:
 
 
 def _run(task: Task) -> dict[str, Any]:
-    return {"runtime": task.runtime, "verbose": task.verbose, "clock": task.clock, "stream": task.stream}
+    return {"runtime": task.runtime, "verbose": task.verbose, "stream": task.stream}
 
 
 def _drawn_seeds(seed: int, number: int) -> tuple[int, ...]:

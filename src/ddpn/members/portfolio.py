@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -10,12 +11,12 @@ import torch
 
 from ddpn.members import MEMBERS, label_of
 from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
-from ddpn.members.folds import Folds, MemberFits, copies_of
+from ddpn.members.folds import Folds, JobOptions, MemberJobs, copies_of
 from ddpn.members.member import Member, NotApplicableError, Task
 from ddpn.members.networks import Networks
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import held_out_rows
-from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, TimeLimitError
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.time_plan import NEARLY_ALL, clocks_of_member, count_affordable_rows
@@ -39,44 +40,37 @@ FIRST_ROWS_PER_SECOND, _COLUMNS, FIRST_ROWS = 1000.0, 20, 6_000
 #: A member for which there is not even time with these rows is fitted to this share of them, if that are so many.
 _RETRY_SHARE, _MIN_RETRY_ROWS = 0.25, 1_000
 
-#: Why a candidate is left out where there is no time for it.
+#: Why a member is left out where there is no time for it.
 _TIME_IS_UP = "the time budget is too short"
-
-#: Makes the fits of members that are not fitted in this process.
-Elsewhere = Callable[[Folds, int], MemberFits]
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A member to fit; `make` returns it unfitted, given its time.
+class MemberSpec:
+    """A member to fit: its name, and the unfitted member with its options.
 
-    One that is a `baseline` has no weight where there are others. One that is `larger_than` another is fitted only if
-    that one improved the mixture, and was still improving when it ended.
+    One that is a baseline has no weight where there are others. One that is larger than another is fitted only if that
+    one improved the mixture, and was still improving when it ended.
     """
 
     name: str
-    make: Callable[[Clock], Member]
-    baseline: bool = False
+    member: Member
+    is_baseline: bool = False
     larger_than: str | None = None
 
     @classmethod
-    def of(cls, name: str, task: Task) -> Self:
-        """The candidate of a name in `MEMBERS`, made for a task but for its time."""
+    def from_task(cls, name: str, task: Task) -> Self:
+        """Make the member of a name in `MEMBERS` for a task, or raise a `NotApplicableError`."""
         kind = MEMBERS[name]
-        return cls(name, lambda clock: kind.like(replace(task, clock=clock)), kind.is_baseline, kind.larger_than)
+        return cls(name, kind.from_task(task), kind.is_baseline, kind.larger_than)
 
     @property
-    def applies(self) -> bool:
-        """Whether there is such a member for the task."""
-        try:
-            self.make(Clock())
-        except NotApplicableError:
-            return False
-        return True
+    def label(self) -> str:
+        """What tables and messages call the member."""
+        return label_of(self.name, self.member)
 
 
-def default_candidates(task: Task, others: Sequence[str] = ()) -> list[Candidate]:
-    """What `members="auto"` fits, in the order of `MEMBERS`; with a likelihood of no counts, networks alone.
+def default_specs(task: Task, others: Sequence[str] = ()) -> list[MemberSpec]:
+    """Return what `members="auto"` fits, in the order of `MEMBERS`; with a likelihood of no counts, networks alone.
 
     `others` are names of further members, which are fitted before the networks.
     """
@@ -88,33 +82,39 @@ def default_candidates(task: Task, others: Sequence[str] = ()) -> list[Candidate
     ]
     further = [name for name in others if name not in names]
     first = next(place for place, name in enumerate([*names, ""]) if not name or issubclass(kinds[name], Networks))
-    found = [Candidate.of(name, task) for name in [*names[:first], *further, *names[first:]]]
-    return [candidate for candidate in found if candidate.applies]
+    specs = []
+    for name in [*names[:first], *further, *names[first:]]:
+        with suppress(NotApplicableError):
+            specs.append(MemberSpec.from_task(name, task))
+    return specs
 
 
-def chosen_candidates(task: Task, names: Sequence[str]) -> list[Candidate]:
-    """The candidates of these names, in this order, all with a weight; an error for one that cannot be fitted."""
-    found = [replace(Candidate.of(name, task), baseline=False, larger_than=None) for name in names]
-    for candidate in found:
-        if not candidate.applies:
+def chosen_specs(task: Task, names: Sequence[str]) -> list[MemberSpec]:
+    """Return the members of these names, in this order, all with a weight; raise an error if one cannot be fitted."""
+    specs = []
+    for name in names:
+        try:
+            spec = MemberSpec.from_task(name, task)
+        except NotApplicableError:
             raise ConfigError(
-                f"The member {candidate.name!r} cannot be fitted with this likelihood and these options of networks."
-            )
-    return found
+                f"The member {name!r} cannot be fitted with this likelihood and these options of networks."
+            ) from None
+        specs.append(replace(spec, is_baseline=False, larger_than=None))
+    return specs
 
 
 @dataclass
 class Portfolio:
-    """Fits candidates one after the other, and chooses their weights by the CRPS of held-out rows.
+    """Fits members one after the other, and chooses their weights by the CRPS of held-out rows.
 
-    `on_step` is called with a line on what is fitted; `elsewhere` makes the fits that are not in this process.
+    `on_step` is called with a line on what is fitted; with `jobs`, members are fitted as jobs.
     """
 
-    candidates: Sequence[Candidate]
-    clock: Clock = field(default_factory=Clock)
+    specs: Sequence[MemberSpec]
+    clock: Clock = NO_LIMIT
     on_step: Callable[[str], object] = lambda text: None
-    elsewhere: Elsewhere | None = None
-    #: By name: what was fitted, its weights and how long it took, why candidates could not be fitted, and why others
+    jobs: JobOptions | None = None
+    #: By name: what was fitted, its weights and how long it took, why members could not be fitted, and why others
     #: were not tried.
     members: dict[str, Member] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
@@ -133,45 +133,44 @@ class Portfolio:
     #: The rows that members were fitted to where there was no time for all.
     rows: dict[str, int] = field(default_factory=dict)
     #: Fits as jobs, by the number of rows.
-    _fits: dict[int, MemberFits] = field(default_factory=dict)
+    _fits: dict[int, MemberJobs] = field(default_factory=dict)
     _could_learn_more: list[str] = field(default_factory=list)
 
     def fit(self, folds: Folds, seed: int) -> Self:
         """Fit until there is no time left, or a further member is not expected to improve the mixture.
 
-        Held-out rows choose weights; without any, one candidate is all there is.
+        Held-out rows choose weights; without any, one member is all there is.
         """
         self.folds, self.seed = folds, seed
-        if all(candidate.make(self.clock).takes_prepared_tables for candidate in self.candidates):
+        if all(spec.member.takes_prepared_tables for spec in self.specs):
             # Columns are read and checked here, which every member and fold would do again.
             known = [part for part in (self.folds.train, self.folds.validation) if part is not None]
             tables = PreparedTable.of_all(*(part.X for part in known))
             read = [part.replace(X=X) for part, X in zip(known, tables, strict=True)]
             self.folds = replace(self.folds, train=read[0], validation=read[1] if len(read) > 1 else None)
-        is_weighed = sum(not candidate.baseline for candidate in self.candidates) > 1
+        is_weighed = sum(not spec.is_baseline for spec in self.specs) > 1
         scores = MixtureScores(self._scored_rows(seed) if is_weighed else [])
-        for place, candidate in enumerate(self.candidates):
+        for place, spec in enumerate(self.specs):
             # A larger member is fitted only after one that ended by itself, so that no time is kept for it.
-            members_left = 1 + sum(not later.larger_than for later in self.candidates[place + 1 :])
+            members_left = 1 + sum(not later.larger_than for later in self.specs[place + 1 :])
             if self.interrupted or (self.members and self.clock.left < _LEAST):
                 break
-            if self.members and candidate.larger_than not in (None, *self._could_learn_more):
-                self._skip(candidate)
+            if self.members and spec.larger_than not in (None, *self._could_learn_more):
+                self._skip(spec)
                 continue
-            label = candidate.make(self.clock).label or candidate.name
             so_far = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
-            self.on_step(f"Fitting {label}{so_far}")
-            member = self._fit_candidate(candidate, seed, members_left)
+            self.on_step(f"Fitting {spec.label}{so_far}")
+            member = self._fit_spec(spec, seed, members_left)
             if member is None:
                 continue
-            self.members[candidate.name] = member
-            if candidate.baseline or not is_weighed:
+            self.members[spec.name] = member
+            if spec.is_baseline or not is_weighed:
                 continue
             before = self.crps
-            if not self._weigh(candidate, member, scores):
+            if not self._weigh(spec, member, scores):
                 break
             if member.is_underfitted and self.crps < (1.0 - _WORTH_MORE) * before:
-                self._could_learn_more.append(candidate.name)
+                self._could_learn_more.append(spec.name)
         self._record_rest()
         if self.interrupted and not self.members:
             raise KeyboardInterrupt
@@ -180,7 +179,7 @@ class Portfolio:
             if self.clock.has_limit:
                 raise TimeLimitError(f"no model could be fitted in this time ({reasons})")
             raise InputError(f"No model could be fitted ({reasons}).")
-        baselines = [candidate.name for candidate in self.candidates if candidate.baseline]
+        baselines = [spec.name for spec in self.specs if spec.is_baseline]
         mixed = [name for name in self.members if name not in baselines] or list(self.members)
         self.weights = dict.fromkeys(self.members, 0.0) | (self.weights or dict.fromkeys(mixed, 1.0 / len(mixed)))
         return self
@@ -203,55 +202,55 @@ class Portfolio:
             notes.append(f"The mixture is fitted {sentence}.{alone}")
         return notes
 
-    def _skip(self, candidate: Candidate) -> None:
-        """Record why a candidate is not fitted after the smaller one that it depends on."""
-        smaller = str(candidate.larger_than)
+    def _skip(self, spec: MemberSpec) -> None:
+        """Record why a member is not fitted after the smaller one that it depends on."""
+        smaller = str(spec.larger_than)
         if smaller in self.left_out:
-            self.left_out[candidate.name] = self.left_out[smaller]
+            self.left_out[spec.name] = self.left_out[smaller]
         else:
-            self.not_tried[candidate.name] = f"more training than that of {smaller} was not expected to help"
+            self.not_tried[spec.name] = f"more training than that of {smaller} was not expected to help"
 
     def _record_rest(self) -> None:
-        """Record why the candidates after the last that was tried are not part of the model."""
-        for candidate in self.candidates:
-            if candidate.name in (*self.members, *self.left_out, *self.not_tried):
+        """Record why the members after the last that was tried are not part of the model."""
+        for spec in self.specs:
+            if spec.name in (*self.members, *self.left_out, *self.not_tried):
                 continue
             if self.interrupted:
-                self.not_tried[candidate.name] = "the fit was stopped"
+                self.not_tried[spec.name] = "the fit was stopped"
             else:
-                self.left_out[candidate.name] = _TIME_IS_UP
+                self.left_out[spec.name] = _TIME_IS_UP
 
-    def _fit_candidate(self, candidate: Candidate, seed: int, members_left: int) -> Member | None:
-        """Fit a candidate to as many rows as there is time for, by the time that fewer rows took."""
+    def _fit_spec(self, spec: MemberSpec, seed: int, members_left: int) -> Member | None:
+        """Fit a member to as many rows as there is time for, by the time that fewer rows took."""
         total, started = len(self.folds.train), time.monotonic()
-        if candidate.baseline or not self.clock.has_limit or self.folds.are_crossed or self.folds.validation is None:
-            return self._fit_to_rows(candidate, seed, total, *self._clocks(candidate, members_left))
-        own, hard = self._clocks(candidate, members_left)
+        if spec.is_baseline or not self.clock.has_limit or self.folds.are_crossed or self.folds.validation is None:
+            return self._fit_to_rows(spec, seed, total, *self._clocks(spec, members_left))
+        own, hard = self._clocks(spec, members_left)
         # What was affordable for the members before; then as many as this member has time for.
         rows = max(self.rows.values()) if self.rows else min(total, self._guess_rows())
         rows = total if rows >= NEARLY_ALL * total else rows
-        member = self._fit_to_rows(candidate, seed, rows, own, hard)
-        if member is None and self._ran_out_of_time(candidate) and _RETRY_SHARE * rows >= _MIN_RETRY_ROWS:
+        member = self._fit_to_rows(spec, seed, rows, own, hard)
+        if member is None and self._ran_out_of_time(spec) and _RETRY_SHARE * rows >= _MIN_RETRY_ROWS:
             # Jobs may have fitted it to fewer rows before.
             rows = max((number for number in self._fits if number < rows), default=int(_RETRY_SHARE * rows))
-            del self.left_out[candidate.name]
-            own, hard = self._clocks(candidate, members_left)
-            member = self._fit_to_rows(candidate, seed, rows, own, hard)
+            del self.left_out[spec.name]
+            own, hard = self._clocks(spec, members_left)
+            member = self._fit_to_rows(spec, seed, rows, own, hard)
         if member is None:
             return None
-        # Of jobs, the first candidate stands for all that run at the same time.
-        while not self.interrupted and (self.elsewhere is None or not self.rows):
+        # Of jobs, the first member stands for all that run at the same time.
+        while not self.interrupted and (self.jobs is None or not self.rows):
             more = count_affordable_rows(own, rows, time.monotonic() - started, total)
             if not more:
                 break
-            label, started = member.label or candidate.name, time.monotonic()
-            self.on_step(f"Fitting {label} to {more:,} rows after {rows:,}")
-            fitted = self._fit_to_rows(candidate, seed, more, own, hard)
+            started = time.monotonic()
+            self.on_step(f"Fitting {spec.label} to {more:,} rows after {rows:,}")
+            fitted = self._fit_to_rows(spec, seed, more, own, hard)
             if fitted is None:
-                self.left_out.pop(candidate.name, None)
+                self.left_out.pop(spec.name, None)
                 break
             member, rows = fitted, more
-        self.rows[candidate.name] = rows
+        self.rows[spec.name] = rows
         return member
 
     def _guess_rows(self) -> int:
@@ -259,15 +258,15 @@ class Portfolio:
         columns = max(_COLUMNS, *tuple(getattr(self.folds.train.X, "shape", ()))[1:2])
         return max(FIRST_ROWS, int(FIRST_ROWS_PER_SECOND * self.clock.left * _COLUMNS / columns))
 
-    def _ran_out_of_time(self, candidate: Candidate) -> bool:
-        return self.left_out.get(candidate.name) == _TIME_IS_UP
+    def _ran_out_of_time(self, spec: MemberSpec) -> bool:
+        return self.left_out.get(spec.name) == _TIME_IS_UP
 
-    def _clocks(self, candidate: Candidate, members_left: int) -> tuple[Clock, Clock]:
-        """Return when a candidate should end by itself, and when it is ended."""
-        if candidate.baseline:
-            return Clock(), Clock()  # takes no time, and is what there is when nothing else could be fitted
+    def _clocks(self, spec: MemberSpec, members_left: int) -> tuple[Clock, Clock]:
+        """Return when a member should end by itself, and when it is ended."""
+        if spec.is_baseline:
+            return NO_LIMIT, NO_LIMIT  # takes no time, and is what there is when nothing else could be fitted
         # Jobs run at the same time.
-        return clocks_of_member(self.clock, 1 if self.elsewhere is not None else members_left)
+        return clocks_of_member(self.clock, 1 if self.jobs is not None else members_left)
 
     def _choose_rows(self, rows: int, seed: int) -> Folds:
         """Return the folds with about so many of the training rows: at random, whole groups."""
@@ -276,40 +275,38 @@ class Portfolio:
             return self.folds
         return replace(self.folds, train=train.rows(held_out_rows(len(train), rows / len(train), seed, train.group)))
 
-    def _fit_to_rows(self, candidate: Candidate, seed: int, rows: int, own: Clock, hard: Clock) -> Member | None:
-        """Fit a candidate to so many rows; None, with the reason in `left_out`, if that is not possible."""
+    def _fit_to_rows(self, spec: MemberSpec, seed: int, rows: int, own: Clock, hard: Clock) -> Member | None:
+        """Fit a member to so many rows; None, with the reason in `left_out`, if that is not possible."""
         started = time.monotonic()
         try:
             with hard.limit():
-                if self.elsewhere is not None and not candidate.baseline:
-                    member = self._fit_as_job(candidate, self.elsewhere, seed, rows, own, hard)
+                if self.jobs is not None and not spec.is_baseline:
+                    member = self._fit_as_job(spec, self.jobs, seed, rows, own, hard)
                 else:
-                    member = self._choose_rows(rows, seed).fit(candidate.make(own), seed)
+                    member = self._choose_rows(rows, seed).fit(spec.member, seed, own)
         except NotApplicableError as error:
-            self.left_out[candidate.name] = str(error)
+            self.left_out[spec.name] = str(error)
             return None
         except TimeLimitError:
-            self.left_out[candidate.name] = _TIME_IS_UP
+            self.left_out[spec.name] = _TIME_IS_UP
             return None
         except KeyboardInterrupt:
             self.interrupted = True
             return None
         self.interrupted |= member.interrupted
-        self.seconds[candidate.name] = time.monotonic() - started
-        if self.elsewhere is not None and not candidate.baseline:
-            self.seconds[candidate.name] = self._fits[rows].seconds[candidate.name]
+        self.seconds[spec.name] = time.monotonic() - started
+        if self.jobs is not None and not spec.is_baseline:
+            self.seconds[spec.name] = self._fits[rows].seconds[spec.name]
         return member
 
-    def _fit_as_job(
-        self, candidate: Candidate, elsewhere: Elsewhere, seed: int, rows: int, own: Clock, hard: Clock
-    ) -> Member:
-        """Fit a candidate as a job, together with all candidates that are fitted in any case."""
+    def _fit_as_job(self, spec: MemberSpec, jobs: JobOptions, seed: int, rows: int, own: Clock, hard: Clock) -> Member:
+        """Fit a member as a job, together with all members that are fitted in any case."""
         if rows not in self._fits:
-            self._fits[rows] = elsewhere(self._choose_rows(rows, seed), seed)
-        others = [c for c in self.candidates if c is candidate or not (c.larger_than or c.baseline)]
-        return self._fits[rows].fitted(candidate.name, {each.name: each.make(own) for each in others}, hard)
+            self._fits[rows] = MemberJobs(jobs, self._choose_rows(rows, seed), seed)
+        others = [other for other in self.specs if other is spec or not (other.larger_than or other.is_baseline)]
+        return self._fits[rows].fit(spec.name, {other.name: other.member for other in others}, own, hard)
 
-    def _weigh(self, candidate: Candidate, member: Member, scores: MixtureScores) -> bool:
+    def _weigh(self, spec: MemberSpec, member: Member, scores: MixtureScores) -> bool:
         """Choose the weights of all members so far; False where there is no time to score the new one."""
         try:
             with single_thread(), torch.no_grad(), self.clock.limit():
@@ -321,15 +318,15 @@ class Portfolio:
             self.interrupted |= isinstance(error, KeyboardInterrupt)
             if self.weights:
                 if self.interrupted:
-                    self.not_tried[candidate.name] = "the fit was stopped before its weight was known"
+                    self.not_tried[spec.name] = "the fit was stopped before its weight was known"
                 else:
-                    self.left_out[candidate.name] = _TIME_IS_UP
-                self.members.pop(candidate.name)
-                self.seconds.pop(candidate.name)
+                    self.left_out[spec.name] = _TIME_IS_UP
+                self.members.pop(spec.name)
+                self.seconds.pop(spec.name)
             else:
-                self.weights = {candidate.name: 1.0}  # alone, it needs no score
+                self.weights = {spec.name: 1.0}  # alone, it needs no score
             return False
-        mixed = [c.name for c in self.candidates if c.name in self.members and not c.baseline]
+        mixed = [spec.name for spec in self.specs if spec.name in self.members and not spec.is_baseline]
         chosen = shrunk_weights(scores, scores.weight)
         self.weights = dict(zip(mixed, chosen.tolist(), strict=True))
         self.crps = float(np.average(scores.at(chosen), weights=scores.weight))

@@ -127,3 +127,7 @@ class Clock:
             yield
         finally:
             _END.reset(token)
+
+
+#: The clock of work that may take as long as it needs.
+NO_LIMIT = Clock()

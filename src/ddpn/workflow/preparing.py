@@ -16,7 +16,7 @@ import numpy as np
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS
-from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.display import describe_parts
 from ddpn.runtime.errors import Argument, InputError, format_argument
 from ddpn.runtime.progress import progress_bar
@@ -115,7 +115,7 @@ class Prepared:
         return describe_parts(self.counts, FOLDS if self.is_cross_fitted else 0)
 
 
-def prepare(table: Any, plan: Plan, verbose: bool = False, clock: Clock = Clock()) -> Prepared:  # noqa: B008
+def prepare(table: Any, plan: Plan, verbose: bool = False, clock: Clock = NO_LIMIT) -> Prepared:
     """Validate the table, and decide on every column and row.
 
     Parameters
@@ -214,7 +214,7 @@ def _describe_columns(
     sample: CountRows,
     roles: Roles,
     plan: Plan,
-    clock: Clock = Clock(),  # noqa: B008
+    clock: Clock = NO_LIMIT,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return sentences about target leaks, and about other problems, of columns that the user has not vouched for."""
     check = partial(find_column_problems, sample, _date_inputs(roles), plan.use)

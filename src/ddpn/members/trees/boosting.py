@@ -14,7 +14,7 @@ from ddpn.networks.heads.head import DISPERSION_FLOOR
 from ddpn.networks.heads.head import fit as fit_constants
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.splits import FOLDS, fold_numbers
-from ddpn.runtime.deadlines import Clock, check_deadline
+from ddpn.runtime.deadlines import NO_LIMIT, Clock, check_deadline
 from ddpn.runtime.threads import single_thread
 from ddpn.tables.encoding.steps import screened
 
@@ -23,8 +23,6 @@ from ddpn.tables.encoding.steps import screened
 MAX_COLUMNS = 500
 #: Rows from which trees are larger, in larger steps.
 MANY_ROWS = 5000
-#: A clock without an end.
-UNLIMITED = Clock()
 _QUIET = {"verbosity": -1}
 #: Up to so many columns, trees choose from all of them; of more, those of a mean from this share.
 _FEW_COLUMNS, _COLUMN_SHARE = 7, 0.7
@@ -274,7 +272,7 @@ class Growing:
 def best_round(
     step: Callable[[int], float],
     settings: Settings,
-    clock: Clock = UNLIMITED,
+    clock: Clock = NO_LIMIT,
     lowest: float = np.inf,
     keep: Callable[[], object] = lambda: None,
 ) -> int:
@@ -318,7 +316,7 @@ class MeanFit:
 
     @classmethod
     def best_of(
-        cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = UNLIMITED
+        cls, rows: TreeRows, settings: Settings, leaves: Sequence[int] | None, clock: Clock = NO_LIMIT
     ) -> "MeanFit":
         """The fit with the number of leaves that predicts best, so far of the folds that each was tried on.
 
@@ -336,7 +334,7 @@ class MeanFit:
                 break
         return min(trials, key=lambda trial: trial.loss)
 
-    def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
+    def run(self, folds: int, clock: Clock = NO_LIMIT) -> None:
         """Boost the first so many folds until the clock ends; what is there already is continued."""
         self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
         shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
@@ -419,7 +417,7 @@ class DispersionFit:
         """The boosters of all folds, whose mean is added to the constant; none where that is better."""
         return [growing.booster(growing.rounds) for growing in self._growing]
 
-    def boost(self, rows: TreeRows, settings: Settings, clock: Clock = UNLIMITED) -> None:
+    def boost(self, rows: TreeRows, settings: Settings, clock: Clock = NO_LIMIT) -> None:
         """Boost until the out-of-fold loss falls no more, unless that is not clearly better than a constant."""
         constant, before = self.raw, self.losses()
         data = FoldData(rows)
@@ -479,7 +477,7 @@ class DispersionFit:
 
 
 def fit_around(
-    rows: TreeRows, log_rate: np.ndarray, sample: CountRows, seed: int, clock: Clock = UNLIMITED
+    rows: TreeRows, log_rate: np.ndarray, sample: CountRows, seed: int, clock: Clock = NO_LIMIT
 ) -> DispersionFit:
     """Learn the dispersion of counts whose means are known without them: a constant, or boosted where that is better.
 

@@ -14,7 +14,6 @@ from ddpn.members.trees.booster import Booster, boosters_from_files, boosters_to
 from ddpn.members.trees.boosting import (
     FAMILIES,
     FOLDS_TIME,
-    UNLIMITED,
     DispersionFit,
     MeanFit,
     Settings,
@@ -30,7 +29,7 @@ from ddpn.networks.training import RowStream
 from ddpn.rows.count_rows import CountRows
 from ddpn.rows.exposure import choose_exposure_unit, divide_exposure
 from ddpn.rows.splits import FOLDS
-from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.deadlines import NO_LIMIT, Clock
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.threads import single_thread, tree_threads_for
 from ddpn.runtime.validation import check_column
@@ -118,7 +117,7 @@ class Trees(Member):
     Categories and missing values are split as such; exposures and weights enter the likelihood. Out-of-fold means
     choose among numbers of `leaves`; by default these and the learning `rate` of the mean follow the number of rows.
     `monotone` has columns of numbers in which the mean must not fall (1) or must not rise (-1), at equal exposures.
-    Boosting ends with the `clock`, with what there is until then.
+    Boosting ends with the clock of the fit, with what there is until then.
 
     Examples
     --------
@@ -153,19 +152,18 @@ class Trees(Member):
         rate: float | None = None,
         rounds: int = 1500,
         monotone: Mapping[str, int] | None = None,
-        clock: Clock = UNLIMITED,
         stream: RowStream | None = None,
     ) -> None:
         self.leaves, self.rate, self.rounds, self.monotone = leaves, rate, rounds, monotone
-        self.clock, self.stream = clock, stream
+        self.stream = stream
 
     @classmethod
-    def like(cls, task: Task) -> Self:
-        return cls(monotone=task.monotone, clock=task.clock, stream=task.stream)
+    def from_task(cls, task: Task) -> Self:
+        return cls(monotone=task.monotone, stream=task.stream)
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
-    def fit(self, train: CountRows, validation: CountRows | None, seed: int) -> Self:
+    def fit(self, train: CountRows, validation: CountRows | None, seed: int, clock: Clock = NO_LIMIT) -> Self:
         used = _used_rows(train)
         self.unit = choose_exposure_unit(used, is_total=False)
         used = divide_exposure(used, self.unit)
@@ -177,23 +175,23 @@ class Trees(Member):
         rows = rows._replace(folds=with_columns(folds, rows.matrix, rows.rate, rows.weight))
         settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed)
         with tree_threads_for(matrix.size):
-            mean = MeanFit.best_of(rows, settings, self.leaves, self.clock)
+            mean = MeanFit.best_of(rows, settings, self.leaves, clock)
             self.used_leaves = mean.settings.leaves
-            mean.run(len(folds), self.clock.part(FOLDS_TIME * self.clock.left))
-            found = fit_around(rows, mean.out_of_fold, used, seed, self.clock)
+            mean.run(len(folds), clock.part(FOLDS_TIME * clock.left))
+            found = fit_around(rows, mean.out_of_fold, used, seed, clock)
             self.means = [mean.whole()] if self._is_copy else mean.boosters()
             self.head, self.constant, self.dispersions = found.head, found.constant, found.boosters()
             if self.stream is not None and validation is not None:
-                self._fit_stream(rows, validation, seed)
+                self._fit_stream(rows, validation, seed, clock)
         return self
 
-    def copied(self, left: int = 1) -> Self:
-        """A copy whose mean is one booster: all copies together are many already."""
-        copy = super().copied(left)
-        copy._is_copy, copy.clock = True, self.clock.part(self.clock.left / left)
+    def copy_for_fold(self) -> Self:
+        """Return a copy whose mean is one booster: all copies together are many already."""
+        copy = super().copy_for_fold()
+        copy._is_copy = True
         return copy
 
-    def _fit_stream(self, sample: TreeRows, validation: CountRows, seed: int) -> None:
+    def _fit_stream(self, sample: TreeRows, validation: CountRows, seed: int, clock: Clock) -> None:
         """Replace the mean by one of all rows, where that predicts validation rows better."""
         from ddpn.members.trees.streamed import fit_streamed
 
@@ -201,7 +199,7 @@ class Trees(Member):
         settings = Settings(self.used_leaves, rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
         known = validation.rows(validation.is_used)
         used = divide_exposure(known, self.unit)
-        found = fit_streamed(self.stream, sample, self.table, self.unit, used, settings, self.clock)
+        found = fit_streamed(self.stream, sample, self.table, self.unit, used, settings, clock)
         if found is None:
             return
         booster, leaves, rows = found
