@@ -3,7 +3,7 @@
 import os
 import platform
 import re
-from html import unescape
+from html import escape, unescape
 from html.parser import HTMLParser
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -20,17 +20,15 @@ from torch.distributions import Exponential
 from ddpn import DDPNRegressor, InputError, Poisson
 from ddpn.analysis import plots
 from ddpn.analysis.explanations import Curve, Effect, Importance, Importances
-from ddpn.analysis.plots import Pit
-from ddpn.analysis.report import page as html
-from ddpn.analysis.report import sections
+from ddpn.analysis.report import page, sections
+from ddpn.analysis.report.figures import draw_distribution, draw_effect, draw_importance, draw_scatter
 from ddpn.analysis.report.sections import (
+    collect_rows,
     data_facts,
-    distribution_svg,
-    effect_figure,
-    importance_figure,
     likelihood_text,
     members_text,
     reproduction,
+    tabulate_interval_groups,
 )
 from ddpn.members.networks import Networks
 
@@ -95,7 +93,9 @@ def test_a_report_is_complete_and_needs_nothing_else(written):
     assert 100_000 < len(text.encode()) < 900_000
     assert os.listdir(written.parent) == ["report.html"]
     assert "<script" not in text
-    assert "predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27;<" in text
+    (heading,) = re.findall(r"<h1>(.*?)</h1>", text)
+    assert not set("<>'\"") & set(heading)
+    assert unescape(heading) == "How well the model predicts <script>alert(1)</script> & \"co\" 'x'"
 
 
 def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written, evidence):
@@ -116,8 +116,7 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
 @pytest.fixture
 def undrawn(monkeypatch):
     """A report whose figures are their descriptions: drawing takes longer than all else."""
-    for module in (plots, html):
-        monkeypatch.setattr(module, "svg_of", lambda drawn, name, title, words: f"<svg><desc>{words}</desc></svg>")
+    monkeypatch.setattr(plots, "svg_of", lambda drawn, name, title, words: f"<svg><desc>{escape(words)}</desc></svg>")
     monkeypatch.setattr(plots, "panel", lambda *given, **known: MagicMock())
 
 
@@ -155,7 +154,8 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, undrawn, with
 
 def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, fitted, data):
     frame, y = data
-    monkeypatch.setattr(sections, "sections", lambda *found: {})
+    monkeypatch.setattr(sections, "collect_content", lambda *found: {})
+    monkeypatch.setattr(page, "render_page", lambda *found: "")
     monkeypatch.setattr(sections, "explained", lambda *found: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
         fitted.report(tmp_path, frame, y)
@@ -200,16 +200,15 @@ def test_the_facts_are_those_of_the_counts(evidence, data, made):
 
 def test_best_and_worst_rows_are_those_of_the_crps_with_important_columns_first(undrawn, evidence, data):
     important = Importances([Importance("noise", *np.ones((3, 1)), position=2)], 9, 4, 9, 9)
-    html = sections._rows(evidence._replace(ids=("case", list(range(300)))), important, "")
+    best, worst = collect_rows(evidence._replace(ids=("case", list(range(300)))), important)
     order = np.argsort(evidence.scores.crps, kind="stable")
-    rows = [int(row) for row in re.findall(r"<h4>Row (\d+), case \1</h4>", html)]
-    assert rows == [*order[:3], *order[:-4:-1]]
-    first = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", html.split("</article>")[0])
-    facts = dict(first)
+    rows = [*order[:3], *order[:-4:-1]]
+    assert [card.title for card in (*best, *worst)] == [f"Row {row}, case {row}" for row in rows]
+    facts = dict(best[0].facts)
     assert facts["Observed"] == str(data[1][rows[0]])
     p = np.exp(evidence.dists[0].log_prob(torch.from_numpy(evidence.y)).numpy()[rows[0]])
     assert facts["Probability of the observed count"] == f"{100 * p:.1f}%"
-    assert [name for name, _ in first][5:7] == ["noise", "x"]
+    assert [name for name, _ in best[0].values][:2] == ["noise", "x"]
 
 
 def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
@@ -261,10 +260,6 @@ def described(html):
     return [unescape(words) for words in re.findall(r"<desc[^>]*>(.*?)</desc>", html)]
 
 
-def caption(html):
-    return unescape(re.search(r"<figcaption>(.*?)</figcaption>", html).group(1))
-
-
 def texts(html):
     return [unescape(words) for words in re.findall(r"<text[^>]*>(.*?)</text>", html)]
 
@@ -272,15 +267,15 @@ def texts(html):
 def test_intervals_calibrated_by_group_have_a_table_of_their_coverage(undrawn, simulated):
     predictor = SimpleNamespace(recalibration=None, groups=SimpleNamespace(rows={"a": 70}))
     labels = np.array(["a", "b"], dtype=object)[np.arange(250) % 2]
-    html = sections._calibration(predictor, simulated._replace(grouped=("ward", labels)), Pit(np.ones(10), 0.1), "")
+    table, sizes = tabulate_interval_groups(predictor, simulated._replace(grouped=("ward", labels)))
     inside = simulated.scores.coverage[::2].mean()
     low, high = (f"{100 * end:.1f}%" for end in stats.binomtest(int(125 * inside), 125).proportion_ci(method="wilson"))
-    assert f"<td>{100 * inside:.1f}% ({low} to {high})</td>" in html
-    assert "on so many rows each: a: 70, b: 0." in html
+    assert f"{100 * inside:.1f}% ({low} to {high})" in table.rows[0]
+    assert sizes == "a: 70, b: 0"
 
 
 def test_the_scatter_shows_some_rows_and_those_outside(undrawn, simulated):
-    words = caption(sections._accuracy(simulated, "visits", ""))
+    words = draw_scatter(simulated, "visits").caption
     shown = np.argsort(simulated.mean)[np.linspace(0, 249, 160).round().astype(int)]
     outside = (simulated.scores.coverage[shown] == 0).sum()
     assert f"160 of 250 rows, evenly spread over the predictions. {outside} of 160 rows shown are outside" in words
@@ -289,14 +284,14 @@ def test_the_scatter_shows_some_rows_and_those_outside(undrawn, simulated):
 
 def test_long_tails_are_drawn_on_log_axes(made):
     mu = np.geomspace(0.5, 2e6, 120)
-    figure = sections._accuracy(made(poisson(mu), RNG.poisson(mu)), "sales", "")
-    assert "Both axes are logarithmic" in caption(figure)
-    assert {"0", "1M"} <= set(texts(figure))
+    figure = draw_scatter(made(poisson(mu), RNG.poisson(mu)), "sales")
+    assert "Both axes are logarithmic" in figure.caption
+    assert {"0", "1M"} <= set(texts(figure.svg))
 
 
 @pytest.mark.parametrize(("mu", "y"), [(1e-9, 0), (4.0, 30), (0.5, 1), (3e6, 3_001_000), (3e6, 0)])
 def test_a_distribution_is_drawn_with_the_observed_count(made, mu, y):
-    html = distribution_svg(made(poisson([mu, 1.0]), [y, 1]), 0, "best-0")
+    html = draw_distribution(made(poisson([mu, 1.0]), [y, 1]), 0, "best-0")
     assert described(html)[0].endswith(f"; observed {y:,}.")
     *ticks, label = texts(html)
     assert label.startswith("count")
@@ -313,9 +308,9 @@ def test_columns_are_drawn_by_importance_and_the_rest_is_counted(undrawn):
     found = Importances(each, 700, 15, 700, 200)
     starts = {"crps": "c14: +14.0%; c13: +13.0%", "mean": "c0: 20.0%; c1: 19.0%", "spread": "c14: 28.0%; c13: 26.0%"}
     for key, start in starts.items():
-        html = importance_figure(found, key, "title")
-        assert described(html)[0].startswith(start)
-        assert caption(html) == "The 12 largest of 15 columns are shown."
+        figure = draw_importance(found, key, "title")
+        assert described(figure.svg)[0].startswith(start)
+        assert figure.caption == "The 12 largest of 15 columns are shown."
 
 
 def effect(name, points, levels, kind="number", continuous=True, has_missing=False):
@@ -342,7 +337,7 @@ EFFECTS = [
 
 @pytest.mark.parametrize(("one", "words", "labels"), EFFECTS)
 def test_effects_are_lines_or_bars_with_their_ends_in_words(one, words, labels):
-    found = effect_figure(one, "mean", "effect-mean", (0.0, 10.0))
-    assert caption(found).endswith(words)
-    assert labels <= set(texts(found))
-    assert f"{one.name}: mean" in found
+    found = draw_effect(one, "mean", "effect-mean", (0.0, 10.0))
+    assert found.caption.endswith(words)
+    assert labels <= set(texts(found.svg))
+    assert found.title == f"{one.name}: mean"

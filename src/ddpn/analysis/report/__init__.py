@@ -1,5 +1,5 @@
 """One HTML file that says what a fitted model is worth."""
 
-from ddpn.analysis.report.sections import write_report
+from ddpn.analysis.report.page import write_report
 
 __all__ = ["write_report"]

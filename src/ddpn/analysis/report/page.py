@@ -1,98 +1,134 @@
-"""The report as HTML: every text is escaped here, and nothing is loaded from anywhere."""
+"""`write_report`: from a fitted model and a test set to one HTML file. `template.html` escapes every text."""
 
-from collections.abc import Collection, Iterable, Mapping
-from html import escape
-from importlib.resources import files
-from string import Template
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import cache
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
-from ddpn.analysis.plots import svg_of
-from ddpn.runtime.display import html_table
+import jinja2
+from sklearn.utils.validation import check_is_fitted
+from torch.distributions import Distribution
 
-#: CSS class and sign of each level of a verdict.
-_LEVELS = {
-    "better": ("good", "✓"),
-    "as good as": ("care", "="),
-    "undecided": ("care", "!"),
-    "worse": ("bad", "✕"),
-    "unusable": ("bad", "✕"),
-}
+from ddpn.analysis.report import sections
+from ddpn.analysis.report.evidence import gather
+from ddpn.calibration.calibrate import HeldOut
+from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.display import as_text
+from ddpn.runtime.errors import InputError
+from ddpn.storage.files import write_text
+from ddpn.tables.row_draw import MAX_ROWS, check_max_rows, count_drawn
 
 
-def page(title: str, under: Iterable[str], sections: Mapping[str, str], warnings: Iterable[str] = ()) -> str:
-    """The whole file: `under` are a few facts below its title; `warnings` come before `sections`, HTML by title."""
-    folder = files("ddpn.analysis.report")
-    names = {part: escape(part.lower().replace(" ", "-")) for part in sections}
-    bodies = (f'<section id="{names[part]}"><h2>{escape(part)}</h2>\n{sections[part]}</section>' for part in sections)
-    items = "".join(f"<li>{escape(words)}</li>" for words in warnings)
-    return Template((folder / "template.html").read_text(encoding="utf-8")).substitute(
-        title=escape(title),
-        style=(folder / "style.css").read_text(encoding="utf-8"),
-        under=" · ".join(f"<span>{escape(fact)}</span>" for fact in under),
-        contents="".join(f'<li><a href="#{name}">{escape(part)}</a></li>' for part, name in names.items()),
-        warnings=f'<div class="warnings care" role="note"><h2>Warnings</h2><ul>{items}</ul></div>' if items else "",
-        sections="\n".join(bodies),
+def write_report(
+    path: str | PathLike[str],
+    model: Any,
+    sample: CountRows,
+    *,
+    baselines: Mapping[str, Distribution] | None = None,
+    task: Mapping[str, Any] | None = None,
+    warnings: Sequence[str] = (),
+    leak: str = "",
+    meaning: str = "",
+    ids: tuple[str, Sequence[Any]] | None = None,
+    progress: Callable[[str], object] | None = None,
+    held_out: HeldOut | None = None,
+    max_rows: int | None = MAX_ROWS,
+    total: int | None = None,
+) -> Path:
+    """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
+
+    Parameters
+    ----------
+    path : path
+        The file to write, such as "report.html".
+    model : estimator
+        The fitted model.
+    sample : CountRows
+        The test set. Rows have the names of its `labels`; with a `group`, the verdict knows that rows of one group are
+        alike.
+    baselines : mapping of str to Distribution, optional
+        What other models predict for the same rows, by name; a Normal is rounded to counts.
+    task : mapping, optional
+        What is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it
+        is shown, none of it is required.
+    warnings : sequence of str
+        Sentences shown at the top.
+    leak : str
+        A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
+    meaning : str
+        A sentence about what the scores mean, such as that they are for new groups of rows.
+    ids : tuple of str and sequence, optional
+        The name and the values of a column that identifies the rows.
+    progress : callable, optional
+        Called with the name of each step.
+    held_out : HeldOut, optional
+        The same rows with copies of the members that were fitted without them, if the model was cross-fitted to all of
+        them: they are scored out of fold.
+    max_rows : int or None
+        Of a larger test set, so many rows are drawn at random, always the same ones; None uses all.
+    total : int, optional
+        The number of rows of the test set, if `sample` was drawn from it already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from ddpn import DDPNRegressor
+    >>> X = np.random.default_rng(0).normal(size=(90, 1))
+    >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0])).astype(float)
+    >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_report(f"{folder}/report.html", model, CountRows(X[60:], y[60:]), task={"target": "visits"})
+    ...     path.name, "visits" in path.read_text(encoding="utf-8")
+    ('report.html', True)
+    """
+    check_is_fitted(model)
+    check_max_rows(max_rows)
+    place = Path(path)
+    if place.is_dir():
+        raise InputError(f"path must name a file such as report.html, got the folder {place}.")
+    known, step = dict(task or {}), progress or (lambda stage: None)
+    target = str(known.get("target") or "y")
+    names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
+    evidence = gather(model, sample, baselines, leak, meaning, ids, names, step, held_out, max_rows, total)
+    explanation = sections.explained(evidence, step)
+    step("Drawing figures")
+    content = sections.collect_content(model, evidence, explanation, target, known)
+    row_word = evidence.board.evaluation.row_words.removesuffix("s")
+    fitted = [f"to {sections.fitted_rows(model)}" if sections.fitted_rows(model) else ""]
+    fitted += [f"on {str(known['fitted'])[:10]}" if known.get("fitted") else ""]
+    facts = [
+        sections.members_text(model),
+        f"likelihood {sections.likelihood_text(model)}",
+        " ".join(["fitted", *filter(None, fitted)]) if any(fitted) else "",
+        f"evaluated on {count_drawn(len(evidence.y), evidence.total, row_word)} on {date.today().isoformat()}",
+    ]
+    text = render_page(
+        content, f"How well the model predicts {target}", [*filter(None, facts)], [*filter(None, [leak]), *warnings]
     )
+    try:
+        write_text(place, text)
+    except OSError as error:
+        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
+    return place
 
 
-def paragraphs(*words: str) -> str:
-    """A paragraph per text that is not empty."""
-    return "".join(f"<p>{escape(text)}</p>\n" for text in words if text)
+def render_page(content: Mapping[str, object], title: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
+    """Render the whole file: `facts` are shown below its title, and `warnings` come before the sections."""
+    return _template().render(title=title, facts=facts, warnings=warnings, **content)
 
 
-def heading(words: str) -> str:
-    """The heading of a part of a section."""
-    return f"<h3>{escape(words)}</h3>\n"
-
-
-def headline_html(level: str, words: str, details: Iterable[tuple[str, str]]) -> str:
-    """A headline with the sign of its level ("better", "undecided", "worse", ...), and sentences by topic."""
-    kind, sign = _LEVELS[level]
-    headline = f'<span class="sign" aria-hidden="true">{sign}</span>{escape(words)}'
-    return f'<div class="verdict {kind}"><p class="headline">{headline}</p>\n{definitions(details)}</div>\n'
-
-
-def definitions(facts: Iterable[tuple[str, str]], kind: str = "", code: bool = False) -> str:
-    """Names with their values or explanations: a list or, of the kinds "facts" and "notes", boxes side by side."""
-    tag, end = ("<code>", "</code>") if code else ("", "")
-    rows = (f"<dt>{escape(name)}</dt><dd>{tag}{escape(words)}{end}</dd>\n" for name, words in facts)
-    if not kind:
-        return f"<dl>{''.join(rows)}</dl>\n"
-    return f'<dl class="{kind}">{"".join(f"<div>{row}</div>" for row in rows)}</dl>\n'
-
-
-def table_html(
-    headings: Iterable[Any],
-    rows: Iterable[Iterable[Any]],
-    best: Collection[tuple[int, int]] = frozenset(),
-    caption: str = "",
-) -> str:
-    """A table in a box that scrolls where the page is narrow."""
-    table = html_table(headings, rows, best, f' aria-label="{escape(caption)}"')
-    return (
-        # Above the box: a caption inside of it would be as wide as the table, and cut off on a phone.
-        f'<p class="caption">{escape(caption)}</p>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">{table}</div>\n'
+@cache
+def _template() -> jinja2.Template:
+    """Compile the template once; names that it does not get are errors, and all texts are escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ddpn.analysis.report", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-
-
-def pair(*parts: str) -> str:
-    """Figures or other parts, two side by side where there is room."""
-    return f'<div class="figures">{"".join(f"<div>{part}</div>" for part in parts)}</div>\n'
-
-
-def figure_html(drawn: Any, name: str, title: str, description: str, words: str) -> str:
-    """A matplotlib figure with its title and caption; `description` is for screen readers, `name` unique on a page."""
-    caption = f"<figcaption>{escape(words)}</figcaption>" if words else ""
-    image = svg_of(drawn, name, title, description)
-    return f'<figure id="fig-{name}"><h3>{escape(title)}</h3>{image}{caption}</figure>\n'
-
-
-def card(title: str, svg: str, *facts: Iterable[tuple[str, str]]) -> str:
-    """A title, an image and lists of facts."""
-    return f"<article><h4>{escape(title)}</h4>{svg}{''.join(map(definitions, facts))}</article>\n"
-
-
-def cards(found: Iterable[str]) -> str:
-    """Cards side by side where there is room."""
-    return f'<div class="rows">{"".join(found)}</div>\n'
+    environment.filters["as_text"] = as_text
+    return environment.get_template("template.html")

@@ -1,0 +1,125 @@
+"""The figures of a report, as SVG with a title, a description for screen readers and a caption."""
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from markupsafe import Markup
+
+from ddpn.analysis import plots
+from ddpn.analysis.explanations import Effect, Importances
+from ddpn.analysis.report.evidence import LEVEL, Evidence
+from ddpn.runtime.display import fmt, percent, plural, value_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+#: Columns whose importance is drawn.
+MAX_IMPORTANT_COLUMNS = 12
+#: Rows drawn one by one in the scatter.
+_MAX_POINTS = 160
+#: Most and fewest bars of a distribution, and the probability left out in each tail.
+_MAX_BARS, _MIN_BARS, _TAIL_LEFT_OUT = 60, 5, 1e-3
+#: Means are not integers, though they may round to one.
+format_mean = partial(fmt, integers=False)
+
+
+class Figure(NamedTuple):
+    """A figure of the report; `name` is unique on the page."""
+
+    name: str
+    title: str
+    svg: Markup
+    caption: str = ""
+
+
+def to_figure(drawing: "Drawing", name: str, title: str, description: str, caption: str = "") -> Figure:
+    """Return a matplotlib figure as a figure of the report; `description` is for screen readers."""
+    return Figure(name, title, Markup(plots.svg_of(drawing, name, title, description)), caption)
+
+
+def draw_scatter(evidence: Evidence, target: str) -> Figure:
+    """Draw observed counts against predicted means, with intervals."""
+    y, order = evidence.y, np.argsort(evidence.mean, kind="stable")
+    rows = order[np.round(np.linspace(0, len(y) - 1, min(_MAX_POINTS, len(y)))).astype(int)]
+    inside = evidence.scores.coverage[rows] > 0
+    mean, low, high = (values[rows] for values in (evidence.mean, evidence.low, evidence.high))
+    log = plots.wants_log(np.concatenate([mean, high, y]))
+    description = f"{(~inside).sum()} of {len(rows)} rows shown are outside their {percent(LEVEL, 0)} interval."
+    if len(rows) < len(y):
+        description = f"{len(rows)} of {plural(len(y), 'row')}, evenly spread over the predictions. {description}"
+    caption = f"{description} The dashed line joins the means of tenths of all rows; it should follow the diagonal."
+    if log:
+        caption += " Both axes are logarithmic, in 1 + count."
+    draw = partial(
+        plots.draw_scatter,
+        label=f"predicted mean of {target}",
+        mean=mean,
+        ends=np.array([low, high]),
+        y=y[rows],
+        inside=inside,
+        tenths=plots.tenths_of(evidence.mean, y, evidence.weight),
+        log=log,
+    )
+    return to_figure(plots.panel(draw), "scatter", "Predicted and observed", description, caption)
+
+
+def draw_pit(pit: plots.Pit, shape: str) -> Figure:
+    """Draw the PIT histogram; `shape` says what its shape means."""
+    heights = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
+    return to_figure(plots.panel(partial(plots.draw_pit, pit=pit)), "pit", "PIT histogram", heights, shape)
+
+
+def draw_importance(importances: Importances, key: str, title: str) -> Figure:
+    """Draw what shuffling the most important columns changes: "crps", "mean" or "spread"."""
+    shown, words = importances.by(key)[:MAX_IMPORTANT_COLUMNS], []
+    digits = 0 if max(getattr(one, key).max() for one in shown) >= 1 else 1
+    for one in shown:
+        rounded = round(100 * one.strength(key), digits)
+        words.append(f"{rounded:{'+' if key == 'crps' and rounded else ''}.{digits}f}%")
+    draw = partial(plots.draw_importance, found=shown, of=key, words=words)
+    drawing = plots.panel(draw, plots.bars_height(len(shown)), margins=plots.NAMED)
+    caption = ""
+    if len(importances.each) > len(shown):
+        caption = f"The {len(shown)} largest of {plural(importances.columns, 'column')} are shown."
+    description = "; ".join(f"{one.name}: {text}" for one, text in zip(shown, words, strict=True)) + "."
+    return to_figure(drawing, f"importance-{key}", title, description, caption)
+
+
+def draw_effect(effect: Effect, quantity: str, name: str, scale: tuple[float, float]) -> Figure:
+    """Draw the effect of a column on the "mean" or on the "spread", on an axis with the ends `scale`."""
+    curve = getattr(effect, quantity)
+    order = np.argsort(curve.level, kind="stable")
+    low, high = ((format_mean(float(curve.level[i])), value_text(effect.points[i])) for i in (order[0], order[-1]))
+    caption = f"From {low[0]} where {effect.name} is {low[1]} to {high[0]} where it is {high[1]}."
+    if len(order) == 1:
+        caption = f"{format_mean(curve.typical)}: these rows have one value only, {value_text(effect.points[0])}."
+    draw = partial(plots.draw_effect, one=effect, curve=curve, scale=scale)
+    if effect.is_line:
+        drawing = plots.panel(draw, margins=plots.BESIDE if effect.has_missing else plots.PLAIN)
+    else:
+        kept = effect.frequent
+        if len(kept) < len(effect.points):
+            caption += f" The {len(kept)} most frequent of {len(effect.points)} levels are shown."
+        words = [format_mean(float(curve.level[i])) for i in kept]
+        drawing = plots.panel(partial(draw, words=words), plots.bars_height(len(kept)), margins=plots.NAMED)
+    return to_figure(drawing, name, f"{effect.name}: {quantity}", caption, caption)
+
+
+def draw_distribution(evidence: Evidence, row: int, name: str) -> Markup:
+    """Draw the predicted distribution of one row, with its observed count, as SVG."""
+    dist, y = evidence.distribution(row), float(evidence.y[row])
+    levels = (_TAIL_LEFT_OUT, 1 - _TAIL_LEFT_OUT)
+    tails = [float(dist.icdf(torch.tensor([level], dtype=torch.float64))) for level in levels]
+    low, high = min(tails[0], y), max(tails[1], y) + 1.0
+    # A distribution on one or two counts is shown with its neighbours.
+    low, high = max(0.0, min(low, high - _MIN_BARS + 1)), max(high, low + _MIN_BARS - 1)
+    edges, shares = plots.binned(dist, low, high, _MAX_BARS)
+    interval = float(evidence.low[row]), float(evidence.high[row])
+    description = f"Most likely around {edges[int(np.argmax(shares))]:,.0f}; observed {y:,.0f}."
+    draw = partial(plots.draw_distribution, edges=edges, shares=shares[:, 0], interval=interval, y=y)
+    drawing = plots.panel(draw, 1.5, 2.9, (0.15, 0.2))
+    drawing.axes[0].set_yticks([])
+    title = f"Predicted probabilities of row {evidence.labels[row]}"
+    return Markup(plots.svg_of(drawing, name, title, description))
