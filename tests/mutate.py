@@ -1,4 +1,4 @@
-"""Mutate the core at a fixed sample of places, and run the mirrored tests: do they notice? `make mutate`.
+"""Mutate the core at a fixed sample of places, and run the tests of what was mutated: do they notice? `make mutate`.
 
 Half of the mutations are ordinary (a comparison, an operator, a number, a condition), half semantic: a weight, a mask,
 an exposure, a group or a correction term is dropped, or a minimum and a maximum are exchanged. Each runs in a copy of
@@ -208,15 +208,36 @@ def draw_mutations(number: int, seed: int) -> Iterator[Mutation]:
             yield one
 
 
-def tests_of(path: str) -> list[str]:
-    """Return the mirrored tests of a file, else all of its folder, and the contracts."""
-    folder, name = ROOT / "tests" / Path(path).parent, Path(path).stem
-    mirrored = [folder / f"test_{name}.py"]
+def select_tests(path: str) -> list[str]:
+    """Return the tests that must notice mutations of a file, those that are most likely to fail first.
+
+    These are its mirrored tests or, without any, those of its folder and of the files that import it; its own examples;
+    the contracts; and the tests of its package and of soundness that import it, or the front of its package.
+    """
+    package, module = (
+        path.split("/")[0],
+        ".".join(["ddpn", *Path(path).with_suffix("").parts]).removesuffix(".__init__"),
+    )
+    line, front = f"from {module} import", f"from ddpn.{package} import"
+    folder = mirror(path).parent
+    mirrored = [mirror(path)]
     if not mirrored[0].exists():
-        mirrored = sorted(folder.glob("test_*.py"))
-    files = [*mirrored, folder.parent / f"test_{folder.name}.py", folder / "test_contract.py"]
-    names = [one.relative_to(ROOT).as_posix() for one in files if one.exists()]
-    return list(dict.fromkeys([*names, *CONTRACTS]))
+        sources = (ROOT / "src/ddpn" / package).rglob("*.py")
+        mirrored = [mirror(one.relative_to(ROOT / "src/ddpn")) for one in sources if line in one.read_text()]
+        mirrored += folder.glob("test_*.py")
+    users = [
+        one for one in (ROOT / "tests" / package).rglob("test_*.py") if any(map(one.read_text().count, (line, front)))
+    ]
+    users += [one for one in (ROOT / "tests/soundness").glob("test_*.py") if line in one.read_text()]
+    near = [folder.parent / f"test_{folder.name}.py", folder / "test_contract.py"]
+    contracts = [ROOT / one for one in CONTRACTS]
+    files = [*sorted(mirrored), ROOT / "src/ddpn" / path, *near, *contracts, *sorted(users)]
+    return list(dict.fromkeys(one.relative_to(ROOT).as_posix() for one in files if one.exists()))
+
+
+def mirror(path: str | Path) -> Path:
+    """Return where the tests of a file are."""
+    return ROOT / "tests" / Path(path).parent / f"test_{Path(path).stem}.py"
 
 
 def run_mutation(one: Mutation, copy: Path, seconds: int) -> str:
@@ -255,7 +276,7 @@ def run_tests(one: Mutation, copy: Path, seconds: int) -> None:
     options = ["-x", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider"]
     code = FATAL
     try:
-        code = int(pytest.main([*options, *tests_of(one.path)]))
+        code = int(pytest.main([*options, *select_tests(one.path)]))
     except BaseException:
         traceback.print_exc()
     finally:
@@ -268,7 +289,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=60, help="mutations")
     parser.add_argument("--seed", type=int, default=0, help="another sample")
-    parser.add_argument("--seconds", type=int, default=120, help="limit of CPU time for each")
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=400,
+        help="limit of CPU time for each, far above that of tests without a mutation",
+    )
     parser.add_argument("--part", default="0/1", help="k/n: every n-th mutation from the k-th on, to share the work")
     arguments = parser.parse_args()
     for name in LIBRARIES:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from ddpn.calibration.columns import (
     ABOVE,
@@ -183,3 +184,160 @@ def test_a_row_that_is_left_out_is_as_unusual_as_a_later_row_with_as_many_like_i
     once, unseen = profile.cells(column._replace(values=np.array([60, 150]))).surprise
     assert set(ours[:100]) == {once}
     assert set(ours[100:]) == {unseen}
+
+
+# Exactly, by counting -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.random.default_rng(0).normal(size=1000),
+        np.random.default_rng(1).exponential(size=37),
+        np.random.default_rng(2).integers(0, 300, 500).astype(float),
+        np.array([1.0, 2.0]),
+    ],
+    ids=["numbers", "few rows", "ties", "two rows"],
+)
+def test_kept_quantiles_have_the_surprise_and_the_normal_score_of_their_ranks(x):
+    profile = fitted(x)
+    n, edges = len(x), profile.edges
+    upto = np.array([(x <= edge).sum() for edge in edges])
+    least = np.array([(x < edge).sum() for edge in edges])
+    rarer = np.minimum(upto, n - least) / (n + 1.0)
+    np.testing.assert_allclose(profile.surprise, np.maximum(-np.log(2.0 * rarer), 0.0), rtol=1e-12)
+    np.testing.assert_allclose(profile.normal, norm.ppf(0.5 * (upto + least) / n), rtol=1e-9, atol=1e-9)
+    assert (edges[0], edges[-1]) == (x.min(), x.max())
+
+
+@pytest.mark.parametrize("n", [10, 100, 5000])
+def test_ranks_of_kept_quantiles_grow_by_a_cube_root_of_two_towards_the_middle(n):
+    """For distinct numbers: every rank up to three, and no gap of more than 26% between ranks, from both ends."""
+    edges = fitted(np.arange(n) / 7.0).edges * 7.0
+    ranks = np.rint(edges).astype(int) + 1
+    assert (ranks[0], ranks[-1]) == (1, n)
+    lower = ranks[ranks <= n / 2]
+    assert {1, 2, 3} <= set(lower) if n > 10 else {1, 2} <= set(lower)
+    assert (lower[1:] <= np.floor(lower[:-1] * 2.0 ** (1 / 3) + 2.0)).all()
+    assert len(lower) <= 3.0 * np.log2(n / 2.0) + 2.0
+    mirrored = fitted(-np.arange(n) / 7.0)
+    assert len(mirrored.edges) == pytest.approx(len(edges), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("values", "counts", "scale"),
+    [
+        (np.arange(100.0), np.ones(100), 4.5),  # of 90 to 99
+        (np.arange(1000.0), np.ones(1000), 9.5),  # 2% of the rows
+        (np.arange(8.0), np.ones(8), 0.5),  # a quarter of few rows
+        (np.array([0.0, 1.0, 3.0]), np.array([90, 6, 4]), 0.8),  # 4 of 10 lie 2 above the first
+        (np.array([0.0, 5.0]), np.array([1, 99]), 0.005),  # equal values: a thousandth of the range
+    ],
+)
+def test_the_scale_of_a_tail_is_the_mean_excess_of_its_values(values, counts, scale):
+    assert mean_excess(values, counts) == pytest.approx(scale, rel=1e-9)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_numbers_outside_the_range_have_an_exponential_tail(sign):
+    x = sign * np.r_[np.arange(100.0), np.full(25, np.nan)]
+    surprise, states, _ = measured(fitted(x), sign * np.array([99.0 + 9.0, 99.0 + 18.0]))
+    present = 0.0  # more than half of the rows have a number
+    assert surprise == pytest.approx(np.log(101 / 2) + np.array([2.0, 4.0]) + present)
+    assert set(states) == {ABOVE if sign > 0 else BELOW}
+
+
+def test_levels_are_as_rare_as_all_levels_that_occur_no_more_often():
+    counts = [50, 20, 20, 7, 3]
+    codes = np.repeat(np.arange(5), counts)
+    surprise = measured(fitted(codes, "category", tuple("edcba")), np.arange(5), tuple("edcba")).surprise
+    assert shares(surprise) == pytest.approx([1.0, 0.5, 0.5, 0.1, 0.03])
+    # A level that nobody was alone with: no new one is to be expected.
+    profile = fitted(codes, "category", tuple("edcba"))
+    assert profile.unseen == pytest.approx([-np.log(0.5 / 101) + NEVER, 0.5 / 101])
+
+
+def test_inputs_of_levels_and_of_missing_values_are_standardised_indicators():
+    codes = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3, -1], [600, 300, 95, 5, 100]))
+    profile = fitted(codes, "category", tuple("abcd"))
+    inputs = measured(profile, codes, tuple("abcd")).inputs
+    present = codes >= 0
+    assert profile.width == 4  # three levels, as the fourth is rare, and whether it is missing
+    assert inputs[present, :3].mean(0) == pytest.approx(np.zeros(3), abs=1e-12)
+    assert inputs[present, :3].std(0) == pytest.approx(np.ones(3))
+    assert (inputs[~present, :3] == 0.0).all()
+    assert (inputs[:, 3].mean(), inputs[:, 3].std()) == (pytest.approx(0.0, abs=1e-12), pytest.approx(1.0))
+    # The largest value of each input is that of its own level.
+    assert {codes[inputs[:, j] == inputs[:, j].max()].tolist()[0] for j in range(3)} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("counts", "width"),
+    [
+        ([100], 0),  # a constant says nothing
+        ([99, 1], 2),  # one of a hundred
+        ([995, 5], 1),  # less
+        ([10] * 20, 20),
+        ([10] * 5 + [30] * 25, 25),  # of more than 20, all that are as frequent as the twentieth
+    ],
+)
+def test_levels_of_one_percent_of_the_rows_are_inputs(counts, width):
+    codes = np.repeat(np.arange(len(counts)), counts)
+    assert fitted(codes, "category", tuple(map(str, range(len(counts))))).width == width
+
+
+def test_inputs_of_numbers_are_normal_scores():
+    x = np.random.default_rng(0).exponential(size=4000)
+    x[:400] = np.nan
+    profile = fitted(x)
+    inputs = measured(profile, x).inputs
+    known = ~np.isnan(x)
+    assert inputs.shape == (4000, 2)
+    assert np.quantile(inputs[known, 0], [0.1, 0.5, 0.9]) == pytest.approx(norm.ppf([0.1, 0.5, 0.9]), abs=0.03)
+    assert (inputs[~known, 0] == 0.0).all()
+    assert inputs[:, 1].std() == pytest.approx(1.0)
+    few = fitted(np.r_[np.full(3, np.nan), np.arange(997.0)])
+    assert few.width == 1
+
+
+def test_a_column_that_misses_half_of_its_values():
+    surprise = measured(fitted(np.r_[np.full(50, np.nan), np.arange(50.0)]), [np.nan, 25.0]).surprise
+    assert surprise == pytest.approx([0.0, 0.0], abs=0.25)
+    rare = measured(fitted(np.r_[np.full(80, np.nan), np.arange(20.0)]), [10.0]).surprise
+    assert rare == pytest.approx([np.log(5.0)], abs=0.35)
+
+
+def test_the_tail_of_a_score_by_counting():
+    scores = np.random.default_rng(6).gamma(2.0, 1.0, 300)
+    tail = UpperTail.fit(scores)
+    expected = [-np.log((scores >= edge).sum() / 301.0) for edge in tail.edges]
+    np.testing.assert_allclose(tail.surprise, expected, rtol=1e-12)
+    np.testing.assert_allclose(tail.of(tail.edges), expected, rtol=1e-12)
+    top = np.sort(scores)[-10:]
+    beyond = np.log(301.0) + 1.5 / (top - top[0]).mean()
+    assert tail.of(np.array([scores.max() + 1.5]))[0] == pytest.approx(beyond)
+    wide = UpperTail.fit(scores, least_scale=10.0)
+    assert wide.of(np.array([scores.max() + 1.5]))[0] == pytest.approx(np.log(301.0) + 0.15)
+
+
+@pytest.mark.parametrize(("kind", "folds"), [("numbers", 3), ("numbers", 12), ("levels", 12)])
+def test_a_fold_that_is_left_out_is_measured_by_the_other_folds(kind, folds):
+    """In particular, of its missing values: where no other fold has one, they were never missing."""
+    fold = np.arange(120) % folds
+    if kind == "numbers":
+        values = np.random.default_rng(4).normal(size=120)
+        values[fold == 1] = np.nan
+        column = Column("x", "number", values, ())
+    else:
+        values = np.random.default_rng(5).integers(0, 4, 120)
+        values[fold == 1] = -1
+        column = Column("x", "category", values, Levels("abcd"))
+    ours = fit_column(column).measure_left_out(column, fold)
+    for number in range(folds):
+        inside = fold == number
+        brute = fit_column(column._replace(values=values[~inside])).cells(column._replace(values=values[inside]))
+        if number == 1:
+            assert ours[inside] == pytest.approx(np.full(inside.sum(), np.log(121.0) + NEVER))
+            assert brute.surprise.min() > NEVER
+        else:
+            np.testing.assert_allclose(ours[inside], brute.surprise, rtol=0.35, atol=0.7)

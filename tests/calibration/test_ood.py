@@ -335,3 +335,98 @@ def test_the_residual_of_a_column_is_that_of_least_squares():
         left = np.abs(x[:, k] - others @ np.linalg.lstsq(others, x[:, k], rcond=None)[0])
         expected.append(left[:500] / np.quantile(left, 0.995))
     np.testing.assert_allclose(residual, np.max(expected, axis=0), rtol=0.2)
+
+
+# Thresholds, by counting ----------------------------------------------------------------------------------------------
+
+
+def test_a_reason_is_a_cell_that_one_of_twenty_rows_has_in_any_column():
+    """By hand: three levels of 100, with 6, 4 and 1 rows; 5% over four columns is 1.25% in each."""
+    rng = np.random.default_rng(0)
+    columns = {f"c{j}": rng.permutation(["a"] * 959 + ["b"] * 20 + ["c"] * 15 + ["d"] * 6) for j in range(4)}
+    profile = FeatureProfile.fit(pl.DataFrame(columns))
+    row = pl.DataFrame({"c0": ["b"], "c1": ["c"], "c2": ["d"], "c3": ["?"]})
+    # Levels that are as rare: 0.6% d; 2.1% c and d; 4.1% b, c and d.
+    assert row_reasons(profile, row) == [["unseen level '?' of 'c3'", "unusual level 'd' of 'c2'"]]
+    two = FeatureProfile.fit(pl.DataFrame({name: columns[name] for name in ("c0", "c1")}))
+    assert row_reasons(two, row.select("c0", "c1")) == [["unusual level 'c' of 'c1'"]]
+    one = FeatureProfile.fit(pl.DataFrame({"c0": columns["c0"]}))
+    assert row_reasons(one, row.select("c0")) == [["unusual level 'b' of 'c0'"]]
+    everything = pl.DataFrame({"c0": ["d"], "c1": ["?"], "c2": ["d"], "c3": ["?"]})
+    assert [len(reasons) for reasons in row_reasons(profile, everything)] == [3]
+    assert [reason[:6] for reason in row_reasons(profile, everything)[0]] == ["unseen", "unseen", "unusua"]
+
+
+@pytest.mark.parametrize(("columns", "rows", "is_said"), [(1, 9, False), (1, 10, True), (2, 10, False), (2, 11, True)])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_rows_outside_the_range_are_said_where_one_of_a_thousand_tables_has_as_many(columns, rows, is_said, sign):
+    """As many new rows as in training: k values beyond all of these have a probability of 2^-k, in any column."""
+    X = np.random.default_rng(0).normal(size=(100, columns))
+    profile = FeatureProfile.fit(X)
+    new = np.zeros((100, columns))
+    new[:rows, 0] = 100.0 * sign
+    summary = TableSummary(profile)
+    summary.add(profile.measure(new).states)
+    assert bool(summary.sentences()) == is_said
+
+
+@pytest.mark.parametrize(("missing", "is_said"), [(40, False), (64, False), (65, True), (200, True)])
+def test_missing_values_are_said_four_standard_deviations_above_their_share(missing, is_said):
+    """Of 400 rows 40 are expected, with a standard deviation of 6."""
+    profile = FeatureProfile.fit(np.r_[np.full(100, np.nan), np.arange(900.0)][:, None])
+    summary = TableSummary(profile)
+    summary.add(profile.measure(np.where(np.arange(400) < missing, np.nan, 450.0)[:, None]).states)
+    assert bool(summary.sentences()) == is_said
+
+
+@pytest.mark.parametrize(
+    ("names", "unseen", "is_said"), [("aaaab", 1, False), ("aaaab", 4, True), ("aaaaaabb", 1, True)]
+)
+def test_unseen_levels_are_said_where_they_are_more_than_expected(names, unseen, is_said):
+    """By Good and Turing a quarter of 4 later rows has a new name if one of five is alone with its own."""
+    profile = FeatureProfile.fit(pl.DataFrame({"name": list(names)}))
+    summary = TableSummary(profile)
+    summary.add(profile.measure(pl.DataFrame({"name": ["?"] * unseen + ["a"] * (4 - unseen)})).states)
+    assert bool(summary.sentences()) == (is_said and unseen != 4)
+
+
+def test_distances_are_those_of_the_covariance_of_ledoit_and_wolf():
+    from sklearn.covariance import LedoitWolf
+
+    x = np.random.default_rng(0).normal(size=(500, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.5]])
+    distance, _ = Joint.fit(x + 3.0).distances(x + 3.0)
+    expected = LedoitWolf().fit(x).mahalanobis(x) / 3
+    np.testing.assert_allclose(distance, expected, rtol=0.02)
+    constant = np.column_stack([x, np.full(500, 7.0)])
+    assert np.isfinite(Joint.fit(constant).distances(constant)).all()
+
+
+def test_the_column_that_the_others_predict_worst():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 4))
+    x[:, 1] = x[:, 0] + 0.05 * rng.normal(size=2000)
+    joint = Joint.fit(x)
+    # The third and the fourth follow nothing, so that their residuals are their values.
+    assert joint.worst(np.array([[0.0, 0.0, 4.0, 1.0], [0.0, 0.0, -1.0, 5.0]])).tolist() == [2, 3]
+    assert set(joint.worst(np.array([[1.0, 0.0, 0.5, 0.5]]))) <= {0, 1}
+
+
+def test_later_rows_are_measured_in_chunks_as_alone(profile):
+    rows = pl.concat([NEW_ROWS] * 5)
+    measured = profile.measure(rows)
+    assert measured.score[:1000] == pytest.approx(profile.measure(NEW_ROWS).score, rel=1e-9)
+    assert (measured.states == 5 * profile.measure(NEW_ROWS).states).all()
+    assert measured.states.sum() == 5000 * 6
+
+
+def test_days_outside_the_range_are_shown_as_dates():
+    """Days are counted from 1970 on; 20089 is the first of 2025."""
+    profile = FeatureProfile.fit(pl.DataFrame({"day": np.linspace(19000.0, 20000.0, 200)}))
+    new = pl.DataFrame({"day": [20089.0, 18262.0]})
+    assert row_reasons(profile, new, {"day"}) == [
+        ["'day' above the training range: 2025-01-01 > 2024-10-04"],
+        ["'day' below the training range: 2020-01-01 < 2022-01-08"],
+    ]
+    assert row_reasons(profile, new)[0] == ["'day' above the training range: 20089 > 20000"]
+    far = pl.DataFrame({"day": [1e9]})
+    assert row_reasons(profile, far, {"day"}) == [["'day' above the training range: 1e+09 > 2024-10-04"]]

@@ -16,6 +16,7 @@ from ddpn.metrics import (
     pit_distance,
     pit_histogram,
 )
+from ddpn.runtime.errors import ConfigError
 
 LEVELS = [0.1, 0.9]
 
@@ -156,3 +157,9 @@ def test_median_precision_against_numpy(dist):
     assert median_precision(dist, [1, 4, 2]) == pytest.approx(
         np.median(np.repeat(1 / dist.variance.numpy(), [1, 4, 2])), rel=1e-12
     )
+
+
+def test_one_bin_holds_everything():
+    assert pit_histogram(Poisson(4.0), torch.tensor([0, 2, 9]), bins=1).tolist() == pytest.approx([1.0])
+    with pytest.raises(ConfigError, match="bins"):
+        pit_histogram(Poisson(4.0), torch.tensor([0, 2, 9]), bins=0)

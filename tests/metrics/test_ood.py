@@ -10,6 +10,7 @@ from torch.distributions import Normal
 
 from ddpn.distributions import Mixture, Poisson
 from ddpn.metrics import aupr, auroc, fpr80, ood_score
+from ddpn.runtime.errors import InputError
 
 MEANS = torch.tensor([[4.0, 4.0, 4.0], [1.0, 4.0, 7.0]], dtype=torch.float64)
 
@@ -71,3 +72,10 @@ def test_tensors_of_any_shape_and_infinite_scores():
     inside, outside = torch.tensor([[0.1, 0.2], [0.4, -math.inf]]), torch.tensor([0.3, math.inf], requires_grad=True)
     assert auroc(inside, outside) == pytest.approx(7 / 8)
     assert isinstance(aupr(inside, outside), float)
+
+
+@pytest.mark.parametrize("scores", [[0.1, math.nan], [math.nan, math.nan], []])
+def test_scores_without_a_value_are_refused(scores):
+    for pair in ((scores, [0.5, 0.6]), ([0.5, 0.6], scores)):
+        with pytest.raises(InputError, match="score_in" if pair[0] is scores else "score_out"):
+            auroc(*pair)
