@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import statsmodels.api as sm
 import torch
+from scipy.linalg import block_diag
 from scipy.optimize import approx_fprime, minimize
+from sklearn.linear_model import PoissonRegressor
 
-from ddpn.members.linear import LinearObjective, inverse_information, maximize, standardize
+from ddpn.members.linear import LinearObjective, fit_linear, inverse_information, maximize, sandwich, standardize
 from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
 
@@ -108,3 +111,158 @@ def test_a_constant_is_found_whatever_the_number_of_rows(rows, value):
 def test_fewer_rows_than_columns_and_no_columns():
     assert standardize(RNG.normal(size=(5, 9)), np.ones(5)).kept.tolist() == [True] * 4 + [False] * 5
     assert standardize(np.empty((5, 0)), np.ones(5)).kept.shape == (0,)
+
+
+# Fits and the uncertainty of their coefficients, against statsmodels and scikit-learn -----------------------------------
+
+GROUP = RNG.integers(0, 25, N)
+COUNTS = RNG.integers(1, 4, N).astype(float)
+
+
+def poisson_fit(x=X, weight=COUNTS, exposure=EXPOSURE, alpha=0.0, **options):
+    return fit_linear(make_head("poisson"), x, Sample(x, Y, weight, exposure), (True,), alpha, **options)
+
+
+def peer_fit(cov_type: str = "nonrobust", **options):
+    """Rows repeated by their weights, in statsmodels."""
+    rows = np.repeat(np.arange(N), COUNTS.astype(int))
+    model = sm.GLM(Y[rows], sm.add_constant(X[rows]), sm.families.Poisson(), exposure=EXPOSURE[rows])
+    options = {name: values[rows] for name, values in options.items()}
+    return model.fit(cov_type=cov_type, cov_kwds=options or None, tol=1e-12)
+
+
+def test_coefficients_and_their_covariance_are_those_of_statsmodels():
+    fit, peer = poisson_fit(), peer_fit()
+    intercept, *slopes = fit.coordinates.to_columns(True) @ fit.optimum.theta
+    np.testing.assert_allclose([intercept, *slopes], peer.params, rtol=1e-6)
+    np.testing.assert_allclose(fit.covariances()[0], peer.cov_params(), rtol=1e-5)
+    np.testing.assert_allclose(fit.covariances("robust")[0], peer_fit("HC0").cov_params(), rtol=1e-5)
+    np.testing.assert_allclose(
+        fit.linear.raw(X)[:, 0], np.log(peer.predict(sm.add_constant(X), exposure=np.ones(N))), rtol=1e-6
+    )
+
+
+def test_the_clustered_covariance_is_that_of_statsmodels():
+    fit = poisson_fit(weight=None)
+    peer = sm.GLM(Y, sm.add_constant(X), sm.families.Poisson(), exposure=EXPOSURE)
+    expected = peer.fit(cov_type="cluster", cov_kwds={"groups": GROUP}, tol=1e-12).cov_params()
+    np.testing.assert_allclose(fit.covariances("clustered", GROUP)[0], expected, rtol=1e-5)
+
+
+def test_robust_covariances_allow_for_the_leverage_of_rows():
+    """HC3 of MacKinnon and White (1985): scores are divided by 1 minus the diagonal of the hat matrix."""
+    fit, design = poisson_fit(weight=None), sm.add_constant(X)
+    mean = EXPOSURE * np.exp(fit.linear.raw(X)[:, 0])
+    bread = np.linalg.inv(design.T @ (mean[:, None] * design))
+    leverage = mean * np.einsum("ij,jk,ik->i", design, bread, design)
+    scores = ((Y - mean) / (1.0 - leverage))[:, None] * design
+    np.testing.assert_allclose(fit.covariances("HC3")[0], bread @ scores.T @ scores @ bread, rtol=1e-5)
+
+
+def test_a_column_that_repeats_others_has_no_covariance_and_changes_none():
+    plain, wide = poisson_fit(), poisson_fit(np.column_stack([X, X[:, 0] - 2.0 * X[:, 1], np.full(N, 3.0)]))
+    assert wide.coordinates.kept.tolist() == [True, True, False, False]
+    for kind in ("model", "robust", "HC3"):
+        ours, theirs = wide.covariances(kind)[0], plain.covariances(kind)[0]
+        np.testing.assert_allclose(ours[:3, :3], theirs, rtol=1e-5)
+        assert np.isnan(ours[3:]).all()
+        assert np.isnan(ours[:, 3:]).all()
+
+
+def test_deviations_are_those_of_standardised_columns():
+    fit = poisson_fit()
+    (deviations,) = fit.covariances()[1]
+    rows = np.repeat(np.arange(N), COUNTS.astype(int))
+    columns = fit.coordinates.reduced(X)[rows]
+    peer = sm.GLM(Y[rows], sm.add_constant(columns), sm.families.Poisson(), exposure=EXPOSURE[rows]).fit(tol=1e-12)
+    np.testing.assert_allclose(deviations, peer.bse, rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 1.0])
+def test_a_penalised_fit_is_that_of_scikit_learn(alpha):
+    """Its penalty is alpha / 2 times the squared slopes beside the mean loss, of standardised columns here."""
+    fit = poisson_fit(exposure=None, alpha=alpha)
+    columns = fit.coordinates.reduced(X)
+    peer = PoissonRegressor(alpha=alpha, tol=1e-10, max_iter=1000).fit(columns, Y, sample_weight=COUNTS)
+    np.testing.assert_allclose(fit.optimum.theta, [peer.intercept_, *peer.coef_], rtol=1e-4, atol=1e-6)
+
+
+def test_a_rough_fit_is_nearly_the_exact_one():
+    for alpha in (0.0, 0.1):
+        np.testing.assert_allclose(
+            poisson_fit(alpha=alpha, rough=True).linear.raw(X), poisson_fit(alpha=alpha).linear.raw(X), atol=0.02
+        )
+
+
+def test_raw_outputs_that_follow_no_column_are_constants():
+    head = make_head("negative_binomial")
+    fit = fit_linear(head, X, Sample(X, Y, COUNTS, EXPOSURE), (True, False), 0.0)
+    raw = fit.linear.raw(X)
+    assert np.ptp(raw[:, 0]) > 0.5
+    assert np.ptp(raw[:, 1]) == 0.0
+    covariance, deviations = fit.covariances()
+    assert covariance.shape == (4, 4)
+    assert [len(each) for each in deviations] == [3, 1]
+    numeric = approx_fprime(fit.optimum.theta, lambda t: fit.objective.value_and_gradient(t)[1], 1e-6)
+    back = block_diag(fit.coordinates.to_columns(True), np.ones((1, 1)))
+    np.testing.assert_allclose(covariance, back @ np.linalg.inv(COUNTS.sum() * numeric) @ back.T, rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_scores_are_the_gradients_of_the_rows_losses(name):
+    objective = objective_of(name)
+    theta = objective.start()
+    theta = theta + np.linspace(-0.1, 0.1, len(theta))
+    scores = objective.scores(theta)
+    numeric = approx_fprime(theta, objective.losses, 1e-7)
+    np.testing.assert_allclose(scores, numeric, rtol=1e-3, atol=1e-4 * np.abs(numeric).max())
+    gradient = objective.value_and_gradient(theta)[1]
+    np.testing.assert_allclose((WEIGHT / WEIGHT.sum()) @ scores, gradient, rtol=1e-6, atol=1e-9)
+
+
+def test_the_expected_information_of_a_poisson_is_the_observed_one():
+    objective = objective_of("poisson", alpha=0.3)
+    theta = np.array([0.9, 0.4, -0.2])
+    (root,) = objective.information_roots(theta)
+    np.testing.assert_allclose(root @ root.T, objective.hessian(theta), rtol=1e-6)
+    assert (np.triu(root, 1) == 0.0).all()
+
+
+def test_a_search_ends_after_as_many_steps_as_it_may_take():
+    objective = objective_of("negative_binomial")
+    start = objective.constant
+    early = maximize(objective, start, max_iter=3)
+    assert 0 < early.n_iter <= 3
+    assert not early.converged
+    late = maximize(objective, start)
+    assert late.converged
+    assert early.n_iter < late.n_iter <= 200
+    assert objective.value(late.theta) <= objective.value(early.theta) < objective.value(start)
+
+
+def test_the_start_is_the_line_of_a_poisson_glm_with_the_best_dispersion():
+    objective = objective_of("double_poisson")
+    poisson = objective_of("poisson")
+    line = maximize(poisson, poisson.start()).theta
+    start = objective.start()
+    np.testing.assert_allclose(start[:3], line, atol=0.01)
+    assert objective.value(start) <= objective.value(objective.constant)
+    assert (objective.constant[1:3] == 0.0).all()
+    assert objective.value(np.full_like(start, np.nan)) == np.inf
+
+
+def test_a_sandwich_by_hand():
+    bread, scores, weight = np.array([[2.0, 0.5], [0.5, 1.0]]), RNG.normal(size=(6, 2)), np.arange(1.0, 7.0)
+    meat = sum(w * np.outer(s, s) for w, s in zip(weight, scores, strict=True))
+    np.testing.assert_allclose(sandwich(bread, scores, weight), bread @ meat @ bread)
+    group = np.array([0, 0, 1, 1, 2, 2])
+    sums = [(weight[group == g, None] * scores[group == g]).sum(0) for g in range(3)]
+    meat = sum(np.outer(s, s) for s in sums) * 3 / 2 * 20 / 19
+    np.testing.assert_allclose(sandwich(bread, scores, weight, group), bread @ meat @ bread)
+
+
+def test_a_column_far_from_zero_is_kept_and_its_copy_is_not():
+    """Whatever the order of columns, and of copies that are moved and scaled."""
+    x = np.column_stack([X[:, 0] + 1e6, X[:, 1], -3.0 * X[:, 0], X[:, 0] + X[:, 1], X[:, 0] ** 2])
+    assert standardize(x, WEIGHT).kept.tolist() == [True, True, False, False, True]
+    assert standardize(x, WEIGHT, reduce=False).kept.all()

@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
+from scipy import optimize, stats
 
+from ddpn.members.member import NotApplicableError
 from ddpn.members.trees import boosting
 from ddpn.members.trees.boosting import Fold, MeanFit, Settings, TreeRows, folds_of
+from ddpn.networks.heads import make_head
 from ddpn.rows.count_rows import CountRows
+from ddpn.runtime.deadlines import Clock
 
 QUICK = Settings(leaves=4, rate=0.2, rounds=20, patience=20)
 
@@ -65,3 +70,188 @@ def test_a_group_is_never_inside_and_outside_of_a_fold():
     group = np.repeat(np.arange(30), 4)
     for fold in folds_of(np.ones(120), 0, group):
         assert not set(group[fold.inner]) & set(group[fold.outer])
+
+
+# The dispersion -------------------------------------------------------------------------------------------------------
+
+
+def dispersed_rows(seed: int = 0, rows: int = 400):
+    """Counts whose dispersion follows the second column, known log rates, unequal weights and exposures."""
+    rng = np.random.default_rng(seed)
+    X, exposure, weight = rng.normal(size=(rows, 2)), rng.uniform(0.5, 4.0, rows), rng.uniform(0.2, 3.0, rows)
+    log_rate, size = 1.5 + 0.3 * X[:, 0], np.where(X[:, 1] > 0, 20.0, 0.5)
+    y = rng.poisson(exposure * np.exp(log_rate) * rng.gamma(size, 1.0 / size)).astype(float)
+    return X, log_rate, CountRows(X, y, weight, exposure)
+
+
+def test_the_constant_of_a_dispersion_is_its_maximum_likelihood():
+    """Against scipy's Negative Binomial of known means; weights and exposures count."""
+    _, log_rate, sample = dispersed_rows()
+    fit = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate)
+    mean = sample.exposure * np.exp(log_rate)
+
+    def loss(log_alpha: float) -> np.ndarray:
+        size = np.exp(-log_alpha)
+        return -stats.nbinom.logpmf(sample.y, size, size / (size + mean))
+
+    share = sample.weight / sample.weight.mean()
+    best = optimize.minimize_scalar(lambda value: share @ loss(value), bounds=(-5.0, 5.0), method="bounded")
+    assert share @ loss(fit.constant) == pytest.approx(best.fun, rel=1e-6)
+    np.testing.assert_allclose(fit.losses(), share * loss(fit.constant), rtol=1e-6)
+    np.testing.assert_allclose(fit.raw, np.column_stack([log_rate, np.full(400, fit.constant)]))
+    known = 0.7 * sample.X[:, 1]
+    around = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate, known)
+    np.testing.assert_allclose(around.raw[:, 1] - around.constant, known)
+    assert share @ loss(around.raw[:, 1]) == pytest.approx(around.losses().sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("has_exposure", [True, False])
+def test_trees_of_a_dispersion_follow_the_derivatives_of_the_weighted_loss(monkeypatch, has_exposure):
+    """Gradients before every tree, curvatures before the first, second, fourth and eighth: by automatic derivatives."""
+    X, log_rate, sample = dispersed_rows()
+    sample = sample if has_exposure else sample.replace(exposure=None)
+    rows = rows_of(X, sample.y, sample.weight, two_folds(400, 150))
+    head, steps = make_head("negative_binomial"), []
+    fit = boosting.DispersionFit(head, sample, 0, log_rate)
+    grow = boosting.Growing.grow
+
+    def watch(growing, derivatives):
+        raw = np.column_stack([log_rate[growing.inner], fit.constant + growing.scores])
+        steps.append((growing.inner, raw, *derivatives))
+        grow(growing, derivatives)
+
+    monkeypatch.setattr(boosting.Growing, "grow", watch)
+    fit.boost(rows, Settings(leaves=4, rate=0.1, rounds=8, patience=20))
+    assert len(steps) == 16
+    share = sample.weight / sample.weight.mean()
+    for number, (inner, raw, gradient, curvature) in enumerate(steps):
+        some = sample.replace(X=None, weight=None).rows(inner).map(torch.from_numpy)
+        at = torch.from_numpy(raw).requires_grad_()
+        (expected,) = torch.autograd.grad(head.sample_loss(at, some).sum(), at)
+        np.testing.assert_allclose(gradient, share[inner] * expected[:, 1].numpy(), rtol=1e-5, atol=1e-8)
+        if number // 2 + 1 in (1, 2, 4, 8):
+            expected = share[inner] * head.curvature(torch.from_numpy(raw), some)[:, 1].numpy()
+            np.testing.assert_allclose(curvature, np.maximum(expected, 0.0), rtol=0.3, atol=0.02)
+            if has_exposure:
+                np.testing.assert_allclose(curvature, expected, rtol=1e-5, atol=2e-3)
+
+
+def test_the_dispersion_is_boosted_where_it_follows_a_column_and_predicted_out_of_fold():
+    X, log_rate, sample = dispersed_rows(rows=1200)
+    folds = folds_of(sample.y, 0)
+    rows = rows_of(X, sample.y / sample.exposure, sample.weight * sample.exposure, folds)
+    fit = boosting.fit_around(rows, log_rate, sample, 0)
+    boosters = fit.boosters()
+    assert len(boosters) == 5
+    assert fit.head.name == "negative_binomial"
+    inputs = np.column_stack([X, log_rate + np.log(sample.exposure)])
+    for fold, booster in zip(folds, boosters, strict=True):
+        np.testing.assert_allclose(fit.raw[fold.outer, 1], fit.constant + booster.raw(inputs[fold.outer]), atol=1e-6)
+    wide, narrow = fit.raw[X[:, 1] < -0.2, 1].mean(), fit.raw[X[:, 1] > 0.2, 1].mean()
+    assert wide > narrow + 1.5, "log dispersions of 0.7 and -3"
+    constant = boosting.DispersionFit(make_head("negative_binomial"), sample, 0, log_rate)
+    gain = constant.losses() - fit.losses()
+    assert gain.sum() > 2.0 * np.sqrt(len(gain)) * gain.std()
+    np.testing.assert_allclose(fit.raw[:, 0], log_rate)
+
+
+@pytest.mark.parametrize(("rows", "is_tried"), [(199, False), (200, True)])
+def test_the_dispersion_of_few_rows_is_a_constant(monkeypatch, rows, is_tried):
+    X, log_rate, sample = dispersed_rows(rows=rows)
+    tried = []
+    monkeypatch.setattr(boosting.DispersionFit, "boost", lambda self, *arguments: tried.append(arguments))
+    boosting.fit_around(rows_of(X, sample.y, sample.weight, folds_of(sample.y, 0)), log_rate, sample, 0)
+    assert bool(tried) == is_tried
+
+
+def test_the_likelihood_is_that_of_the_smaller_loss_and_negative_binomial_with_exposures_or_a_direction():
+    rng = np.random.default_rng(0)
+    X, log_rate = rng.normal(size=(150, 1)), np.full(150, np.log(20.0))
+    narrow = np.rint(20.0 + 1.5 * rng.normal(size=150))
+    rows = rows_of(X, narrow, np.ones(150), folds_of(narrow, 0))
+    assert boosting.fit_around(rows, log_rate, CountRows(X, narrow), 0).head.name == "double_poisson"
+    exposed = CountRows(X, narrow, None, np.ones(150))
+    assert boosting.fit_around(rows, log_rate, exposed, 0).head.name == "negative_binomial"
+    directed = rows._replace(directions=np.array([1]))
+    assert boosting.fit_around(directed, log_rate, CountRows(X, narrow), 0).head.name == "negative_binomial"
+    wide = rng.poisson(20.0 * rng.gamma(1.0, 1.0, 150)).astype(float)
+    assert boosting.fit_around(rows, log_rate, CountRows(X, wide), 0).head.name == "negative_binomial"
+
+
+# Rounds and folds -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("losses", "patience", "best", "steps"),
+    [
+        ([3.0, 2.0, 1.0, 1.5, 1.5, 1.5, 0.5], 3, 3, 6),
+        ([3.0, 2.0, 1.0, 1.5, 1.5, 0.5, 0.7], 3, 6, 7),
+        ([5.0, 5.0, 5.0], 2, 0, 2),
+        ([3.0, np.inf, 1.0], 9, 1, 2),
+        ([3.0, np.nan, 1.0], 9, 1, 2),
+        ([4.0, 3.0, 3.0], 9, 2, 3),
+    ],
+)
+def test_boosting_ends_when_the_loss_falls_no_more(losses, patience, best, steps):
+    seen, kept = [], []
+
+    def step(number: int) -> float:
+        seen.append(number)
+        return losses[number - 1]
+
+    settings = Settings(rounds=len(losses), patience=patience)
+    assert boosting.best_round(step, settings, lowest=4.5, keep=lambda: kept.append(len(seen))) == best
+    assert seen == list(range(1, steps + 1))
+    assert kept[-1:] == ([best] if best else [])
+
+
+def test_a_clock_that_has_ended_ends_the_boosting_after_a_round():
+    assert boosting.best_round(lambda number: 1.0 / number, Settings(rounds=9), Clock(0.0)) == 1
+
+
+def test_rates_have_the_likelihood_of_counts_with_exposures():
+    """Weight times exposure times (rate of the model - rate log rate) is the loss of the count, up to a constant."""
+    _, _, sample = dispersed_rows()
+    rate, weight = boosting.rates(sample)
+    differences = [
+        -sample.weight * stats.poisson.logpmf(sample.y, scale * sample.exposure)
+        - weight * (scale - rate * np.log(scale))
+        for scale in (0.5, 3.0)
+    ]
+    np.testing.assert_allclose(*differences, rtol=1e-9, atol=1e-9)
+    plain = boosting.rates(CountRows(None, sample.y))
+    assert (plain[0] == sample.y).all()
+    assert (plain[1] == 1.0).all()
+
+
+def test_out_of_fold_means_are_those_of_boosters_without_the_fold_and_the_whole_one_has_their_rounds():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    rate = rng.poisson(np.exp(1.0 + X[:, 0])).astype(float)
+    folds = folds_of(rate, 3)
+    fit = MeanFit(rows_of(X, rate, np.ones(300), folds), QUICK)
+    fit.run(3)
+    assert np.isnan(fit.out_of_fold).sum() == sum(len(fold.outer) for fold in folds[3:])
+    fit.run(5)
+    boosters = fit.boosters()
+    for fold, booster in zip(folds, boosters, strict=True):
+        np.testing.assert_allclose(fit.out_of_fold[fold.outer], booster.raw(X[fold.outer]), rtol=1e-9)
+    whole = fit.whole()
+    assert {booster.rounds for booster in (whole, *boosters)} == {fit._best}
+    assert np.corrcoef(whole.raw(X), np.mean([booster.raw(X) for booster in boosters], axis=0))[0, 1] > 0.97
+    # Boosters of folds are not alike: each draws its columns and rows by a seed of its own.
+    assert len({booster._text for booster in boosters}) == 5
+
+
+@pytest.mark.parametrize(("rows", "least"), [(5, 1), (39, 1), (40, 2), (200, 10), (400, 20), (9000, 20)])
+def test_leaves_have_a_twentieth_of_the_rows_and_twenty_at_most(rows, least):
+    assert boosting.least_in_leaf(rows) == least
+
+
+def test_folds_need_counts_and_two_rows():
+    with pytest.raises(NotApplicableError, match="two rows"):
+        folds_of(np.ones(4), 0, np.zeros(4))
+    with pytest.raises(NotApplicableError, match="above 0"):
+        folds_of(np.r_[1.0, np.zeros(9)], 0)
+    assert len(folds_of(np.ones(9), 0, folds=3)) == 3
+    assert sorted(np.concatenate([fold.outer for fold in folds_of(np.ones(9), 0)]).tolist()) == list(range(9))
