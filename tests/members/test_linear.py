@@ -113,7 +113,7 @@ def test_fewer_rows_than_columns_and_no_columns():
     assert standardize(np.empty((5, 0)), np.ones(5)).kept.shape == (0,)
 
 
-# Fits and the uncertainty of their coefficients, against statsmodels and scikit-learn -----------------------------------
+# Fits and the uncertainty of their coefficients, against statsmodels and scikit-learn --------------------------------
 
 GROUP = RNG.integers(0, 25, N)
 COUNTS = RNG.integers(1, 4, N).astype(float)
