@@ -1,10 +1,21 @@
 """Checks of columns: false alarms are rare, shifts are found, and differences that do not matter are no drift."""
 
 import numpy as np
+import polars as pl
 import pytest
+import torch
+from scipy import stats
 
-from ddpn.analysis.monitoring import Check, column_check, decided
+from ddpn.analysis.monitoring import Check, column_check, compare, decided
+from ddpn.calibration.calibrate import CalibrationOptions, calibrate
 from ddpn.calibration.columns import fit_column
+from ddpn.distributions import Poisson
+from ddpn.members.folds import Folds
+from ddpn.members.glm import PoissonGLM
+from ddpn.metrics import pit_distance
+from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column, Levels
 
 
@@ -103,3 +114,198 @@ def test_columns_of_which_all_values_are_missing_are_compared(values):
         assert found.p_value < 1e-9
     assert compared(empty, empty).p_value == 1.0
     assert compared(levels(["a", "b"] * 40), Column("x", "category", np.full(50, -1), Levels())).now == "missing 100.0%"
+
+
+# Against scipy --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.2, 2.0])
+@pytest.mark.parametrize(("gaps", "new_gaps"), [(0.0, 0.0), (0.1, 0.1), (0.1, 0.3)])
+def test_numbers_are_compared_as_by_kolmogorov_and_smirnov(shift, gaps, new_gaps):
+    """At every quantile that is kept; missing values come before all others, and have Fisher's test beside."""
+    rng = np.random.default_rng(0)
+    old, new = (np.where(rng.random(n) < share, np.nan, rng.normal(by, 1.0, n)) for n, share, by in
+                ((600, gaps, 0.0), (250, new_gaps, shift)))  # fmt: skip
+    check = compared(numbers(old), numbers(new))
+    filled = [np.nan_to_num(values, nan=-1e9) for values in (old, new)]
+    exact = stats.ks_2samp(*filled, method="asymp")
+    assert check.effect == pytest.approx(exact.statistic, abs=0.02)
+    assert check.effect <= exact.statistic + 0.002
+    p_value = stats.kstwobign.sf(check.effect * np.sqrt(600 * 250 / 850))
+    if gaps:
+        missing = [[np.isnan(values).sum(), (~np.isnan(values)).sum()] for values in (old, new)]
+        p_value = min(1.0, 2.0 * min(p_value, stats.fisher_exact(missing)[1]))
+    assert check.p_value == pytest.approx(p_value)
+    median = float(check.now.split()[1].rstrip(","))
+    assert median == pytest.approx(np.nanmedian(new), rel=1e-3)
+    assert float(check.before.split()[1].rstrip(",")) == pytest.approx(np.nanmedian(old), abs=0.03)
+    assert ("missing" in check.now) == bool(gaps)
+    assert not gaps or f"{np.isnan(new).mean():.1%} missing" in check.now
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_levels_are_compared_as_by_a_chi_squared_test(seed):
+    """Of frequent levels; levels of which fewer than five rows are expected are one cell with unseen ones."""
+    rng = np.random.default_rng(seed)
+    names = np.array(list("abcdefgh"))
+    old = np.repeat(names, [300, 200, 100, 50, 6, 6, 3, 3])
+    new = rng.choice(np.append(names, "?"), 150, p=[0.4, 0.3, 0.1, 0.1, 0.02, 0.02, 0.02, 0.02, 0.02])
+    check = compared(levels(old), levels(new))
+    frequent = [name for name in names if (old == name).sum() * 150 / 668 >= 5.0]
+    assert frequent == list("abcd")
+    table = np.array([[(values == name).sum() for name in frequent] for values in (old, new)])
+    table = np.column_stack([table, [len(old), len(new)] - table.sum(1)])
+    assert check.p_value == pytest.approx(stats.chi2_contingency(table, correction=False)[1])
+    shares = table / table.sum(1, keepdims=True)
+    assert check.effect == pytest.approx(0.5 * np.abs(shares[0] - shares[1]).sum())
+    most = names[np.argmax([abs((old == name).mean() - (new == name).mean()) for name in names])]
+    assert check.before == f"{most} {(old == most).mean():.1%}"
+    assert check.now.startswith(f"{most} {(new == most).mean():.1%}")
+    unseen = (new == "?").mean()
+    assert ("unseen" in check.now) == bool(unseen)
+    assert not unseen or f"{unseen:.1%} unseen" in check.now
+
+
+def test_two_levels_are_compared_as_by_fisher_and_missing_levels_are_a_level():
+    old, new = np.repeat(["a", "b"], [60, 40]), np.repeat(["a", "b"], [20, 30])
+    expected = stats.fisher_exact([[60, 40], [20, 30]])[1]
+    assert compared(levels(old), levels(new)).p_value == pytest.approx(expected)
+
+    def with_gaps(values, gaps: int) -> Column:
+        column = levels(values)
+        return column._replace(values=np.r_[column.values, np.full(gaps, -1)])
+
+    check = compared(with_gaps(old, 50), with_gaps(new, 100))
+    table = np.array([[60, 40, 50], [20, 30, 100]])
+    fisher = stats.fisher_exact([[50, 100], [100, 50]])[1]
+    expected = stats.chi2_contingency(table, correction=False)[1]
+    assert check.p_value == pytest.approx(min(1.0, 2.0 * min(expected, fisher)))
+    assert (check.before, check.now) == (f"missing {1 / 3:.1%}", f"missing {2 / 3:.1%}")
+
+
+def test_few_rows_of_rare_levels_join_the_rarest_of_the_others():
+    """Of 200 and 100 rows, 2 and 1 have a rare level: fewer than five are expected of one of the tables."""
+    old, new = np.repeat(list("abcd"), [100, 60, 38, 2]), np.repeat(list("abcd"), [50, 20, 29, 1])
+    table = np.array([[100, 60, 40], [50, 20, 30]])
+    assert compared(levels(old), levels(new)).p_value == pytest.approx(
+        stats.chi2_contingency(table, correction=False)[1]
+    )
+
+
+# All checks of a model ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rows() -> Sample:
+    rng = np.random.default_rng(0)
+    X = pl.DataFrame({"a": rng.normal(size=400), "b": rng.normal(size=400), "day": np.arange(400.0)})
+    return Sample(X, rng.poisson(np.exp(1.0 + 0.5 * X["a"].to_numpy())).astype(float))
+
+
+@pytest.fixture(scope="module")
+def predictor(rows) -> Predictor:
+    """A Poisson GLM with calibrated intervals, and flags."""
+    found = Predictor({"poisson_glm": PoissonGLM().fit(rows, None, seed=0)})
+    calibrate(found, Folds(rows, rows), 0, CalibrationOptions(recalibrate=False))
+    return found
+
+
+def checks_of(predictor, sample: Sample, **options) -> dict:
+    return {check.name: check for check in compare(predictor, sample.X, sample, **options).checks}
+
+
+def test_coverage_and_pit_are_compared_with_what_is_expected_of_so_many_rows(predictor, rows):
+    """Binomial with the variance of calibrated levels beside; Kolmogorov's distance of the PIT from uniform."""
+    some = rows.rows(slice(0, 150)).replace(y=rows.y[:150] + 2.0)
+    found = checks_of(predictor, some)
+    mean = torch.from_numpy(np.exp(predictor.members["poisson_glm"].distribution(some.X).mean.log().numpy()[:, 0]))
+    dist, y = Poisson(mean), torch.from_numpy(some.y)
+    low, high, probability = predictor.interval(dist, 0.9)
+    covered, expected = float(((low <= y) & (y <= high)).double().mean()), float(probability.mean())
+    coverage = found["coverage of 90% intervals"]
+    assert coverage.effect == pytest.approx(expected - covered)
+    deviation = np.sqrt(expected * (1 - expected) * (1 / 150 + 1 / 400))
+    assert coverage.p_value == pytest.approx(stats.norm.cdf((covered - expected + 0.5 / 150) / deviation))
+    assert coverage.now == f"{covered:.1%} covered"
+    distance = pit_distance(dist, y)
+    assert found["PIT of the counts"].effect == pytest.approx(distance)
+    assert found["PIT of the counts"].p_value == pytest.approx(stats.kstwobign.sf(distance * np.sqrt(150)))
+    assert found["PIT of the counts"].drift
+    generous = checks_of(predictor, rows.replace(y=np.round(mean_of(predictor, rows))))["coverage of 90% intervals"]
+    assert (generous.effect, generous.drift) == (0.0, False)
+
+
+def mean_of(predictor, sample: Sample) -> np.ndarray:
+    return predictor.members["poisson_glm"].distribution(sample.X).mean[:, 0].numpy()
+
+
+def test_the_share_of_flags_is_compared_with_a_beta_binomial(predictor, rows):
+    """n calibration rows leave a share of new rows that has a Beta distribution."""
+    X = rows.X.head(100).with_columns(a=pl.when(pl.int_range(100) < 12).then(30.0).otherwise("a"))
+    found = compare(predictor, X)
+    (check,) = (check for check in found.checks if check.kind == "ood")
+    flags = predictor.ood
+    flagged = int((predictor.ood_pvalue(X) <= flags.alpha).sum())
+    assert flagged >= 12
+    first = int(np.floor(flags.alpha * (len(flags.scores) + 1) + 1e-9))
+    draws = np.random.default_rng(0).beta(first, len(flags.scores) + 1 - first, 200_000)
+    expected = stats.binom.sf(flagged - 1, 100, draws).mean()
+    assert check.p_value == pytest.approx(expected, rel=0.05)
+    assert check.effect == pytest.approx(flagged / 100 - flags.alpha)
+    assert (check.before, check.now) == ("5.0% expected", f"{flagged / 100:.1%} flagged")
+
+
+def test_ignored_columns_are_shown_last_and_are_no_drift(predictor, rows):
+    later = rows.replace(X=rows.X.with_columns(pl.col("day") + 1000.0))
+    plain, ignoring = (compare(predictor, later.X, ignored=names) for names in ((), ("day",)))
+    assert plain.drift
+    assert plain.checks[0].name == "day"
+    last = ignoring.checks[-1]
+    assert (last.name, last.ignored, last.drift, last.effect) == ("day", True, False, pytest.approx(1.0, abs=0.01))
+    assert last.cells[-2:] == ("-", "ignored")
+    assert {check.name for check in ignoring.checks if not check.ignored} == {"a", "b", "out-of-distribution rows"}
+    assert "Drift in" in plain.headline
+    assert "values of day" in plain.headline
+    (dated,) = (check for check in compare(predictor, later.X, days=("day",)).checks if check.name == "day")
+    assert dated.now.startswith("median 1973-")
+
+
+def test_more_checks_ask_for_smaller_p_values_and_coverage_for_half_the_effect():
+    """Holm's method, and the order: drift, then by size, then what is ignored."""
+    checks = [
+        Check("values", "a", 0.3, 0.004, "", ""),
+        Check("values", "b", 0.4, 0.02, "", ""),
+        Check("coverage", "c", 0.05, 0.001, "", ""),
+        Check("values", "d", 0.049, 1e-9, "", "", ignored=True),
+        Check("pit", "e", 0.099, 1e-9, "", ""),
+    ]
+    found = decided(checks, 0.01, 0.1)
+    order = [("a", True), ("c", True), ("b", False), ("e", False), ("d", False)]
+    assert [(check.name, check.drift) for check in found] == order
+    adjusted = {check.name: check.adjusted_p_value for check in found}
+    assert adjusted == pytest.approx({"e": 4e-9, "c": 0.003, "a": 0.008, "b": 0.02, "d": 1.0})
+
+
+def test_a_table_is_large_enough_and_levels_are_shares(predictor, rows):
+    with pytest.raises(InputError, match="at least 20 rows"):
+        compare(predictor, rows.X.head(19))
+    compare(predictor, rows.X.head(20))
+    for options in ({"alpha": 0.0}, {"alpha": 1.0}, {"effect": 1.5}, {"effect": "0.1"}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            compare(predictor, rows.X, **options)
+    with pytest.raises(InputError, match="no summary"):
+        compare(Predictor(predictor.members), rows.X)
+
+
+def test_what_is_compared_is_counted(predictor, rows):
+    found = compare(predictor, rows.X, rows.rows(slice(0, 50)), max_rows=100)
+    assert (found.rows, found.total, found.training_rows) == (100, 400, 400)
+    assert (found.rows_with_counts, found.total_with_counts) == (50, 50)
+    assert found.draws.startswith("Columns and out-of-distribution rows are checked on")
+    whole = compare(predictor, rows.X, max_rows=None)
+    assert (whole.rows, whole.total, whole.rows_with_counts, whole.draws) == (400, 400, 0, "")
+    assert f"{len(whole.checks)} checks of 400 rows" in whole.headline
+    # By the inequality of Dvoretzky, Kiefer and Wolfowitz, for all checks.
+    checks = len(whole.checks)
+    least = np.sqrt(-0.5 * np.log(0.01 / (2 * checks)) * (1 / 400 + 1 / 400))
+    assert f"about {least:.2g} in" in whole.detectable
