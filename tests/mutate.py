@@ -27,11 +27,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("members", "calibration", "tables", "metrics", "analysis")
+#: Parts of the core, each with the paths that it has.
+PARTS = {
+    "members": ("members/",),
+    "calibration": ("calibration/",),
+    "tables": ("tables/", "rows/"),
+    "metrics": ("metrics/", "statistics.py"),
+    "analysis": ("analysis/",),
+}
 #: Pages and figures: what they show is tested by reading them.
 LEFT_OUT = ("analysis/report/", "analysis/plots.py")
-#: Contracts over every member and step, which run after the mirrored tests.
-CONTRACTS = ("tests/members/test_contract.py", "tests/soundness/test_row_contract.py")
+#: Contracts over every member and step, which run after the mirrored tests, and the paths of what they use.
+CONTRACTS = {
+    "tests/members/test_contract.py": ("members/", "rows/", "tables/encoding/"),
+    "tests/soundness/test_row_contract.py": (
+        *("members/", "rows/", "tables/encoding/"),
+        *("calibration/", "metrics/", "statistics.py", "analysis/"),
+    ),
+}
 EQUIVALENT = ROOT / "tests" / "equivalent_mutations.txt"
 LIBRARIES = (
     "torch",
@@ -171,12 +184,17 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
 
+def find_part(path: str) -> str:
+    """Return the part of the core that a file belongs to, "" if it belongs to none."""
+    return next((part for part, paths in PARTS.items() if path.startswith(paths)), "")
+
+
 def find_mutations() -> list[Mutation]:
     """Find all mutations of the packages, some of which may not parse."""
     found = []
     for path in sorted((ROOT / "src/ddpn").rglob("*.py")):
         name = path.relative_to(ROOT / "src/ddpn").as_posix()
-        if name.startswith(tuple(f"{package}/" for package in PACKAGES)) and not name.startswith(LEFT_OUT):
+        if find_part(name) and not name.startswith(LEFT_OUT):
             source = path.read_text()
             finder = Finder(name, source)
             for statement in ast.parse(source).body:
@@ -195,13 +213,13 @@ def parses(source: str) -> bool:
 
 
 def draw_mutations(number: int, seed: int) -> Iterator[Mutation]:
-    """Draw more than enough mutations, half of them semantic, files of a package as their places are; one per line."""
-    rng, by_package, lines = random.Random(seed), defaultdict(list), set()
+    """Draw more than enough mutations, half of them semantic, files of a part as their places are; one per line."""
+    rng, by_part, lines, parts = random.Random(seed), defaultdict(list), set(), list(PARTS)
     equivalent = {line.split("  #")[0].strip() for line in EQUIVALENT.read_text().splitlines()}
     for one in find_mutations():
-        by_package[one.path.split("/")[0], one.is_semantic].append(one)
+        by_part[find_part(one.path), one.is_semantic].append(one)
     for turn in range(20 * number):
-        one = rng.choice(by_package[PACKAGES[turn // 2 % len(PACKAGES)], turn % 2 == 0])
+        one = rng.choice(by_part[parts[turn // 2 % len(parts)], turn % 2 == 0])
         source = (ROOT / "src/ddpn" / one.path).read_text()
         if (one.path, one.line) not in lines and parses(one.apply(source)) and one.describe(source) not in equivalent:
             lines.add((one.path, one.line))
@@ -214,10 +232,8 @@ def select_tests(path: str) -> list[str]:
     These are its mirrored tests or, without any, those of its folder and of the files that import it; its own examples;
     the contracts; and the tests of its package and of soundness that import it, or the front of its package.
     """
-    package, module = (
-        path.split("/")[0],
-        ".".join(["ddpn", *Path(path).with_suffix("").parts]).removesuffix(".__init__"),
-    )
+    package, module = path.split("/")[0], Path("ddpn", path).with_suffix("").as_posix().replace("/", ".")
+    module = module.removesuffix(".__init__")
     line, front = f"from {module} import", f"from ddpn.{package} import"
     folder = mirror(path).parent
     mirrored = [mirror(path)]
@@ -230,7 +246,7 @@ def select_tests(path: str) -> list[str]:
     ]
     users += [one for one in (ROOT / "tests/soundness").glob("test_*.py") if line in one.read_text()]
     near = [folder.parent / f"test_{folder.name}.py", folder / "test_contract.py"]
-    contracts = [ROOT / one for one in CONTRACTS]
+    contracts = [ROOT / one for one, paths in CONTRACTS.items() if path.startswith(paths)]
     files = [*sorted(mirrored), ROOT / "src/ddpn" / path, *near, *contracts, *sorted(users)]
     return list(dict.fromkeys(one.relative_to(ROOT).as_posix() for one in files if one.exists()))
 
@@ -254,7 +270,8 @@ def run_mutation(one: Mutation, copy: Path, seconds: int) -> str:
         target.write_text(source)
     if os.WIFSIGNALED(status):
         return "timeout" if os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL) else "killed"
-    return {0: "survived", FATAL: "fatal"}.get(os.WEXITSTATUS(status), "killed")
+    # Tests failed (1) or could not be collected (2); anything else would be a fault of this program.
+    return {0: "survived", 1: "killed", 2: "killed", FATAL: "fatal"}[os.WEXITSTATUS(status)]
 
 
 def run_tests(one: Mutation, copy: Path, seconds: int) -> None:
@@ -293,7 +310,7 @@ def main() -> None:
         "--seconds",
         type=int,
         default=400,
-        help="limit of CPU time for each, far above that of tests without a mutation",
+        help="limit of CPU time for each, which tests without a mutation are far below",
     )
     parser.add_argument("--part", default="0/1", help="k/n: every n-th mutation from the k-th on, to share the work")
     arguments = parser.parse_args()

@@ -14,8 +14,8 @@ from ddpn.members.folds import Folds
 from ddpn.members.glm import PoissonGLM
 from ddpn.metrics import pit_distance
 from ddpn.predictor import Predictor
+from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.sample import Sample
 from ddpn.tables.encoding.table import Column, Levels
 
 
@@ -196,10 +196,10 @@ def test_few_rows_of_rare_levels_join_the_rarest_of_the_others():
 
 
 @pytest.fixture(scope="module")
-def rows() -> Sample:
+def rows() -> CountRows:
     rng = np.random.default_rng(0)
     X = pl.DataFrame({"a": rng.normal(size=400), "b": rng.normal(size=400), "day": np.arange(400.0)})
-    return Sample(X, rng.poisson(np.exp(1.0 + 0.5 * X["a"].to_numpy())).astype(float))
+    return CountRows(X, rng.poisson(np.exp(1.0 + 0.5 * X["a"].to_numpy())).astype(float))
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def predictor(rows) -> Predictor:
     return found
 
 
-def checks_of(predictor, sample: Sample, **options) -> dict:
+def checks_of(predictor, sample: CountRows, **options) -> dict:
     return {check.name: check for check in compare(predictor, sample.X, sample, **options).checks}
 
 
@@ -235,7 +235,7 @@ def test_coverage_and_pit_are_compared_with_what_is_expected_of_so_many_rows(pre
     assert (generous.effect, generous.drift) == (0.0, False)
 
 
-def mean_of(predictor, sample: Sample) -> np.ndarray:
+def mean_of(predictor, sample: CountRows) -> np.ndarray:
     return predictor.members["poisson_glm"].distribution(sample.X).mean[:, 0].numpy()
 
 

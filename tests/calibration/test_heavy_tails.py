@@ -7,20 +7,20 @@ from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.members.folds import Folds
 from ddpn.members.glm import Constant, PoissonGLM
 from ddpn.predictor import Predictor
-from ddpn.sample import Sample
+from ddpn.rows.count_rows import CountRows
 
 
-def warn(sample: Sample, member=Constant) -> str:
+def warn(sample: CountRows, member=Constant) -> str:
     """The warning of a member that is fitted to all rows."""
     return describe_heavy_tail(Predictor({"member": member().fit(sample, None, seed=0)}), Folds(sample))
 
 
-def counts_with_tail(largest: float, others: float = 1.0, rows: int = 100) -> Sample:
+def counts_with_tail(largest: float, others: float = 1.0, rows: int = 100) -> CountRows:
     """Counts of 10, of which nine are larger by `others` and one is `largest`."""
     y = np.full(rows, 10.0)
     y[: rows // 10] += others
     y[0] = largest
-    return Sample(np.zeros((rows, 1)), y)
+    return CountRows(np.zeros((rows, 1)), y)
 
 
 def fisher(largest: float, others: float, number: int) -> float:
@@ -44,16 +44,16 @@ def test_a_tenth_of_the_rows_is_the_tail_and_100_rows_at_most(rows):
     y[:100] = 11.0
     y[0] = 1.0 + 10.0 * 99 * 0.15 / 0.85
     expected = fisher(y[0] - 1.0, 10.0, 100) < 1e-3
-    assert bool(warn(Sample(np.zeros((rows, 1)), y))) == (expected and y[0] > 0.05 * y.sum())
+    assert bool(warn(CountRows(np.zeros((rows, 1)), y))) == (expected and y[0] > 0.05 * y.sum())
 
 
 def test_a_few_counts_above_a_common_one_are_no_tail():
     y = np.zeros(100)
     y[:5], y[0] = 1.0, 1000.0
-    assert warn(Sample(np.zeros((100, 1)), y)) == ""
+    assert warn(CountRows(np.zeros((100, 1)), y)) == ""
     y[:10], y[0] = 1.0, 1000.0
-    assert warn(Sample(np.zeros((100, 1)), y)) != ""
-    assert warn(Sample(np.zeros((10, 1)), y[:10])) == ""
+    assert warn(CountRows(np.zeros((100, 1)), y)) != ""
+    assert warn(CountRows(np.zeros((10, 1)), y[:10])) == ""
 
 
 def test_a_large_count_that_the_columns_explain_is_no_tail():
@@ -68,7 +68,7 @@ def test_a_count_matters_from_five_percent_of_the_sum_on(share, is_said):
     y = np.full(2000, 5.0)
     y[:100] = 6.0
     y[0] = share / (1.0 - share) * y[1:].sum()
-    assert bool(warn(Sample(np.zeros((2000, 1)), y))) == is_said
+    assert bool(warn(CountRows(np.zeros((2000, 1)), y))) == is_said
 
 
 def test_weights_count_in_the_sum_of_all_counts():

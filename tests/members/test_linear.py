@@ -120,7 +120,7 @@ COUNTS = RNG.integers(1, 4, N).astype(float)
 
 
 def poisson_fit(x=X, weight=COUNTS, exposure=EXPOSURE, alpha=0.0, **options):
-    return fit_linear(make_head("poisson"), x, Sample(x, Y, weight, exposure), (True,), alpha, **options)
+    return fit_linear(make_head("poisson"), x, CountRows(x, Y, weight, exposure), (True,), alpha, **options)
 
 
 def peer_fit(cov_type: str = "nonrobust", **options):
@@ -196,7 +196,7 @@ def test_a_rough_fit_is_nearly_the_exact_one():
 
 def test_raw_outputs_that_follow_no_column_are_constants():
     head = make_head("negative_binomial")
-    fit = fit_linear(head, X, Sample(X, Y, COUNTS, EXPOSURE), (True, False), 0.0)
+    fit = fit_linear(head, X, CountRows(X, Y, COUNTS, EXPOSURE), (True, False), 0.0)
     raw = fit.linear.raw(X)
     assert np.ptp(raw[:, 0]) > 0.5
     assert np.ptp(raw[:, 1]) == 0.0

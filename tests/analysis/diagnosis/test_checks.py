@@ -1,18 +1,27 @@
 """The checks: their size and power on simulated counts, with estimated means and dispersion; intervals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from ddpn.analysis.diagnosis.checks import (
+    Finding,
     FittedFamily,
     ceiling_finding,
     conditional_dispersion,
+    dispersion_finding,
     fit_families,
+    heaping_finding,
     moment_test,
     tabulate,
+    tail_finding,
+    zero_finding,
 )
 from ddpn.analysis.diagnosis.means import Means, out_of_fold_means
+from ddpn.analysis.gains import gain_of
 from ddpn.rows.count_rows import CountRows
 
 
@@ -174,3 +183,236 @@ def test_without_a_limit_nothing_seems_piled_up():
     rng = np.random.default_rng(0)
     rejected = sum(ceiling(rng.poisson(2.0, 300), np.full(300, 2.0)).p_value < 0.05 for _ in range(100))
     assert stats.binom.sf(rejected - 1, 100, 0.05) > 5e-4
+
+
+# Every number by hand -------------------------------------------------------------------------------------------------
+
+
+def weighted_counts(rows: int = 300, seed: int = 0, groups: bool = True) -> tuple[CountRows, np.ndarray]:
+    """Over-dispersed counts of known means below and above 1, with weights and groups."""
+    rng = np.random.default_rng(seed)
+    mean, group = rng.gamma(2.0, 1.0, rows) + 0.1, np.repeat(np.arange(rows // 3), 3)
+    y = rng.poisson(mean * np.repeat(rng.gamma(0.7, 1 / 0.7, rows // 3), 3)).astype(float)
+    return CountRows(None, y, rng.uniform(0.2, 2.0, rows), group=group if groups else None), mean
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 0.0), (0.05, 0.1)])
+def test_the_dispersion_by_its_formulas(groups, noise, most):
+    """A weighted mean of ((y - m)^2 - y) / m, its chi-squared-like null, design effect and correction for noise."""
+    sample, mean = weighted_counts(groups=groups)
+    found = conditional_dispersion(sample, known(mean)._replace(noise=noise, most_noise=most))
+    share = sample.weight * np.minimum(mean, 1.0)
+    share = share / share.sum()
+    terms = ((sample.y - mean) ** 2 - sample.y) / mean
+    raw = share @ terms
+    assert raw > noise
+    assert found.estimate == pytest.approx((1.0 + raw) / (1.0 + noise))
+    effect = 1.0
+    if groups:
+        each = share * (terms - raw)
+        effect = max(1.0, np.square(np.bincount(sample.group, each)).sum() / np.square(each).sum())
+        assert effect > 1.0
+    variance, third = effect * 2.0 * (share**2).sum(), effect**1.5 * (share**3 * (8.0 + 4.0 / mean)).sum()
+    null = stats.pearson3(third / variance**1.5, scale=variance**0.5)
+    assert found.p_value == pytest.approx(2.0 * min(null.sf(raw - most), null.cdf(raw)))
+    _, low, high = gain_of(terms, share, group=sample.group)[:3]
+    assert found.low == pytest.approx((1.0 + min(low, raw - null.ppf(0.975))) / (1.0 + most))
+    assert found.high == pytest.approx(1.0 + high)
+    excess = (sample.weight * ((sample.y - mean) ** 2 - sample.y)).sum() / (sample.weight * mean**2).sum()
+    assert found.spread == pytest.approx(np.sqrt(excess))
+
+
+def test_counts_that_vary_less_than_poisson_ones_have_no_spread():
+    rng = np.random.default_rng(0)
+    mean = np.full(400, 6.0)
+    sample = CountRows(None, rng.binomial(12, 0.5, 400).astype(float))
+    found = conditional_dispersion(sample, known(mean)._replace(noise=0.05, most_noise=0.1))
+    raw = np.mean(((sample.y - mean) ** 2 - sample.y) / mean)
+    assert found.estimate == pytest.approx(1.0 + raw), "noise never makes counts under-dispersed"
+    null = stats.pearson3((8.0 + 4.0 / 6.0) / 400**2 / (2.0 / 400) ** 1.5, scale=(2.0 / 400) ** 0.5)
+    high = gain_of(((sample.y - mean) ** 2 - sample.y) / mean, np.full(400, 1 / 400))[2]
+    assert found.high == pytest.approx(1.0 + max(high, raw - null.ppf(0.025)))
+    assert (found.spread, found.direction) == (0.0, "under")
+    assert found.p_value == pytest.approx(2.0 * null.cdf(raw))
+
+
+@pytest.mark.parametrize(("draw", "direction"), [("gamma", "over"), ("binomial", "under"), ("poisson", "equi")])
+def test_the_finding_about_the_dispersion_says_in_which_direction(draw, direction):
+    rng = np.random.default_rng(2)
+    mean = np.full(600, 5.0)
+    y = {"gamma": rng.poisson(mean * rng.gamma(2.0, 0.5, 600)), "binomial": rng.binomial(10, 0.5, 600),
+         "poisson": rng.poisson(mean)}[draw]  # fmt: skip
+    found = conditional_dispersion(CountRows(None, y.astype(float)), known(mean))
+    finding = dispersion_finding(found, "glm")
+    assert found.direction == direction
+    assert finding.matters == (direction != "equi")
+    assert finding.label == ("" if direction == "equi" else f"{direction}-dispersed")
+    assert f"variance / mean {found.estimate:.2f}" in finding.effect
+    assert direction == "equi" or f"{direction}-dispersed" in finding.sentence
+    assert (f"±{found.spread:.0%}" in finding.sentence) == (direction == "over")
+    assert "a Poisson" in finding.clean
+
+
+@pytest.mark.parametrize("name", ["double_poisson", "negative_binomial"])
+@pytest.mark.parametrize("groups", [False, True])
+def test_a_moment_is_tested_after_a_regression_on_the_count_and_the_score(name, groups):
+    """By least squares with the probabilities of one mean as weights."""
+    sample, _ = weighted_counts(groups=groups)
+    mean, family = np.full(len(sample), 2.0), FittedFamily(name, 0.8, 0.0)
+    table = tabulate(family, sample, mean)
+    feature = (table.counts % 3 == 1).astype(float)
+    found = moment_test(table, feature[None])
+    pmf = table.pmf[0] / table.pmf[0].sum()
+    step = 1e-4
+    dists = [family.distribution(np.array([2.0]), float(np.exp(sign * step))) for sign in (1, -1)]
+    logs = [dist.log_prob(torch.from_numpy(table.counts)).numpy() for dist in dists]
+    logs = [log - np.logaddexp.reduce(log) for log in logs]
+    design = np.column_stack([np.ones_like(pmf), table.counts, (logs[0] - logs[1]) / (2 * step)])
+    root = np.sqrt(pmf)[:, None]
+    left = feature - design @ np.linalg.lstsq(root * design, root[:, 0] * feature, rcond=None)[0]
+    share = sample.weight / sample.weight.sum()
+    of_rows = share * left[sample.y.astype(int)]
+    excess, observed = of_rows.sum(), share @ feature[sample.y.astype(int)]
+    assert found.observed == pytest.approx(observed)
+    assert found.expected == pytest.approx(observed - excess, rel=1e-4)
+    effect = 1.0
+    if groups:
+        each = of_rows - share * excess
+        effect = max(1.0, np.square(np.bincount(sample.group, each)).sum() / np.square(each).sum())
+    variance = effect * (share**2).sum() * (pmf @ left**2)
+    third = effect**1.5 * (share**3).sum() * (pmf @ left**3)
+    null = stats.pearson3(third / variance**1.5, scale=variance**0.5)
+    assert found.p_more == pytest.approx(null.sf(excess), rel=1e-3)
+    assert found.p_less == pytest.approx(null.cdf(excess), rel=1e-3)
+    assert found.p_value == pytest.approx(min(1.0, 2.0 * min(found.p_more, found.p_less)))
+
+
+def test_tables_of_many_means_have_the_probabilities_of_the_nearest():
+    rng = np.random.default_rng(0)
+    mean = rng.gamma(2.0, 3.0, 5000)
+    table = tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, rng.poisson(mean).astype(float)), mean)
+    assert len(table.mean) <= 257
+    np.testing.assert_allclose(np.log(table.mean[table.place]), np.log(mean), atol=0.12)
+    np.testing.assert_allclose(table.pmf.sum(1), 1.0)
+    assert (table.pmf[:, -1] < 1e-4).all()
+    nearest = np.abs(table.mean[None] - mean[:, None]).argmin(1)
+    assert np.mean(nearest == table.place) > 0.98
+    assert len(table.counts) >= rng.poisson(mean).max()
+    assert tabulate(FittedFamily("double_poisson", 1.0, 0.0), CountRows(None, np.array([20_001.0])), mean) is None
+
+
+def constant_table(y: np.ndarray, mean: float, name: str = "double_poisson", parameter: float = 1.0):
+    return tabulate(FittedFamily(name, parameter, 0.0), CountRows(None, y.astype(float)), np.full(len(y), mean))
+
+
+@pytest.mark.parametrize(
+    ("mean", "inflated", "label"), [(4.0, 60, "zero-inflated"), (2.0, 0, ""), (2.0, -20, "too few zeros")]
+)
+def test_zeros_beyond_a_smooth_distribution(mean, inflated, label):
+    rng = np.random.default_rng(0)
+    y = rng.poisson(mean, 400)
+    zeros = np.flatnonzero(y == 0)
+    y[rng.choice(400, max(inflated, 0), replace=False)] = 0
+    y[zeros[: max(-inflated, 0)]] = 1
+    finding = zero_finding(constant_table(y, y.mean()))
+    assert finding.effect.startswith(f"{100 * np.mean(y == 0):.1f}% observed")
+    assert (finding.p_value < 0.01, finding.matters) == ((True, True) if label else (False, finding.matters))
+    assert not label or finding.label == label
+    assert "0, more" in finding.sentence or inflated <= 0
+
+
+def test_counts_without_small_ones_are_said():
+    y = 5 + np.random.default_rng(0).poisson(2.0, 300)
+    finding = zero_finding(constant_table(y, 7.0))
+    assert finding.label == "no small counts"
+    assert finding.matters
+    assert "below 5" in finding.sentence
+    assert finding.effect.startswith("0% observed")
+
+
+@pytest.mark.parametrize(("unit", "share"), [(5, 0.3), (10, 0.3), (10, 0.0)])
+def test_rounded_counts_are_heaped_at_their_unit(unit, share):
+    rng = np.random.default_rng(1)
+    y = rng.poisson(30.0 * rng.gamma(4.0, 0.25, 800))
+    y = np.where(rng.random(800) < share, unit * np.rint(y / unit), y).astype(int)
+    size = np.square(y.mean()) / (y.var() - y.mean())
+    finding = heaping_finding(constant_table(y, y.mean(), "negative_binomial", 1.0 / size))
+    assert (finding.p_value < 0.001) == bool(share)
+    assert finding.matters == bool(share)
+    if share:
+        observed = np.mean((y > 0) & (y % unit == 0))
+        assert finding.effect.startswith(f"{100 * observed:.1f}% multiples of {unit}, ")
+        expected = float(finding.effect.split(", ")[1].split("%")[0])
+        assert expected == pytest.approx(100 / unit, abs=3.0)
+
+
+def test_heaping_is_not_looked_for_in_small_counts():
+    y = np.r_[np.zeros(50), np.full(50, 5), np.full(50, 11)]
+    assert heaping_finding(constant_table(y, 5.0)).effect == "not tested"
+    assert heaping_finding(constant_table(np.r_[y, 12], 5.0)).effect != "not tested"
+
+
+@pytest.mark.parametrize(("extreme", "is_said"), [(0, False), (2, False), (6, True)])
+def test_a_heavy_tail_has_more_extreme_counts_than_its_distribution(extreme, is_said):
+    y = np.random.default_rng(0).poisson(4.0, 1000)
+    y[:extreme] = 25
+    finding = tail_finding(constant_table(y, 4.0))
+    level = 5.0 / 1000
+    quantile = stats.poisson.isf(level, 4.0)
+    above = np.array([stats.poisson.sf(count - 1, 4.0) for count in y])
+    assert quantile > 8
+    assert finding.effect.startswith(f"{100 * np.mean(above <= level):.2f}% extreme")
+    assert (finding.p_value < 0.01 and finding.matters) == is_said
+    if is_said:
+        third = np.sort(above)[2]
+        assert f"third most extreme has a probability of {third:.1g}" in finding.sentence
+        assert f"{(above <= level).sum()} counts" in finding.sentence
+
+
+def test_an_upper_limit_by_its_probabilities():
+    """No count above 6, where 11% of Poisson counts would be; and a few rows more than expected at the limit."""
+    y = np.random.default_rng(0).poisson(4.0, 2000)
+    y = y[y <= 6]
+    finding = ceiling_finding(constant_table(y, 4.0))
+    beyond = len(y) * stats.poisson.sf(6, 4.0)
+    expected = len(y) * stats.poisson.pmf(6, 4.0) / stats.poisson.cdf(6, 4.0)
+    pile = stats.binom(len(y), expected / len(y))
+    p_pile = pile.sf((y == 6).sum() - 1) / pile.sf(0)
+    assert finding.p_value == pytest.approx(2.0 * min(p_pile, np.exp(-beyond)), abs=1e-12)
+    assert finding.effect == f"none above 6, {100 * beyond / len(y):.1f}% expected"
+    assert (finding.label, finding.matters) == ("upper limit", True)
+    few = constant_table(np.r_[np.zeros(300), np.full(4, 1)], 0.01)
+    assert not ceiling_finding(few).matters
+
+
+@pytest.mark.parametrize("name", ["double_poisson", "negative_binomial"])
+def test_families_are_fitted_by_maximum_likelihood_with_weights(name):
+    sample, mean = weighted_counts()
+    family = fit_families(sample, mean)[name]
+    share = sample.weight / sample.weight.sum()
+
+    def loglik(parameter: float) -> float:
+        dist = FittedFamily(name, parameter, 0.0).distribution(mean)
+        return float(share @ dist.log_prob(torch.from_numpy(sample.y)).numpy())
+
+    assert family.loglik == pytest.approx(loglik(family.parameter))
+    assert all(loglik(factor * family.parameter) < family.loglik for factor in (0.98, 1.02))
+    if name == "negative_binomial":
+        size = 1.0 / family.parameter
+        expected = share @ stats.nbinom.logpmf(sample.y, size, size / (size + mean))
+        assert family.loglik == pytest.approx(expected, rel=1e-5)
+
+
+def test_outcomes_of_findings():
+    finding = Finding("zeros", "zero-inflated", "", 0.01, True, "found", "clean", adjusted=0.02)
+    assert (finding.found, finding.outcome, finding.words) == (True, "zero-inflated", "found")
+    for change, outcome in (
+        ({"matters": False}, "negligible"),
+        ({"matters": False, "is_explained": True}, "see the others"),
+        ({"adjusted": 0.05}, "no finding"),
+        ({"adjusted": 0.3, "is_explained": True}, "no finding"),
+    ):
+        other = replace(finding, **change)
+        assert (other.found, other.outcome, other.words) == (False, outcome, "clean")
+    assert finding.to_dict()["adjusted_p_value"] == 0.02
