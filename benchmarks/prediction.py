@@ -28,6 +28,7 @@ import torch
 from ddpn import DDPNRegressor
 from ddpn.distributions import Recalibrated
 from ddpn.distributions.recalibrated import MonotoneMap
+from ddpn.prediction.spec import PredictionSpec
 
 COLUMNS = 8
 #: Medians in ms that the project asks for, and the least ratio of full predictions to bare passes, in rows per second.
@@ -79,7 +80,7 @@ def predictions(model: DDPNRegressor, frame: pl.DataFrame, calls: int) -> Iterat
 
     def full(is_changed: bool = False) -> None:
         for base in model.predictor_.blocks(frame):
-            model.predictor_.described(Recalibrated(base, change) if is_changed else base, 0.9)
+            model.predictor_.wrap(Recalibrated(base, change) if is_changed else base).to_columns(PredictionSpec())
 
     with torch.no_grad():
         bare, whole, changed = cpu_seconds(networks, full, lambda: full(True), repeat=5)

@@ -158,12 +158,12 @@ class _Generated(Stream):
 
 def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
     """Mean, median, mode, interval and variances of networks alone."""
+    from ddpn.prediction.spec import PredictionSpec
     from ddpn.predictor import Predictor
-    from ddpn.workflow.prediction import prediction_table
-    from ddpn.workflow.prediction_request import Request
 
+    spec = PredictionSpec()
     predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
-    seconds, _ = measured(lambda: [prediction_table(predictor, X[i : i + 4096], Request()) for i in (0, 4096)])
+    seconds, _ = measured(lambda: [predictor.predict(X[i : i + 4096]).to_columns(spec) for i in (0, 4096)])
     return Row(
         what="predictions", rows=rows, columns=columns, members=member.options.members, seconds=seconds, per=rows
     )

@@ -51,7 +51,7 @@ def intervals(path: Path) -> None:
     for ax, (title, options) in zip(axes, MODELS.items(), strict=True):
         model = DDPNRegressor(**options, random_state=0).fit(hour[:, None], y)
         low, high = (end.numpy() for end in model.predict_distribution(grid[:, None]).distribution.interval(COVERAGE))
-        distribution = model.predict_distribution(later[:, None])
+        distribution = model.predict_distribution(later[:, None]).distribution
         held = covered(distribution, torch.from_numpy(seen), COVERAGE).double().mean().item()
         score = crps(distribution, torch.from_numpy(seen)).mean().item()
         ax.axhline(0.0, color="black", linewidth=0.6)
@@ -119,7 +119,7 @@ def ensemble(path: Path) -> None:
     y = rng.poisson(8.0 + 5.0 * np.sin(x))
     model = DDPNRegressor(members=5, hidden=(64, 64), numeric="standard", random_state=0).fit(x[:, None], y)
     grid = np.linspace(-4.0, 10.0, 300)
-    distribution = model.predict_distribution(grid[:, None])
+    distribution = model.predict_distribution(grid[:, None]).distribution
     low, high = distribution.interval(COVERAGE)
     figure, ((left, right),) = panels(1, 2, (9.6, 3.0))
     left.fill_between(grid, low, high, color=BAND, linewidth=0, label="90% interval")

@@ -100,7 +100,7 @@ def run(rows: int = 3000, **options: Any) -> dict[str, float]:
         found[name] = model.crps(X[test], y[test])
         print(f"{name:>22}: CRPS {found[name]:.4f}")
         if name == ZeroInflatedHead.name:
-            members = model.predict_distribution(X[test]).components
+            members = model.predict_distribution(X[test]).distribution.components
             error = members.never.mean(-1).numpy() - never[test]
             found["never"] = float(np.abs(error).mean())
     print(f"\nThe probability of not fishing at all is off by {found['never']:.3f} on average.")

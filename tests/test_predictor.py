@@ -1,6 +1,7 @@
 """A predictor is a weighted mixture of members with one calibration for all of them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from ddpn.members.member import Member
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.networks.heads import make_head
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
@@ -75,7 +77,7 @@ def test_a_table_is_read_once_for_all_members(members, monkeypatch):
     named = {name: type(member)().fit(sample, None, seed=0) for name, member in members.items()}
     predictor = Predictor(named, WEIGHTS, needs_exposure=True)
     alone = predictor.distribution(frame, EXPOSURE).mean
-    predictor.profile = FeatureProfile.fit(frame)
+    predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(frame))
     monkeypatch.setattr(reading, "_read_frame", lambda *arguments: calls.append(1) or real(*arguments))
     assert torch.equal(predictor.distribution(frame[["b", "a"]], EXPOSURE).mean, alone)
     assert len(calls) == 1
@@ -161,21 +163,21 @@ def test_exposure_is_required_where_the_fit_had_it(predictor, members):
 @pytest.mark.parametrize("prior_rows", [0.0, 100.0])
 def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, prior_rows):
     some = SAMPLE.rows(slice(0, 60)).replace(weight=np.where(np.arange(60) < 50, 1.0, 0.0))
-    assert predictor.interval_level(0.8, of="glm") == 0.8
+    assert predictor.calibration.interval_level(0.8, of="glm") == 0.8
     rows = HeldOut.of(predictor, some)
     some = rows.sample
     predictor.calibrate_intervals(rows, prior_rows)
-    assert set(predictor.intervals) == {MIXTURE, *WEIGHTS}
+    assert set(predictor.calibration.intervals) == {MIXTURE, *WEIGHTS}
     y = torch.from_numpy(some.y)
-    for name in predictor.intervals:
+    for name in predictor.calibration.intervals:
         dist = predictor.distribution(some.X, some.exposure, of=name)
         alone = IntervalLevels.from_scores(score_blocks([dist], some.y), some.weight, prior_rows)
-        assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
-        assert predictor.intervals[name].rows.tolist() == [50]
+        assert predictor.calibration.interval_level(0.8, of=name) == alone.at(0.8)
+        assert predictor.calibration.intervals[name].rows.tolist() == [50]
         if not prior_rows:
-            low, high, _ = interval_at(dist, predictor.interval_level(0.8, of=name))
+            low, high, _ = interval_at(dist, predictor.calibration.interval_level(0.8, of=name))
             assert ((low <= y) & (y <= high))[some.weight > 0].sum() >= np.ceil(0.8 * 51)
-    scores = {predictor.intervals[name].scores.sum() for name in predictor.intervals}
+    scores = {predictor.calibration.intervals[name].scores.sum() for name in predictor.calibration.intervals}
     assert len(scores) == 4
 
 
@@ -187,17 +189,18 @@ def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members,
         predictor.recalibrate(rows, always=True)
     predictor.calibrate_intervals(rows)
     dist = predictor.distribution(X, SAMPLE.exposure)
-    found = predictor.described(dist, 0.8, quantiles=(0.1, 0.99))
+    prediction = predictor.wrap(dist)
+    columns = prediction.to_columns(PredictionSpec(coverage=0.8, quantiles=(0.1, 0.99)))
     for name in ("mean", "aleatoric", "epistemic"):
-        torch.testing.assert_close(getattr(found, name), getattr(dist, name), rtol=1e-9, atol=1e-12)
-    low, high, probability = predictor.interval(dist, 0.8)
+        np.testing.assert_allclose(columns[name], getattr(dist, name), rtol=1e-9, atol=1e-12)
+    low, high, probability = prediction.interval_with_probability(0.8)
     levels = torch.tensor([[0.5], [0.1], [0.99]], dtype=torch.float64)
     median, *quantiles = dist.icdf(levels)
-    expected = (median, dist.mode, low, high, *quantiles)
-    described = found.median, found.mode, found.interval.low, found.interval.high, *found.quantiles.T
-    for own, other in zip(described, expected, strict=True):
-        assert torch.equal(own, other)
-    torch.testing.assert_close(found.interval.probability, probability)
+    expected = {"median": median, "mode": dist.mode, "lower": low, "upper": high}
+    expected |= dict(zip(("q0.1", "q0.99"), quantiles, strict=True))
+    for name, counts in expected.items():
+        np.testing.assert_array_equal(columns[name], counts, err_msg=name)
+    np.testing.assert_allclose(columns["interval_probability"], probability)
 
 
 def test_a_member_that_is_the_mixture_has_its_levels(members):
@@ -205,10 +208,11 @@ def test_a_member_that_is_the_mixture_has_its_levels(members):
     rows = HeldOut.of(found, SAMPLE)
     found.calibrate_intervals(rows, 20.0)
     assert found.sole_member == "glm"
-    together = found.intervals
+    together = found.calibration.intervals
     for name in (MIXTURE, *members):
         found.calibrate_intervals(rows, 20.0, of=[name])
-        assert all(np.array_equal(*both) for both in zip(together[name], found.intervals[name], strict=True)), name
+        levels = found.calibration.intervals[name]
+        assert all(np.array_equal(*both) for both in zip(together[name], levels, strict=True)), name
     assert not np.array_equal(together["glm"].scores, together["constant"].scores)
     found.recalibrate(rows, always=True)
     assert found.sole_member is None
@@ -220,7 +224,7 @@ def test_levels_are_shrunk_towards_the_asked_coverage(predictor):
     levels = {}
     for prior_rows in (0.0, 100.0, 1e6):
         predictor.calibrate_intervals(HeldOut.of(predictor, some), prior_rows)
-        levels[prior_rows] = [predictor.interval_level(0.9, of=name) for name in predictor.members]
+        levels[prior_rows] = [predictor.calibration.interval_level(0.9, of=name) for name in predictor.members]
     assert max(levels[0.0]) > 0.95
     assert all(alone >= shrunk >= 0.9 for alone, shrunk in zip(levels[0.0], levels[100.0], strict=True))
     assert levels[1e6] == pytest.approx([0.9] * 3, abs=6e-3)
@@ -233,8 +237,8 @@ def test_censored_counts_make_intervals_central(predictor, members):
     predictor.calibrate_intervals(HeldOut.of(predictor, limited))
     assert predictor.interval_kind == "central"
     dist = predictor.distribution(some.X, some.exposure)
-    low, high, _ = predictor.interval(dist, 0.9)
-    tail = 0.5 * (1.0 - predictor.interval_level(0.9))
+    low, high, _ = predictor.wrap(dist).interval_with_probability(0.9)
+    tail = 0.5 * (1.0 - predictor.calibration.interval_level(0.9))
     assert torch.equal(low, dist.icdf(torch.full((60,), tail, dtype=torch.float64)))
     assert torch.equal(high, dist.icdf(torch.full((60,), 1.0 - tail, dtype=torch.float64)))
     assert Predictor(members, counts=CountRange(censored_above=4)).interval_kind == "central"
@@ -247,7 +251,7 @@ def test_censored_counts_make_intervals_central(predictor, members):
 def calibrated(members) -> Predictor:
     predictor = Predictor(members, WEIGHTS, needs_exposure=True, seconds={"glm": 1.5})
     predictor.calibrate_intervals(HeldOut.of(predictor, SAMPLE))
-    predictor.profile = FeatureProfile.fit(X)
+    predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(X))
     predictor.calibrate_ood(X, alpha=0.1)
     predictor.summarise_scales(SAMPLE)
     return predictor
@@ -263,12 +267,12 @@ def test_a_saved_predictor_is_the_same(calibrated, saved):
     predictor, again = calibrated, Predictor.load(saved)
     assert (again.weights, again.seconds, again.needs_exposure) == (WEIGHTS, {"glm": 1.5}, True)
     assert (again.distribution(X, EXPOSURE).mean == predictor.distribution(X, EXPOSURE).mean).all()
-    for name, levels in predictor.intervals.items():
-        for ours, theirs in zip(levels, again.intervals[name], strict=True):
+    for name, levels in predictor.calibration.intervals.items():
+        for ours, theirs in zip(levels, again.calibration.intervals[name], strict=True):
             assert (ours == theirs).all()
     assert again.scales == {"exposure": (EXPOSURE.min(), np.sort(EXPOSURE)[(len(X) - 1) // 2], EXPOSURE.max())}
-    assert again.ood.alpha == 0.1
-    assert (again.ood_pvalue(2 * X) == predictor.ood_pvalue(2 * X)).all()
+    assert again.calibration.ood.alpha == 0.1
+    assert (again.calibration.ood_pvalue(2 * X) == predictor.calibration.ood_pvalue(2 * X)).all()
     manifest = json.loads((saved / "model.json").read_text())
     assert manifest["members"]["glm"] == {"weight": 0.3, "seconds": 1.5, "facts": predictor.members["glm"].facts()}
 
@@ -276,7 +280,7 @@ def test_a_saved_predictor_is_the_same(calibrated, saved):
 def test_without_calibration_none_is_restored(predictor, tmp_path):
     predictor.save(tmp_path / "model")
     again = Predictor.load(tmp_path / "model")
-    assert (again.intervals, again.ood) == ({}, None)
+    assert (again.calibration.intervals, again.calibration.ood) == ({}, None)
     with pytest.raises(InputError, match="already exists"):
         predictor.save(tmp_path / "model")
     predictor.save(tmp_path / "model", overwrite=True)
@@ -288,7 +292,7 @@ def test_members_for_comparison_are_left_out_on_request(calibrated):
     kept = {name: content for name, content in files.items() if not name.startswith("poisson_glm/")}
     again = Predictor.from_state(kept, manifest, mixed_only=True)
     assert list(again.members) == list(again.weights) == ["constant", "glm"]
-    assert again.interval_level(0.9) == calibrated.interval_level(0.9)
+    assert again.calibration.interval_level(0.9) == calibrated.calibration.interval_level(0.9)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         discretized,
     )
     from ddpn.estimators import CountGLM, CountRegressor, DDPNRegressor
+    from ddpn.prediction.prediction import Prediction
+    from ddpn.prediction.spec import PredictionSpec
     from ddpn.rows.count_rows import CountRows
     from ddpn.tables.similar_rows import group_similar_rows
 
@@ -31,6 +33,7 @@ _DISTRIBUTIONS = (
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= dict.fromkeys(("CountRegressor", "DDPNRegressor"), "ddpn.estimators.regressor")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm"}
+_LAZY |= {"Prediction": "ddpn.prediction.prediction", "PredictionSpec": "ddpn.prediction.spec"}
 _LAZY |= {"group_similar_rows": "ddpn.tables.similar_rows"}
 _LAZY |= {"CountRows": "ddpn.rows.count_rows"}
 _LAZY |= {"diagnose": "ddpn.analysis.diagnosis", "explain": "ddpn.analysis.explanations"}
@@ -52,6 +55,8 @@ __all__ = [
     "Mixture",
     "NegativeBinomial",
     "Poisson",
+    "Prediction",
+    "PredictionSpec",
     "TrainingError",
     "diagnose",
     "discretized",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ddpn.calibration.calibrate import CalibrationOptions, HeldOut, calibrate
+from ddpn.calibration.calibration import Calibration
 from ddpn.calibration.heavy_tails import describe_heavy_tail
 from ddpn.calibration.ood import FeatureProfile
 from ddpn.members import MEMBERS, label_of
@@ -186,7 +187,8 @@ def calibrate_pipeline(
     predictor, folds, wanted = fitted.predictor, fitted.folds, options.calibration
     if wanted is None or not folds.held_out:
         ignored = () if wanted is None else wanted.time_columns
-        predictor.profile = FeatureProfile.fit(folds.train.X, folds.train.weight, ignored)
+        profile = FeatureProfile.fit(folds.train.X, folds.train.weight, ignored)
+        predictor.calibration = Calibration(profile=profile)
         return
 
     def work() -> None:
@@ -203,7 +205,7 @@ def calibrate_pipeline(
     fitted.missing.append(CALIBRATION)
     fitted.notes.append("The model is not calibrated, because the fit was stopped.")
     # Ctrl-C may have left some of it.
-    predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood = {}, None, {}, None
+    predictor.calibration = Calibration(profile=predictor.calibration.profile)
 
 
 def describe_fewer_rows(verb: str, used: int, total: int, rows: str) -> list[str]:

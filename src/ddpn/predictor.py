@@ -1,52 +1,40 @@
 """`Predictor`: fitted members, their weights in the mixture, and the calibration of their predictions."""
 
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
 
 from ddpn.calibration.calibrate import HeldOut
-from ddpn.calibration.intervals import (
-    IntervalGroups,
-    IntervalLevels,
-    grouping,
-    interval_at,
-    score_blocks,
-    summarise_with_interval,
-)
-from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, check_alpha, row_reasons
+from ddpn.calibration.calibration import MIXTURE, Calibration
+from ddpn.calibration.intervals import IntervalLevels, grouping, score_blocks
+from ddpn.calibration.ood import OODScores, check_alpha
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
-from ddpn.distributions import Mixture, Recalibrated, discretized
-from ddpn.distributions.arguments import check_coverage
-from ddpn.distributions.components import Interval
+from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.limits import bounded, limited
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
 from ddpn.members.folds import copies_of, restored
 from ddpn.members.member import Member
+from ddpn.prediction.prediction import Prediction
 from ddpn.rows.checks import check_vector, row_count, row_labels, rows_named
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import BLOCK, CountRows, take_rows
 from ddpn.runtime.deadlines import check_deadline
 from ddpn.runtime.display import html_table, text_table
 from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
 from ddpn.runtime.validation import check_choice
-from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
 from ddpn.storage.model_files import read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.tables.encoding.table import PreparedTable
-
-#: How the mixture is called beside its members.
-MIXTURE = "mixture"
-_CALIBRATION = "calibration.safetensors"
-_Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
 
 
 class ScaleSummary(NamedTuple):
@@ -60,18 +48,6 @@ class ScaleSummary(NamedTuple):
     def of_values(cls, values: np.ndarray) -> Self:
         """Summarise values; the median is one of them, so that it is an integer where they are."""
         return cls(*(float(value) for value in np.quantile(values, [0.0, 0.5, 1.0], method="lower")))
-
-
-class PredictionSummary(NamedTuple):
-    """What `Predictor.described` returns, (rows,) each: moments, counts, and more quantiles (rows, levels)."""
-
-    mean: Tensor
-    aleatoric: Tensor
-    epistemic: Tensor
-    median: Tensor
-    mode: Tensor
-    interval: Interval
-    quantiles: Tensor
 
 
 class Predictor:
@@ -95,11 +71,8 @@ class Predictor:
 
     Attributes
     ----------
-    intervals, groups, recalibrations, ood
-        Calibrated levels of intervals, those within groups, maps of the cdf by name, and the out-of-distribution
-        scores; empty or None before calibration.
-    profile : FeatureProfile or None
-        A summary of the training rows, by which out-of-distribution scores take features into account.
+    calibration : Calibration
+        Levels of intervals, maps of the cdf and out-of-distribution scores; an empty one before calibration.
     scales : dict
         Summaries of the training rows' exposures and upper bounds, by the keys "exposure" and "upper", where rows have
         them; empty in models saved by version 0.3 or earlier.
@@ -127,11 +100,7 @@ class Predictor:
         self.counts = CountRange() if counts is None else counts
         self.weights = dict.fromkeys(members, 1.0 / len(members)) if weights is None else dict(weights)
         self.seconds = dict(seconds or {})
-        self.intervals: dict[str, IntervalLevels] = {}
-        self.groups: IntervalGroups | None = None
-        self.recalibrations: dict[str, Recalibration] = {}
-        self.ood: OODScores | None = None
-        self.profile: FeatureProfile | None = None
+        self.calibration = Calibration()
         self.scales: dict[str, ScaleSummary] = {}
 
     @property
@@ -145,30 +114,18 @@ class Predictor:
         labels = {name: member.label or name.replace("_", " ") for name, member in self.members.items()}
         return [(labels[name], f"{self.weights.get(name, 0.0):.0%}", self.seconds.get(name)) for name in order]
 
-    def calibration_words(self) -> str:
-        """What is calibrated, and on how many rows."""
-        found = self.intervals.get(MIXTURE)
-        words = "not calibrated" if found is None else f"calibrated on {int(found.rows[0]):,} held-out rows"
-        within = "" if self.groups is None else f", within groups of {self.groups.by}"
-        more = "; distributions are recalibrated" if self.is_recalibrated() else ""
-        return f"Intervals are {words}{within}{more}."
-
     def __repr__(self) -> str:
         table = text_table(("member", "weight", "fit, s"), self._rows())
-        return f"Predictor\n{table}\n{self.calibration_words()}"
+        return f"Predictor\n{table}\n{self.calibration.describe()}"
 
     def _repr_html_(self) -> str:
-        return f"{html_table(('member', 'weight', 'fit, s'), self._rows())}<p>{self.calibration_words()}</p>"
+        return f"{html_table(('member', 'weight', 'fit, s'), self._rows())}<p>{self.calibration.describe()}</p>"
 
     @property
     def sole_member(self) -> str | None:
         """The member that is the mixture: it has all the weight, and the mixture is not recalibrated."""
         names = list(self.mixed)
-        return names[0] if len(names) == 1 and not self.is_recalibrated(MIXTURE) else None
-
-    def is_recalibrated(self, of: str = MIXTURE) -> bool:
-        """Whether the distributions of the mixture, or of a member, are recalibrated."""
-        return of in self.recalibrations and self.recalibrations[of].is_used
+        return names[0] if len(names) == 1 and not self.calibration.is_recalibrated() else None
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
         """Keep one more member, for comparison: it has no weight in the mixture.
@@ -201,8 +158,52 @@ class Predictor:
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Any:
-        """The predicted distribution of every row, of batch shape (rows,).
+    def predict(
+        self, X: Any, exposure: Any = None, upper: Any = None, groups: np.ndarray | None = None, of: str = MIXTURE
+    ) -> Prediction:
+        """Predict the distribution of every row.
+
+        Parameters
+        ----------
+        X, exposure, upper, of
+            As for `distribution`.
+        groups : array, optional
+            The groups of the rows, where intervals are calibrated by groups. Without them, rows have the level of all
+            rows.
+        """
+        library, labels, X = library_name(X), row_labels(X), self.prepared(X)
+        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+            distribution = self.distribution(X, exposure, of, upper)
+        return self.wrap(distribution, of, table=X, groups=groups, labels=labels, library=library)
+
+    def wrap(self, distribution: Mixture | Recalibrated, of: str = MIXTURE, **rows: Any) -> Prediction:
+        """Make the prediction of distributions that `distribution` returned.
+
+        Parameters
+        ----------
+        distribution : Mixture or Recalibrated
+            The distributions.
+        of : str
+            "mixture", or the name of the member that predicted them.
+        **rows
+            What is known of the rows: `table`, `groups` and further fields of `Prediction`.
+        """
+        return Prediction(distribution, self.calibration, of, self.interval_kind, **rows)
+
+    @property
+    def interval_kind(self) -> str:
+        """The kind of interval by default: "narrowest", but "central" if training or calibration counts were censored.
+
+        The narrowest interval leaves out the upper tail rather than the lower one, and the upper tail is what censored
+        counts say nothing about.
+        """
+        is_censored = self.counts.censored_above is not None or self.calibration.is_censored
+        return "central" if is_censored else "narrowest"
+
+    def distribution(
+        self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None
+    ) -> Mixture | Recalibrated:
+        """Predict the distribution of every row, of batch shape (rows,).
 
         A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`. A row has the
         same prediction alone and among others, to twelve digits at least.
@@ -218,8 +219,7 @@ class Predictor:
         upper : array-like, optional
             The largest possible count of each row, where the model was fitted with one per row.
         """
-        found = self._uncalibrated(X, exposure, of, upper)
-        return Recalibrated(found, self.recalibrations[of].map) if self.is_recalibrated(of) else found
+        return self.calibration.recalibrate(self._uncalibrated(X, exposure, of, upper), of)
 
     def _uncalibrated(self, X: Any, exposure: Any, of: str, upper: Any) -> Mixture:
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
@@ -233,9 +233,10 @@ class Predictor:
 
     def prepared(self, X: Any) -> Any:
         """X, read once for all members in the columns of the training rows; as it is where a member must read it."""
-        if self.profile is None or not all(member.takes_prepared_tables for member in self.members.values()):
+        profile = self.calibration.profile
+        if profile is None or not all(member.takes_prepared_tables for member in self.members.values()):
             return X
-        return PreparedTable.like(self.profile.reader, X)
+        return PreparedTable.like(profile.reader, X)
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
         """The same as `distribution`, a block of rows at a time, which bounds memory.
@@ -312,17 +313,13 @@ class Predictor:
         """
         for name in of:
             rows.set_maps(name, None)
-            found, maps = Recalibration.fit(rows, name, prior_rows, always, seed)
-            self.recalibrations[name] = found
-            if found.is_used:
+            recalibration, maps = Recalibration.fit(rows, name, prior_rows, always, seed)
+            recalibrations = {**self.calibration.recalibrations, name: recalibration}
+            self.calibration = replace(self.calibration, recalibrations=recalibrations)
+            if recalibration.is_used:
                 rows.set_maps(name, maps)
-                self.intervals.pop(name, None)
-                self.groups = None
-
-    @property
-    def recalibration(self) -> Recalibration | None:
-        """That of the mixture; None where it was not tried."""
-        return self.recalibrations.get(MIXTURE)
+                intervals = {key: levels for key, levels in self.calibration.intervals.items() if key != name}
+                self.calibration = replace(self.calibration, intervals=intervals, groups=None)
 
     def calibrate_intervals(
         self,
@@ -344,144 +341,20 @@ class Predictor:
             interval_groups, codes = grouping(groups, sample, group_rows)
         is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
         scores: dict[str, np.ndarray] = {}
+        intervals = dict(self.calibration.intervals)
         for name in (MIXTURE, *self.members) if of is None else of:
             same = MIXTURE if name == self.sole_member else name
             if same not in scores:
                 (scores[same],) = rows.measure(("scores", same), partial(_measure_scores, same))
-            self.intervals[name] = IntervalLevels.from_scores(scores[same], sample.weight, prior_rows, is_censored)
+            intervals[name] = IntervalLevels.from_scores(scores[same], sample.weight, prior_rows, is_censored)
             if interval_groups is not None and codes is not None:
                 interval_groups.add(name, scores[same], codes, sample.weight)
-        self.groups = interval_groups
-
-    # Intervals and out-of-distribution flags -----------------------------------------------------------------------
-
-    def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
-        """Return the calibrated level: the probability that intervals need, by their own distributions, for a coverage.
-
-        It is the coverage itself before calibration, and never less. Where intervals are calibrated by group, it is the
-        level of all rows together.
-
-        Parameters
-        ----------
-        coverage : float
-            The share of counts that intervals should contain.
-        of : str
-            "mixture", or the name of one member.
-        """
-        return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
-
-    def interval(
-        self,
-        dist: Any,
-        coverage: float,
-        of: str = MIXTURE,
-        labels: np.ndarray | None = None,
-        kind: str | None = None,
-    ) -> Interval:
-        """Return calibrated intervals of predicted distributions, both ends included, and their probability.
-
-        Parameters
-        ----------
-        dist : Distribution
-            What `distribution` returned, of batch shape (rows,).
-        coverage, of
-            As for `interval_level`; `of` is whose distributions these are.
-        labels : array, optional
-            The groups of the rows. Without them, rows have the level of all rows.
-        kind : {"narrowest", "central"}, optional
-            The fewest consecutive counts of the calibrated level, or those between two quantiles. Default: that of
-            `interval_kind`.
-        """
-        return interval_at(dist, self._row_levels(coverage, of, labels), kind or self.interval_kind)
-
-    @property
-    def interval_kind(self) -> str:
-        """The kind of interval by default: "narrowest", but "central" if training or calibration counts were censored.
-
-        The narrowest interval leaves out the upper tail rather than the lower one, and the upper tail is what censored
-        counts say nothing about.
-        """
-        is_censored = any(levels.is_censored for levels in self.intervals.values())
-        return "central" if self.counts.censored_above is not None or is_censored else "narrowest"
-
-    def _row_levels(self, coverage: float, of: str, labels: np.ndarray | None) -> float | np.ndarray:
-        """The level of the intervals of predicted distributions: one for all rows, or one per row by groups."""
-        if self.groups is None or of not in self.groups.levels or labels is None:
-            return self.interval_level(coverage, of)
-        return self.groups.at(check_coverage(coverage), of, self.intervals[of], self.groups.codes(labels))
-
-    @torch.no_grad()
-    def described(
-        self,
-        dist: Any,
-        coverage: float,
-        of: str = MIXTURE,
-        labels: np.ndarray | None = None,
-        quantiles: Sequence[float] = (),
-        kind: str | None = None,
-    ) -> PredictionSummary:
-        """Mean, variance, median, mode, calibrated interval and further `quantiles` of predicted distributions.
-
-        Moments are those of the distributions themselves, counts those of rounded values where they are Gaussian.
-        """
-        counts = discretized(dist)
-        levels = torch.tensor([0.5, *quantiles], dtype=torch.float64)
-        row_levels = self._row_levels(coverage, of, labels)
-        summary, interval = summarise_with_interval(counts, levels, row_levels, kind or self.interval_kind)
-        moments = summary if counts is dist else dist
-        counts_at = summary.quantiles
-        parts = moments.mean, moments.aleatoric, moments.epistemic
-        return PredictionSummary(*parts, counts_at[:, 0], summary.mode, interval, counts_at[:, 1:])
+        self.calibration = replace(self.calibration, intervals=intervals, groups=interval_groups)
 
     def calibrate_ood(self, X: Any, alpha: float = 0.05) -> None:
         """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on."""
-        scores = self._profile.measure(X).score
-        self.ood = OODScores.fit(scores, check_alpha(alpha, len(scores)))
-
-    def ood_pvalue(self, X: Any) -> np.ndarray:
-        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
-
-        Parameters
-        ----------
-        X : table
-            Rows with the columns of the training rows.
-        """
-        return self.calibrated_ood.pvalue(self._profile.measure(X).score)
-
-    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None, days: Container[str] = ()) -> list[list[str]]:
-        """What is unusual about each row, the most unusual first: columns, for example "missing 'age'".
-
-        Parameters
-        ----------
-        X : table
-            Rows with the columns of the training rows.
-        flagged : array of bool, optional
-            Rows that always have a reason: the combination of their values, where no single column explains the flag.
-        days : container of str
-            Columns of days since 1970, which are shown as dates.
-        """
-        if self.profile is None:
-            return [[] for _ in range(row_count(X))]
-        reasons = row_reasons(self.profile, X, days)
-        unexplained = [row for row, own in enumerate(reasons) if not own and flagged is not None and flagged[row]]
-        if unexplained:
-            columns = self.profile.misfits(take_rows(X, unexplained))
-            for row, name in zip(unexplained, columns, strict=True):
-                reasons[row] = [COMBINATION + (f", mostly {name!r}" if name else "")]
-        return reasons
-
-    @property
-    def _profile(self) -> FeatureProfile:
-        if self.profile is None:
-            raise InputError("The model has no summary of its training rows. Fit it again.")
-        return self.profile
-
-    @property
-    def calibrated_ood(self) -> OODScores:
-        """The out-of-distribution scores, or an error where there was no calibration."""
-        if self.ood is None:
-            raise InputError("Out-of-distribution scores are not calibrated: call fit_ood with rows not used by fit.")
-        return self.ood
+        scores = self.calibration.require_profile().measure(X).score
+        self.calibration = replace(self.calibration, ood=OODScores.fit(scores, check_alpha(alpha, len(scores))))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -492,32 +365,11 @@ class Predictor:
         for name, member in self.members.items():
             files |= {f"{name}/{file}": content for file, content in member.state().items()}
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
-        more, calibration = self._calibration_state()
+        more, calibration = self.calibration.state()
         counts = self.counts.as_dict()
         facts = {"needs_exposure": self.needs_exposure, "counts": counts, "scales": self.scales}
         manifest = {"members": about, **facts, **calibration}
         return files | more, manifest | ({"fold_weights": self.fold_weights} if self.fold_weights else {})
-
-    def _calibration_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        parts: dict[str, Any] = {f"intervals.{name}": each for name, each in self.intervals.items()}
-        parts |= {f"recalibration.{name}": each for name, each in self.recalibrations.items()}
-        manifest: dict[str, Any] = {
-            "intervals": list(self.intervals),
-            "recalibration": {name: _facts(each) for name, each in self.recalibrations.items()},
-        }
-        arrays: dict[str, np.ndarray] = {}
-        if self.groups is not None:
-            own = self.groups
-            parts |= {f"groups.{n}.{code}": each for n, of in own.levels.items() for code, each in enumerate(of)}
-            names = {"names": list(own.names), "of": list(own.levels)}
-            manifest["groups"] = {"by": own.by, "prior_rows": own.prior_rows, **names}
-        if self.ood is not None:
-            parts["ood"], manifest["ood"] = self.ood, _facts(self.ood)
-        for name, part in parts.items():
-            fields = part._asdict().items()
-            arrays |= {f"{name}.{field}": value for field, value in fields if isinstance(value, np.ndarray)}
-        files = {} if self.profile is None else self.profile.state()
-        return files | {_CALIBRATION: arrays_to_bytes(**arrays)}, manifest
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
@@ -536,31 +388,12 @@ class Predictor:
             fold_weights = manifest.get("fold_weights", ())
             predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts, fold_weights)
             predictor.scales = {name: ScaleSummary(*values) for name, values in manifest.get("scales", {}).items()}
-            predictor._restore_calibration(files, manifest)
+            predictor.calibration = Calibration.from_state(files, manifest)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(
                 f"The files of the saved model do not fit its manifest ({error}). Fit it again."
             ) from error
         return predictor
-
-    def _restore_calibration(self, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
-        arrays = arrays_from_bytes(files[_CALIBRATION])
-
-        def part(kind: type[_Part], name: str, facts: Mapping[str, Any] = {}) -> _Part:
-            known: dict[str, Any] = {field: arrays[f"{name}.{field}"] for field in kind._fields if field not in facts}
-            return kind(**known, **facts)
-
-        self.intervals = {name: part(IntervalLevels, f"intervals.{name}") for name in manifest["intervals"]}
-        maps = manifest["recalibration"].items()
-        self.recalibrations = {name: part(Recalibration, f"recalibration.{name}", facts) for name, facts in maps}
-        if "groups" in manifest:
-            about = manifest["groups"]
-            codes = range(len(about["names"]))
-            levels = {name: [part(IntervalLevels, f"groups.{name}.{k}") for k in codes] for name in about["of"]}
-            self.groups = IntervalGroups(about["by"], tuple(about["names"]), about["prior_rows"], levels)
-        if "ood" in manifest:
-            self.ood = part(OODScores, "ood", manifest["ood"])
-        self.profile = FeatureProfile.from_state(files)
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write everything to a folder, whole or not at all.
@@ -592,8 +425,3 @@ class Predictor:
 def _measure_scores(of: str, rows: HeldOut) -> tuple[np.ndarray]:
     """Score the counts of held-out rows by the level at which they enter intervals."""
     return (score_blocks(rows.distributions(of), rows.sample.y),)
-
-
-def _facts(part: Any) -> dict[str, Any]:
-    """The fields that are not arrays: values that JSON can hold."""
-    return {field: value for field, value in part._asdict().items() if not isinstance(value, np.ndarray)}

@@ -220,7 +220,7 @@ def test_coverage_and_pit_are_compared_with_what_is_expected_of_so_many_rows(pre
     found = checks_of(predictor, some)
     mean = torch.from_numpy(np.exp(predictor.members["poisson_glm"].distribution(some.X).mean.log().numpy()[:, 0]))
     dist, y = Poisson(mean), torch.from_numpy(some.y)
-    low, high, probability = predictor.interval(dist, 0.9)
+    low, high, probability = predictor.wrap(dist).interval_with_probability(0.9)
     covered, expected = float(((low <= y) & (y <= high)).double().mean()), float(probability.mean())
     coverage = found["coverage of 90% intervals"]
     assert coverage.effect == pytest.approx(expected - covered)
@@ -244,8 +244,8 @@ def test_the_share_of_flags_is_compared_with_a_beta_binomial(predictor, rows):
     X = rows.X.head(100).with_columns(a=pl.when(pl.int_range(100) < 12).then(30.0).otherwise("a"))
     found = compare(predictor, X)
     (check,) = (check for check in found.checks if check.kind == "ood")
-    flags = predictor.ood
-    flagged = int((predictor.ood_pvalue(X) <= flags.alpha).sum())
+    flags = predictor.calibration.ood
+    flagged = int((predictor.calibration.ood_pvalue(X) <= flags.alpha).sum())
     assert flagged >= 12
     first = int(np.floor(flags.alpha * (len(flags.scores) + 1) + 1e-9))
     draws = np.random.default_rng(0).beta(first, len(flags.scores) + 1 - first, 200_000)

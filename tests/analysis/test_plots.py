@@ -15,15 +15,14 @@ from scipy import stats
 from ddpn import CountGLM, Poisson, metrics
 from ddpn.analysis.explanations import Curve
 from ddpn.analysis.plots import (
-    binned,
     draw_bars,
-    draw_distribution,
     draw_scatter,
     panel,
     plot_pit,
     scale_of,
     svg_of,
 )
+from ddpn.prediction.figure import bin_probabilities, draw_masses
 
 RNG = np.random.default_rng(3)
 MU = RNG.uniform(1.0, 9.0, 1000)
@@ -97,12 +96,12 @@ def test_any_name_stays_text():
 @pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 9), (150, 300), (0, 3_000_000)])
 def test_bins_hold_the_probabilities_of_their_counts_and_ticks_are_few_integers(low, high):
     mean = max(1.0, (low + high) / 2)
-    edges, shares = binned(Poisson(torch.tensor([mean]).double()), float(low), float(high), 48)
+    edges, shares = bin_probabilities(Poisson(torch.tensor([mean]).double()), float(low), float(high), 48)
     expected = np.diff(stats.poisson.cdf(edges - 1, mean))
     np.testing.assert_allclose(shares[:, 0], expected, atol=1e-9)
     assert edges[0] == low
     assert high <= edges[-1] < high + (edges[1] - edges[0])
-    figure = panel(lambda ax: draw_distribution(ax, edges, shares[:, 0], (low, mean), y=mean))
+    figure = panel(lambda ax: draw_masses(ax, edges, shares[:, 0], (low, mean), y=mean))
     assert not labels_overlap(figure)
     (ax,) = figure.axes
     shown = [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]]

@@ -1,5 +1,7 @@
 """Calibration of a fitted mixture: rows that calibrate a prediction are not what it was learnt from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -76,21 +78,21 @@ def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed, predictor):
 
 
 def test_intervals_are_calibrated_with_those_maps(crossed, calibrated, predictor):
-    assert calibrated.is_recalibrated()
+    assert calibrated.calibration.is_recalibrated()
     rows = HeldOut.of_folds(predictor, crossed, seed=0)
     _, maps = Recalibration.fit(rows, MIXTURE)
     changed = [Recalibrated(dist, maps[number]) for number, dist, _ in rows.blocks(MIXTURE)]
     scores = score_blocks(changed, rows.sample.y)
     predictor.recalibrate(rows)
     predictor.calibrate_intervals(rows)
-    assert predictor.intervals[MIXTURE].scores == pytest.approx(np.sort(scores))
+    assert predictor.calibration.intervals[MIXTURE].scores == pytest.approx(np.sort(scores))
 
 
 def test_members_are_recalibrated_where_the_mixture_is(crossed, calibrated, predictor):
-    assert set(calibrated.recalibrations) == set(calibrated.intervals) == {MIXTURE, *WEIGHTS}
+    assert set(calibrated.calibration.recalibrations) == set(calibrated.calibration.intervals) == {MIXTURE, *WEIGHTS}
     calibrate(predictor, crossed, seed=0, wanted=CalibrationOptions(recalibrate=False))
-    assert predictor.recalibrations == {}
-    assert set(predictor.intervals) == {MIXTURE, *WEIGHTS}
+    assert predictor.calibration.recalibrations == {}
+    assert set(predictor.calibration.intervals) == {MIXTURE, *WEIGHTS}
 
 
 @pytest.mark.parametrize("has_validation", [False, True], ids=["folds", "validation rows"])
@@ -103,13 +105,13 @@ def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
     new = counts(3000, seed=2)
     for name in (MIXTURE, *WEIGHTS):
         dist = predictor.distribution(new.X, of=name)
-        low, high, _ = predictor.interval(dist, 0.9, of=name)
+        low, high, _ = predictor.wrap(dist, name).interval_with_probability(0.9)
         inside = ((low.numpy() <= new.y) & (new.y <= high.numpy())).mean()
         # Three standard errors of a share of 600 calibration rows; intervals of counts cover rather more.
         assert 0.9 - 3 * np.sqrt(0.09 / 600) < inside < 0.96, name
-    flagged = (predictor.ood_pvalue(new.X) <= 0.05).mean()
+    flagged = (predictor.calibration.ood_pvalue(new.X) <= 0.05).mean()
     assert flagged == pytest.approx(0.05, abs=0.04)
-    assert (predictor.ood_pvalue(np.full((1, 2), 40.0)) <= 0.05).all()
+    assert (predictor.calibration.ood_pvalue(np.full((1, 2), 40.0)) <= 0.05).all()
 
 
 def test_groups_of_intervals_follow_their_rows():
@@ -123,8 +125,8 @@ def test_groups_of_intervals_follow_their_rows():
     for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
         predictor = Predictor({"constant": folds.fit(Constant(), seed=0)})
         calibrate(predictor, folds, seed=0, wanted=CalibrationOptions(groups="shop"))
-        low, high, _ = predictor.interval(predictor.distribution(new.X), 0.9, labels=new.interval_groups)
-        inside = (low.numpy() <= new.y) & (new.y <= high.numpy())
+        low, high = predictor.predict(new.X, groups=new.interval_groups).interval(0.9)
+        inside = (low <= new.y) & (new.y <= high)
         # One distribution for both is too wide for the calm group, and too narrow for the wild one.
         assert inside[new.interval_groups == "calm"].mean() > 0.9
         assert inside[new.interval_groups == "wild"].mean() == pytest.approx(0.9, abs=0.06)
@@ -136,7 +138,7 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
 
     def slow(*arguments):
         original(*arguments)
-        found.append(predictor.intervals[MIXTURE])
+        found.append(predictor.calibration.intervals[MIXTURE])
         if len(found) > 1:
             raise TimeLimitError("the time is up")
 
@@ -145,9 +147,9 @@ def test_calibration_that_ends_early_leaves_what_there_was(crossed, predictor, m
     monkeypatch.setattr(predictor, "calibrate_intervals", slow)
     assert len(calibrate(predictor, crossed, seed=0, clock=Clock(1e6))) == 100
     assert len(found) == 2
-    assert predictor.intervals == {MIXTURE: found[0]}
+    assert predictor.calibration.intervals == {MIXTURE: found[0]}
     assert found[0].rows.tolist() == [100]
-    assert predictor.ood is not None
+    assert predictor.calibration.ood is not None
 
 
 # Held-out rows: each has a predictor that was not fitted to it, and a map that was not learnt from it -----------------
@@ -183,22 +185,22 @@ def test_censored_counts_have_the_distributions_of_what_is_recorded(sample):
 
 def test_copies_are_calibrated_with_the_rows_of_other_folds_which_are_measured_once(crossed, predictor):
     rows = calibrate(predictor, crossed, seed=0)
-    levels = {name: predictor.intervals[name].scores for name in (MIXTURE, *WEIGHTS)}
+    levels = {name: predictor.calibration.intervals[name].scores for name in (MIXTURE, *WEIGHTS)}
     for number, (copies, sample) in enumerate(rows.pairs()):
         assert len(sample) == (crossed.number == number).sum()
         for name, all_levels in levels.items():
-            assert copies.intervals[name].rows.tolist() == [600 - len(sample)]
-            assert copies.is_recalibrated(name) == predictor.is_recalibrated(name)
-            assert len(copies.intervals[name].scores) < len(all_levels)
+            assert copies.calibration.intervals[name].rows.tolist() == [600 - len(sample)]
+            assert copies.calibration.is_recalibrated(name) == predictor.calibration.is_recalibrated(name)
+            assert len(copies.calibration.intervals[name].scores) < len(all_levels)
         others = rows.part != number
         apart = HeldOut(rows.sample.rows(others), rows.predictors, rows.part[others])
         apart.maps = rows.maps
         fresh = Predictor(copies.members, copies.weights)
-        fresh.recalibrations = copies.recalibrations
+        fresh.calibration = replace(fresh.calibration, recalibrations=copies.calibration.recalibrations)
         fresh.calibrate_intervals(apart)
         copies.calibrate_intervals(rows.without(number))
         # Scores are random points of the steps at which counts enter: those of all rows together, or others.
-        assert np.isin(copies.intervals[MIXTURE].scores, levels[MIXTURE]).all()
-        assert len(copies.intervals[MIXTURE].scores) == others.sum()
-        one, other = (each.intervals[MIXTURE].scores for each in (fresh, copies))
+        assert np.isin(copies.calibration.intervals[MIXTURE].scores, levels[MIXTURE]).all()
+        assert len(copies.calibration.intervals[MIXTURE].scores) == others.sum()
+        one, other = (each.calibration.intervals[MIXTURE].scores for each in (fresh, copies))
         assert one == pytest.approx(other, abs=0.15)

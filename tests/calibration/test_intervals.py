@@ -257,7 +257,7 @@ def test_exposure_and_weights_are_used(quick, counts, exposures):
     X, y = counts
     model = quick().fit(X, y, exposure=exposures)
     weight = np.where(np.arange(90) < 40, 2.0, 0.0)
-    levels = model.fit_intervals(X, y, weight, exposures).predictor_.intervals["mixture"]
+    levels = model.fit_intervals(X, y, weight, exposures).predictor_.calibration.intervals["mixture"]
     before, after = model.predict_distribution(X, exposures).distribution.entry_levels(torch.from_numpy(y))
     assert len(levels.scores) == 40
     assert levels.scores.sum() == pytest.approx(0.5 * (before + after)[:40].sum().item(), abs=4.0)
@@ -267,8 +267,8 @@ def test_exposure_and_weights_are_used(quick, counts, exposures):
 
 
 def test_before_calibration_the_level_is_the_coverage(fitted, counts):
-    assert fitted.predictor_.interval_level(0.8) == 0.8
-    assert not fitted.predictor_.intervals
+    assert fitted.predictor_.calibration.interval_level(0.8) == 0.8
+    assert not fitted.predictor_.calibration.intervals
     with pytest.raises(ConfigError, match="kind must be 'narrowest' or 'central', got 'calibrated'"):
         fitted.predict_interval(counts[0], kind="calibrated")
 
@@ -360,12 +360,14 @@ def test_a_column_of_the_table_and_a_group_that_is_unknown(tmp_path):
     assert (own == model.predict_interval(pl.from_pandas(FRAME[~HALF]))).all()
     with pytest.warns(UserWarning, match=r"2 of 3 rows have a shop that the calibration rows did not have \('new'\)"):
         other = model.predict_interval(FRAME[:3], groups=["new", "calm", "new"])
-    low, high, _ = interval_at(model.predict_distribution(FRAME[:3]).distribution, model.predictor_.interval_level(0.9))
+    low, high, _ = interval_at(
+        model.predict_distribution(FRAME[:3]).distribution, model.predictor_.calibration.interval_level(0.9)
+    )
     assert other[[0, 2]].tolist() == torch.stack([low, high], 1).long()[[0, 2]].tolist()
     model.save(tmp_path / "model")
     again = CountGLM.load(tmp_path / "model")
     assert (own == again.predict_interval(FRAME[~HALF])).all()
-    assert again.predictor_.groups.rows == model.predictor_.groups.rows
+    assert again.predictor_.calibration.groups.rows == model.predictor_.calibration.groups.rows
 
 
 @pytest.mark.parametrize(

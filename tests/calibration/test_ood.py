@@ -65,7 +65,7 @@ def test_bad_rates_are_refused_and_leave_the_calibration(calibrated, counts, cal
         call(calibrated, counts[0])
     assert raised.value.argument == "alpha"
     assert words in raised.value.must
-    assert len(calibrated.predictor_.ood.scores) == 99
+    assert len(calibrated.predictor_.calibration.ood.scores) == 99
 
 
 def test_the_smallest_rate_finds_rows_far_away(calibrated, counts):
@@ -86,7 +86,7 @@ def test_the_order_of_calls_is_reported(calibrated, counts):
     bare = Predictor(calibrated.predictor_.members)
     with pytest.raises(InputError, match="no summary of its training rows"):
         bare.calibrate_ood(counts[0])
-    assert bare.ood_reasons(counts[0][:2]) == [[], []]
+    assert bare.calibration.ood_reasons(counts[0][:2]) == [[], []]
 
 
 # The summary of training rows -----------------------------------------------------------------------------------------

@@ -104,12 +104,12 @@ def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
     mu, y = wide
     X = np.log(mu)[:, None]
     model = CountGLM("poisson", covariance="robust").fit(X[:1000], y[:1000])
-    assert model.predictor_.recalibration is None
+    assert model.predictor_.calibration.recalibration is None
     before = model.predict_distribution(X[2000:])
     model.fit_intervals(X[1000:2000], y[1000:2000]).fit_recalibration(X[1000:2000], y[1000:2000])
-    assert model.predictor_.recalibration.is_used
-    assert "mixture" not in model.predictor_.intervals
-    found = model.predict_distribution(X[2000:])
+    assert model.predictor_.calibration.recalibration.is_used
+    assert "mixture" not in model.predictor_.calibration.intervals
+    found = model.predict_distribution(X[2000:]).distribution
     assert isinstance(found, Recalibrated)
     assert found.base.mean.tolist() == before.mean.tolist()
     assert model.predict(X[2000:], statistic="median").tolist() == found.icdf(torch.tensor(0.5)).tolist()
@@ -120,5 +120,5 @@ def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
     assert ((low <= y[2000:]) & (y[2000:] <= high)).mean() == pytest.approx(0.9, abs=0.04)
     model.save(tmp_path / "model")
     again = CountGLM.load(tmp_path / "model")
-    assert again.predictor_.recalibration[1:] == model.predictor_.recalibration[1:]
+    assert again.predictor_.calibration.recalibration[1:] == model.predictor_.calibration.recalibration[1:]
     assert again.crps(X[2000:], y[2000:]) == model.crps(X[2000:], y[2000:])

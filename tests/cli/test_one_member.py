@@ -25,7 +25,7 @@ def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files)
             predicted = pl.read_csv(files / "p.csv")
             dist = predictor.distribution(table.select("severity", "ward"), of=entry["name"])
             assert predicted["mean"].to_numpy() == pytest.approx(dist.mean.numpy(), rel=1e-5)
-            low, high, _ = predictor.interval(dist, 0.8, entry["name"])
+            low, high, _ = predictor.wrap(dist, entry["name"]).interval_with_probability(0.8)
             assert (predicted["lower"].to_numpy() == low.numpy()).all()
             assert (predicted["upper"].to_numpy() == high.numpy()).all()
 
@@ -38,7 +38,7 @@ def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
     predictor, name = load(files / "m").model.predictor_, "trees" if name == "Boosted trees" else name
     assert {key: weight for key, weight in predictor.weights.items() if weight} == {name: 1.0}
     assert set(predictor.members) == {name, "constant", "poisson_glm"}
-    assert {MIXTURE, name} <= set(predictor.intervals)
+    assert {MIXTURE, name} <= set(predictor.calibration.intervals)
     entries = {entry["name"]: entry for entry in describe(files / "m")["task"]["scores"]["entries"]}
     assert entries[MIXTURE]["coverage"] >= 0.85  # 260 out-of-fold rows
 

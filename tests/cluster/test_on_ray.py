@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.members import folds
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.jobs import Job, JobError, run, slots
@@ -30,7 +31,6 @@ from ddpn.tables.table import Table
 from ddpn.workflow import streaming, tuning
 from ddpn.workflow.model_folder import load
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.streaming import _Work, predict_files
 
@@ -233,7 +233,7 @@ def test_a_training_survives_a_process(cluster, example, work, alone, tmp_path):
 
 
 ROWS, PARTS = 90, 12
-REQUEST = Request(quantiles=(0.2,), keep=True)
+SPEC = PredictionSpec(quantiles=(0.2,), keep=True)
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +264,7 @@ def short_blocks(monkeypatch):
 
 def test_a_worker_is_killed_and_the_predictions_are_the_same(nodes, cluster, model, days, tmp_path, monkeypatch):
     psutil = pytest.importorskip("psutil")
-    findings, killed, rows, options = {"here": [], "there": []}, [], [], {"request": REQUEST, "exposure": "days"}
+    findings, killed, rows, options = {"here": [], "there": []}, [], [], {"spec": SPEC, "exposure": "days"}
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
     predict_files(model, days, here, on_finding=findings["here"].append, **options)
 
@@ -293,9 +293,9 @@ def test_errors_name_the_file_and_the_row(cluster, model, days, tmp_path):
     files = [str(days / "00.parquet"), str(tmp_path / "bad.parquet")]
     bad.write_parquet(files[1])
     with pytest.raises(InputError, match=r"bad.parquet: exposure 'days' .* got -1 at row 42"):
-        predict_files(model, files, tmp_path / "out.csv", request=REQUEST, exposure="days", n_jobs=cluster)
+        predict_files(model, files, tmp_path / "out.csv", spec=SPEC, exposure="days", n_jobs=cluster)
     assert os.listdir(tmp_path) == ["bad.parquet"]
-    work = _Work(load(model, exposure="days"), Table(files), [0, 9], REQUEST, "out.csv")
+    work = _Work(load(model, exposure="days"), Table(files), [0, 9], SPEC, "out.csv")
     with pytest.raises(ConfigError, match="another size on a node"):
         work.check(work.table.places()[1])
     os.remove(files[1])

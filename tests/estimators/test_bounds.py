@@ -174,7 +174,7 @@ def test_two_kinds_of_rows_are_told_apart():
     model = DDPNRegressor(
         likelihood=("poisson", "poisson"), members=1, hidden=(4,), epochs=25, random_state=0, preset="default"
     ).fit(X[:600], y)
-    dist = model.predict_distribution(X[:100])
+    dist = model.predict_distribution(X[:100]).distribution
     means = dist.components.components.mean.reshape(100, 2).sort(dim=1).values.mean(0)
     torch.testing.assert_close(means.double(), torch.tensor([2.0, 15.0]).double(), rtol=0.15, atol=0.0)
 
@@ -230,7 +230,7 @@ def test_bounds_need_a_likelihood_of_counts(per_row):
 def test_explained_deviance_compares_what_is_recorded():
     """Means of the recorded counts explain them better than the means of the counts themselves."""
     model = CountGLM(likelihood="poisson", censored_above=2).fit(TRAIN, Y[:N])
-    recorded, dist = np.minimum(Y[N:], 2), model.predict_distribution(TEST)
+    recorded, dist = np.minimum(Y[N:], 2), model.predict_distribution(TEST).distribution
     score = model.score(TEST, Y[N:])
     assert score == pytest.approx(d2_tweedie_score(recorded, Censored(dist, 2).mean.numpy(), power=1))
     assert score > d2_tweedie_score(recorded, model.predict(TEST), power=1) + 0.05

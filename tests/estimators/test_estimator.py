@@ -34,7 +34,7 @@ def model(request, quick, counts, exposures):
 
 @pytest.fixture
 def dist(model, counts, exposures) -> Mixture:
-    return model.predict_distribution(counts[0], exposures)
+    return model.predict_distribution(counts[0], exposures).distribution
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def normal(quick, counts):
 
 
 def ends_of(normal, X) -> stats.rv_continuous:
-    found = normal.predict_distribution(X).components
+    found = normal.predict_distribution(X).distribution.components
     assert isinstance(found, Normal)
     return stats.norm(found.loc.numpy().ravel(), found.scale.numpy().ravel())
 
@@ -248,7 +248,7 @@ def test_predictions_are_equal_bit_for_bit(exposed, counts, exposures, tmp_path)
     exposed.save(tmp_path / "model")
     loaded = DDPNRegressor.load(tmp_path / "model")
     for exposure in (exposures, 2.0 * exposures):
-        ours, theirs = (m.predict_distribution(X, exposure).components for m in (exposed, loaded))
+        ours, theirs = (m.predict_distribution(X, exposure).distribution.components for m in (exposed, loaded))
         for name in ours.arg_constraints:
             assert (getattr(ours, name) == getattr(theirs, name)).all()
     ours, theirs = (m.predict_interval(X[:20], 0.9, exposures[:20]) for m in (exposed, loaded))
@@ -314,8 +314,8 @@ def test_all_members_and_their_calibration_are_restored(of_all, saved_of_all):
         assert (ours.variance == theirs.variance).all()
     ours, theirs = (model.predict_interval(new, 0.7) for model in (of_all, loaded))
     assert (ours == theirs).all()
-    assert (loaded.predictor_.interval_level(0.9), loaded.is_ood(new).tolist()) == (
-        of_all.predictor_.interval_level(0.9),
+    assert (loaded.predictor_.calibration.interval_level(0.9), loaded.is_ood(new).tolist()) == (
+        of_all.predictor_.calibration.interval_level(0.9),
         of_all.is_ood(new).tolist(),
     )
     with pytest.raises(InputError, match="'ward'"):
@@ -356,7 +356,7 @@ def test_a_loaded_model_can_be_saved_again(fitted, saved, counts, tmp_path):
     assert (loaded.predict(counts[0]) == fitted.predict(counts[0])).all()
     assert loaded.history_.as_dict() == fitted.history_.as_dict()
     assert (loaded.numeric_, loaded.n_rows_, loaded.n_features_in_) == (fitted.numeric_, fitted.n_rows_, 3)
-    assert not loaded.predictor_.intervals
+    assert not loaded.predictor_.calibration.intervals
 
 
 def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_path):
@@ -367,7 +367,7 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(counts, tmp_
     assert (ours == theirs).all()
     assert (model.ood_pvalue(X) == again.ood_pvalue(X)).all()
     assert 0.0 < again.is_ood(X).mean() < 1.0
-    assert not model.fit(*counts).predictor_.intervals
+    assert not model.fit(*counts).predictor_.calibration.intervals
 
 
 # Damage ----------------------------------------------------------------------------------------------------------

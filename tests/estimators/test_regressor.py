@@ -80,7 +80,7 @@ def test_the_mean_of_trees_follows_monotone_constraints(line):
     X, y = line
     for sign in (1, -1):
         model = CountRegressor(members=["trees"], monotone={"x0": sign}, random_state=0).fit(X, y)
-        assert not model.predictor_.is_recalibrated(), "it might bend the mean"
+        assert not model.predictor_.calibration.is_recalibrated(), "it might bend the mean"
         steps = np.diff(np.log(model.predict(np.linspace(-3, 3, 50)[:, None] * [1.0, 0.0, 0.0])))
         assert (sign * steps >= -1e-12).all()
 
@@ -151,7 +151,7 @@ def test_the_mixture_has_weights_that_sum_to_one(mixed, line):
     assert list(weights) == ["networks", "glm", "constant"]
     assert sum(weights.values()) == pytest.approx(1.0)
     assert min(weights.values()) >= 0.0
-    dist = mixed.predict_distribution(line[0])
+    dist = mixed.predict_distribution(line[0]).distribution
     # A weight of 0 means that the member has no component.
     size = {"networks": 3, "glm": 1, "constant": 1}
     assert dist.size == sum(size[name] for name, weight in weights.items() if weight > 0)
@@ -454,9 +454,9 @@ def test_without_a_test_set_the_rows_of_fit_are_scored_out_of_fold(cross_fitted)
     assert (board.rows, board.title) == (300, "Scores on 300 out-of-fold rows")
     assert cross_fitted.verdict() == board.verdict
     assert "There are no test rows" in str(board.verdict)
-    before = cross_fitted.predictor_.intervals
+    before = cross_fitted.predictor_.calibration.intervals
     cross_fitted.leaderboard()
-    assert cross_fitted.predictor_.intervals is before, "the model stays as it is"
+    assert cross_fitted.predictor_.calibration.intervals is before, "the model stays as it is"
 
 
 @pytest.mark.parametrize("kind", ["saved", "pickled", "validation rows", "networks alone"])

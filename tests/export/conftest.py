@@ -74,8 +74,8 @@ def assert_parity(run_file, file):
         out = run_file(file, _feeds(X, **more, **({} if groups is None else groups)))
         with torch.no_grad():
             dist = predictor.distribution(X, exposure, upper=upper)
-            labels = None if groups is None else predictor.groups.labels(X, next(iter(groups.values())))
-            _assert_same(out, dist, predictor.interval(dist, coverage, labels=labels))
+            labels = None if groups is None else predictor.calibration.groups.labels(X, next(iter(groups.values())))
+            _assert_same(out, dist, predictor.wrap(dist, groups=labels).interval_with_probability(coverage))
 
     return compare
 

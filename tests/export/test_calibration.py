@@ -1,5 +1,7 @@
 """Recalibrated distributions, calibrated intervals and their groups in an exported file."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -29,12 +31,17 @@ def held_out(predictor: Predictor, sample: CountRows, groups=None) -> HeldOut:
     return HeldOut.of(predictor, sample.replace(interval_groups=groups))
 
 
+def set_levels(predictor: Predictor, scores: np.ndarray) -> None:
+    intervals = {MIXTURE: IntervalLevels.from_scores(scores)}
+    predictor.calibration = replace(predictor.calibration, intervals=intervals)
+
+
 def test_calibrated_intervals_also_wider_than_any_quantile(predictor, rows_of, assert_parity):
-    predictor.intervals[MIXTURE] = IntervalLevels.from_scores(np.linspace(0.0, 1.0, 80) ** 0.2)
-    assert 0.9 < predictor.interval_level(0.8) < 1.0
+    set_levels(predictor, np.linspace(0.0, 1.0, 80) ** 0.2)
+    assert 0.9 < predictor.calibration.interval_level(0.8) < 1.0
     assert_parity(predictor, rows_of(20), coverage=0.8)
-    predictor.intervals[MIXTURE] = IntervalLevels.from_scores(np.full(30, 1.7))
-    assert predictor.interval_level(0.9) > 1.0
+    set_levels(predictor, np.full(30, 1.7))
+    assert predictor.calibration.interval_level(0.9) > 1.0
     assert_parity(predictor, rows_of(20))
 
 
@@ -49,8 +56,8 @@ def test_recalibrated_distributions(predictor, sample, rows_of, assert_parity):
     rows = held_out(predictor, sample)
     predictor.recalibrate(rows, always=True)
     predictor.calibrate_intervals(rows)
-    assert predictor.is_recalibrated()
-    assert np.abs(np.diff(predictor.recalibration.value)).max() > 0.05
+    assert predictor.calibration.is_recalibrated()
+    assert np.abs(np.diff(predictor.calibration.recalibration.value)).max() > 0.05
     assert_parity(predictor, rows_of(20))
 
 

@@ -14,10 +14,9 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.export import describe_onnx, export_onnx
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.model_folder import load
-from ddpn.workflow.prediction import prediction_table
-from ddpn.workflow.prediction_request import Request
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx-node"
 QUICK = 'members = 2\nhidden = [8]\nepochs = 2\ndevice = "cpu"\ncompare_with = ["constant"]\nmix_with = []\n'
@@ -96,8 +95,8 @@ def test_cells_are_read_as_by_ddpn_predict(model, exported, run_file):
     folder = load(model, mixed_only=True)
     frame = pl.DataFrame({name: [cell for cell, _ in pairs] for name, pairs in CELLS.items()})
     X = folder.roles.features(frame, report=lambda sentence: None)
-    request = Request(quantiles=(0.1, 0.9), pmf=25)
-    exact = prediction_table(folder.model.predictor_, X, request, folder.roles.exposures(frame))
+    spec = PredictionSpec(quantiles=(0.1, 0.9), pmf=25)
+    exact = folder.model.predictor_.predict(X, folder.roles.exposures(frame)).to_columns(spec)
     out = run_file(exported, {name: cells(name) for name in CELLS})
     for name in ("mean", "aleatoric"):
         np.testing.assert_allclose(out[name], exact[name], rtol=1e-5)

@@ -110,7 +110,7 @@ def test_it_is_a_part_of_the_default_model(portfolio, data):
     means = np.mean([copy.distribution(X).mean[:, 0].numpy() for copy in member.copies], axis=0)
     assert predictor.distribution(X, of="knn").mean.numpy() == pytest.approx(means)
     assert member.distribution(X).mean.numpy()[:, 0] == pytest.approx(means)
-    assert set(predictor.intervals) == {MIXTURE, *predictor.members}
+    assert set(predictor.calibration.intervals) == {MIXTURE, *predictor.members}
     constant = predictor.distribution(X[300:], of="constant").crps(torch.from_numpy(y[300:])).mean()
     assert portfolio.crps(X[300:], y[300:]) < 0.9 * constant.item()
 

@@ -35,7 +35,7 @@ def test_it_is_the_glm_of_the_encoded_rows_and_goes_no_further(line):
     member = GLM.from_task(Task(make_head("double_poisson", beta=0.5))).fit(line, None, seed=0)
     encoded = FeatureEncoder().fit(line.X).transform(line.X).astype(float)
     glm = CountGLM(alpha=1e-3, location="mu", dispersion="linear").fit(encoded, line.y)
-    dist = glm.predict_distribution(encoded).components
+    dist = glm.predict_distribution(encoded).distribution.components
     expected = np.c_[dist.mu.log(), dist.gamma.log()]
     assert raw(member, line.X) == pytest.approx(expected, rel=1e-9, abs=1e-9)
     far = raw(member, 50.0 * line.X)

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -10,11 +11,12 @@ import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import ConfigError
 from ddpn.serving import Limits, create_app
-from ddpn.serving.schemas import DEFAULT_OUTPUTS, RequestError, Wanted
+from ddpn.serving.model import DEFAULT_SPEC
+from ddpn.serving.schemas import DEFAULT_OUTPUTS, RequestError
 from ddpn.workflow.prediction import predict as predict_table
-from ddpn.workflow.prediction_request import Request
 
 
 def served(app):
@@ -28,7 +30,7 @@ def json_rows(table: pl.DataFrame) -> list[dict]:
 
 def test_predictions_are_those_of_the_command(client, folder, table):
     some = table.head(120)
-    expected = predict_table(folder, some, Request(coverage=0.8, quantiles=(0.1, 0.99), pmf=4, ood=0.05))
+    expected = predict_table(folder, some, PredictionSpec(coverage=0.8, quantiles=(0.1, 0.99), pmf=4, ood=0.05))
     more = {"outputs": [*DEFAULT_OUTPUTS], "coverage": 0.8, "quantiles": [0.1, 0.99], "pmf": 4}
     answer = client.post("/predict", json={"rows": json_rows(some), **more}).json()
     assert answer["model"] == "patients"
@@ -171,7 +173,9 @@ def test_an_answer_that_takes_too_long_is_503(saved, row):
 def test_one_bad_request_of_a_batch_does_not_fail_the_others(app, row):
     model = served(app)
     good, huge = ([model.Row.model_validate({**row, "days": days})] for days in (1.0, 1e300))
-    first, second, third = model.predict([(good, Wanted()), (huge, Wanted()), (good, Wanted(coverage=0.5))])
+    first, second, third = model.predict(
+        [(good, DEFAULT_SPEC), (huge, DEFAULT_SPEC), (good, replace(DEFAULT_SPEC, coverage=0.5))]
+    )
     assert isinstance(second, RequestError)
     assert first[0]["mean"] == third[0]["mean"]
     assert first[0]["upper"] > third[0]["upper"]

@@ -7,7 +7,8 @@ import pytest
 
 from ddpn.serving.batching import Batcher
 from ddpn.serving.middleware import Limits, Metrics
-from ddpn.serving.schemas import RequestError, Row, Wanted
+from ddpn.serving.model import DEFAULT_SPEC
+from ddpn.serving.schemas import RequestError, Row
 
 
 class Echo:
@@ -51,7 +52,7 @@ def test_what_arrives_meanwhile_is_predicted_together_by_model_and_in_batches_of
     async def scenario(batcher):
         jobs = []
         for each, size in sizes:
-            jobs.append(asyncio.create_task(batcher.submit(each, rows(size), Wanted())))
+            jobs.append(asyncio.create_task(batcher.submit(each, rows(size), DEFAULT_SPEC)))
             await asyncio.sleep(0.05 if len(jobs) == 1 else 0)  # the first is being predicted
         model.go.set()
         return await asyncio.gather(*jobs)
@@ -66,12 +67,12 @@ def test_a_full_queue_refuses_with_429():
     model.go.clear()
 
     async def scenario(batcher):
-        first = asyncio.create_task(batcher.submit(model, rows(1), Wanted()))
+        first = asyncio.create_task(batcher.submit(model, rows(1), DEFAULT_SPEC))
         await asyncio.sleep(0.05)  # it is being predicted, and waits no longer
-        others = [asyncio.create_task(batcher.submit(model, rows(1), Wanted())) for _ in range(2)]
+        others = [asyncio.create_task(batcher.submit(model, rows(1), DEFAULT_SPEC)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(RequestError) as caught:
-            await batcher.submit(model, rows(1), Wanted())
+            await batcher.submit(model, rows(1), DEFAULT_SPEC)
         model.go.set()
         await asyncio.gather(first, *others)
         return caught.value
@@ -85,13 +86,13 @@ def test_requests_that_gave_up_are_not_predicted():
     model.go.clear()
 
     async def scenario(batcher):
-        first = asyncio.create_task(batcher.submit(model, rows(1), Wanted()))
+        first = asyncio.create_task(batcher.submit(model, rows(1), DEFAULT_SPEC))
         await asyncio.sleep(0.05)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(batcher.submit(model, rows(7), Wanted()), 0.01)
+            await asyncio.wait_for(batcher.submit(model, rows(7), DEFAULT_SPEC), 0.01)
         model.go.set()
         await first
-        await batcher.submit(model, rows(2), Wanted())
+        await batcher.submit(model, rows(2), DEFAULT_SPEC)
 
     run(scenario)
     assert model.batches == [[1], [2]]
@@ -102,14 +103,14 @@ def test_a_prediction_that_does_not_end_is_noticed():
     model.go.clear()
 
     async def scenario(batcher):
-        job = asyncio.create_task(batcher.submit(model, rows(1), Wanted()))
+        job = asyncio.create_task(batcher.submit(model, rows(1), DEFAULT_SPEC))
         before = batcher.is_stuck
         async with asyncio.timeout(4):
             while not batcher.is_stuck:
                 await asyncio.sleep(0.01)
         model.go.set()
         await job
-        await batcher.submit(model, rows(1), Wanted())
+        await batcher.submit(model, rows(1), DEFAULT_SPEC)
         return before, batcher.is_stuck
 
     assert run(scenario, timeout=0.05) == (False, False)
@@ -118,7 +119,7 @@ def test_a_prediction_that_does_not_end_is_noticed():
 def test_an_error_of_the_model_reaches_every_request_of_the_batch():
     async def scenario(batcher):
         model = Echo(fail=True)
-        jobs = [batcher.submit(model, rows(1), Wanted()) for _ in range(2)]
+        jobs = [batcher.submit(model, rows(1), DEFAULT_SPEC) for _ in range(2)]
         return await asyncio.gather(*jobs, return_exceptions=True)
 
     assert [str(error) for error in run(scenario)] == ["broken", "broken"]
@@ -129,7 +130,7 @@ def test_what_is_queued_is_finished_at_the_end():
 
     async def main():
         batcher = Batcher(Limits(), Metrics())
-        jobs = [asyncio.create_task(batcher.submit(model, rows(1), Wanted())) for _ in range(3)]
+        jobs = [asyncio.create_task(batcher.submit(model, rows(1), DEFAULT_SPEC)) for _ in range(3)]
         await asyncio.sleep(0)
         await batcher.stop()
         return await asyncio.gather(*jobs)

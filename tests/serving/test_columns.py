@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.serving import create_app
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.prediction import predict
-from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 
 
@@ -50,7 +50,7 @@ def iso(text: str) -> str:
 
 def test_predictions_are_those_of_the_command(server, bounded, wards):
     some = wards.head(60)
-    expected = predict(bounded, some, Request())
+    expected = predict(bounded, some, PredictionSpec())
     rows = [{**row, "when": iso(row["when"])} for row in some.to_dicts()]
     found = server.post("/predict", json={"rows": rows}).json()["predictions"]
     for name in ("mean", "median", "lower", "upper", "ood_pvalue"):
@@ -104,7 +104,7 @@ def test_groups_that_are_booleans_are_those_of_the_command(tmp_path, drop):
     plan = Plan(target="calls", interval_groups="urgent", drop=drop, only="glm", compare_with=("constant",))
     folder = fit(prepare(table, plan), {"data": "calls.csv", "command": "ddpn fit"}).folder
     folder.save(tmp_path / "calls.model")
-    expected = predict(folder, table.head(40), Request())
+    expected = predict(folder, table.head(40), PredictionSpec())
     with TestClient(create_app({"calls": tmp_path / "calls.model"}, reload_every=0.0)) as client:
         found = client.post("/predict", json={"rows": table.head(40).drop("calls").to_dicts()}).json()["predictions"]
         if not drop:

@@ -60,7 +60,7 @@ def test_the_default_of_a_fit_is_the_documented_alpha():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         model = fit_constant(rng, 50, "numbers")
-        assert (len(model.predictor_.ood.scores), model.predictor_.ood.alpha) == (50, ALPHA)
+        assert (len(model.predictor_.calibration.ood.scores), model.predictor_.calibration.ood.alpha) == (50, ALPHA)
         shares.append(model.is_ood(draw_rows(rng, 500, "numbers")).mean())
     assert np.mean(shares) <= ALPHA + 3.0 * np.std(shares) / np.sqrt(8)
 

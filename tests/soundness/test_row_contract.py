@@ -4,6 +4,7 @@ A weight equals a row given as often, rates are per exposure, and nothing that s
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -144,7 +145,7 @@ def test_weights_say_nothing_about_what_is_ordinary():
     by_weight, without = (FeatureProfile.fit(sample.X, weight) for weight in (sample.weight, None))
     assert by_weight.state() == without.state()
     predictor = scored_predictor()
-    predictor.profile = without
+    predictor.calibration = replace(predictor.calibration, profile=without)
     monitored = (compare(predictor, sample.X, rows).as_dict() for rows in (sample, sample.replace(weight=None)))
     assert next(monitored) == next(monitored)
 
@@ -167,7 +168,7 @@ def rate_model(exposed) -> Predictor:
     """One rate for all rows, with calibrated intervals and a summary of its training rows."""
     predictor = Predictor({"constant": Constant().fit(exposed, None, seed=0)}, needs_exposure=True)
     predictor.calibrate_intervals(HeldOut.of(predictor, exposed))
-    predictor.profile = FeatureProfile.fit(exposed.X)
+    predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(exposed.X))
     return predictor
 
 
@@ -194,7 +195,7 @@ def test_intervals_maps_scores_and_drift_are_those_of_counts_with_their_exposure
     """By the truth: Poisson counts of known means."""
     truth = Poisson(torch.from_numpy(5.0 * exposed.exposure))
     y = torch.from_numpy(exposed.y)
-    assert rate_model.interval_level(0.9) < 0.95
+    assert rate_model.calibration.interval_level(0.9) < 0.95
     fitted, _ = Recalibration.fit(HeldOut.of(rate_model, exposed), "mixture")
     assert abs(fitted.gain) < 0.01 * float(truth.crps(y).mean())
     entry = leaderboard(rate_model, exposed).entries[0]
@@ -275,14 +276,14 @@ def test_what_weighs_maps_and_widens_the_predictions_of_a_group_is_chosen_withou
     for counts in (folds.train.y, y):
         rows = Folds(folds.train.replace(y=counts), None, folds.number)
         predictor, held_out = mix(rows, recalibrate)
-        assert all(one.is_used for one in predictor.recalibrations.values())
-        assert set(predictor.recalibrations) == ({"mixture", "glm", "line"} if recalibrate else set())
+        assert all(one.is_used for one in predictor.calibration.recalibrations.values())
+        assert set(predictor.calibration.recalibrations) == ({"mixture", "glm", "line"} if recalibrate else set())
         results.append(
             [
                 (
                     copies.weights,
-                    [copies.recalibrations[name].value.tolist() for name in ("glm", "line") if recalibrate],
-                    [copies.interval_level(0.8, name) for name in ("glm", "line") if not recalibrate],
+                    [copies.calibration.recalibrations[name].value.tolist() for name in ("glm", "line") if recalibrate],
+                    [copies.calibration.interval_level(0.8, name) for name in ("glm", "line") if not recalibrate],
                 )
                 for copies in held_out.predictors
             ]
@@ -344,7 +345,7 @@ def test_out_of_fold_scores_are_those_of_the_copies_that_left_a_row_out(folds, m
         rows = folds.train.rows(folds.number == number)
         parts = [member.copies[number].parts(rows.X) for member in members.values()]
         mixture = mix_members(parts, [predictor.fold_weights[number][name] for name in members])
-        dist = Recalibrated(mixture, copies.recalibrations["mixture"].map)
+        dist = Recalibrated(mixture, copies.calibration.recalibrations["mixture"].map)
         crps[folds.number == number] = dist.crps(torch.from_numpy(rows.y)).numpy()
     assert entry["crps"] == pytest.approx(np.average(crps, weights=folds.train.weight))
     assert shown.evaluation.folds == 5

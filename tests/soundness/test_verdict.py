@@ -101,9 +101,10 @@ def test_every_row_is_scored_once_by_copies_that_left_it_out(fitted):
     changed = folds.train.replace(y=np.where(folds.number == 2, folds.train.y + 5.0, folds.train.y))
     other = calibrate_copies(model.predictor_, type(folds)(changed, None, folds.number), seed, wanted)
     for name in (MIXTURE, "trees", "glm"):
-        levels = [each.predictors[2].interval_level(0.9, name) for each in (rows, other)]
+        levels = [each.predictors[2].calibration.interval_level(0.9, name) for each in (rows, other)]
         assert levels[0] == levels[1]
-        assert rows.predictors[1].interval_level(0.9, name) != other.predictors[1].interval_level(0.9, name)
+        levels = [each.predictors[1].calibration.interval_level(0.9, name) for each in (rows, other)]
+        assert levels[0] != levels[1]
 
 
 def test_no_interval_says_that_a_score_is_more_than_100_percent_lower():

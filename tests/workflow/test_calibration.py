@@ -1,6 +1,7 @@
 """Recalibration and groups of intervals from a table to predictions, a saved folder and a report."""
 
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -9,13 +10,13 @@ import pytest
 from ddpn.analysis.leaderboard import score_rows
 from ddpn.analysis.report import write_report
 from ddpn.distributions import Recalibrated
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
 from ddpn.workflow.examining import report_parts
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.prediction import predict
-from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.preparing import prepare
 
 
@@ -42,19 +43,21 @@ def folder():
 
 def test_a_poisson_of_many_zeros_is_recalibrated_before_its_intervals(folder):
     predictor = folder.model.predictor_
-    assert predictor.recalibration.is_used
-    assert predictor.groups.rows.keys() == {"a", "b"}
+    assert predictor.calibration.recalibration.is_used
+    assert predictor.calibration.groups.rows.keys() == {"a", "b"}
     rows = predictor.distribution(TABLE.select("x"))
     assert isinstance(rows, Recalibrated)
     entries = {entry["name"]: entry for entry in folder.task["scores"]["entries"]}
     assert entries["mixture"]["coverage"] == pytest.approx(0.9, abs=0.06)
-    assert predictor.is_recalibrated("networks"), "members are compared with the mixture after the same treatment"
+    assert predictor.calibration.is_recalibrated("networks"), (
+        "members are compared with the mixture after the same treatment"
+    )
 
 
 def test_recalibrated_distributions_of_fresh_rows_are_better(folder):
     fresh = prepare(drawn(4000, seed=6), PLAN).test
     plain = copy(folder.model.predictor_)
-    plain.recalibrations = {}
+    plain.calibration = replace(plain.calibration, recalibrations={})
     for name in ("mixture", "networks"):
         before, after = (score_rows(each, fresh, name).crps.mean() for each in (plain, folder.model.predictor_))
         assert after < 0.97 * before, name
@@ -62,15 +65,15 @@ def test_recalibrated_distributions_of_fresh_rows_are_better(folder):
 
 def test_a_saved_folder_predicts_the_same_and_reports_groups_that_are_unknown(folder, tmp_path):
     new, found = TABLE.head(40).with_columns(shop=pl.Series(["c"] * 3 + ["a"] * 37)), []
-    whole = predict(folder, new, Request())
+    whole = predict(folder, new, PredictionSpec())
     folder.save(tmp_path / "model")
-    again = predict(load(tmp_path / "model", mixed_only=True), new, Request(), on_finding=found.append)
+    again = predict(load(tmp_path / "model", mixed_only=True), new, PredictionSpec(), on_finding=found.append)
     assert again.equals(whole)
     assert found[0].startswith("3 of 40 rows have a shop that the calibration rows did not have ('c')")
     about = describe(tmp_path / "model")
     assert (about["recalibration"]["is_used"], about["groups"]["by"]) == (True, "shop")
     with pytest.raises(InputError, match=r"No column named 'shop'"):
-        predict(folder, new.drop("shop"), Request())
+        predict(folder, new.drop("shop"), PredictionSpec())
 
 
 def test_the_report_has_the_recalibration_and_the_coverage_by_group(folder, tmp_path):

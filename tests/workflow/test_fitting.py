@@ -62,7 +62,7 @@ def test_intervals_of_every_member_are_calibrated_on_validation_rows(fitted, pre
     predictor = fitted.folder.model.predictor_
     # In the order of the parts that they are divided into: each row has quantiles of its own.
     rows = HeldOut.of(predictor, prepared.validation, prepared.plan.seed).sample
-    levels = predictor.intervals[name]
+    levels = predictor.calibration.intervals[name]
     assert levels.rows.tolist() == [30]
     dist = predictor.distribution(rows.X, rows.exposure, of=name)
     scores = score_blocks([dist], rows.y)
@@ -81,9 +81,9 @@ def with_extreme_test_rows(table, prepared):
 
 def has_same_calibration(one, other):
     assert one.weights == other.weights
-    assert one.ood.scores.tolist() == other.ood.scores.tolist()
-    for name, levels in one.intervals.items():
-        assert all((new == old).all() for new, old in zip(other.intervals[name], levels, strict=True)), name
+    assert one.calibration.ood.scores.tolist() == other.calibration.ood.scores.tolist()
+    for name, levels in one.calibration.intervals.items():
+        assert all((new == old).all() for new, old in zip(other.calibration.intervals[name], levels, strict=True)), name
     return True
 
 
@@ -91,7 +91,7 @@ def test_test_rows_touch_neither_calibration_nor_weights(fitted, prepared, table
     changed = fit(prepare(with_extreme_test_rows(table, prepared), prepared.plan), {}).folder.model.predictor_
     usual = fitted.folder.model.predictor_
     assert has_same_calibration(usual, changed)
-    assert len(usual.ood.scores) == 30
+    assert len(usual.calibration.ood.scores) == 30
 
 
 # Members -------------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
     assert (first.interrupted, first.can_continue) == (True, True)
     assert first.missing == (["calibration", "scores"] if step == "calibration" else ["scores"])
     kept = load(tmp_path / "model").model.predictor_
-    assert (kept.intervals == {}, kept.ood is None) == (step == "calibration",) * 2
+    assert (kept.calibration.intervals == {}, kept.calibration.ood is None) == (step == "calibration",) * 2
     training_steps.taken = 0
     second = fit_into(tmp_path / "model", unmixed, {}, overwrite=True)
     assert training_steps.taken == 0
@@ -332,6 +332,6 @@ def test_cross_fitted_members_use_all_rows_but_those_of_the_test(table, plan):
     predictor = fit(made, {}).folder.model.predictor_
     assert {name: len(copies_of(member)) for name, member in predictor.members.items()} == {"glm": 5, "constant": 5}
     for name in (MIXTURE, "glm", "constant"):
-        assert predictor.intervals[name].rows.tolist() == [240], name
+        assert predictor.calibration.intervals[name].rows.tolist() == [240], name
     changed = fit(prepare(with_extreme_test_rows(table, made), made.plan), {}).folder.model.predictor_
     assert has_same_calibration(predictor, changed)

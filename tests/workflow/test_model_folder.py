@@ -10,11 +10,11 @@ import pytest
 
 from ddpn import DDPNRegressor
 from ddpn.members.glm import Constant
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
 from ddpn.storage.model_files import write_model
 from ddpn.workflow.model_folder import TASK, describe, load, read_task
 from ddpn.workflow.prediction import predict
-from ddpn.workflow.prediction_request import Request
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_a_model_of_the_command_line_takes_the_columns_of_the_file_in_python(fitted, saved, table, kind):
-    expected = predict(fitted.folder, table, Request(ood=0.05))
+    expected = predict(fitted.folder, table, PredictionSpec(ood=0.05))
     model, X, days = DDPNRegressor.load(saved), FRAMES[kind](table), table["days"].to_numpy()
     np.testing.assert_allclose(model.predict(X, days), expected["mean"], rtol=1e-12)
     assert (model.predict_interval(X, 0.9, days)[:, 1] == expected["upper"].to_numpy()).all()
@@ -70,8 +70,8 @@ def test_what_is_saved_is_loaded(fitted, prepared, tmp_path):
     for name in old.members:
         mean = old.distribution(X, exposure, of=name).mean
         assert (new.distribution(X, exposure, of=name).mean == mean).all(), name
-        assert new.interval_level(0.9, of=name) == old.interval_level(0.9, of=name)
-    assert (new.ood_pvalue(X) == old.ood_pvalue(X)).all()
+        assert new.calibration.interval_level(0.9, of=name) == old.calibration.interval_level(0.9, of=name)
+    assert (new.calibration.ood_pvalue(X) == old.calibration.ood_pvalue(X)).all()
     assert again.task == fitted.folder.task
     assert (again.seen.hashes == fitted.folder.seen.hashes).all()
     assert len(again.seen.hashes) == 240

@@ -10,6 +10,7 @@ from ddpn.analysis.report.evidence import gather
 from ddpn.distributions import discretized
 from ddpn.members.folds import copies_of
 from ddpn.members.glm import Constant
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.rows.checks import RowError, rows_named
 from ddpn.rows.count_rows import CountRows
@@ -18,8 +19,7 @@ from ddpn.workflow import prediction
 from ddpn.workflow.examining import evaluate, explain_table, monitor, report_parts
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load, read_task
-from ddpn.workflow.prediction import predict, predict_rows, prediction_table
-from ddpn.workflow.prediction_request import Request
+from ddpn.workflow.prediction import predict, predict_rows
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.rows_to_score import rows_to_score
 
@@ -42,7 +42,7 @@ def new(table) -> pl.DataFrame:
 
 def test_columns_and_flags_are_those_of_the_estimator(folder, prepared, table):
     """tests/cli/test_python_models.py compares the numbers."""
-    found = predict(folder, table, Request(coverage=0.8, quantiles=(0.1, 0.75), pmf=2, ood=0.05))
+    found = predict(folder, table, PredictionSpec(coverage=0.8, quantiles=(0.1, 0.75), pmf=2, ood=0.05))
     assert found.columns == [*COLUMNS[:-1], "q0.1", "q0.75", "p0", "p1", "p2", "ood_pvalue", "ood", "ood_reason"]
     model, X, exposure = folder.model, prepared.sample.X, prepared.sample.exposure
     assert found["mean"].to_numpy() == pytest.approx(model.predict(X, exposure))
@@ -57,7 +57,7 @@ def test_findings_about_an_unusual_table(folder, table):
         severity=pl.when(pl.int_range(200) == 150).then(None).otherwise("severity"),
     )
     findings = []
-    found = predict(folder, some, Request(ood=0.1), on_finding=findings.append)
+    found = predict(folder, some, PredictionSpec(ood=0.1), on_finding=findings.append)
     assert findings[:2] == [
         "30 rows have an unseen level of 'ward'.",
         "1 row has a missing 'severity', which was never missing in training.",
@@ -67,29 +67,29 @@ def test_findings_about_an_unusual_table(folder, table):
     assert found["ood"][:30].all()
     assert found["ood_reason"][0].startswith("unseen level 'Z' of 'ward'")
     assert found["ood_reason"][150].startswith("missing 'severity'")
-    predict(folder, some.head(3), Request(ood=0.1), on_finding=findings.append)
+    predict(folder, some.head(3), PredictionSpec(ood=0.1), on_finding=findings.append)
     assert findings[-1].startswith("3 of 3 rows are flagged as out-of-distribution (10% expected")
 
 
 def test_blocks_change_nothing(folder, table, monkeypatch):
     some = table.head(100)
-    whole = predict(folder, some, Request())
+    whole = predict(folder, some, PredictionSpec())
     monkeypatch.setattr(prediction, "BLOCK", 40)
-    assert_frame_equal(predict(folder, some, Request()), whole, rel_tol=1e-9)
+    assert_frame_equal(predict(folder, some, PredictionSpec()), whole, rel_tol=1e-9)
     findings = {size: [] for size in (40, 100)}
     for size, found in findings.items():
         monkeypatch.setattr(prediction, "BLOCK", size)
-        predict(folder, some.with_columns(ward=pl.lit("Z")), Request(), on_finding=found.append)
+        predict(folder, some.with_columns(ward=pl.lit("Z")), PredictionSpec(), on_finding=found.append)
     assert findings[40] == findings[100] != []
 
 
 def test_kept_columns_come_first_and_keep_their_names(folder, table):
     some = table.head(3)
-    found = predict(folder, some.with_columns(mean=pl.lit("mine")), Request(keep=True))
+    found = predict(folder, some.with_columns(mean=pl.lit("mine")), PredictionSpec(keep=True))
     assert found.columns == [*table.columns, "mean", "predicted_mean", *COLUMNS[1:]]
     assert found["mean"][0] == "mine"
     twice = some.with_columns(mean=pl.lit("mine"), predicted_mean=pl.lit("mine too"))
-    assert predict(folder, twice, Request(keep=True)).columns[len(table.columns) :][:3] == [
+    assert predict(folder, twice, PredictionSpec(keep=True)).columns[len(table.columns) :][:3] == [
         "mean", "predicted_mean", "predicted_predicted_mean"
     ]  # fmt: skip
 
@@ -99,14 +99,18 @@ def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
     small = fit(prepare(table.head(60), plan(**plain)), {}).folder
     assert small.task["split"]["rows"] == {"train": 48, "validation": 0, "test": 12}
     predictor = small.model.predictor_
-    assert (predictor.weights, predictor.intervals, predictor.ood) == ({"networks": 1.0}, {}, None)
+    assert (predictor.weights, predictor.calibration.intervals, predictor.calibration.ood) == (
+        {"networks": 1.0},
+        {},
+        None,
+    )
     findings = []
     unseen = table.tail(3).with_columns(ward=pl.lit("Z"))
-    assert predict(small, unseen, Request(), on_finding=findings.append).columns == COLUMNS[:-1]
+    assert predict(small, unseen, PredictionSpec(), on_finding=findings.append).columns == COLUMNS[:-1]
     assert "3 rows have an unseen level of 'ward'." in findings
     assert not any("flagged" in sentence for sentence in findings)
     with pytest.raises(InputError, match="ood needs a model that was fitted with validation rows"):
-        predict(small, table.tail(3), Request(ood=0.05))
+        predict(small, table.tail(3), PredictionSpec(ood=0.05))
 
 
 # Scores --------------------------------------------------------------------------------------------------------------
@@ -198,8 +202,8 @@ def test_no_copy_that_scores_a_row_was_fitted_to_it(crossed, table):
         assert (crossed.folds[rows.labels - 1] == number).all()
         own = copies_of(crossed.model.predictor_.members["glm"])[number]
         assert copies.members["glm"] is own
-        assert copies.intervals[MIXTURE].rows[0] == 300 - len(rows), "levels are those of the other folds"
-        assert sum(copies.groups.rows.values()) == 300 - len(rows)
+        assert copies.calibration.intervals[MIXTURE].rows[0] == 300 - len(rows), "levels are those of the other folds"
+        assert sum(copies.calibration.groups.rows.values()) == 300 - len(rows)
 
 
 def test_new_rows_beside_those_of_fit_are_scored_alone(crossed, table, new):
@@ -261,7 +265,7 @@ def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder,
 def test_a_cell_that_cannot_be_read_is_reported(folder, table):
     row = pl.int_range(pl.len()) == 96
     infinite = table.with_columns(severity=pl.when(row).then(float("inf")).otherwise("severity"))
-    for use in (lambda: predict(folder, infinite, Request()), lambda: evaluate(folder, infinite)):
+    for use in (lambda: predict(folder, infinite, PredictionSpec()), lambda: evaluate(folder, infinite)):
         with pytest.warns(UserWarning, match=r"Column severity: 1 of 300 values are not numbers as in fit \('inf'\)"):
             use()
 
@@ -279,7 +283,7 @@ def predictor() -> Predictor:
 
 def test_columns_are_those_of_the_distribution(predictor):
     exposure, X = np.array([0.5, 1.0, 40.0]), np.zeros((3, 1))
-    found = prediction_table(predictor, X, Request(coverage=0.8, quantiles=(0.1, 0.99), pmf=2), exposure)
+    found = predictor.predict(X, exposure).to_columns(PredictionSpec(coverage=0.8, quantiles=(0.1, 0.99), pmf=2))
     assert list(found) == [
         "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev",
         "q0.1", "q0.99", "p0", "p1", "p2",
@@ -296,7 +300,7 @@ def test_columns_are_those_of_the_distribution(predictor):
     own = np.take_along_axis(cdf, found["upper"][None], 0)[0] - below
     np.testing.assert_allclose(found["interval_probability"], own, rtol=1e-8)
     assert (own >= 0.8).all()
-    central = prediction_table(predictor, X, Request(coverage=0.8, interval_kind="central"), exposure)
+    central = predictor.predict(X, exposure).to_columns(PredictionSpec(coverage=0.8, interval_kind="central"))
     for name, level in {"lower": 0.1, "upper": 0.9}.items():
         np.testing.assert_array_equal(central[name], (cdf < level).sum(0), err_msg=name)
     assert (central["upper"] - central["lower"] >= found["upper"] - found["lower"]).all()
@@ -306,9 +310,9 @@ def test_columns_are_those_of_the_distribution(predictor):
 
 
 def test_a_part_of_the_rows_has_the_same_table(predictor):
-    exposure, request = np.linspace(0.1, 9.0, 7), Request(quantiles=(0.3,))
+    exposure, spec = np.linspace(0.1, 9.0, 7), PredictionSpec(quantiles=(0.3,))
     whole = predict_rows(predictor, np.zeros((7, 1)), exposure)
-    part, all_rows = whole.rows(slice(2, 5)).table(request), whole.table(request)
+    part, all_rows = whole[2:5].to_columns(spec), whole.to_columns(spec)
     for name, values in part.items():
         np.testing.assert_array_equal(values, all_rows[name][2:5], err_msg=name)
 
@@ -316,7 +320,7 @@ def test_a_part_of_the_rows_has_the_same_table(predictor):
 @pytest.mark.parametrize("exposure", [1e16, 1e100, 1.7e308])
 def test_a_count_that_no_float_can_hold_is_refused_with_its_row(predictor, exposure):
     with pytest.raises(RowError) as caught, rows_named(np.array([11, 12, 13])):
-        prediction_table(predictor, np.zeros((3, 1)), Request(), np.array([1.0, exposure, 2.0]))
+        predictor.predict(np.zeros((3, 1)), np.array([1.0, exposure, 2.0])).to_columns(PredictionSpec())
     assert caught.value.bad.tolist() == [False, True, False]
     assert "row 12" in str(caught.value)
 
@@ -329,5 +333,5 @@ def test_a_count_that_no_float_can_hold_is_refused_with_its_row(predictor, expos
 )
 def test_wrong_requests(name, value):
     with pytest.raises(ConfigError) as error:
-        Request(**{name: value})
+        PredictionSpec(**{name: value})
     assert error.value.argument == name

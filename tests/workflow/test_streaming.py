@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
 from ddpn.tables import table as table_module
 from ddpn.tables.table import Place, Table
 from ddpn.workflow import prediction
 from ddpn.workflow.prediction import predict
-from ddpn.workflow.prediction_request import Request
 from ddpn.workflow.streaming import PredictedParts, predict_files
 
 
@@ -41,19 +41,19 @@ def text(table, tmp_path) -> Path:
     return path
 
 
-def run(saved, sources, out, request=None) -> list[str]:
+def run(saved, sources, out, spec=None) -> list[str]:
     findings: list[str] = []
-    predict_files(saved, sources, out, request=request, overwrite=True, on_finding=findings.append)
+    predict_files(saved, sources, out, spec=spec, overwrite=True, on_finding=findings.append)
     return findings
 
 
 def test_parts_change_nothing(fitted, saved, text, tmp_path):
-    folder, request = fitted.folder, Request(keep=True, quantiles=(0.2,), ood=0.05)
+    folder, spec = fitted.folder, PredictionSpec(keep=True, quantiles=(0.2,), ood=0.05)
     findings: list[str] = []
-    whole = predict(folder, table_module.read(str(text), folder.roles.as_text), request, on_finding=findings.append)
+    whole = predict(folder, table_module.read(str(text), folder.roles.as_text), spec, on_finding=findings.append)
     names = ["out.csv.gz", "out.feather"]
     for name in names:
-        assert run(saved, [text], tmp_path / name, request) == findings
+        assert run(saved, [text], tmp_path / name, spec) == findings
         found = table_module.read(str(tmp_path / name), ["ward"])
         assert_frame_equal(found, whole, check_dtypes=False, rel_tol=1e-9)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", *names]
@@ -90,7 +90,7 @@ def test_a_killed_run_continues_and_gives_the_same_file(saved, text, tmp_path, m
     out = tmp_path / "out.csv"
     usual = run(saved, [text], tmp_path / "expected.csv")
     expected = (tmp_path / "expected.csv").read_bytes()
-    real, calls = prediction.prediction_table, []
+    real, calls = prediction.predict_rows, []
 
     def killed(*arguments, **options):
         calls.append(1)
@@ -98,13 +98,13 @@ def test_a_killed_run_continues_and_gives_the_same_file(saved, text, tmp_path, m
             raise SystemExit
         return real(*arguments, **options)
 
-    monkeypatch.setattr(prediction, "prediction_table", killed)
+    monkeypatch.setattr(prediction, "predict_rows", killed)
     with pytest.raises(SystemExit):
         run(saved, [text], out)
     assert not out.exists()
     assert len(list((tmp_path / "out.csv.parts").glob("*.json"))) == 3
     calls.clear()
-    monkeypatch.setattr(prediction, "prediction_table", lambda *own, **more: (calls.append(1), real(*own, **more))[1])
+    monkeypatch.setattr(prediction, "predict_rows", lambda *own, **more: (calls.append(1), real(*own, **more))[1])
     assert run(saved, [text], out) == usual
     assert out.read_bytes() == expected
     assert len(calls) == 2, "three of five blocks were predicted before"

@@ -83,7 +83,8 @@ def score_rows(predictor: Predictor, sample: CountRows, of: str = MIXTURE) -> Ro
             check_deadline()
             with rows_named(block.labels):
                 dist: Any = discretized(next(predictor.recorded_blocks(block, of))[0])
-            parts.append(scored_rows(dist, block.y, predictor.interval(dist, COVERAGE, of, block.interval_groups)))
+            prediction = predictor.wrap(dist, of, groups=block.interval_groups)
+            parts.append(scored_rows(dist, block.y, prediction.interval_with_probability(COVERAGE)))
     return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -558,8 +559,9 @@ def _score_candidates(
     rows = {MIXTURE: score_rows(predictor, sample) if mixture is None else mixture}
     for name in predictor.members:
         # A member has the scores of the mixture if it has its distributions and its intervals.
-        is_mixture = name == predictor.sole_member and predictor.groups is None
-        if is_mixture and predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE):
+        is_mixture = name == predictor.sole_member and predictor.calibration.groups is None
+        calibration = predictor.calibration
+        if is_mixture and calibration.interval_level(COVERAGE, name) == calibration.interval_level(COVERAGE):
             rows[name] = rows[MIXTURE]
         else:
             rows[name] = score_rows(predictor, sample, name)

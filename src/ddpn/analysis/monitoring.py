@@ -199,7 +199,7 @@ def compare(
     for name, value in (("alpha", alpha), ("effect", effect)):
         if not is_number(value) or not 0.0 < value < 1.0:
             raise ConfigError(argument=name, must="lie between 0 and 1", got=repr(value))
-    profile, rows = predictor.profile, row_count(X)
+    profile, rows = predictor.calibration.profile, row_count(X)
     if profile is None:
         raise InputError("The model has no summary of its training rows to compare with. Fit it again with ddpn fit.")
     if rows < LEAST_ROWS:
@@ -212,10 +212,10 @@ def compare(
         checks.append(check._replace(ignored=name in {*profile.ignored, *ignored}))
         if not len(own.keys) and not len(own.edges) and own.missing_share < 1.0:
             notes.append(f"Values of {name!r}: the training had too many levels to keep track of them.")
-    if predictor.ood is None:
+    if predictor.calibration.ood is None:
         notes.append("The share of out-of-distribution rows: the model was fitted without calibration rows.")
     else:
-        checks.append(_ood(predictor, predictor.ood_pvalue(X)))
+        checks.append(_ood(predictor, predictor.calibration.ood_pvalue(X)))
     counts = 0
     if sample is not None:
         total_with_counts = len(sample) if total_with_counts is None else total_with_counts
@@ -347,7 +347,7 @@ def _ood(predictor: Predictor, pvalues: np.ndarray) -> Check:
     Among rows like these, the number of flagged ones has a Beta-Binomial distribution: the share that a finite
     calibration set leaves for new rows varies itself.
     """
-    ood = predictor.calibrated_ood
+    ood = predictor.calibration.require_ood()
     size, rows = len(ood.scores), len(pvalues)
     flagged = int(ood.is_ood(pvalues).sum())
     first = max(1, int(np.floor(ood.alpha * (size + 1) + 1e-9)))
@@ -367,11 +367,11 @@ def _count_checks(predictor: Predictor, sample: CountRows) -> list[Check]:
     with torch.no_grad(), single_thread():
         (dist,) = (discretized(dist) for dist, _ in predictor.recorded_blocks(sample))
         y = torch.from_numpy(sample.y)
-        low, high, probability = predictor.interval(dist, COVERAGE, labels=sample.interval_groups)
+        low, high, probability = predictor.wrap(dist, groups=sample.interval_groups).interval_with_probability(COVERAGE)
         covered, expected = int(((low <= y) & (y <= high)).sum()), float(probability.mean())
         distance, pit = pit_distance(dist, y), Pit.of(dist, y, np.ones(rows))
     # A level that was calibrated on few rows is itself uncertain, as a share among these rows is.
-    levels = predictor.intervals.get(MIXTURE)
+    levels = predictor.calibration.intervals.get(MIXTURE)
     size = np.inf if levels is None else float(levels.rows[0])
     deviation = np.sqrt(expected * (1.0 - expected) * (1.0 / rows + 1.0 / size))
     p_value = float(stats.norm.cdf((covered + 0.5 - rows * expected) / (rows * deviation))) if deviation > 0 else 1.0

@@ -1,46 +1,45 @@
-"""Every figure of the package, drawn by matplotlib: those of the report, of `plot` methods, and for calibration.
+"""Every figure of the package but that of `Prediction.plot`: those of the report, of `plot` methods, and calibration.
 
-`plot_pit` is about predictions and observed counts; `Prediction.plot`, `Effects.plot` and `Contributions.plot` call
-others. A function `draw_...` draws into axes; `panel` makes a figure of one of them, and `svg_of` the image that the
-report embeds.
+`plot_pit` is about predictions and observed counts; `Effects.plot` and `Contributions.plot` call others. A function
+`draw_...` draws into axes; `panel` makes a figure of one of them, and `svg_of` the image that the report embeds.
 """
 
 import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache, partial, wraps
+from functools import partial
 from html import escape
-from io import BytesIO, StringIO
+from io import StringIO
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from ddpn.metrics import pit_histogram
 from ddpn.metrics.predictive import checked, checked_weight
-from ddpn.runtime.display import interval_words, value_text
+from ddpn.runtime.display import value_text
+from ddpn.runtime.figures import (
+    ACCENT,
+    BAND,
+    BAR,
+    CONTRAST,
+    INK,
+    MUTED,
+    REFERENCE,
+    RULE,
+    SECOND,
+    SOFT,
+    figure_class,
+    make_panels,
+    set_ticks,
+    styled,
+)
 from ddpn.statistics import Z, bonferroni_z, effective_rows, mean_and_error
 
-_ACCENT, _SOFT, _CONTRAST, _BAND, _MUTED, _RULE, _INK = (
-    "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
-)  # fmt: skip
 #: Names of the colours in the style of a page, which has others in dark mode.
 _PAGE_COLORS = {
-    _ACCENT: "accent", _SOFT: "soft", _CONTRAST: "contrast", _BAND: "band", _MUTED: "muted", _RULE: "rule", _INK: "ink",
+    ACCENT: "accent", SOFT: "soft", CONTRAST: "contrast", BAND: "band", MUTED: "muted", RULE: "rule", INK: "ink",
 }  # fmt: skip
-_STYLE: dict[Any, Any] = {
-    "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": _MUTED,
-    "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": _RULE, "grid.linewidth": 0.8,
-    "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.labelsize": 9.5,
-    "axes.labelcolor": _INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "xtick.color": _MUTED, "text.color": _INK,
-    "ytick.color": _MUTED, "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 9,
-    "figure.titlesize": 10.5, "figure.titleweight": "bold", "text.parse_math": False, "svg.fonttype": "none",
-}  # fmt: skip
-#: Line styles that are drawn more than once: a reference, a second line, and a bar.
-_REFERENCE = {"color": _MUTED, "linestyle": ":", "linewidth": 1.3}
-_SECOND = {"color": _CONTRAST, "linestyle": "--", "linewidth": 1.6}
-_BAR = {"color": _SOFT, "edgecolor": _ACCENT, "linewidth": 0.8}
 #: Characters of a level or column beside an axis.
 _CHARACTERS = 19
 #: Inches: the size of a figure, the height of a named bar, of a line of a legend, and of an axis with its label.
@@ -49,39 +48,7 @@ _WIDTH, _HEIGHT, _ROW, _LINE, _AXIS = 4.3, 2.75, 0.25, 0.19, 0.5
 PLAIN, NAMED, BESIDE = (0.62, 0.22), (1.42, 0.66), (0.62, 0.6)
 
 
-def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that runs in the style of all figures; the settings of matplotlib stay as they are."""
-
-    @wraps(draw)
-    def styled(*given: Any, **known: Any) -> Any:
-        import matplotlib  # takes half a second, as all of its parts below
-
-        with matplotlib.rc_context(_STYLE):
-            return draw(*given, **known)
-
-    return styled
-
-
-@cache
-def _figure_class() -> Any:
-    """A figure that a notebook draws, also one in which nothing has imported pyplot."""
-    from matplotlib.figure import Figure
-
-    class NotebookFigure(Figure):
-        def _repr_png_(self) -> bytes:
-            self.savefig(content := BytesIO(), format="png")
-            return content.getvalue()
-
-    return NotebookFigure
-
-
-def _panels(heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any) -> tuple[Any, Any]:
-    """A figure and its axes, a row per height in inches; without pyplot: no window and no global state."""
-    figure = _figure_class()((width * columns, sum(heights)), layout="constrained")
-    return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
-
-
-@_styled
+@styled
 def panel(
     draw: Callable[[Any], object],
     height: float = _HEIGHT,
@@ -90,7 +57,7 @@ def panel(
     title: str = "",
 ) -> Any:
     """A figure of one panel, which `draw` fills, with its legend above; `margins` are left and right, in inches."""
-    figure = _figure_class()((width, height))
+    figure = figure_class()((width, height))
     ax = figure.subplots()
     draw(ax)
     entries = ax.get_legend_handles_labels()
@@ -107,7 +74,7 @@ def panel(
     return figure
 
 
-@_styled
+@styled
 def svg_of(figure: Any, name: str, title: str, description: str) -> str:
     """A figure as an SVG element of a page: the same bytes each time, text as text, in the colours of the page.
 
@@ -135,40 +102,10 @@ def svg_of(figure: Any, name: str, title: str, description: str) -> str:
 # Axes ----------------------------------------------------------------------------------------------------------------
 
 
-def short(value: float, position: int = 0) -> str:
-    """A number as the label of a tick.
-
-    >>> [short(v) for v in (0.25, 1974.0, 20_000.0, 3e6)]
-    ['0.25', '1974', '20k', '3M']
-    """
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= max(size, 1e4):
-            return f"{value / size:.6g}{letter}"
-    return f"{value:.6g}"
-
-
 def _short_name(point: Any) -> str:
     """A value of a column, or its name, as a label."""
     text = value_text(point)
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
-
-
-def _ticks(axis: Any, integers: bool = False, percent: bool = False, log: bool = False, most: int = 7) -> None:
-    """Give an axis few ticks at round numbers, at integers only or in percent; `log` is for the scale of `_log1p`."""
-    from matplotlib.ticker import FixedLocator, MaxNLocator
-
-    if log:
-        low, high = axis.get_view_interval()
-        powers = range(int(np.ceil(np.log10(max(high, 10.0)))) + 1)
-        for parts in ((1, 2, 5), (1, 3), (1,)):
-            shown = [t for t in (0.0, *(float(part * 10**p) for p in powers for part in parts)) if low <= t <= high]
-            if len(shown) <= most + 1:
-                break
-        is_short = len(shown) < 2  # between two such numbers
-        axis.set_major_locator(MaxNLocator(3) if is_short else FixedLocator(shown[:: -(-len(shown) // (most + 1))]))
-    else:
-        axis.set_major_locator(MaxNLocator(most, integer=integers, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter((lambda value, position: f"{100 * value:.6g}%") if percent else short)
 
 
 def _log1p(values: Any) -> Any:
@@ -248,27 +185,16 @@ def wants_log(values: np.ndarray) -> bool:
     return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
 
 
-def binned(dist: Any, low: float, high: float, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Edges of about `most` equally wide bins of counts from low to high, and their probabilities.
-
-    Bin i has the counts from edges[i] to edges[i + 1] - 1. Shape: (bins + 1,) and (bins, rows).
-    """
-    step = max(1.0, math.ceil((high - low) / most))
-    edges = low + step * np.arange(math.ceil((high - low) / step) + 1)
-    upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
-    return edges, np.diff(torch.where(upto < 0, 0.0, dist.cdf(upto.clamp(min=0.0))).numpy(), axis=0)
-
-
 def draw_pit(ax: Any, pit: Pit) -> None:
     """A PIT histogram, with the range of chance."""
-    ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=_BAND, label="95% range of chance")
+    ax.axhspan(max(0.0, 1.0 - pit.chance), 1.0 + pit.chance, color=BAND, label="95% range of chance")
     bins = len(pit.heights)
-    ax.bar(np.arange(bins) / bins, pit.heights, 1.0 / bins, align="edge", **_BAR, alpha=0.75, label="rows")
-    ax.axhline(1.0, **_REFERENCE, label="calibrated")
+    ax.bar(np.arange(bins) / bins, pit.heights, 1.0 / bins, align="edge", **BAR, alpha=0.75, label="rows")
+    ax.axhline(1.0, **REFERENCE, label="calibrated")
     top = max(1.6, 1.1 * float(pit.heights.max()), 1.05 * (1 + pit.chance))
     ax.set(xlim=(0, 1), ylim=(0, top), xlabel="probability integral transform", ylabel="height (1 = calibrated)")
-    _ticks(ax.xaxis)
-    _ticks(ax.yaxis)
+    set_ticks(ax.xaxis)
+    set_ticks(ax.yaxis)
 
 
 def draw_scatter(
@@ -285,16 +211,16 @@ def draw_scatter(
     if log:
         ax.set_xscale("function", **_LOG)
         ax.set_yscale("function", **_LOG)
-    ax.vlines(mean, *ends, color=_SOFT, linewidth=1.2, label="90% interval")
-    ax.plot(mean[inside], y[inside], ".", color=_INK, markersize=3.6, alpha=0.75, label="inside")
-    ax.plot(mean[~inside], y[~inside], "x", color=_CONTRAST, markersize=4.5, label="outside")
-    ax.plot(*tenths[:2], **_SECOND, label="mean of a tenth")
+    ax.vlines(mean, *ends, color=SOFT, linewidth=1.2, label="90% interval")
+    ax.plot(mean[inside], y[inside], ".", color=INK, markersize=3.6, alpha=0.75, label="inside")
+    ax.plot(mean[~inside], y[~inside], "x", color=CONTRAST, markersize=4.5, label="outside")
+    ax.plot(*tenths[:2], **SECOND, label="mean of a tenth")
     across, up = _range(mean, log), _range(np.concatenate([mean, *ends, y]), log)
     diagonal = [max(across[0], up[0]), min(across[1], up[1])]
-    ax.plot(diagonal, diagonal, **_REFERENCE)
+    ax.plot(diagonal, diagonal, **REFERENCE)
     ax.set(xlim=across, ylim=up, xlabel=label, ylabel="observed")
-    _ticks(ax.xaxis, log=log)
-    _ticks(ax.yaxis, integers=True, log=log)
+    set_ticks(ax.xaxis, log=log)
+    set_ticks(ax.yaxis, integers=True, log=log)
 
 
 def _range(values: np.ndarray, log: bool) -> tuple[float, float]:
@@ -303,20 +229,6 @@ def _range(values: np.ndarray, log: bool) -> tuple[float, float]:
     if log:
         return 0.8 * least if least > 10 else 0.0, top
     return least - 0.05 * (top - least) if least > 0.4 * top else 0.0, top
-
-
-def draw_distribution(
-    ax: Any, edges: np.ndarray, shares: np.ndarray, interval: tuple[float, float], y: float | None = None
-) -> None:
-    """The probabilities of one row's counts, darker inside its interval, with the observed count as a line."""
-    inside = (edges[:-1] <= interval[1]) & (edges[1:] > interval[0])
-    width = edges[1] - edges[0]
-    ax.bar(edges[:-1] + 0.5 * (width - 1.0), shares, 0.92 * width, color=np.where(inside, _ACCENT, _SOFT))
-    if y is not None:
-        ax.axvline(y, color=_CONTRAST, linewidth=1.8)
-    ax.set_xlim(edges[0] - 0.5, edges[-1] - 0.5)
-    _ticks(ax.xaxis, integers=True, most=5)
-    ax.set_xlabel("count" if width == 1 else f"count, {width:,.0f} per bar")
 
 
 def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
@@ -342,20 +254,6 @@ def plot_pit(dist: Any, y: Any, bins: int = 10, weight: Any = None) -> Any:
     return panel(partial(draw_pit, pit=pit), 3.5, title="PIT histogram")
 
 
-@_styled
-def distributions_figure(
-    names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
-) -> Any:
-    """Draw the distribution of each row; counts inside its interval (low, high, probability) are darker."""
-    figure, axes = _panels([1.3] * len(names), sharex=True, sharey=True)
-    for row, (ax, name, interval) in enumerate(zip(axes[:, 0], names, intervals, strict=True)):
-        draw_distribution(ax, edges, shares[:, row], interval[:2])
-        ax.set_title(f"{name}: {interval_words(*interval)}")
-        _ticks(ax.yaxis, percent=True, most=4)
-        ax.label_outer()
-    return figure
-
-
 # Named bars ----------------------------------------------------------------------------------------------------------
 
 
@@ -374,8 +272,8 @@ def draw_bars(
 ) -> None:
     """Named horizontal bars, the first on top, with the `reach` (low, high) of whiskers, and words at the right."""
     place = np.arange(len(names))
-    ax.barh(place, level, 0.66, **_BAR, label=label)
-    ax.hlines(place, *reach, color=_INK, linewidth=1.3)
+    ax.barh(place, level, 0.66, **BAR, label=label)
+    ax.hlines(place, *reach, color=INK, linewidth=1.3)
     ax.set_yticks(place, [_short_name(name) for name in names])
     for at, text in zip(place, words, strict=False):
         ax.annotate(
@@ -384,7 +282,7 @@ def draw_bars(
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(visible=False, axis="y")
     ax.grid(visible=True, axis="x")
-    ax.axvline(0.0, color=_MUTED, linewidth=0.8)
+    ax.axvline(0.0, color=MUTED, linewidth=0.8)
 
 
 # Explanations --------------------------------------------------------------------------------------------------------
@@ -399,7 +297,7 @@ def draw_importance(ax: Any, found: Sequence[Any], of: str, words: Sequence[str]
     values = np.array([getattr(one, of) for one in found]).reshape(len(found), -1)
     draw_bars(ax, [one.name for one in found], values.mean(1), np.array([values.min(1), values.max(1)]), words)
     ax.set(xlim=(min(0.0, values.min()), max(1e-3, values.max())), xlabel=_CHANGES[of])
-    _ticks(ax.xaxis, percent=True, most=4)
+    set_ticks(ax.xaxis, percent=True, most=4)
 
 
 def scale_of(curves: Sequence[Any]) -> tuple[float, float]:
@@ -420,11 +318,11 @@ def scale_of(curves: Sequence[Any]) -> tuple[float, float]:
     return low - margin if low else low, high + margin
 
 
-@_styled
+@styled
 def effects_figure(found: list[Any]) -> Any:
     """The effects of columns on the mean (left) and on the spread (right), each side on one scale."""
     heights = [3.0 if one.is_line else 0.4 + bars_height(len(one.frequent)) for one in found]
-    figure, axes = _panels(heights or [3.0], 2, 4.8)
+    figure, axes = make_panels(heights or [3.0], 2, 4.8)
     for side, of in enumerate(("mean", "spread")):
         curves = [getattr(one, of) for one in found]
         for ax, one, curve in zip(axes[:, side], found, curves, strict=False):
@@ -441,9 +339,9 @@ def draw_effect(ax: Any, one: Any, curve: Any, scale: tuple[float, float], words
     kept, reach = one.frequent, np.array([curve.low, curve.high])
     names = [one.points[i] for i in kept]
     draw_bars(ax, names, curve.level[kept], reach[:, kept], words, "effect, with 90% interval")
-    ax.axvline(curve.typical, **_SECOND, label="typical row")
+    ax.axvline(curve.typical, **SECOND, label="typical row")
     ax.set(xlim=(min(0.0, scale[0]), scale[1]), xlabel=f"predicted {curve.quantity}")
-    _ticks(ax.xaxis, most=5)
+    set_ticks(ax.xaxis, most=5)
 
 
 def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> None:
@@ -453,35 +351,35 @@ def _draw_line(ax: Any, one: Any, curve: Any, scale: tuple[float, float]) -> Non
     if log:
         ax.set_xscale("function", **_LOG)
     marker = "" if one.continuous else "o"
-    ax.plot(x, curve.level[:size], color=_ACCENT, linewidth=1.8, marker=marker, markersize=4, label="effect")
-    ax.fill_between(x, curve.low[:size], curve.high[:size], color=_BAND, linewidth=0, label="90% band")
-    ax.axhline(curve.typical, **_REFERENCE, label="typical row")
+    ax.plot(x, curve.level[:size], color=ACCENT, linewidth=1.8, marker=marker, markersize=4, label="effect")
+    ax.fill_between(x, curve.low[:size], curve.high[:size], color=BAND, linewidth=0, label="90% band")
+    ax.axhline(curve.typical, **REFERENCE, label="typical row")
     if one.continuous:
-        ax.plot(x, np.zeros(size), "|", color=_MUTED, transform=ax.get_xaxis_transform(), markersize=7)
+        ax.plot(x, np.zeros(size), "|", color=MUTED, transform=ax.get_xaxis_transform(), markersize=7)
     if one.has_missing:
         beside = {"transform": ax.get_yaxis_transform(), "clip_on": False}
-        ax.vlines(1.09, curve.low[size], curve.high[size], color=_INK, linewidth=1.3, **beside)
-        ax.plot([1.09], [curve.level[size]], "o", color=_CONTRAST, markersize=5, **beside)
+        ax.vlines(1.09, curve.low[size], curve.high[size], color=INK, linewidth=1.3, **beside)
+        ax.plot([1.09], [curve.level[size]], "o", color=CONTRAST, markersize=5, **beside)
         ax.annotate("missing", (1.09, -0.04), xycoords="axes fraction", ha="center", va="top", fontsize=9)
     ax.set(xlim=x[[0, -1]], ylim=scale, xlabel=_short_name(one.name), ylabel=f"predicted {curve.quantity}")
-    _ticks(ax.xaxis, log=log)
-    _ticks(ax.yaxis)
+    set_ticks(ax.xaxis, log=log)
+    set_ticks(ax.yaxis)
 
 
-@_styled
+@styled
 def contributions_figure(found: Any, row: int, most: int) -> Any:
     """The contributions to one row, the largest on top, each starting where the one above it ends."""
     parts = [(f"{name} = {_short_name(cell)}", value) for name, cell, value in found.top(row, most)]
     rest = float(found.values[row].sum() - sum(value for _, value in parts))
     if found.values.shape[1] > len(parts):
         parts.append((f"{found.values.shape[1] - len(parts)} others", rest))
-    figure, axes = _panels([1.2 + 0.35 * len(parts)], width=7.0)
+    figure, axes = make_panels([1.2 + 0.35 * len(parts)], width=7.0)
     ax, start = axes[0, 0], found.base
     for place, (_, value) in enumerate(parts):
-        ax.barh(place, value, left=start, color=_CONTRAST if value > 0 else _ACCENT)
+        ax.barh(place, value, left=start, color=CONTRAST if value > 0 else ACCENT)
         start += value
-    ax.axvline(found.base, **_REFERENCE)
-    ax.axvline(start, color=_INK, linewidth=1.0)
+    ax.axvline(found.base, **REFERENCE)
+    ax.axvline(start, color=INK, linewidth=1.0)
     ax.set_yticks(np.arange(len(parts)), [words for words, _ in parts])
     ax.grid(visible=False, axis="y")
     ax.invert_yaxis()

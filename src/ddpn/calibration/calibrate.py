@@ -1,6 +1,7 @@
 """Calibrate a fitted mixture with the rows that its members, or copies of them, were not fitted to."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,8 +24,6 @@ PRIOR_ROWS = 100.0
 OOD_ALPHA = 0.05
 #: Rows per second left that are summarised or scored for out-of-distribution flags, where time is limited.
 _PROFILE_ROWS = 20_000.0
-#: What calibration sets on a predictor, with more and more rows.
-_CALIBRATED = ("intervals", "groups", "recalibrations")
 _MIXTURE = "mixture"
 
 
@@ -143,8 +142,8 @@ def calibrate(
     _calibrate_ood(predictor, folds, wanted.time_columns, clock)
 
     def work(number: int) -> HeldOut:
-        before = [(one, {name: getattr(one, name) for name in _CALIBRATED}) for one in (predictor, *rows.predictors)]
-        predictor.intervals, predictor.recalibrations = {}, {}
+        before = [(one, one.calibration) for one in (predictor, *rows.predictors)]
+        predictor.calibration = replace(predictor.calibration, intervals={}, groups=None, recalibrations={})
         # Where time is short, the mixture comes first.
         is_rough = clock.has_limit and number < min(len(rows), 2 * FEWEST_ROWS)
         try:
@@ -153,8 +152,8 @@ def calibrate(
             if folds.are_crossed:
                 _calibrate_copies(predictor, some, wanted, is_rough)
         except TimeLimitError:
-            for one, values in before:
-                vars(one).update(values)
+            for one, calibration in before:
+                one.calibration = calibration
             raise
         return some
 
@@ -179,7 +178,7 @@ def _calibrate_with(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, i
     """Calibrate distributions and intervals; roughly, the intervals of the mixture alone."""
     if wanted.recalibrate and not is_rough and len(rows) >= MIN_ROWS:
         predictor.recalibrate(rows, seed=seed)
-        if predictor.is_recalibrated():
+        if predictor.calibration.is_recalibrated():
             # Members are compared with the mixture after the same treatment.
             predictor.recalibrate(rows, of=list(predictor.members), seed=seed)
     # A rough calibration, in case time runs out, is that of the mixture alone.
@@ -190,12 +189,12 @@ def _calibrate_with(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, i
 def _calibrate_copies(predictor: Any, rows: HeldOut, wanted: CalibrationOptions, is_rough: bool) -> None:
     """Calibrate the copies that left out each fold with the rows of the other folds, as `predictor` is calibrated."""
     for number, copies in enumerate(rows.predictors):
-        copies.intervals, copies.groups = {}, None
-        copies.recalibrations = {
-            name: predictor.recalibrations[name]._replace(value=maps[number].value.numpy())
+        recalibrations = {
+            name: predictor.calibration.recalibrations[name]._replace(value=maps[number].value.numpy())
             for name, maps in rows.maps.items()
         }
-        prior, of = 0.0 if is_rough else PRIOR_ROWS, list(predictor.intervals)
+        copies.calibration = replace(copies.calibration, intervals={}, groups=None, recalibrations=recalibrations)
+        prior, of = 0.0 if is_rough else PRIOR_ROWS, list(predictor.calibration.intervals)
         copies.calibrate_intervals(rows.without(number), prior, wanted.groups, wanted.group_rows, of)
 
 
@@ -204,13 +203,13 @@ def _calibrate_ood(predictor: Any, folds: Folds, time_columns: Sequence[str], cl
     train, ignored = _some(folds.train, clock), tuple(time_columns)
     number = None if folds.number is None else folds.number[: len(train)]
     if number is not None and len(np.unique(number)) > 1:
-        predictor.profile, scores = FeatureProfile.cross_fit(train.X, train.weight, number, ignored)
-        predictor.ood = OODScores.fit(scores, OOD_ALPHA)
+        profile, scores = FeatureProfile.cross_fit(train.X, train.weight, number, ignored)
+        predictor.calibration = replace(predictor.calibration, profile=profile, ood=OODScores.fit(scores, OOD_ALPHA))
         return
-    predictor.profile = FeatureProfile.fit(train.X, train.weight, ignored)
+    profile, ood = FeatureProfile.fit(train.X, train.weight, ignored), None
     if folds.validation is not None and len(folds.validation):
-        scores = predictor.profile.measure(_some(folds.validation, clock).X).score
-        predictor.ood = OODScores.fit(scores, OOD_ALPHA)
+        ood = OODScores.fit(profile.measure(_some(folds.validation, clock).X).score, OOD_ALPHA)
+    predictor.calibration = replace(predictor.calibration, profile=profile, ood=ood)
 
 
 def _some(sample: CountRows, clock: Clock) -> CountRows:

@@ -79,11 +79,11 @@ def predict(
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
-    from ddpn.workflow.prediction_request import Request, parse_levels
+    from ddpn.prediction.spec import PredictionSpec, parse_levels
     from ddpn.workflow.streaming import predict_files
 
     levels, findings = parse_levels(quantiles), list[str]()
-    request = Request(
+    spec = PredictionSpec(
         coverage=coverage,
         interval_kind=interval_kind,
         quantiles=levels,
@@ -93,7 +93,7 @@ def predict(
         member=member,
     )
     options: dict[str, Any] = {"overwrite": overwrite, "verbose": True, "n_jobs": o.cluster_of(cluster)}
-    rows = predict_files(model, data, out, request=request, **columns, **options, on_finding=findings.append)
+    rows = predict_files(model, data, out, spec=spec, **columns, **options, on_finding=findings.append)
     for sentence in findings:
         typer.echo(sentence, err=True)
     typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)
@@ -237,11 +237,11 @@ def export(
 
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """
+    from ddpn.prediction.spec import PredictionSpec, parse_levels
     from ddpn.tables.files import check_free
-    from ddpn.workflow.prediction_request import Request, parse_levels
 
     levels = parse_levels(quantiles)
-    Request(coverage=coverage, quantiles=levels)
+    PredictionSpec(coverage=coverage, quantiles=levels)
     check_free(out, overwrite)
     # Only now, as it imports torch: wrong options are reported at once.
     from ddpn.export import export_onnx

@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,7 +14,6 @@ import torch
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from ddpn.analysis.leaderboard import Leaderboard, Verdict
 from ddpn.analysis.leaderboard import leaderboard as leaderboard_of
@@ -22,19 +21,19 @@ from ddpn.calibration.calibrate import HeldOut
 from ddpn.calibration.intervals import with_labels
 from ddpn.calibration.ood import FeatureProfile, check_alpha
 from ddpn.calibration.recalibration import PRIOR_ROWS
-from ddpn.distributions import discretized
-from ddpn.estimators.prediction import Prediction
 from ddpn.members.member import TableReader
 from ddpn.members.network_options import plain
-from ddpn.metrics import crps, nll, point
+from ddpn.metrics import crps, nll
 from ddpn.networks.heads import Head, check_likelihood, make_head
+from ddpn.prediction.prediction import Prediction
 from ddpn.predictor import Predictor
 from ddpn.rows.checks import check_groups, row_labels
 from ddpn.rows.count_range import CountRange
 from ddpn.rows.count_rows import CountRows
 from ddpn.runtime.errors import ConfigError, DataWarning, InputError
+from ddpn.runtime.frames import library_name
 from ddpn.runtime.threads import single_thread
-from ddpn.runtime.validation import check_number, is_integer, is_number
+from ddpn.runtime.validation import check_choice, check_number, is_integer, is_number
 from ddpn.statistics import poisson_deviance
 from ddpn.storage.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.tables.dates import DateColumns
@@ -92,7 +91,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         A summary of `rows` finds later rows that are unlike them.
         """
         if rows is not None:
-            predictor.profile = FeatureProfile.fit(rows.X, rows.weight)
+            profile = FeatureProfile.fit(rows.X, rows.weight)
+            predictor.calibration = replace(predictor.calibration, profile=profile)
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
@@ -107,19 +107,23 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         return self.predictor_
 
     def _over_blocks(
-        self, f: Callable[[Prediction], Tensor], X: Any, exposure: Any, upper: Any, groups: np.ndarray | None = None
+        self,
+        take: Callable[[Prediction], np.ndarray],
+        X: Any,
+        exposure: Any,
+        upper: Any,
+        groups: np.ndarray | None = None,
     ) -> np.ndarray:
-        """f of the predictions, a block of rows at a time."""
+        """Take numbers from the predictions, a block of rows at a time."""
         parts, done = [], 0
         with torch.no_grad():
             # Members choose their threads themselves.
             for block in self._fitted.blocks(self.features(X), exposure, upper=upper):
                 rows = slice(done, done + block.batch_shape[0])
-                own = Prediction(block, self.predictor_, None if groups is None else groups[rows])
                 with single_thread():
-                    parts.append(f(own).double())
+                    parts.append(take(self._fitted.wrap(block, groups=None if groups is None else groups[rows])))
                 done = rows.stop
-        return torch.cat(parts).numpy()
+        return np.concatenate(parts)
 
     def features(self, X: Any) -> Any:
         """X as the members take it: models of `ddpn fit` read data frames with the columns of the file.
@@ -157,14 +161,15 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         Returns
         -------
         Prediction
-            With `pmf`, `quantile`, `interval` and `plot`, and all that distributions of torch have: `mean`, `variance`,
-            `aleatoric`, `epistemic`, `cdf`, `sample`, ...
+            With `mean`, `std`, `interval`, `quantile`, `pmf`, `prob_above`, `sample`, `plot`, `to_frame` and more, as
+            numpy arrays. `distribution` is the object of torch.
         """
-        known = self._fitted.groups
-        has_column = known is not None and known.by in getattr(X, "columns", ())
+        calibrated_groups = self._fitted.calibration.groups
+        has_column = calibrated_groups is not None and calibrated_groups.by in getattr(X, "columns", ())
         labels = self._group_labels(X, groups) if groups is not None or has_column else None
-        found = self._fitted.distribution(self.features(X), exposure, upper=upper)
-        return Prediction(found, self._fitted, labels, row_labels(X))
+        prediction = self._fitted.predict(self.features(X), exposure, upper, labels)
+        days = frozenset(self._dates.days) if self._roles is None else self._roles.days
+        return replace(prediction, labels=row_labels(X), library=library_name(X), days=days)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
         """Predict one number per row.
@@ -181,12 +186,8 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         -------
         array of float, shape (rows,)
         """
-
-        def points(found: Prediction) -> Tensor:
-            # Median and mode of a Gaussian are those of the counts that it is rounded to.
-            return point(found if statistic == "mean" else discretized(found.distribution), statistic)
-
-        return self._over_blocks(points, X, exposure, upper)
+        check_choice("statistic", statistic, ("mean", "median", "mode"))
+        return self._over_blocks(lambda prediction: getattr(prediction, statistic), X, exposure, upper)
 
     def predict_interval(
         self,
@@ -229,7 +230,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         """
         labels = self._group_labels(X, groups)
         ends = self._over_blocks(
-            lambda rows: torch.stack([end.double() for end in rows._interval(coverage, kind)], dim=1),
+            lambda prediction: np.stack(prediction.interval_with_probability(coverage, kind), axis=1),
             X, exposure, upper, labels,
         )  # fmt: skip
         intervals = ends[:, :2].astype(np.int64)
@@ -237,7 +238,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
 
     def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
         """The groups of rows by which intervals are calibrated, with a warning about those that are unknown."""
-        known = self._fitted.groups
+        known = self._fitted.calibration.groups
         if known is None:
             if groups is not None:
                 raise InputError("groups must be None: fit_intervals was not given groups.")
@@ -261,7 +262,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         -------
         array of float, shape (rows, levels)
         """
-        return self._over_blocks(lambda found: found.quantile(q).reshape(len(found), -1), X, exposure, upper)
+        return self._over_blocks(lambda rows: rows.quantile(q).reshape(len(rows), -1), X, exposure, upper)
 
     def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
         """Predict the variance of every row and its two parts.
@@ -278,7 +279,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             disagreement of the mixture's components. After recalibration, the total is that of the recalibrated
             distribution, divided in the mixture's proportions.
         """
-        parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure, upper)
+        parts = self._over_blocks(lambda rows: np.stack([rows.aleatoric, rows.epistemic], 1), X, exposure, upper)
         return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
 
     def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
@@ -295,7 +296,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         -------
         array of float, shape (rows, counts)
         """
-        return self._over_blocks(lambda found: found.pmf(counts).reshape(len(found), -1), X, exposure, upper)
+        return self._over_blocks(lambda rows: rows.pmf(counts).reshape(len(rows), -1), X, exposure, upper)
 
     # Scores ------------------------------------------------------------------------------------------------------
 
@@ -426,7 +427,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         with single_thread():
             sample, by = with_labels(self._sample(X, y, sample_weight, exposure, upper, censored), groups)
             rows = HeldOut.of(self._fitted, sample)
-            known = {name: each.map for name, each in self._fitted.recalibrations.items() if each.is_used}
+            known = {name: each.map for name, each in self._fitted.calibration.recalibrations.items() if each.is_used}
             rows.maps = {name: [each] * len(rows.predictors) for name, each in known.items()}
             self._fitted.calibrate_intervals(rows, prior_rows, by, group_rows)
         return self
@@ -471,7 +472,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> model = CountGLM("poisson", covariance="robust").fit(X[:1000], y[:1000])  # its distributions are too narrow
         >>> before = model.nll(X[2000:], y[2000:])
         >>> model = model.fit_recalibration(X[1000:2000], y[1000:2000])
-        >>> model.predictor_.recalibration.is_used, before > 1.1 * model.nll(X[2000:], y[2000:])
+        >>> model.predictor_.calibration.recalibration.is_used, before > 1.1 * model.nll(X[2000:], y[2000:])
         (True, True)
         """
         _check_rows(prior_rows=prior_rows)
@@ -530,7 +531,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             sets, has a p-value of alpha or less: for any model and n. The smallest is 1 / (n + 1).
         """
         with single_thread():
-            return self._fitted.ood_pvalue(self.features(X))
+            return self._fitted.calibration.ood_pvalue(self.features(X))
 
     def is_ood(self, X: Any, alpha: float | None = None) -> np.ndarray:
         """Flag rows that are out-of-distribution: those with a small p-value.
@@ -548,7 +549,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
             With n calibration rows, no p-value is below 1 / (n + 1). A smaller `alpha` is refused; if the default is
             smaller, no row is flagged and a warning says so.
         """
-        ood = self._fitted.calibrated_ood
+        ood = self._fitted.calibration.require_ood()
         if alpha is not None:
             alpha = check_alpha(alpha, len(ood.scores))
         elif ood.warning:
@@ -580,9 +581,11 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         >>> model.ood_reasons([[2, 2], [2, 50]])
         [[], ["'x1' above the training range: 50 > 4"]]
         """
-        flagged = None if self._fitted.ood is None else self._fitted.ood.is_ood(self.ood_pvalue(X))
+        flagged = (
+            None if self._fitted.calibration.ood is None else self._fitted.calibration.ood.is_ood(self.ood_pvalue(X))
+        )
         days = frozenset(self._dates.days) if self._roles is None else self._roles.days
-        return self._fitted.ood_reasons(self.features(X), flagged, days)
+        return self._fitted.calibration.ood_reasons(self.features(X), flagged, days)
 
     # Comparison ----------------------------------------------------------------------------------------------------
 
@@ -759,7 +762,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
         model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
         names = known["features"] or [f"x{j}" for j in range(known["n_features"])]
-        profile = model.predictor_.profile
+        profile = model.predictor_.calibration.profile
         if profile is not None and profile.names != names:
             raise InputError(f"{path} has a profile of other columns than its manifest. Fit the model again.")
         if known["features"] is not None:

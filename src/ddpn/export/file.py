@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -16,17 +17,17 @@ from ddpn.export.encoding import level_codes, read_columns
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.members import RowNodes, member_nodes
-from ddpn.export.mixture import ExportedOutputs, MixtureGraph
+from ddpn.export.mixture import MixtureGraph, output_widths
 from ddpn.export.source import ExportedModel, InputColumn, source_of
 from ddpn.members.folds import copies_of, known_levels
 from ddpn.networks.heads import make_head
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.predictor import MIXTURE
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.validation import is_integer
 from ddpn.storage.files import write_bytes
 from ddpn.tables.files import check_free
 from ddpn.tables.kinds import number_of
-from ddpn.workflow.prediction_request import Request
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within
 #: these bounds; and up to the last number where that is not known.
@@ -81,7 +82,7 @@ def export_onnx(
     >>> export_onnx("bikes.model", "bikes.onnx", quantiles=[0.1, 0.9])  # doctest: +SKIP
     """
     onnx()
-    request = Request(coverage=coverage, quantiles=tuple(quantiles))
+    spec = PredictionSpec(coverage=coverage, quantiles=tuple(quantiles))
     if pmf_up_to is not None and not (is_integer(pmf_up_to) and 0 <= pmf_up_to <= _LARGEST_PMF):
         must = f"be a count from 0 to {_LARGEST_PMF}"
         raise ConfigError(argument="pmf_up_to", must=must, got=repr(pmf_up_to))
@@ -90,17 +91,17 @@ def export_onnx(
         raise InputError(f"{target} already exists. Choose another name, or replace it with `overwrite=True`.")
     check_free(target, overwrite)
     source = source_of(model)
-    check_size(source, request)
-    pmf = default_pmf(source) if pmf_up_to is None else int(pmf_up_to)
-    file, inputs, outputs = assemble(source, request.quantiles, request.coverage, pmf)
+    check_size(source, spec)
+    spec = replace(spec, pmf=default_pmf(source) if pmf_up_to is None else int(pmf_up_to))
+    file, inputs, outputs = assemble(source, spec)
     about = {
         "format": FORMAT,
         "ddpn": version("ddpn"),
         "inputs": [column.as_dict() for column in inputs],
         "outputs": outputs,
-        "coverage": request.coverage,
-        "quantiles": list(request.quantiles),
-        "pmf_up_to": pmf,
+        "coverage": spec.coverage,
+        "quantiles": list(spec.quantiles),
+        "pmf_up_to": spec.pmf,
         "largest_count": int(LARGEST),
         "target": source.target,
         "members": {name: source.members[name] for name in source.predictor.mixed},
@@ -125,9 +126,9 @@ def training_quantile(source: ExportedModel, level: float) -> float | None:
     return float(counts.icdf(torch.tensor(level, dtype=torch.float64)))
 
 
-def check_size(source: ExportedModel, request: Request) -> None:
+def check_size(source: ExportedModel, spec: PredictionSpec) -> None:
     """Raise a `ConfigError` if quantiles of the training counts already lie beyond the sums of a file."""
-    top = max(0.5 * (1.0 + request.coverage), *request.quantiles, 0.5)
+    top = max(0.5 * (1.0 + spec.coverage), *spec.quantiles, 0.5)
     found = training_quantile(source, top) or 0.0
     if found > LARGEST:
         raise ConfigError(
@@ -147,19 +148,17 @@ def default_pmf(source: ExportedModel) -> int:
 # The whole graph: raw columns, members, mixture, outputs -------------------------------------------------------------
 
 
-def assemble(
-    source: ExportedModel, quantiles: tuple[float, ...], coverage: float, pmf: int
-) -> tuple[Any, list[InputColumn], dict[str, str]]:
+def assemble(source: ExportedModel, spec: PredictionSpec) -> tuple[Any, list[InputColumn], dict[str, str]]:
     """The graph of a model, its inputs, and the names of its outputs by what they are."""
     predictor, graph = source.predictor, Graph()
-    counts, groups = predictor.counts, predictor.groups
+    counts, groups = predictor.counts, predictor.calibration.groups
     if groups is None or MIXTURE not in groups.levels:
         groups = None
-        levels = np.array([predictor.interval_level(coverage)])
+        levels = np.array([predictor.calibration.interval_level(spec.coverage)])
     else:
         codes = np.array([*range(len(groups.names)), -1])
-        levels = groups.at(coverage, MIXTURE, predictor.intervals[MIXTURE], codes)
-    wanted = ExportedOutputs(quantiles, levels, pmf, predictor.interval_kind == "central")
+        levels = groups.at(spec.coverage, MIXTURE, predictor.calibration.intervals[MIXTURE], codes)
+    spec, widths = replace(spec, interval_kind=spec.interval_kind or predictor.interval_kind), output_widths(spec)
     # A column may have a role and be a feature, too.
     has_exposure = predictor.needs_exposure and not counts.upper_is_total
     group = "" if groups is None else groups.by
@@ -170,7 +169,7 @@ def assemble(
     for name, kind in roles.items():
         inputs.setdefault(name, InputColumn(name, kind, ()))
     outputs: dict[str, str] = {}
-    for name in wanted.names:
+    for name in widths:
         outputs[name] = name
         while outputs[name] in inputs:
             outputs[name] = f"predicted_{outputs[name]}"
@@ -200,12 +199,13 @@ def assemble(
     copies = {name: copies_of(member) for name, member in predictor.mixed.items()}
     members = [member_nodes(graph, name, copy, read) for name, own in copies.items() for copy in own]
     weights = [predictor.weights[name] / len(own) for name, own in copies.items() for _ in own]
-    change = predictor.recalibrations[MIXTURE].map if predictor.is_recalibrated() else None
-    mixture = MixtureGraph(members, weights, counts.lower, upper, change, wanted, code)
+    recalibration = predictor.calibration.recalibration
+    change = recalibration.map if recalibration is not None and recalibration.is_used else None
+    mixture = MixtureGraph(members, weights, counts.lower, upper, change, spec, levels, code)
     found = mixture.columns(graph, rows, zero)
     parts: list[tuple[str, Value, tuple[int, ...]]] = []
     start = 0
-    for name, width in wanted.names.items():
+    for name, width in widths.items():
         part = found.at(start, start + width)
         is_pmf = name == "pmf"
         parts.append((outputs[name], part if is_pmf else part.reshaped(-1), (width,) if is_pmf else ()))

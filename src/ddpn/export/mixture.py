@@ -12,7 +12,7 @@ from ddpn.distributions.kernels.scalar import DEPTH
 from ddpn.distributions.recalibrated import MonotoneMap
 from ddpn.export.families import LARGEST, Grid, HeadNodes, Stack, Tabulated, ends, grid_of, moments_on, tabulate
 from ddpn.export.graph import Graph, Value
-from ddpn.workflow.prediction_request import quantile_name
+from ddpn.prediction.spec import PredictionSpec, quantile_name
 
 #: Sums in another order may differ by so much, relatively: quantiles must not.
 _ROUNDING = 1e-13
@@ -22,37 +22,16 @@ _TOP = 1.0 - 1e-9
 _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 
 
-@dataclass(frozen=True)
-class ExportedOutputs:
-    """The outputs: quantiles, an interval, and probabilities of the counts up to `pmf`.
+def output_widths(spec: PredictionSpec) -> dict[str, int]:
+    """Return the outputs of a file and the number of columns of each."""
+    quantiles = map(quantile_name, spec.quantiles)
+    single = (*_MOMENTS, "median", "lower", "upper", "interval_probability", *quantiles, "pmf_mass")
+    return dict.fromkeys(single, 1) | {"pmf": max_count(spec) + 1}
 
-    `levels` are those of the interval: one per group of rows, the last of rows in no group. `is_central` is whether
-    the interval lies between two quantiles, instead of being the narrowest.
-    """
 
-    quantiles: tuple[float, ...]
-    levels: np.ndarray
-    pmf: int
-    is_central: bool
-
-    @property
-    def names(self) -> dict[str, int]:
-        """Outputs and the number of columns of each."""
-        plain = (
-            *_MOMENTS,
-            "median",
-            "lower",
-            "upper",
-            "interval_probability",
-            *(quantile_name(level) for level in self.quantiles),
-            "pmf_mass",
-        )
-        return dict.fromkeys(plain, 1) | {"pmf": self.pmf + 1}
-
-    @property
-    def width(self) -> int:
-        """Columns of all outputs."""
-        return sum(self.names.values())
+def max_count(spec: PredictionSpec) -> int:
+    """Return the largest count whose probability is an output."""
+    return 0 if spec.pmf is None else spec.pmf
 
 
 #: Probabilities that a block of rows may need at a time.
@@ -76,7 +55,8 @@ class MomentNodes(NamedTuple):
 class MixtureGraph:
     """Members with their weights, the smallest and largest possible count, and how the mixture is calibrated.
 
-    `upper` may be a value per row, (rows, 1); None means no bound. `code` is the group of each row, (rows, 1).
+    `upper` may be a value per row, (rows, 1); None means no bound. `levels` are those of the interval: one per group of
+    rows, the last of rows in no group. `code` is the group of each row, (rows, 1).
     """
 
     members: list[HeadNodes]
@@ -84,7 +64,8 @@ class MixtureGraph:
     lower: int
     upper: Value | float | None
     change: MonotoneMap | None
-    wanted: ExportedOutputs
+    spec: PredictionSpec
+    levels: np.ndarray
     code: Value | None
 
     @property
@@ -100,7 +81,7 @@ class MixtureGraph:
         return self.lower > 0 or self.upper is not None
 
     def columns(self, graph: Graph, rows: Value, zero: Value) -> Value:
-        """Every output, see `ExportedOutputs.names`. `rows` is the number of rows, `zero` a 0 per row, (rows, 1)."""
+        """Every output, see `output_widths`. `rows` is the number of rows, `zero` a 0 per row, (rows, 1)."""
         every = self._all_rows(graph, zero)
         # The more rows at a time, the shorter the longest window must be.
         longest = every.end.op("ReduceMax", keepdims=0).cast("i") + 1
@@ -113,7 +94,7 @@ class MixtureGraph:
             last = inner.use(rows) - 1
             return _block(inner, self, every.rows(inner, inner.where(place > last, last, place)))
 
-        found = graph.loop((rows + size - 1) / size, block).reshaped(-1, self.wanted.width)
+        found = graph.loop((rows + size - 1) / size, block).reshaped(-1, sum(output_widths(self.spec).values()))
         start, end, axis = graph.constant([0]), rows.reshaped(1), graph.constant([0])
         return found.op("Slice", start, end, axis)
 
@@ -164,7 +145,7 @@ class _Rows(NamedTuple):
 
 def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
     """All outputs of some rows. Shape: (R, columns)."""
-    least = max(mixture.wanted.pmf + 1, mixture.lower + _BEYOND)
+    least = max(max_count(mixture.spec) + 1, mixture.lower + _BEYOND)
     if isinstance(mixture.upper, float):
         least = max(least, int(min(mixture.upper, LARGEST)) + 1)
     count = row.end.op("ReduceMax", keepdims=0).cast("i") + 1
@@ -177,7 +158,7 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
     cdf = pmf.op("CumSum", graph.constant(1))
     if mixture.change is not None:
         cdf, pmf, moments = _recalibrated(graph, mixture.change, cdf, moments, grid)
-    wanted, levels = mixture.wanted, mixture.wanted.levels
+    spec, levels = mixture.spec, mixture.levels
 
     def per_row(values: np.ndarray) -> Value:
         """The value of each row's group. Shape: (R, 1), or () where there is one group."""
@@ -188,18 +169,19 @@ def _block(graph: Graph, mixture: MixtureGraph, row: _Rows) -> Value:
         mass = per_row(level - _ROUNDING * np.minimum(level, 1.0 - level))
         return graph.where(cdf.max(1) >= mass, (cdf < mass).cast("f").sum(1), np.nan)
 
-    median, *quantiles = (quantile(np.array([level])) for level in (0.5, *wanted.quantiles))
+    median, *quantiles = (quantile(np.array([level])) for level in (0.5, *spec.quantiles))
     # The calibrated interval, as `ddpn.calibration.intervals.interval_at`.
     highest, wider = np.minimum(levels, _TOP), np.maximum(levels - 1.0, 0.0)
     low, high, probability = _narrowest(graph, cdf, per_row(highest * (1.0 - SLACK)))
-    if wanted.is_central:
+    is_central = spec.interval_kind == "central"
+    if is_central:
         low, high = quantile(0.5 - 0.5 * highest), quantile(0.5 + 0.5 * highest)
     if wider.any():
         more = ((high - low + 1.0) * per_row(wider)).floor()
         low, high = (low - more).clip(0.0, np.inf), high + more
-    if wanted.is_central or wider.any():
+    if is_central or wider.any():
         probability = _mass_upto(graph, cdf, high) - _mass_upto(graph, cdf, low - 1.0)
-    first = pmf.at(0, wanted.pmf + 1)
+    first = pmf.at(0, max_count(spec) + 1)
     # A row that cannot be predicted has no quantiles either.
     plain = graph.concat([*moments, median, low, high, probability, *quantiles])
     return graph.concat([graph.where(moments.mean.is_nan(), np.nan, plain), first.sum(1), first])

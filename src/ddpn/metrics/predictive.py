@@ -12,10 +12,16 @@ from ddpn.distributions.arguments import check_coverage
 from ddpn.runtime.errors import InputError
 
 
+def unwrap(dist: Any) -> Any:
+    """Return the distributions of a `Prediction`; return anything else unchanged."""
+    return getattr(dist, "distribution", dist)
+
+
 def known(dist: Any) -> Any:
     """`dist`, if it is a distribution that metrics beyond the likelihood support."""
+    dist = unwrap(dist)
     if isinstance(dist, CountDistribution | Mixture | Normal):
-        return getattr(dist, "distribution", dist)  # a `Prediction` holds its distributions, and calibrated intervals
+        return dist
     kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"
     raise InputError(argument="dist", must=f"be {kinds}", got=type(dist).__name__)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from ddpn.distributions.continuous import normal_crps
-from ddpn.metrics.predictive import checked, known, observed, quantile
+from ddpn.metrics.predictive import checked, known, observed, quantile, unwrap
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
 
@@ -95,6 +95,7 @@ def nll(dist: Any, y: Any) -> Tensor:
     >>> nll(Poisson(2.0), torch.tensor(0))
     tensor(2.)
     """
+    dist = unwrap(dist)
     if not isinstance(dist, torch.distributions.Distribution):
         raise InputError(argument="dist", must="be a torch distribution", got=type(dist).__name__)
     return -dist.log_prob(observed(y, dist))

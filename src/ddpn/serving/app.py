@@ -103,7 +103,7 @@ class Service:
 
     async def predict(self, model: ServedModel, given: Any) -> Response:
         """Predict the rows of a request (`schemas.PredictOptions`)."""
-        answers = await self.batcher.submit(model, given.rows, given.wanted)
+        answers = await self.batcher.submit(model, given.rows, given.spec)
         self.metrics.rows.labels(model.name).inc(len(answers))
         self.metrics.ood.labels(model.name).inc(sum(bool(answer.get("ood")) for answer in answers))
         found = {"model": model.name, "version": model.version, "coverage": given.coverage, "predictions": answers}

@@ -7,9 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.serving.middleware import Limits, Metrics
 from ddpn.serving.model import ServedModel
-from ddpn.serving.schemas import Row, Wanted, busy
+from ddpn.serving.schemas import Row, busy
 
 #: Rows that are predicted together, unless one request has more.
 _MOST_ROWS = 256
@@ -20,7 +21,7 @@ class WaitingRequest(NamedTuple):
 
     model: ServedModel
     rows: Sequence[Row]
-    wanted: Wanted
+    spec: PredictionSpec
     answer: Future[list[dict[str, Any]]]
 
 
@@ -44,11 +45,11 @@ class Batcher:
         """Finish what is queued, then end."""
         await asyncio.to_thread(self._thread.shutdown)
 
-    async def submit(self, model: ServedModel, rows: Sequence[Row], wanted: Wanted) -> list[dict[str, Any]]:
+    async def submit(self, model: ServedModel, rows: Sequence[Row], spec: PredictionSpec) -> list[dict[str, Any]]:
         """The answer to a request, once its batch is predicted."""
         if len(self._queue) >= self._limits.max_queue:
             raise busy(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
-        request = WaitingRequest(model, rows, wanted, Future())
+        request = WaitingRequest(model, rows, spec, Future())
         self._queue.append(request)
         try:
             self._thread.submit(self._predict)  # there may be nothing left to do once it is its turn
@@ -65,7 +66,7 @@ class Batcher:
         start = self._started = perf_counter()
         found: list[Any]
         try:
-            found = batch[0].model.predict([(each.rows, each.wanted) for each in batch])
+            found = batch[0].model.predict([(each.rows, each.spec) for each in batch])
         except Exception as error:
             found = [error] * len(batch)
         self._started = None

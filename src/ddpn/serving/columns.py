@@ -80,7 +80,7 @@ def served_columns(folder: ModelFolder) -> list[ServedColumn]:
     roles, predictor = folder.roles, folder.model.predictor_
     inputs = [name for column in roles.used for name in column.inputs]
     levels = dict(zip(inputs, known_levels(predictor.mixed.values(), len(inputs)), strict=True))
-    known = [None] * len(inputs) if predictor.profile is None else predictor.profile.columns
+    known = [None] * len(inputs) if predictor.calibration.profile is None else predictor.calibration.profile.columns
     profiles = dict(zip(inputs, known, strict=True))
     found = [_feature(column, levels, profiles) for column in roles.used]
     found += _roles(roles, predictor)
@@ -130,7 +130,7 @@ def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
             about = {"example": median, "range": (low, high), "integers": True}
         found.append(ServedColumn(roles.upper, "upper", kind, words, **about))
     if roles.groups is not None:
-        names = _names(() if predictor.groups is None else predictor.groups.names)
+        names = _names(() if predictor.calibration.groups is None else predictor.calibration.groups.names)
         found.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, **names))
     return found
 

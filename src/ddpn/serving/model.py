@@ -1,79 +1,29 @@
 """`ServedModel`: one version of a model folder; its answers to requests, and what it says about itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 
-from ddpn.distributions import discretized
+from ddpn.distributions import CountDistribution
 from ddpn.members import label_of
+from ddpn.prediction.prediction import Prediction
+from ddpn.prediction.spec import PredictionSpec
+from ddpn.predictor import Predictor
+from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.threads import single_thread
 from ddpn.serving.columns import row_model, served_columns
-from ddpn.serving.schemas import REFUSALS, Row, Wanted, refusal
+from ddpn.serving.schemas import DEFAULT_OUTPUTS, REFUSALS, Row, refusal
 from ddpn.storage.model_files import read_manifest, read_unchanged
 from ddpn.tables.cells import polars
 from ddpn.workflow.model_folder import describe, load
-from ddpn.workflow.prediction import PredictedRows, predict_rows
-from ddpn.workflow.prediction_request import Request, quantile_name
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400
-
-
-def answers(predicted: PredictedRows, wanted: Wanted) -> list[dict[str, Any]]:
-    """What a request asks for, row by row, ready for JSON."""
-    predictor, outputs = predicted.predictor, wanted.outputs
-    is_flagged = predictor.ood is not None and not {"ood_pvalue", "ood", "ood_reasons"}.isdisjoint(outputs)
-    request = Request(
-        coverage=wanted.coverage,
-        quantiles=wanted.quantiles,
-        pmf=wanted.pmf,
-        interval_kind=wanted.interval_kind,
-        pvalue=is_flagged,
-        ood=predictor.ood.alpha if is_flagged and predictor.ood is not None else None,
-        reasons="ood_reasons" in outputs,
-    )
-    with torch.no_grad(), single_thread():
-        table = predicted.table(request)
-        names = [*outputs, *(quantile_name(level) for level in wanted.quantiles)]
-        found = {name: table[name].tolist() for name in names if name in table}
-        if "ood_reasons" in outputs:
-            # Without calibrated flags every unusual cell is named.
-            known = table.get("ood_reason")
-            found["ood_reasons"] = predictor.ood_reasons(predicted.X, days=predicted.days) if known is None else known
-        if wanted.pmf is not None:
-            found["pmf"] = np.stack([table[f"p{count}"] for count in range(wanted.pmf + 1)], axis=1).tolist()
-        if "distribution" in outputs:
-            found["distribution"] = _shown(predicted.counts)
-        if "members" in outputs:
-            found["members"] = _members(predicted)
-    return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
-
-
-def _shown(counts: Any) -> list[dict[str, Any]]:
-    """Where nearly all mass is: probabilities of some counts, every `step`-th where there are many."""
-    levels = torch.tensor([_UNSHOWN, 1.0 - _UNSHOWN], dtype=torch.float64)
-    found = []
-    for row, (first, last) in enumerate(counts.summary(levels).quantiles.tolist()):
-        step = max(1, int((last - first) // _MOST_SHOWN) + 1)
-        every = torch.arange(first, last + 1, step, dtype=torch.float64).unsqueeze(1)
-        pmf = counts.rows(torch.tensor([row])).log_prob(every).exp().double().squeeze(1)
-        found.append({"first": int(first), "step": step, "pmf": pmf.tolist()})
-    return found
-
-
-def _members(predicted: PredictedRows) -> list[list[dict[str, Any]]]:
-    """What each member of the mixture predicts."""
-    predictor, columns = predicted.predictor, []
-    for name, member in predictor.mixed.items():
-        dist = predictor.distribution(predicted.X, predicted.exposure, of=name, upper=predicted.upper)
-        about = {"name": name, "label": label_of(name, member), "weight": predictor.weights[name]}
-        each = zip(dist.mean.double().tolist(), _shown(discretized(dist)), strict=True)
-        columns.append([{**about, "mean": mean, "distribution": shown} for mean, shown in each])
-    return [list(row) for row in zip(*columns, strict=True)]
 
 
 class PredictorInputs(NamedTuple):
@@ -83,6 +33,56 @@ class PredictorInputs(NamedTuple):
     exposure: np.ndarray | None
     upper: np.ndarray | None
     groups: np.ndarray | None
+
+    def rows(self, index: slice) -> Self:
+        """Return some of the rows."""
+        vectors = (None if values is None else values[index] for values in self[1:])
+        return type(self)(take_rows(self.X, index), *vectors)
+
+
+#: What a request is answered by default.
+DEFAULT_SPEC = PredictionSpec(columns=DEFAULT_OUTPUTS)
+
+
+def answer_rows(
+    predictor: Predictor, inputs: PredictorInputs, prediction: Prediction, spec: PredictionSpec
+) -> list[dict[str, Any]]:
+    """Return what a request asks for, row by row, ready for JSON."""
+    columns = prediction.to_columns(spec)
+    if spec.pmf is not None:
+        columns["pmf"] = np.stack([columns.pop(f"p{count}") for count in range(spec.pmf + 1)], axis=1)
+    if "ood_reason" in columns:
+        columns["ood_reasons"] = columns.pop("ood_reason")
+    answer = {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}
+    with torch.no_grad(), single_thread():
+        if "distribution" in spec.columns:
+            answer["distribution"] = _show_masses(prediction.counts)
+        if "members" in spec.columns:
+            answer["members"] = _predict_members(predictor, inputs)
+    return [dict(zip(answer, row, strict=True)) for row in zip(*answer.values(), strict=True)]
+
+
+def _show_masses(counts: CountDistribution) -> list[dict[str, Any]]:
+    """Return where nearly all mass is: probabilities of some counts, every `step`-th where there are many."""
+    levels = torch.tensor([_UNSHOWN, 1.0 - _UNSHOWN], dtype=torch.float64)
+    rows = []
+    for row, (first, last) in enumerate(counts.summary(levels).quantiles.tolist()):
+        step = max(1, int((last - first) // _MOST_SHOWN) + 1)
+        every = torch.arange(first, last + 1, step, dtype=torch.float64).unsqueeze(1)
+        pmf = counts.rows(torch.tensor([row])).log_prob(every).exp().double().squeeze(1)
+        rows.append({"first": int(first), "step": step, "pmf": pmf.tolist()})
+    return rows
+
+
+def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list[dict[str, Any]]]:
+    """Return what each member of the mixture predicts, row by row."""
+    columns = []
+    for name, member in predictor.mixed.items():
+        prediction = predictor.predict(inputs.X, inputs.exposure, inputs.upper, of=name)
+        about = {"name": name, "label": label_of(name, member), "weight": predictor.weights[name]}
+        pairs = zip(prediction.mean.tolist(), _show_masses(prediction.counts), strict=True)
+        columns.append([{**about, "mean": mean, "distribution": masses} for mean, masses in pairs])
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 class ServedModel:
@@ -105,7 +105,7 @@ class ServedModel:
         self.example = {column.name: column.example for column in reversed(self.columns) if column.is_required}
         self.Row.model_config["json_schema_extra"] = {"examples": [self.example]}
         # The first prediction of a process imports and caches much.
-        self.predict([([self.Row.model_validate(self.example)], Wanted())])
+        self.predict([([self.Row.model_validate(self.example)], DEFAULT_SPEC)])
 
     def inputs(self, rows: Sequence[Row]) -> PredictorInputs:
         """Rows as the predictor takes them: those of a table that is read as a file is."""
@@ -119,7 +119,9 @@ class ServedModel:
         X = roles.features(frame, report=lambda sentence: None)
         return PredictorInputs(X, roles.exposures(frame), roles.uppers(frame), roles.group_labels(frame))
 
-    def predict(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
+    def predict(
+        self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
+    ) -> list[list[dict[str, Any]] | Exception]:
         """Predict the rows of several requests together: an answer, or the error, of each."""
         try:
             return self._predicted(requests)
@@ -129,20 +131,23 @@ class ServedModel:
         # One of them is to blame: the others must not fail with it.
         return [answer for request in requests for answer in self.predict([request])]
 
-    def _predicted(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
+    def _predicted(
+        self, requests: Sequence[tuple[Sequence[Row], PredictionSpec]]
+    ) -> list[list[dict[str, Any]] | Exception]:
         inputs = self.inputs([row for rows, _ in requests for row in rows])
-        batch = predict_rows(self.predictor, *inputs, days=self.folder.roles.days)
-        found: list[list[dict[str, Any]] | Exception] = []
+        prediction = replace(self.predictor.predict(*inputs), days=self.folder.roles.days)
+        answers: list[list[dict[str, Any]] | Exception] = []
         start = 0
-        for wanted, same in groupby(requests, key=lambda request: request[1]):
+        for spec, same in groupby(requests, key=lambda request: request[1]):
             sizes = [len(rows) for rows, _ in same]
-            stop = start + sum(sizes)
-            is_whole = stop - start == batch.dist.batch_shape[0]
-            every = answers(batch if is_whole else batch.rows(slice(start, stop)), wanted)
+            part = slice(start, start + sum(sizes))
+            is_whole = sum(sizes) == len(prediction)
+            some = (inputs, prediction) if is_whole else (inputs.rows(part), prediction[part])
+            rows = answer_rows(self.predictor, *some, spec)
             ends = np.cumsum(sizes).tolist()
-            found += [every[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-            start = stop
-        return found
+            answers += [rows[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+            start = part.stop
+        return answers
 
 
 #: Facts of the fit that are shown; paths and commands of the machine that fitted the model are not.
@@ -153,11 +158,11 @@ def about(served: ServedModel) -> dict[str, Any]:
     """Facts about a model and its columns, ready for JSON."""
     saved, predictor, roles = served.saved, served.predictor, served.folder.roles
     task = saved["task"]
+    ood, profile = predictor.calibration.ood, predictor.calibration.profile
     flags = "Out-of-distribution flags are not calibrated."
-    if predictor.ood is not None:
-        share = f"{100 * predictor.ood.alpha:.3g}%"
-        expected = f"Out-of-distribution flags are set for {share} of rows like the training data."
-        flags = predictor.ood.warning or expected
+    if ood is not None:
+        expected = f"Out-of-distribution flags are set for {100 * ood.alpha:.3g}% of rows like the training data."
+        flags = ood.warning or expected
     members = [
         {"name": name, "weight": known["weight"], "facts": known["facts"]} for name, known in saved["members"].items()
     ]
@@ -168,11 +173,11 @@ def about(served: ServedModel) -> dict[str, Any]:
         "fitted": task.get("date"),
         "target": roles.target,
         "exposure": roles.exposure,
-        "rows": None if predictor.profile is None else predictor.profile.rows,
+        "rows": None if profile is None else profile.rows,
         "split": {key: task["split"][key] for key in _SPLIT} if "split" in task else None,
         "members": members,
         "scores": task.get("scores"),
-        "calibration": [predictor.calibration_words(), flags],
+        "calibration": [predictor.calibration.describe(), flags],
         "limits": _limits(served),
         "warnings": [*task["leaks"], *task["warnings"]],
         "columns": [column.as_dict() for column in served.columns if column.is_required],
@@ -183,7 +188,8 @@ def about(served: ServedModel) -> dict[str, Any]:
 def _limits(served: ServedModel) -> list[str]:
     """Sentences about where predictions do not hold."""
     found = ["Predictions hold for rows like those of the training. Rows that are flagged may be wrong by any amount."]
-    ignored = () if served.predictor.profile is None else served.predictor.profile.ignored
+    profile = served.predictor.calibration.profile
+    ignored = () if profile is None else profile.ignored
     if ignored:
         found.append(f"The out-of-distribution flag ignores {', '.join(ignored)}, which follow time.")
     counts = served.predictor.counts

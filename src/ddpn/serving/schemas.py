@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
@@ -16,15 +16,13 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from ddpn.calibration import INTERVAL_KINDS
+from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec
 from ddpn.rows.checks import RowError
 from ddpn.runtime.errors import DDPNError, InputError
 
-#: Outputs per row; those of the first tuple are the default.
-DEFAULT_OUTPUTS = (
-    "mean", "median", "mode", "lower", "upper", "interval_probability", "aleatoric", "epistemic", "stddev",
-    "ood_pvalue", "ood",
-)  # fmt: skip
-OUTPUTS = (*DEFAULT_OUTPUTS, "ood_reasons", "distribution", "members")
+#: Outputs per row; the first ones are the default.
+DEFAULT_OUTPUTS = (*DEFAULT_COLUMNS, "ood")
+OUTPUTS = (*DEFAULT_OUTPUTS, "ood_reasons", *NESTED_OUTPUTS)
 #: The most quantiles, and the largest count of `pmf`, per request.
 MOST_QUANTILES, MOST_COUNTS = 99, 1000
 
@@ -62,16 +60,6 @@ def integer(least: int, most: int) -> Any:
 _Level = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
-class Wanted(NamedTuple):
-    """What to predict per row: names of `OUTPUTS`, coverage and kind of intervals, quantiles, counts up to `pmf`."""
-
-    outputs: tuple[str, ...] = DEFAULT_OUTPUTS
-    coverage: float = 0.9
-    quantiles: tuple[float, ...] = ()
-    pmf: int | None = None
-    interval_kind: str | None = None
-
-
 class PredictOptions(Described):
     """What a request to predict has besides its rows."""
 
@@ -96,10 +84,16 @@ class PredictOptions(Described):
     )
 
     @property
-    def wanted(self) -> Wanted:
-        """What to predict, as one key."""
+    def spec(self) -> PredictionSpec:
+        """What to predict."""
         outputs = DEFAULT_OUTPUTS if self.outputs is None else tuple(dict.fromkeys(self.outputs))
-        return Wanted(outputs, self.coverage, tuple(self.quantiles), self.pmf, self.interval_kind)
+        return PredictionSpec(
+            columns=tuple("ood_reason" if name == "ood_reasons" else name for name in outputs),
+            coverage=self.coverage,
+            quantiles=tuple(self.quantiles),
+            pmf=self.pmf,
+            interval_kind=self.interval_kind,
+        )
 
 
 def request_model(name: str, row: type[Row], most: int) -> Any:

@@ -18,6 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ddpn.prediction.spec import PredictionSpec
 from ddpn.rows.count_rows import BLOCK
 from ddpn.runtime.cluster import RayCluster
 from ddpn.runtime.errors import ConfigError
@@ -29,7 +30,6 @@ from ddpn.tables import table as table_module
 from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, ending, polars, write
 from ddpn.tables.table import Place, Table
 from ddpn.workflow.model_folder import ModelFolder, describe, load, roles_of_model
-from ddpn.workflow.prediction_request import Request
 
 if TYPE_CHECKING:
     from ddpn.workflow.prediction import Findings
@@ -43,7 +43,7 @@ def predict_files(
     data: str | PathLike[str] | Sequence[str | PathLike[str]],
     out: str | PathLike[str],
     *,
-    request: Request | None = None,
+    spec: PredictionSpec | None = None,
     exposure: str | None = None,
     upper: str | None = None,
     overwrite: bool = False,
@@ -63,8 +63,8 @@ def predict_files(
         Files, folders or patterns such as data/*.parquet, one table after the other; "-" is CSV from standard input.
     out : path
         The file to write, by its ending; "-" is CSV on standard output.
-    request : Request, optional
-        Which columns to predict (`ddpn.workflow.prediction_request.Request`).
+    spec : PredictionSpec, optional
+        What the predictions have.
     exposure, upper : str, optional
         Columns with these roles. Default: as in the fit.
     overwrite : bool
@@ -87,7 +87,7 @@ def predict_files(
     for source in sources:
         check_output(target, overwrite, source)
     about = describe(path)
-    request = (request or Request()).for_model(about["members"], about["ood"])
+    spec = (spec or PredictionSpec()).for_model(about["members"], about["ood"])
     columns = {"exposure": exposure, "upper": upper}
     roles = roles_of_model(path, **columns)
     table = Table(sources, roles.as_text)
@@ -96,26 +96,26 @@ def predict_files(
         if STDIN in (target, *table.sources):
             raise ConfigError("A cluster reads and writes files, got standard input or output. Name files.")
         n_jobs.connect()
-    from ddpn.workflow.prediction import Findings, checked_request  # imports torch: wrong tables end before
+    from ddpn.workflow.prediction import Findings, check_spec  # imports torch: wrong tables end before
 
-    folder = load(path, mixed_only=request.member is None, **columns)
-    request = checked_request(folder.model.predictor_, request)
-    findings = Findings(folder.model.predictor_, request)
+    folder = load(path, mixed_only=spec.member is None, **columns)
+    spec = check_spec(folder.model.predictor_, spec)
+    findings = Findings(folder.model.predictor_, spec)
     with progress_bar("Predicting", table.rows, verbose) as bar:
         if target == STDIN or not table.is_long:
-            rows = _at_once(folder, table, request, target, bar.advance, findings)
+            rows = _at_once(folder, table, spec, target, bar.advance, findings)
         else:
             identity = {
                 "model": sha256_of_file(path / MANIFEST),
                 "tables": table.identity(),
-                "request": asdict(request),
+                "spec": asdict(spec),
                 "roles": roles.as_dict(),
                 "rows": [table_module.ROWS, BLOCK],
             }
             parts = PredictedParts(Path(target), identity)
             sizes = [0 if source == STDIN else os.path.getsize(source) for source in table.sources]
             with folder_lock(parts.folder):
-                _fill(parts, _Work(folder, table, sizes, request, target), n_jobs, bar.advance)
+                _fill(parts, _Work(folder, table, sizes, spec, target), n_jobs, bar.advance)
                 rows = parts.join(table.places(), findings)
     for sentence in findings.sentences():
         on_finding(sentence)
@@ -125,7 +125,12 @@ def predict_files(
 
 
 def _at_once(
-    folder: ModelFolder, table: Table, request: Request, target: str, done: Callable[[int], None], findings: "Findings"
+    folder: ModelFolder,
+    table: Table,
+    spec: PredictionSpec,
+    target: str,
+    done: Callable[[int], None],
+    findings: "Findings",
 ) -> int:
     """A short table in one piece; a long one to standard output block by block, after all of its rows are checked."""
     from ddpn.workflow.prediction import predict_block
@@ -137,7 +142,7 @@ def _at_once(
     for place in places:
         frame = table.block(place)
         with table.named(place):
-            found = predict_block(folder, frame, request, findings, place.start)
+            found = predict_block(folder, frame, spec, findings, place.start)
         if target == STDIN:
             sys.stdout.write(found.write_csv(include_header=rows == 0))
         else:
@@ -153,7 +158,7 @@ class _Work(NamedTuple):
     folder: ModelFolder
     table: Table
     sizes: list[int]
-    request: Request
+    spec: PredictionSpec
     target: str
 
     def check(self, place: Place) -> None:
@@ -177,9 +182,9 @@ def _predict_job(work: _Work, place: Place) -> dict[str, bytes]:
     from ddpn.workflow.prediction import Findings, predict_block
 
     work.check(place)
-    findings, frame = Findings(work.folder.model.predictor_, work.request), work.table.block(place)
+    findings, frame = Findings(work.folder.model.predictor_, work.spec), work.table.block(place)
     with work.table.named(place):
-        found = predict_block(work.folder, frame, work.request, findings, place.start, findings.note)
+        found = predict_block(work.folder, frame, work.spec, findings, place.start, findings.note)
     content, kind = io.BytesIO(), ending(work.target, to_write=True)
     if kind in TEXT:
         found.write_csv(content, include_header=False, separator=TEXT[kind] or ",")

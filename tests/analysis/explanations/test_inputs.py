@@ -1,5 +1,7 @@
 """Rows in which the cells of some columns are those of other rows, as each member wants its table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -38,7 +40,7 @@ def test_or_an_array(formula, given):
 
 def test_members_of_the_package_need_not_read_the_table_again():
     predictor, frame = Predictor({"one": Constant()}), pd.DataFrame(ROWS)
-    predictor.profile = FeatureProfile.fit(frame)
+    predictor.calibration = replace(predictor.calibration, profile=FeatureProfile.fit(frame))
     for same in (frame, frame[["b", "a"]]):
         found = Inputs(predictor, same).table(np.array([2, 0]), {0: np.array([0, 0])})
         assert isinstance(found, PreparedTable)

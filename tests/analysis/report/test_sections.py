@@ -265,7 +265,7 @@ def texts(html):
 
 
 def test_intervals_calibrated_by_group_have_a_table_of_their_coverage(undrawn, simulated):
-    predictor = SimpleNamespace(recalibration=None, groups=SimpleNamespace(rows={"a": 70}))
+    predictor = SimpleNamespace(calibration=SimpleNamespace(recalibration=None, groups=SimpleNamespace(rows={"a": 70})))
     labels = np.array(["a", "b"], dtype=object)[np.arange(250) % 2]
     table, sizes = tabulate_interval_groups(predictor, simulated._replace(grouped=("ward", labels)))
     inside = simulated.scores.coverage[::2].mean()

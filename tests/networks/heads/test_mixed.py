@@ -58,7 +58,7 @@ def test_it_finds_two_humps(two_humps):
     truth = -np.log(0.4 * _poisson(2.0, y[600:]) + 0.6 * _poisson(20.0, y[600:])).mean()
     assert nll["mixed"] < truth + 0.1 < nll["double_poisson"] - 0.1
 
-    dist = model.predict_distribution(X[600:610])
+    dist = model.predict_distribution(X[600:610]).distribution
     torch.testing.assert_close(dist.aleatoric + dist.epistemic, dist.variance)
     assert (dist.epistemic == 0).all()  # of one network: its own components are no disagreement
 

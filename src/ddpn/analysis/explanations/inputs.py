@@ -116,7 +116,8 @@ class Inputs:
         called = names or {}
         self.columns = table + [Column(called.get(name, name), "number", values) for name, values in more.items()]
         # Without a profile, members of a bare predictor must look at names themselves.
-        self._is_read = isinstance(X, PreparedTable) or model is not predictor or predictor.profile is not None
+        has_profile = predictor.calibration.profile is not None
+        self._is_read = isinstance(X, PreparedTable) or model is not predictor or has_profile
         frame = nw.from_native(X, eager_only=True, pass_through=True)
         self._library = frame.implementation if isinstance(frame, nw.DataFrame) else None
 
@@ -257,7 +258,8 @@ def _columns(model: Any, X: Any) -> list[Column]:
     if isinstance(X, PreparedTable):
         return X.columns
     if isinstance(model, Predictor):
-        read = TableReader().fit(X) if model.profile is None else model.profile.reader.read(X)
+        profile = model.calibration.profile
+        read = TableReader().fit(X) if profile is None else profile.reader.read(X)
         return [column._replace(name=str(column.name)) for column in read]
     table, kinds = read_table(model, X, reset=False), getattr(model, "feature_kinds_", None)
     read = table if kinds is None else [as_fitted(column, kind) for column, kind in zip(table, kinds, strict=True)]

@@ -132,8 +132,9 @@ def gather(
     """
     predictor: Predictor = model.predictor_
     leaks = [leak] if leak else []
-    if predictor.groups is not None:
-        labels = predictor.groups.labels(sample.X, sample.interval_groups, "interval_groups")
+    calibration = predictor.calibration
+    if calibration.groups is not None:
+        labels = calibration.groups.labels(sample.X, sample.interval_groups, "interval_groups")
         sample = sample.replace(interval_groups=labels)
     draw = draw_sample(sample, max_rows if held_out is None else None)
     rows, used, total = draw.positions, draw.take(sample), draw.total if total is None else total
@@ -152,8 +153,8 @@ def gather(
         board = out_of_fold_leaderboard(predictor, held_out, leaks, meaning)
     columns = [np.concatenate(values) for values in zip(*(part.arrays for part in predicted), strict=True)]
     grouped = None
-    if predictor.groups is not None and used.interval_groups is not None:
-        grouped = predictor.groups.by, used.interval_groups
+    if calibration.groups is not None and used.interval_groups is not None:
+        grouped = calibration.groups.by, used.interval_groups
     return Evidence(
         inputs=Inputs.of_sample(model, used, names, total),
         labels=rows if used.labels is None else used.labels,
@@ -166,7 +167,7 @@ def gather(
         components=max(part.components for part in predicted),
         board=board,
         fingerprint=sample.digest(),
-        calibrated=int(predictor.intervals[MIXTURE].rows[0]) if MIXTURE in predictor.intervals else 0,
+        calibrated=int(calibration.intervals[MIXTURE].rows[0]) if MIXTURE in calibration.intervals else 0,
         ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
         grouped=grouped,
         without_weight=int((~sample.is_used).sum()),
@@ -189,7 +190,7 @@ def _predict_part(predictor: Predictor, sample: CountRows) -> _PredictedPart:
     known = predictor.counts.arguments(sample)
     mixture: Any = discretized(predictor.distribution(sample.X, known["exposure"], upper=known["upper"]))
     recorded = limited(mixture, sample.limit)
-    interval = predictor.interval(recorded, LEVEL, labels=sample.interval_groups)
+    interval = predictor.wrap(recorded, groups=sample.interval_groups).interval_with_probability(LEVEL)
     values = recorded.mean, *interval, mixture.aleatoric, mixture.epistemic
     scores = scored_rows(recorded, sample.y, interval)
     return _PredictedPart(recorded, scores, mixture.size, list(map(_numbers, values)))

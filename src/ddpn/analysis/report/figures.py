@@ -10,6 +10,7 @@ from markupsafe import Markup
 from ddpn.analysis import plots
 from ddpn.analysis.explanations import Effect, Importances
 from ddpn.analysis.report.evidence import LEVEL, Evidence
+from ddpn.prediction.figure import bin_probabilities, draw_masses
 from ddpn.runtime.display import fmt, percent, plural, value_text
 
 if TYPE_CHECKING:
@@ -115,10 +116,10 @@ def draw_distribution(evidence: Evidence, row: int, name: str) -> Markup:
     low, high = min(tails[0], y), max(tails[1], y) + 1.0
     # A distribution on one or two counts is shown with its neighbours.
     low, high = max(0.0, min(low, high - _MIN_BARS + 1)), max(high, low + _MIN_BARS - 1)
-    edges, shares = plots.binned(dist, low, high, _MAX_BARS)
+    edges, shares = bin_probabilities(dist, low, high, _MAX_BARS)
     interval = float(evidence.low[row]), float(evidence.high[row])
     description = f"Most likely around {edges[int(np.argmax(shares))]:,.0f}; observed {y:,.0f}."
-    draw = partial(plots.draw_distribution, edges=edges, shares=shares[:, 0], interval=interval, y=y)
+    draw = partial(draw_masses, edges=edges, shares=shares[:, 0], interval=interval, y=y)
     drawing = plots.panel(draw, 1.5, 2.9, (0.15, 0.2))
     drawing.axes[0].set_yticks([])
     title = f"Predicted probabilities of row {evidence.labels[row]}"

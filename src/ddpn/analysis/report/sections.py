@@ -121,7 +121,7 @@ def collect_content(
         "scatter": draw_scatter(evidence, target),
         "data_facts": data_facts(evidence, target),
         "histogram": draw_pit(pit, pit_sentence(pit)),
-        "recalibration": recalibration_sentences(model.predictor_.recalibration),
+        "recalibration": recalibration_sentences(model.predictor_.calibration.recalibration),
         "interval_groups": tabulate_interval_groups(model.predictor_, evidence),
         "groups": [tabulate_groups(groups) for groups in (fifths(evidence), *groups_of_columns)],
         "columns": plural(importances.columns, "column"),
@@ -180,12 +180,12 @@ def data_facts(evidence: Evidence, target: str) -> Facts:
 
 def tabulate_interval_groups(predictor: Predictor, evidence: Evidence) -> tuple[Table, str] | None:
     """Return the coverage within groups by which intervals are calibrated, and the calibration rows of each group."""
-    if evidence.grouped is None or predictor.groups is None:
+    if evidence.grouped is None or predictor.calibration.groups is None:
         return None
     name, labels = evidence.grouped
     largest = sorted(label for label, _ in Counter(labels.tolist()).most_common(_MAX_INTERVAL_GROUPS))
     groups = [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
-    sizes = ", ".join(f"{label}: {predictor.groups.rows.get(label, 0):,}" for label in largest)
+    sizes = ", ".join(f"{label}: {predictor.calibration.groups.rows.get(label, 0):,}" for label in largest)
     return tabulate_groups(groups, "Coverage"), sizes
 
 

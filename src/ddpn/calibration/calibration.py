@@ -1,0 +1,216 @@
+"""`Calibration`: what held-out rows say about the predictions of a mixture and of its members."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from ddpn.calibration.intervals import IntervalGroups, IntervalLevels
+from ddpn.calibration.ood import COMBINATION, FeatureProfile, OODScores, row_reasons
+from ddpn.calibration.recalibration import Recalibration
+from ddpn.distributions.arguments import check_coverage
+from ddpn.distributions.recalibrated import Recalibrated
+from ddpn.rows.checks import row_count
+from ddpn.rows.count_rows import take_rows
+from ddpn.runtime.errors import InputError
+from ddpn.storage.contents import arrays_from_bytes, arrays_to_bytes
+
+#: The name of the mixture beside those of its members.
+MIXTURE = "mixture"
+_FILE = "calibration.safetensors"
+_Part = TypeVar("_Part", IntervalLevels, Recalibration, OODScores)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Levels of intervals, maps of the cdf, and out-of-distribution scores: a value that functions make.
+
+    Dictionaries are keyed by "mixture" and the names of members.
+
+    Parameters
+    ----------
+    intervals : mapping of str to IntervalLevels
+        Calibrated levels of intervals; empty before calibration.
+    groups : IntervalGroups, optional
+        Levels within groups of rows.
+    recalibrations : mapping of str to Recalibration
+        Maps of the cdf, used or only tried.
+    profile : FeatureProfile, optional
+        A summary of the training rows, by which out-of-distribution scores take features into account.
+    ood : OODScores, optional
+        The scores of rows like the training rows, to which others are compared.
+    """
+
+    intervals: Mapping[str, IntervalLevels] = field(default_factory=dict)
+    groups: IntervalGroups | None = None
+    recalibrations: Mapping[str, Recalibration] = field(default_factory=dict)
+    profile: FeatureProfile | None = None
+    ood: OODScores | None = None
+
+    # Distributions and intervals ---------------------------------------------------------------------------------
+
+    def is_recalibrated(self, of: str = MIXTURE) -> bool:
+        """Return True if the distributions of the mixture, or of a member, are recalibrated."""
+        return of in self.recalibrations and self.recalibrations[of].is_used
+
+    def recalibrate(self, distribution: Any, of: str = MIXTURE) -> Any:
+        """Apply the map of the cdf to the distributions of the mixture or of a member, if one is in use."""
+        return Recalibrated(distribution, self.recalibrations[of].map) if self.is_recalibrated(of) else distribution
+
+    @property
+    def recalibration(self) -> Recalibration | None:
+        """The recalibration of the mixture; None if it was not tried."""
+        return self.recalibrations.get(MIXTURE)
+
+    @property
+    def is_censored(self) -> bool:
+        """True if some of the counts that calibrated the intervals were censored."""
+        return any(levels.is_censored for levels in self.intervals.values())
+
+    def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
+        """Return the probability that intervals need, by their own distributions, for a coverage.
+
+        It is the coverage itself before calibration, and never less. Where intervals are calibrated by group, it is the
+        level of all rows together.
+
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that intervals should contain.
+        of : str
+            "mixture", or the name of one member.
+        """
+        return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
+
+    def row_levels(self, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None) -> float | np.ndarray:
+        """Return the level of the intervals: one for all rows, or one per row if the groups of the rows are known.
+
+        Parameters
+        ----------
+        coverage, of
+            As for `interval_level`.
+        labels : array, optional
+            The groups of the rows. Without them, rows have the level of all rows.
+        """
+        if self.groups is None or of not in self.groups.levels or labels is None:
+            return self.interval_level(coverage, of)
+        return self.groups.at(check_coverage(coverage), of, self.intervals[of], self.groups.codes(labels))
+
+    def describe(self) -> str:
+        """Say in a sentence what is calibrated, and on how many rows."""
+        levels = self.intervals.get(MIXTURE)
+        words = "not calibrated" if levels is None else f"calibrated on {int(levels.rows[0]):,} held-out rows"
+        within = "" if self.groups is None else f", within groups of {self.groups.by}"
+        more = "; distributions are recalibrated" if self.is_recalibrated() else ""
+        return f"Intervals are {words}{within}{more}."
+
+    # Out-of-distribution flags -----------------------------------------------------------------------------------
+
+    def require_profile(self) -> FeatureProfile:
+        """Return the summary of the training rows; raise an `InputError` if the model has none."""
+        if self.profile is None:
+            raise InputError("The model has no summary of its training rows. Fit it again.")
+        return self.profile
+
+    def require_ood(self) -> OODScores:
+        """Return the out-of-distribution scores; raise an `InputError` before calibration."""
+        if self.ood is None:
+            raise InputError("Out-of-distribution scores are not calibrated: call fit_ood with rows not used by fit.")
+        return self.ood
+
+    def ood_pvalue(self, X: Any) -> np.ndarray:
+        """Return the conformal p-value of "this row is like the calibration rows". Shape: (rows,).
+
+        Parameters
+        ----------
+        X : table
+            Rows with the columns of the training rows.
+        """
+        return self.require_ood().pvalue(self.require_profile().measure(X).score)
+
+    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None, days: Collection[str] = ()) -> list[list[str]]:
+        """Name what is unusual about each row, the most unusual first: columns, for example "missing 'age'".
+
+        Parameters
+        ----------
+        X : table
+            Rows with the columns of the training rows.
+        flagged : array of bool, optional
+            Rows that always have a reason: the combination of their values, where no single column explains the flag.
+        days : collection of str
+            Columns of days since 1970, which are shown as dates.
+        """
+        if self.profile is None:
+            return [[] for _ in range(row_count(X))]
+        reasons = row_reasons(self.profile, X, days)
+        unexplained = [row for row, words in enumerate(reasons) if not words and flagged is not None and flagged[row]]
+        if unexplained:
+            columns = self.profile.misfits(take_rows(X, unexplained))
+            for row, name in zip(unexplained, columns, strict=True):
+                reasons[row] = [COMBINATION + (f", mostly {name!r}" if name else "")]
+        return reasons
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Return the files by name, and the entries of the manifest."""
+        parts: dict[str, IntervalLevels | Recalibration | OODScores] = {
+            f"intervals.{name}": levels for name, levels in self.intervals.items()
+        }
+        parts |= {f"recalibration.{name}": recalibration for name, recalibration in self.recalibrations.items()}
+        manifest: dict[str, Any] = {
+            "intervals": list(self.intervals),
+            "recalibration": {name: _plain_fields(value) for name, value in self.recalibrations.items()},
+        }
+        if (groups := self.groups) is not None:
+            parts |= {
+                f"groups.{name}.{code}": group_levels
+                for name, levels in groups.levels.items()
+                for code, group_levels in enumerate(levels)
+            }
+            names = {"names": list(groups.names), "of": list(groups.levels)}
+            manifest["groups"] = {"by": groups.by, "prior_rows": groups.prior_rows, **names}
+        if self.ood is not None:
+            parts["ood"], manifest["ood"] = self.ood, _plain_fields(self.ood)
+        arrays: dict[str, np.ndarray] = {}
+        for name, part in parts.items():
+            fields = part._asdict().items()
+            arrays |= {f"{name}.{key}": value for key, value in fields if isinstance(value, np.ndarray)}
+        files = {} if self.profile is None else self.profile.state()
+        return files | {_FILE: arrays_to_bytes(**arrays)}, manifest
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Self:
+        """Rebuild the calibration from the files and the manifest of a saved model."""
+        arrays = arrays_from_bytes(files[_FILE])
+
+        def read(kind: type[_Part], name: str, plain: Mapping[str, Any] = {}) -> _Part:
+            values: dict[str, Any] = {key: arrays[f"{name}.{key}"] for key in kind._fields if key not in plain}
+            return kind(**values, **plain)
+
+        groups = None
+        if "groups" in manifest:
+            about = manifest["groups"]
+            codes = range(len(about["names"]))
+            levels = {name: [read(IntervalLevels, f"groups.{name}.{code}") for code in codes] for name in about["of"]}
+            groups = IntervalGroups(about["by"], tuple(about["names"]), about["prior_rows"], levels)
+        return cls(
+            intervals={name: read(IntervalLevels, f"intervals.{name}") for name in manifest["intervals"]},
+            groups=groups,
+            recalibrations={
+                name: read(Recalibration, f"recalibration.{name}", plain)
+                for name, plain in manifest["recalibration"].items()
+            },
+            profile=FeatureProfile.from_state(files),
+            ood=read(OODScores, "ood", manifest["ood"]) if "ood" in manifest else None,
+        )
+
+
+#: That of predictions before any calibration.
+UNCALIBRATED = Calibration()
+
+
+def _plain_fields(part: IntervalLevels | Recalibration | OODScores) -> dict[str, Any]:
+    """Return the fields that are not arrays: values that JSON can hold."""
+    return {name: value for name, value in part._asdict().items() if not isinstance(value, np.ndarray)}

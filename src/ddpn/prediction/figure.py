@@ -1,0 +1,50 @@
+"""The figure of `Prediction.plot`: the distributions of some rows with their intervals."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ddpn.runtime.display import interval_words
+from ddpn.runtime.figures import ACCENT, CONTRAST, SOFT, make_panels, set_ticks, styled
+
+
+def bin_probabilities(dist: Any, low: float, high: float, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the edges of about `most` equally wide bins of counts from low to high, and their probabilities.
+
+    Bin i has the counts from edges[i] to edges[i + 1] - 1. Shape: (bins + 1,) and (bins, rows).
+    """
+    step = max(1.0, math.ceil((high - low) / most))
+    edges = low + step * np.arange(math.ceil((high - low) / step) + 1)
+    upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
+    return edges, np.diff(torch.where(upto < 0, 0.0, dist.cdf(upto.clamp(min=0.0))).numpy(), axis=0)
+
+
+def draw_masses(
+    ax: Any, edges: np.ndarray, shares: np.ndarray, interval: tuple[float, float], y: float | None = None
+) -> None:
+    """Draw the probabilities of one row's counts, darker inside its interval, with the observed count as a line."""
+    inside = (edges[:-1] <= interval[1]) & (edges[1:] > interval[0])
+    width = edges[1] - edges[0]
+    ax.bar(edges[:-1] + 0.5 * (width - 1.0), shares, 0.92 * width, color=np.where(inside, ACCENT, SOFT))
+    if y is not None:
+        ax.axvline(y, color=CONTRAST, linewidth=1.8)
+    ax.set_xlim(edges[0] - 0.5, edges[-1] - 0.5)
+    set_ticks(ax.xaxis, integers=True, most=5)
+    ax.set_xlabel("count" if width == 1 else f"count, {width:,.0f} per bar")
+
+
+@styled
+def draw_predictions(
+    names: Sequence[str], edges: np.ndarray, shares: np.ndarray, intervals: Sequence[tuple[float, float, float]]
+) -> Any:
+    """Draw the distribution of each row; counts inside its interval (low, high, probability) are darker."""
+    figure, axes = make_panels([1.3] * len(names), sharex=True, sharey=True)
+    for row, (ax, name, interval) in enumerate(zip(axes[:, 0], names, intervals, strict=True)):
+        draw_masses(ax, edges, shares[:, row], interval[:2])
+        ax.set_title(f"{name}: {interval_words(*interval)}")
+        set_ticks(ax.yaxis, percent=True, most=4)
+        ax.label_outer()
+    return figure

@@ -1,0 +1,470 @@
+"""`Prediction`: the predicted distributions of some rows, and all that can be asked of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddpn.calibration.calibration import MIXTURE, UNCALIBRATED, Calibration
+from ddpn.calibration.intervals import interval_at, probability_between, summarise_with_interval
+from ddpn.distributions import CountDistribution, Mixture, Recalibrated, discretized
+from ddpn.distributions.components import Interval
+from ddpn.prediction.spec import DEFAULT_COLUMNS, NESTED_OUTPUTS, PredictionSpec, quantile_name
+from ddpn.rows.checks import RowError, check_counts, row_count
+from ddpn.rows.count_rows import take_rows
+from ddpn.runtime.display import html_table, interval_words, text_table
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.frames import make_frame
+from ddpn.runtime.threads import single_thread
+
+#: Rows that a notebook shows, and the coverage of their intervals.
+SHOWN_ROWS, COVERAGE = 5, 0.9
+#: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
+MAX_COUNT = 2.0**52
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction:
+    """The predicted distribution of every row: what `predict_distribution` returns.
+
+    All methods return numpy arrays with one entry per row. `prediction[3]`, `prediction[:10]` and `prediction[mask]`
+    are the predictions of some rows. Notebooks show the first rows as a table. All scores of `ddpn.metrics` accept a
+    prediction.
+
+    Parameters
+    ----------
+    distribution : Mixture or Recalibrated
+        The distributions as an object of torch, of batch shape (rows,): the mixture of the members, or a `Recalibrated`
+        whose `base` is that mixture, if distributions are recalibrated. It has tensors of all this and more, such as
+        `log_prob`, `entropy` and `crps`.
+    calibration : Calibration
+        The calibrated levels of intervals, and the out-of-distribution scores.
+    of : str
+        Who predicts: "mixture", or the name of a member.
+    interval_kind : {"narrowest", "central"}
+        The kind of interval unless another is asked for.
+    table : table, optional
+        The rows, by which out-of-distribution p-values are computed.
+    groups : array, optional
+        The groups of the rows, where intervals are calibrated by groups.
+    labels : array, optional
+        What the rows are called. Default: their positions.
+    days : frozenset of str
+        Columns of the table with days since 1970, which reasons show as dates.
+    library : {"polars", "pandas"}
+        What `to_frame` returns.
+    ood_scores : array, optional
+        How unusual each row is, if that is known already.
+
+    Examples
+    --------
+    >>> from ddpn import CountGLM
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> model = CountGLM(likelihood="poisson").fit(X.repeat(40, axis=0), np.tile([1, 3], 60))
+    >>> prediction = model.predict_distribution(X)
+    >>> prediction
+    Prediction of 3 rows
+    row  mean  interval, 90% or more
+      0     2           0 to 4 (95%)
+      1     2           0 to 4 (95%)
+      2     2           0 to 4 (95%)
+    >>> prediction.mean.round(6).tolist(), prediction.quantile(0.5).tolist()
+    ([2.0, 2.0, 2.0], [2.0, 2.0, 2.0])
+    >>> prediction[:1].pmf([0, 1]).round(3).tolist(), prediction[0].prob_above(4).round(3).tolist()
+    ([[0.135, 0.271]], [0.053])
+    """
+
+    distribution: Mixture | Recalibrated
+    calibration: Calibration = UNCALIBRATED
+    of: str = MIXTURE
+    interval_kind: str = "narrowest"
+    table: Any = None
+    groups: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    days: frozenset[str] = frozenset()
+    library: str = "polars"
+    ood_scores: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return int(self.distribution.batch_shape[0])
+
+    def __getitem__(self, rows: Any) -> Self:
+        """Return the prediction of some rows: a position, a slice, positions or a mask."""
+        if isinstance(rows, int | np.integer):
+            index = np.array([range(len(self))[int(rows)]])
+        else:
+            chosen = rows if isinstance(rows, slice) else np.asarray(rows)
+            index = np.arange(len(self))[chosen]
+        vectors: dict[str, Any] = {
+            name: None if values is None else values[index]
+            for name, values in (("groups", self.groups), ("ood_scores", self.ood_scores))
+        }
+        table = None if self.table is None else take_rows(self.table, index)
+        distribution = self.distribution.rows(torch.from_numpy(index))
+        return replace(self, distribution=distribution, table=table, labels=self.row_labels[index], **vectors)
+
+    @property
+    def row_labels(self) -> np.ndarray:
+        """What the rows are called."""
+        return np.arange(len(self)) if self.labels is None else np.asarray(self.labels)
+
+    def __iter__(self) -> Iterator[Self]:
+        """Yield the prediction of each row."""
+        return (self[row] for row in range(len(self)))
+
+    @cached_property
+    def counts(self) -> CountDistribution:
+        """The distributions of counts: those of `distribution`, where a Gaussian is rounded."""
+        counts: CountDistribution = discretized(self.distribution)
+        return counts
+
+    # Moments and points ------------------------------------------------------------------------------------------
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The expected count of every row."""
+        return _to_numpy(self.distribution.mean)
+
+    @property
+    def variance(self) -> np.ndarray:
+        """The variance of every row, the sum of `aleatoric` and `epistemic`."""
+        return _to_numpy(self.distribution.variance)
+
+    @property
+    def std(self) -> np.ndarray:
+        """The standard deviation of every row."""
+        return np.sqrt(self.variance)
+
+    @property
+    def aleatoric(self) -> np.ndarray:
+        """The part of the variance that more data would not remove."""
+        return _to_numpy(self.distribution.aleatoric)
+
+    @property
+    def epistemic(self) -> np.ndarray:
+        """The part of the variance that the components of the mixture disagree about."""
+        return _to_numpy(self.distribution.epistemic)
+
+    @property
+    def median(self) -> np.ndarray:
+        """The smallest count of every row with at least half of the mass below or at it."""
+        return self.quantile(0.5)
+
+    @property
+    def mode(self) -> np.ndarray:
+        """The most probable count of every row."""
+        return _to_numpy(self.counts.mode)
+
+    # Probabilities, quantiles, intervals -------------------------------------------------------------------------
+
+    def pmf(self, counts: Any) -> np.ndarray:
+        """Return the probability of counts in every row.
+
+        Parameters
+        ----------
+        counts : int or array-like of int
+            One count, or several. For Gaussians it is the probability of rounding to them.
+
+        Returns
+        -------
+        array, shape (rows,) or (rows, counts)
+        """
+        with torch.no_grad():
+            masses = self.counts.log_prob(self._check_counts(counts).unsqueeze(1)).exp()
+        return _columns_or_one(masses, counts)
+
+    def cdf(self, counts: Any) -> np.ndarray:
+        """Return the probability of at most a count, in every row.
+
+        Parameters
+        ----------
+        counts : int or array-like of int
+            One count, or several.
+
+        Returns
+        -------
+        array, shape (rows,) or (rows, counts)
+        """
+        return _columns_or_one(self.counts.cdf(self._check_counts(counts).unsqueeze(1)), counts)
+
+    def prob_above(self, counts: Any) -> np.ndarray:
+        """Return the probability of more than a count, in every row.
+
+        Parameters
+        ----------
+        counts : int or array-like of int
+            One count, or several.
+
+        Returns
+        -------
+        array, shape (rows,) or (rows, counts)
+        """
+        return _columns_or_one(self.counts.survival(self._check_counts(counts).unsqueeze(1)), counts)
+
+    def prob_between(self, low: Any, high: Any) -> np.ndarray:
+        """Return the probability that a count lies between two counts, both included, in every row.
+
+        Parameters
+        ----------
+        low, high : int or array-like
+            One count for all rows, or one per row.
+
+        Returns
+        -------
+        array, shape (rows,)
+
+        Examples
+        --------
+        >>> from ddpn import CountGLM
+        >>> X = np.array([[0.0], [1.0], [2.0]])
+        >>> model = CountGLM(likelihood="poisson").fit(X.repeat(40, axis=0), np.tile([1, 3], 60))
+        >>> prediction = model.predict_distribution(X)
+        >>> prediction.prob_between(1, 3).round(3), prediction.prob_between(*prediction.interval(0.9)).round(3)
+        (array([0.722, 0.722, 0.722]), array([0.947, 0.947, 0.947]))
+        """
+        ends = []
+        for name, counts in (("low", low), ("high", high)):
+            values = self._check_counts(counts, name)
+            if len(values) not in (1, len(self)):
+                raise InputError(
+                    argument=name, must=f"be one count, or one per row ({len(self)})", got=str(len(values))
+                )
+            ends.append(values.expand(len(self)))
+        return probability_between(self.counts, *ends).numpy()
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """Return quantiles of every row, which are counts; the quantile of level 1 may be infinite.
+
+        Parameters
+        ----------
+        q : float or array-like
+            One or more levels from 0 to 1, such as [0.1, 0.5, 0.9].
+
+        Returns
+        -------
+        array of float, shape (rows,) or (rows, levels)
+        """
+        try:
+            levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise InputError(argument="q", must="hold numbers", got=f"{q!r:.60}") from None
+        if levels.ndim != 1:
+            raise InputError(argument="q", must="be a number or a list of numbers", got=f"shape {levels.shape}")
+        bad = levels[~((levels >= 0.0) & (levels <= 1.0))]
+        if len(bad):
+            raise InputError(argument="q", must="lie in [0, 1]", got=f"{bad[0]:g}")
+        return _columns_or_one(self.counts.icdf(torch.from_numpy(levels).unsqueeze(1)), q)
+
+    def interval(self, coverage: float = COVERAGE, kind: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and the highest count of an interval per row, both included.
+
+        The intervals have the calibrated level of the model. `prob_between` says how probable each one is.
+
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that the intervals should contain.
+        kind : {"narrowest", "central"}, optional
+            The interval with the fewest counts, or the one between two quantiles. Default: "narrowest", and "central"
+            for models of censored counts.
+
+        Returns
+        -------
+        low, high : array of int, shape (rows,)
+        """
+        low, high, _ = self.interval_with_probability(coverage, kind)
+        return low.numpy().astype(np.int64), high.numpy().astype(np.int64)
+
+    def interval_with_probability(self, coverage: float = COVERAGE, kind: str | None = None) -> Interval:
+        """Return the ends of the intervals of `interval` and their probability as tensors."""
+        with torch.no_grad():
+            levels = self.calibration.row_levels(coverage, self.of, self.groups)
+            return interval_at(self.distribution, levels, kind or self.interval_kind)
+
+    def sample(self, size: int = 1, seed: int | None = None) -> np.ndarray:
+        """Draw counts from the distribution of every row.
+
+        Parameters
+        ----------
+        size : int
+            The number of draws per row.
+        seed : int, optional
+            Makes the draws repeatable.
+
+        Returns
+        -------
+        array of int, shape (rows, size)
+        """
+        generator = torch.Generator()
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
+        return self.counts.sample((size,), generator).T.numpy().astype(np.int64)
+
+    def _check_counts(self, counts: Any, name: str = "counts") -> Tensor:
+        values = np.atleast_1d(np.asarray(counts))
+        return torch.from_numpy(check_counts(values, row_count(values), name=name)).double()
+
+    # Tables ------------------------------------------------------------------------------------------------------
+
+    @property
+    def ood_pvalue(self) -> np.ndarray:
+        """The share of rows like the training rows that are at least as unusual as each row."""
+        if self.ood_scores is None:
+            return self.calibration.ood_pvalue(self.table)
+        return self.calibration.require_ood().pvalue(self.ood_scores)
+
+    def to_frame(self, spec: PredictionSpec | None = None, **options: Any) -> Any:
+        """Return a table of predictions: a pandas data frame if the rows were one, else a polars data frame.
+
+        Parameters
+        ----------
+        spec : PredictionSpec, optional
+            What the table has.
+        **options
+            Fields of `PredictionSpec` instead, such as `quantiles=[0.1, 0.9]`.
+
+        Returns
+        -------
+        data frame
+            With one row per row, and the columns that `PredictionSpec` describes.
+
+        Examples
+        --------
+        >>> from ddpn import CountGLM
+        >>> X = np.array([[0.0], [1.0], [2.0]])
+        >>> model = CountGLM(likelihood="poisson").fit(X.repeat(40, axis=0), np.tile([1, 3], 60))
+        >>> table = model.predict_distribution(X).to_frame(columns=["median", "lower", "upper"], quantiles=[0.75])
+        >>> table.rows(named=True)[0]
+        {'median': 2, 'lower': 0, 'upper': 4, 'q0.75': 3}
+        """
+        spec = PredictionSpec(**options) if spec is None else replace(spec, **options)
+        nested = [name for name in spec.columns if name in NESTED_OUTPUTS]
+        if nested:
+            raise InputError(argument="columns", must="be columns of a table", got=repr(nested[0]))
+        columns = self.to_columns(spec)
+        if "ood_reason" in columns:
+            columns["ood_reason"] = ["; ".join(reasons) or None for reasons in columns["ood_reason"]]
+        return make_frame(columns, self.library, self.labels)
+
+    def to_columns(self, spec: PredictionSpec) -> dict[str, Any]:
+        """Return the columns of a table by name: arrays, and lists of reasons; raise a `RowError` for huge counts."""
+        with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
+            columns = self._summarise(spec)
+            wants = {"ood_pvalue", "ood"} & set(spec.columns)
+            if "ood_reason" in spec.columns or (wants and self.calibration.ood is not None):
+                columns |= self._describe_unusual_rows(spec)
+        return columns
+
+    def _summarise(self, spec: PredictionSpec) -> dict[str, np.ndarray]:
+        """Return the columns that follow from the distributions, of one pass over the probabilities of each row."""
+        levels = torch.tensor([0.5, *spec.quantiles], dtype=torch.float64)
+        row_levels = self.calibration.row_levels(spec.coverage, self.of, self.groups)
+        kind = spec.interval_kind or self.interval_kind
+        summary, (low, high, probability) = summarise_with_interval(self.counts, levels, row_levels, kind)
+        # The moments of a Gaussian are not those of its rounded values.
+        moments: Any = summary if self.counts is self.distribution else self.distribution
+        variance = moments.aleatoric + moments.epistemic
+        median, *quantiles = summary.quantiles.unbind(1)
+        _check_size(moments.mean, variance)
+        _check_size(torch.stack([high, *quantiles]).amax(0))
+        counts = {"median": median, "mode": summary.mode, "lower": low, "upper": high}
+        quantile_columns = dict(zip(map(quantile_name, spec.quantiles), quantiles, strict=True))
+        tensors: dict[str, Tensor] = {"mean": moments.mean, **counts, "interval_probability": probability}
+        tensors |= {"aleatoric": moments.aleatoric, "epistemic": moments.epistemic, "stddev": variance.sqrt()}
+        tensors = {name: tensors[name] for name in DEFAULT_COLUMNS if name in tensors and name in spec.columns}
+        tensors |= quantile_columns
+        if spec.pmf is not None:
+            every = torch.arange(spec.pmf + 1, dtype=torch.float64).unsqueeze(1)
+            tensors |= {f"p{count}": masses for count, masses in enumerate(self.counts.log_prob(every).exp())}
+        dtypes = dict.fromkeys([*counts, *quantile_columns], np.int64)
+        return {name: _to_numpy(values).astype(dtypes.get(name, np.float64)) for name, values in tensors.items()}
+
+    def _describe_unusual_rows(self, spec: PredictionSpec) -> dict[str, Any]:
+        """Return p-values, flags and reasons; without calibrated scores, the reasons that are columns alone."""
+        columns: dict[str, Any] = {}
+        if self.calibration.ood is None:
+            reasons = self.calibration.ood_reasons(self.table, days=self.days)
+        else:
+            columns["ood_pvalue"] = self.ood_pvalue
+            alpha = self.calibration.ood.alpha if spec.ood is None else spec.ood
+            columns["ood"] = flags = self.calibration.ood.is_ood(columns["ood_pvalue"], alpha)
+            if "ood_reason" in spec.columns:
+                reasons = [[] for _ in range(len(self))]
+                if len(rows := np.flatnonzero(flags)):
+                    flagged = take_rows(self.table, rows)
+                    words = self.calibration.ood_reasons(flagged, np.ones(len(rows), dtype=bool), self.days)
+                    for row, row_words in zip(rows.tolist(), words, strict=True):
+                        reasons[row] = row_words
+        if "ood_reason" in spec.columns:
+            columns["ood_reason"] = reasons
+        return {name: values for name, values in columns.items() if name in spec.columns}
+
+    # What notebooks and terminals show ---------------------------------------------------------------------------
+
+    def plot(self, rows: Sequence[int] | None = None) -> Any:
+        """Draw the distributions of some rows with their 90% intervals, and the probability of each interval.
+
+        Parameters
+        ----------
+        rows : sequence of int, optional
+            Positions of the rows. Default: the first five.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        from ddpn.prediction.figure import bin_probabilities, draw_predictions  # imports matplotlib
+
+        some = self[:SHOWN_ROWS] if rows is None else self[np.array(rows, dtype=int)]
+        low, high, probability = (end.numpy() for end in some.interval_with_probability())
+        tails = some.quantile([0.005, 0.995])
+        first, last = min(tails.min(), low.min()), max(tails.max(), high.max())
+        # From 0, unless much of the axis would be empty.
+        start = float(first) if first > 0.4 * last else 0.0
+        edges, shares = bin_probabilities(some.counts, start, float(last) + 1.0, 48)
+        names = [f"row {label}" for label in some.row_labels]
+        return draw_predictions(names, edges, shares, list(zip(low, high, probability, strict=True)))
+
+    def _first_rows(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]], str]:
+        """Return headings, the cells of the first rows, and how many more there are."""
+        some, others = self[:SHOWN_ROWS], len(self) - SHOWN_ROWS
+        ends = (part.tolist() for part in some.interval_with_probability())
+        cells = zip(some.row_labels.tolist(), some.mean.tolist(), *ends, strict=True)
+        rows = [(label, f"{mean:.3g}", interval_words(*interval)) for label, mean, *interval in cells]
+        more = f"and {others:,} more row{'s' if others > 1 else ''}" if others > 0 else ""
+        return ("row", "mean", f"interval, {COVERAGE:.0%} or more"), rows, more
+
+    def __repr__(self) -> str:
+        headings, rows, more = self._first_rows()
+        first = f"Prediction of {len(self):,} row{'s' if len(self) != 1 else ''}"
+        return "\n".join(filter(None, [first, text_table(headings, rows), more]))
+
+    def _repr_html_(self) -> str:
+        headings, rows, more = self._first_rows()
+        return html_table(headings, rows) + (f"<p>{more}</p>" if more else "")
+
+
+def _to_numpy(values: Tensor) -> np.ndarray:
+    return values.detach().double().cpu().numpy()
+
+
+def _columns_or_one(values: Tensor, asked: Any) -> np.ndarray:
+    """Return values of shape (asked, rows) as (rows, asked), or as (rows,) where one was asked for."""
+    columns = _to_numpy(values).T
+    return columns if np.ndim(asked) else columns[:, 0]
+
+
+def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
+    """Raise a `RowError` for rows whose counts are too large to have quantiles, or whose variance is not finite."""
+    bad = ~(counts.double() <= MAX_COUNT).numpy()
+    if variance is not None:
+        bad |= ~variance.isfinite().numpy()
+    if bad.any():
+        remedy = ". Check the units of the numbers, above all the exposure."
+        raise RowError("Predicted counts must be below 2^52, got a prediction that is too large", bad, remedy)

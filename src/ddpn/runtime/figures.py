@@ -1,0 +1,86 @@
+"""The style of all figures of the package, drawn by matplotlib: colours, panels and ticks."""
+
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+ACCENT, SOFT, CONTRAST, BAND, MUTED, RULE, INK = (
+    "#1d5c9e", "#a9c8e8", "#b34a00", "#e6e9ef", "#566070", "#dfe3ea", "#1b212b",
+)  # fmt: skip
+STYLE: dict[Any, Any] = {
+    "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": MUTED,
+    "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.8,
+    "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.labelsize": 9.5,
+    "axes.labelcolor": INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "xtick.color": MUTED, "text.color": INK,
+    "ytick.color": MUTED, "ytick.major.size": 0, "legend.frameon": False, "legend.fontsize": 9,
+    "figure.titlesize": 10.5, "figure.titleweight": "bold", "text.parse_math": False, "svg.fonttype": "none",
+}  # fmt: skip
+#: Line styles that are drawn more than once: a reference, a second line, and a bar.
+REFERENCE = {"color": MUTED, "linestyle": ":", "linewidth": 1.3}
+SECOND = {"color": CONTRAST, "linestyle": "--", "linewidth": 1.6}
+BAR = {"color": SOFT, "edgecolor": ACCENT, "linewidth": 0.8}
+
+
+def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a function in the style of all figures; the settings of matplotlib are not changed."""
+
+    @wraps(draw)
+    def styled_draw(*args: Any, **kwargs: Any) -> Any:
+        import matplotlib  # takes half a second, as all of its parts below
+
+        with matplotlib.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return styled_draw
+
+
+@cache
+def figure_class() -> Any:
+    """Return the class of figures that a notebook draws, even if nothing has imported pyplot."""
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            self.savefig(content := BytesIO(), format="png")
+            return content.getvalue()
+
+    return NotebookFigure
+
+
+def make_panels(heights: Sequence[float], columns: int = 1, width: float = 5.6, **options: Any) -> tuple[Any, Any]:
+    """Make a figure and its axes, a row per height in inches; without pyplot: no window and no global state."""
+    figure = figure_class()((width * columns, sum(heights)), layout="constrained")
+    return figure, figure.subplots(len(heights), columns, height_ratios=list(heights), squeeze=False, **options)
+
+
+def format_tick(value: float, position: int = 0) -> str:
+    """Write a number as the label of a tick.
+
+    >>> [format_tick(v) for v in (0.25, 1974.0, 20_000.0, 3e6)]
+    ['0.25', '1974', '20k', '3M']
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= max(size, 1e4):
+            return f"{value / size:.6g}{letter}"
+    return f"{value:.6g}"
+
+
+def set_ticks(axis: Any, integers: bool = False, percent: bool = False, log: bool = False, most: int = 7) -> None:
+    """Give an axis few ticks at round numbers, at integers only or in percent; `log` is for a scale of log(1 + x)."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator
+
+    if log:
+        low, high = axis.get_view_interval()
+        powers = range(int(np.ceil(np.log10(max(high, 10.0)))) + 1)
+        for parts in ((1, 2, 5), (1, 3), (1,)):
+            shown = [t for t in (0.0, *(float(part * 10**p) for p in powers for part in parts)) if low <= t <= high]
+            if len(shown) <= most + 1:
+                break
+        is_short = len(shown) < 2  # between two such numbers
+        axis.set_major_locator(MaxNLocator(3) if is_short else FixedLocator(shown[:: -(-len(shown) // (most + 1))]))
+    else:
+        axis.set_major_locator(MaxNLocator(most, integer=integers, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter((lambda value, position: f"{100 * value:.6g}%") if percent else format_tick)

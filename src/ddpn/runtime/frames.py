@@ -1,0 +1,42 @@
+"""Results as data frames, in the library of the user's table."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+
+def library_name(table: Any) -> str:
+    """Return "pandas" for a pandas data frame, and "polars" for every other table.
+
+    >>> library_name([[1.0]])
+    'polars'
+    """
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
+    return "pandas" if isinstance(frame, nw.DataFrame) and frame.implementation.is_pandas() else "polars"
+
+
+def make_frame(columns: Mapping[str, Any], library: str = "polars", index: np.ndarray | None = None) -> Any:
+    """Make a data frame of polars or, with the row labels `index`, of pandas."""
+    if library == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame(dict(columns), index=index)
+    import polars as pl  # slow to import
+
+    return pl.DataFrame(dict(columns), strict=False)
+
+
+def make_record_frame(records: Sequence[Mapping[str, Any]], library: str | None = None) -> Any:
+    """Make a data frame with a row per record; of pandas where it is installed, unless a library is named."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    columns = {name: [record.get(name) for record in records] for name in names}
+    return make_frame(columns, library or installed_library())
+
+
+def installed_library() -> str:
+    """Return "pandas" where it is installed, and "polars" otherwise."""
+    from importlib.util import find_spec
+
+    return "polars" if find_spec("pandas") is None else "pandas"
