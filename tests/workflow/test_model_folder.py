@@ -1,6 +1,7 @@
 """A model folder is written whole or not at all, and a damaged one is refused."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from ddpn import DDPNRegressor
 from ddpn.members.glm import Constant
 from ddpn.prediction.spec import PredictionSpec
 from ddpn.runtime.errors import InputError
+from ddpn.serving.model import ServedModel
 from ddpn.storage.model_files import write_model
 from ddpn.workflow.model_folder import TASK, describe, load, read_task
 from ddpn.workflow.prediction import predict
+from ddpn.workflow.streaming import predict_files
 
 
 @pytest.fixture
@@ -113,3 +116,24 @@ def test_a_predictor_alone_is_no_model_folder(tmp_path, prepared):
     write_model(tmp_path / "other", {}, manifest)
     with pytest.raises(InputError, match="holds a Predictor, without names of columns"):
         read_task(tmp_path / "other")
+
+
+@pytest.mark.parametrize("use", ["predict", "serve", "load"])
+def test_every_file_of_a_model_is_read_once(saved, table, tmp_path, monkeypatch, use):
+    real, reads = Path.read_bytes, Counter()
+
+    def count(path: Path) -> bytes:
+        reads[str(path.relative_to(saved)) if path.is_relative_to(saved) else "other"] += 1
+        return real(path)
+
+    table.head(5).write_csv(tmp_path / "new.csv")
+    monkeypatch.setattr(Path, "read_bytes", count)
+    if use == "predict":
+        predict_files(saved, tmp_path / "new.csv", tmp_path / "out.csv")
+    elif use == "serve":
+        ServedModel("patients", saved)
+    else:
+        load(saved)
+    del reads["other"]
+    assert reads["model.json"] == reads["task.json"] == 1
+    assert set(reads.values()) == {1}

@@ -150,11 +150,12 @@ def explain(
     """
     from ddpn.runtime.validation import check_choice
     from ddpn.tables.table import Table
-    from ddpn.workflow.model_folder import load, roles_of_model
+    from ddpn.workflow.model_folder import SavedModel
 
     check_choice("of", of, ("mean", "spread"))
     most: Any = "auto" if max_rows is None else parse_max_rows(max_rows)
-    roles = roles_of_model(model, **columns)
+    saved = SavedModel(model, **columns)
+    roles = saved.roles
     table = Table([data], roles.as_text)
     table.check(roles)
     # Only now, as it imports torch.
@@ -163,7 +164,7 @@ def explain(
     numbers = None if rows is None else examining.parse_rows(rows)
     if out is not None:
         examining.check_explanation_file(out, overwrite, data)
-    folder, note = load(model, mixed_only=False, **columns), ""
+    folder, note = saved.load(), ""
     found: Any
     with redirect_stdout(sys.stderr):
         if numbers is None:
@@ -274,11 +275,11 @@ def monitor(
     Example: ddpn monitor visits.model november.csv
     """
     from ddpn.tables.table import Table
-    from ddpn.workflow.model_folder import load, roles_of_model
+    from ddpn.workflow.model_folder import SavedModel
 
     most = parse_max_rows(max_rows)
-    table = Table([data], roles_of_model(model, **columns).as_text)
-    folder = load(model, mixed_only=False, **columns)
+    saved = SavedModel(model, **columns)
+    table, folder = Table([data], saved.roles.as_text), saved.load()
     from ddpn.workflow.examining import monitor as compared
 
     with redirect_stdout(sys.stderr):

@@ -196,15 +196,16 @@ def report(
 def _model_and_table(model: Path, data: str, columns: dict[str, str | None]) -> tuple[Any, Any]:
     """A loaded model, and a table that has its columns; errors in its first rows are found before torch is imported."""
     from ddpn.tables.table import Table
-    from ddpn.workflow.model_folder import load, roles_of_model
+    from ddpn.workflow.model_folder import SavedModel
 
-    roles = roles_of_model(model, **columns)
+    saved = SavedModel(model, **columns)
+    roles = saved.roles
     table = Table([data], roles.as_text)
     first = table.block(table.places()[0])
     # The first rows of a long table may have no counts.
     if not table.is_long or roles.has_target(first).any():
         roles.sample(first, "round", first=0 if table.is_long else None)
-    return load(model, mixed_only=False, **columns), table
+    return saved.load(), table
 
 
 Out = Annotated[Path, option("FILE", "The ONNX file to write, such as model.onnx.", "-o", "--out")]

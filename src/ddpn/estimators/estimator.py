@@ -751,12 +751,34 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         mixed_only : bool
             Leave out the members that are kept for comparison, which predictions do not need.
         """
-        manifest = read_manifest(Path(path))
+        folder, roles = Path(path), None
+        manifest = read_manifest(folder)
+        if TASK in manifest["files"]:
+            task = read_files(folder, {"files": {TASK: manifest["files"][TASK]}})[TASK]
+            roles = Roles.from_dict(json.loads(task)["roles"])
+        return cls.from_manifest(folder, manifest, mixed_only, roles)
+
+    @classmethod
+    def from_manifest(cls, path: Path, manifest: dict[str, Any], mixed_only: bool, roles: Roles | None) -> Self:
+        """Load a model whose manifest was read before.
+
+        Parameters
+        ----------
+        path : path
+            The folder of the model.
+        manifest : dict
+            Its manifest.
+        mixed_only : bool
+            Leave out the members that are kept for comparison.
+        roles : Roles or None
+            How `ddpn fit` read the columns of its file; None for models that were fitted in Python.
+        """
         known = manifest.get("estimator", {"class": "Predictor"})
         if known["class"] != cls.__name__:
             raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
         needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
-        files = read_files(Path(path), manifest, needed)
+        about_model = {name: digest for name, digest in manifest["files"].items() if name != TASK}
+        files = read_files(path, {"files": about_model}, needed)
         options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
         model: Any = cls(**options)
         model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
@@ -768,8 +790,7 @@ class CountEstimator(RegressorMixin, BaseEstimator):
         if known["features"] is not None:
             model.feature_names_in_ = np.array(known["features"], dtype=object)
         model._dates = DateColumns(tuple(TableColumn.from_dict(column) for column in known.get("dates", ())))
-        if TASK in files:
-            model._roles = Roles.from_dict(json.loads(files[TASK])["roles"])
+        model._roles = roles
         model._restore_extra(files, known["extra"])
         return model
 

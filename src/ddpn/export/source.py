@@ -10,7 +10,7 @@ from typing import Any
 from ddpn.members.folds import copies_of
 from ddpn.predictor import Predictor
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.storage.model_files import TASK, read_manifest
+from ddpn.storage.model_files import TASK
 from ddpn.tables.cells import LOOKS_MISSING, missing_numbers
 from ddpn.tables.encoding.table import WITH_NUMBERS
 from ddpn.tables.kinds import FALSE, TRUE
@@ -127,19 +127,19 @@ def source_of(model: Any) -> ExportedModel:
 def _of_folder(path: Path) -> ExportedModel:
     if path.is_file():
         raise InputError(f"{path} is a file, not the folder of a saved model.")
-    manifest = read_manifest(path)
+    from ddpn import estimators
+    from ddpn.runtime.validation import check_choice
+    from ddpn.workflow.model_folder import SavedModel
+
+    saved = SavedModel(path)
+    manifest = saved.manifest
     estimator = manifest.get("estimator")
     if estimator is None:
         return _of_predictor(Predictor.load(path), None, None)
-    from ddpn import estimators
-    from ddpn.runtime.validation import check_choice
-    from ddpn.workflow.model_folder import load, read_task
-
     if TASK not in manifest["files"]:
         kind = check_choice("The class of the saved model", estimator["class"], estimators.__all__)
         return source_of(getattr(estimators, kind).load(path))
-    folder, task = load(path, mixed_only=True), read_task(path)
-    predictor, roles = folder.model.predictor_, Roles.from_dict(task["roles"])
+    predictor, task, roles = saved.load(mixed_only=True).model.predictor_, saved.task, saved.roles
     summary = {name: task[name] for name in _SUMMARY if name in task}
     return ExportedModel(
         predictor,

@@ -18,9 +18,9 @@ from ddpn.rows.count_rows import take_rows
 from ddpn.runtime.threads import single_thread
 from ddpn.serving.columns import row_model, served_columns
 from ddpn.serving.schemas import DEFAULT_OUTPUTS, REFUSALS, Row, refusal
-from ddpn.storage.model_files import read_manifest, read_unchanged
+from ddpn.storage.model_files import read_unchanged
 from ddpn.tables.cells import polars
-from ddpn.workflow.model_folder import describe, load
+from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400
@@ -85,6 +85,11 @@ def _predict_members(predictor: Predictor, inputs: PredictorInputs) -> list[list
     return [list(row) for row in zip(*columns, strict=True)]
 
 
+def _load(path: Path, columns: dict[str, str | None]) -> tuple[SavedModel, ModelFolder]:
+    saved = SavedModel(path, **columns)
+    return saved, saved.load(mixed_only=True)
+
+
 class ServedModel:
     """A loaded model that predicts rows of JSON.
 
@@ -94,11 +99,9 @@ class ServedModel:
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
         self.name, self.path = name, path
-        folder, self.saved, checksum = read_unchanged(
-            path, lambda: (load(path, mixed_only=True, **columns), describe(path), read_manifest(path)["checksum"])
-        )
-        self.folder, self.predictor = folder, folder.model.predictor_
-        self.version = str(checksum)[:12]
+        saved, folder = read_unchanged(path, lambda: _load(path, columns))
+        self.folder, self.predictor, self.about = folder, folder.model.predictor_, saved.describe()
+        self.version = str(saved.manifest["checksum"])[:12]
         self.columns = served_columns(folder)
         self.Row = row_model(name, self.columns)
         # Of a column that is a feature and has a role, too, the feature comes first and is typical.
@@ -156,7 +159,7 @@ _SPLIT = ("how", "rows")
 
 def about(served: ServedModel) -> dict[str, Any]:
     """Facts about a model and its columns, ready for JSON."""
-    saved, predictor, roles = served.saved, served.predictor, served.folder.roles
+    saved, predictor, roles = served.about, served.predictor, served.folder.roles
     task = saved["task"]
     ood, profile = predictor.calibration.ood, predictor.calibration.profile
     flags = "Out-of-distribution flags are not calibrated."

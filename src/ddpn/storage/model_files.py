@@ -40,7 +40,8 @@ def refuses_strange_files(load: Callable[Given, Found]) -> Callable[Given, Found
         except (DDPNError, OSError, ImportError):
             raise
         except Exception as error:
-            path = next((value for value in args if isinstance(value, str | PathLike)), kwargs.get("path"))
+            paths = (getattr(value, "path", value) for value in args)
+            path = next((value for value in paths if isinstance(value, str | PathLike)), kwargs.get("path"))
             reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             raise InputError(f"{path} must be a model as ddpn has saved it, got other content ({reason}).") from error
 
@@ -109,29 +110,30 @@ def _check_size(path: Path, size: int, most: int) -> None:
 
 
 def read_unchanged(path: Path, read: Callable[[], Found]) -> Found:
-    """What `read` returns, read again if the folder was replaced by a new version meanwhile.
+    """Call `read`, and call it again if the folder was replaced by a new version meanwhile.
 
     It may read the manifest and then the files of different versions.
     """
     for _ in range(_TRIES):
-        before = _version(path)
+        before = folder_version(path)
         try:
-            found = read()
+            content = read()
         except (DDPNError, OSError):
-            if _version(path) in (before, None):
+            if folder_version(path) in (before, None):
                 raise
             continue
-        if _version(path) == before:
-            return found
+        if folder_version(path) == before:
+            return content
     raise InputError(f"{path} was replaced while it was read, {_TRIES} times. Try again.")
 
 
-def _version(path: Path) -> Any:
-    """The checksum in the manifest; None where there is none."""
+def folder_version(path: Path) -> tuple[int, int, int] | None:
+    """Return what differs after a folder is replaced, as a whole or its manifest; None without a manifest."""
     try:
-        return read_manifest(path)["checksum"]
-    except (DDPNError, OSError):
+        status = (path / MANIFEST).stat()
+    except OSError:
         return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def read_files(path: Path, manifest: Mapping[str, Any], folders: Collection[str] | None = None) -> dict[str, bytes]:

@@ -15,7 +15,15 @@ from safetensors.numpy import save as save_arrays
 
 from ddpn.runtime.errors import InputError
 from ddpn.runtime.validation import check_choice
-from ddpn.storage.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
+from ddpn.storage.model_files import (
+    TASK,
+    folder_version,
+    read_files,
+    read_manifest,
+    read_unchanged,
+    refuses_strange_files,
+    write_model,
+)
 from ddpn.tables.kinds import TableColumn
 from ddpn.tables.roles import Roles
 from ddpn.tables.row_hashes import SeenRows
@@ -62,16 +70,10 @@ class ModelFolder:
         write_model(path, files, manifest, overwrite)
 
 
-@refuses_strange_files
-def read_task(path: Path) -> dict[str, Any]:
-    """How a model was fitted; the model itself is not loaded."""
-    return _task(path, read_manifest(path))
-
-
-def _task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def _read_task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     digest = manifest["files"].get(TASK)
     if digest is None:
-        return _task_of_estimator(path, manifest.get("estimator"))
+        return _make_task(path, manifest.get("estimator"))
     task = json.loads(read_files(path, {"files": {TASK: digest}})[TASK])
     if task.get("format") != FORMAT:
         got = f"got format {task.get('format')!r}, this version reads {FORMAT}"
@@ -84,8 +86,8 @@ def _task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     return task
 
 
-def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str, Any]:
-    """The task of a model that was saved in Python: it knows its columns, not the target, the split or scores."""
+def _make_task(path: Path, estimator: dict[str, Any] | None) -> dict[str, Any]:
+    """Make the task of a model that was saved in Python: it knows its columns, not the target, the split or scores."""
     if estimator is None or estimator["features"] is None:
         what = "a Predictor" if estimator is None else "a model that was fitted to an array"
         raise InputError(
@@ -103,59 +105,97 @@ def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str
     return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
 
 
-@refuses_strange_files
-def roles_of_model(path: Path, **columns: str | None) -> Roles:
-    """The roles of columns, some of them (target, exposure, weight) given here; the model itself is not loaded."""
-    manifest = read_manifest(path)
-    given: dict[str, Any] = {name: value for name, value in columns.items() if value is not None}
-    roles = replace(Roles.from_dict(_task(path, manifest)["roles"]), **given)
-    if manifest["needs_exposure"] and roles.exposure is None:
-        raise InputError(f"{path} was fitted with exposures: name their column with `exposure`.")
-    if manifest.get("counts", {}).get("upper_per_row") and roles.upper is None:
-        raise InputError(f"{path} was fitted with an upper bound per row: name its column with `upper_column`.")
-    return roles
-
-
-@refuses_strange_files
-def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
-    """Load the model of a folder; nothing in the files is executed.
+class SavedModel:
+    """A model folder that is being read: its manifest and its task, each parsed once; the members are not loaded yet.
 
     Parameters
     ----------
     path : Path
         The folder.
-    mixed_only : bool
-        Leave out what the model is compared with, which predictions do not need.
     **columns
         Columns (target, exposure, weight) whose roles differ from those of the fit, or that a model saved in Python
         does not know.
     """
-    return read_unchanged(path, lambda: _loaded(path, mixed_only, **columns))
+
+    def __init__(self, path: Path, **columns: str | None) -> None:
+        self.path, self._columns = path, {name: value for name, value in columns.items() if value is not None}
+        self._version = folder_version(path)
+        self.manifest = read_manifest(path)
+
+    @cached_property
+    def task(self) -> dict[str, Any]:
+        """How the model was fitted."""
+        return _read_task(self.path, self.manifest)
+
+    @cached_property
+    @refuses_strange_files
+    def roles(self) -> Roles:
+        """The roles of columns."""
+        path, columns = self.path, self._columns
+        roles = replace(Roles.from_dict(self.task["roles"]), **columns)
+        if self.manifest["needs_exposure"] and roles.exposure is None:
+            raise InputError(f"{path} was fitted with exposures: name their column with `exposure`.")
+        if self.manifest.get("counts", {}).get("upper_per_row") and roles.upper is None:
+            raise InputError(f"{path} was fitted with an upper bound per row: name its column with `upper_column`.")
+        return roles
+
+    @refuses_strange_files
+    def describe(self) -> dict[str, Any]:
+        """Return what the model is and how it was fitted, ready for JSON.
+
+        `ood` says whether it can flag unusual rows, `recalibration` and `groups` how distributions and intervals are
+        calibrated, None where they are not, and `counts` is the range of possible counts.
+        """
+        about = {name: self.manifest[name] for name in ("ddpn", "members")}
+        calibration = {name: self.manifest.get(name) for name in ("groups", "counts")}
+        calibration["recalibration"] = self.manifest["recalibration"].get("mixture")
+        return {**about, "ood": "ood" in self.manifest, **calibration, "task": self.task}
+
+    @refuses_strange_files
+    def load(self, mixed_only: bool = False) -> ModelFolder:
+        """Load the model; nothing in the files is executed. A folder that was replaced meanwhile is read again.
+
+        Parameters
+        ----------
+        mixed_only : bool
+            Leave out what the model is compared with, which predictions do not need.
+        """
+
+        def read() -> ModelFolder:
+            is_current = folder_version(self.path) == self._version
+            saved = self if is_current else SavedModel(self.path, **self._columns)
+            return saved._load_members(mixed_only)
+
+        return read_unchanged(self.path, read)
+
+    def _load_members(self, mixed_only: bool) -> ModelFolder:
+        from ddpn import estimators
+
+        manifest = self.manifest
+        kind = check_choice("the class of the saved model", manifest["estimator"]["class"], estimators.__all__)
+        roles = Roles.from_dict(self.task["roles"]) if TASK in manifest["files"] else None
+        model = getattr(estimators, kind).from_manifest(self.path, manifest, mixed_only, roles)
+        about_rows = {name: manifest["files"][name] for name in (SEEN_ROWS, FOLDS) if name in manifest["files"]}
+        files = {} if mixed_only else read_files(self.path, {"files": about_rows})
+        seen = SeenRows.from_bytes(files[SEEN_ROWS]) if SEEN_ROWS in files else None
+        folds = load_arrays(files[FOLDS])["number"] if FOLDS in files else None
+        task = {**self.task, "roles": json.loads(json.dumps(self.roles.as_dict()))}
+        return ModelFolder(model, task, seen, folds)
 
 
-def _loaded(path: Path, mixed_only: bool, **columns: str | None) -> ModelFolder:
-    manifest = read_manifest(path)
-    task = {**_task(path, manifest), "roles": roles_of_model(path, **columns).as_dict()}
-    from ddpn import estimators
-
-    kind = check_choice("the class of the saved model", manifest["estimator"]["class"], estimators.__all__)
-    model = getattr(estimators, kind).load(path, mixed_only)
-    about_rows = {name: manifest["files"][name] for name in (SEEN_ROWS, FOLDS) if name in manifest["files"]}
-    files = {} if mixed_only else read_files(path, {"files": about_rows})
-    seen = SeenRows.from_bytes(files[SEEN_ROWS]) if SEEN_ROWS in files else None
-    folds = load_arrays(files[FOLDS])["number"] if FOLDS in files else None
-    return ModelFolder(model, json.loads(json.dumps(task)), seen, folds)
+@refuses_strange_files
+def read_task(path: Path) -> dict[str, Any]:
+    """Return how a model was fitted; the model itself is not loaded."""
+    return SavedModel(path).task
 
 
 @refuses_strange_files
 def describe(path: Path) -> dict[str, Any]:
-    """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows.
+    """Return what a saved model is and how it was fitted, as `SavedModel.describe` does."""
+    return SavedModel(path).describe()
 
-    `recalibration` and `groups` are how distributions and intervals are calibrated, None where they are not; `counts`
-    is the range of possible counts.
-    """
-    manifest = read_manifest(path)
-    about = {name: manifest[name] for name in ("ddpn", "members")}
-    calibration = {name: manifest.get(name) for name in ("groups", "counts")}
-    calibration["recalibration"] = manifest["recalibration"].get("mixture")
-    return {**about, "ood": "ood" in manifest, **calibration, "task": _task(path, manifest)}
+
+@refuses_strange_files
+def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
+    """Load the model of a folder, as `SavedModel.load` does; `columns` are as for `SavedModel`."""
+    return SavedModel(path, **columns).load(mixed_only)

@@ -29,7 +29,7 @@ from ddpn.storage.model_files import MANIFEST
 from ddpn.tables import table as table_module
 from ddpn.tables.files import BINARY, STDIN, TEXT, check_output, ending, polars, write
 from ddpn.tables.table import Place, Table
-from ddpn.workflow.model_folder import ModelFolder, describe, load, roles_of_model
+from ddpn.workflow.model_folder import ModelFolder, SavedModel
 
 if TYPE_CHECKING:
     from ddpn.workflow.prediction import Findings
@@ -86,19 +86,18 @@ def predict_files(
     sources = [os.fspath(each) for each in ([data] if isinstance(data, str | PathLike) else data)]
     for source in sources:
         check_output(target, overwrite, source)
-    about = describe(path)
+    saved = SavedModel(path, exposure=exposure, upper=upper)
+    about = saved.describe()
     spec = (spec or PredictionSpec()).for_model(about["members"], about["ood"])
-    columns = {"exposure": exposure, "upper": upper}
-    roles = roles_of_model(path, **columns)
-    table = Table(sources, roles.as_text)
-    table.check(roles)
+    table = Table(sources, saved.roles.as_text)
+    table.check(saved.roles)
     if isinstance(n_jobs, RayCluster):
         if STDIN in (target, *table.sources):
             raise ConfigError("A cluster reads and writes files, got standard input or output. Name files.")
         n_jobs.connect()
     from ddpn.workflow.prediction import Findings, check_spec  # imports torch: wrong tables end before
 
-    folder = load(path, mixed_only=spec.member is None, **columns)
+    folder = saved.load(mixed_only=spec.member is None)
     spec = check_spec(folder.model.predictor_, spec)
     findings = Findings(folder.model.predictor_, spec)
     with progress_bar("Predicting", table.rows, verbose) as bar:
@@ -109,7 +108,7 @@ def predict_files(
                 "model": sha256_of_file(path / MANIFEST),
                 "tables": table.identity(),
                 "spec": asdict(spec),
-                "roles": roles.as_dict(),
+                "roles": saved.roles.as_dict(),
                 "rows": [table_module.ROWS, BLOCK],
             }
             parts = PredictedParts(Path(target), identity)
