@@ -3,15 +3,25 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch.distributions import Normal
 
 from ddpn import CountGLM
 from ddpn.analysis.explanations import Inputs, effects
-from ddpn.analysis.explanations.column_effects import grid_of
+from ddpn.analysis.explanations.column_effects import (
+    Curve,
+    Effect,
+    EffectGrid,
+    Steps,
+    accumulate,
+    curves,
+    grid_of,
+)
+from ddpn.analysis.explanations.inputs import PredictedMoments
 from ddpn.members.member import Member
 from ddpn.predictor import Predictor
 from ddpn.rows.count_range import CountRange
-from ddpn.tables.encoding.table import Column
+from ddpn.tables.encoding.table import Column, Levels
 
 WARDS = {"a": 0.0, "b": 0.7, "c": -0.4, None: 0.3}
 
@@ -153,3 +163,168 @@ def test_a_fitted_model_with_recalibration_has_effects(frame):
     np.testing.assert_allclose(effects(Inputs(model, X))["x"].mean.effect, before)
     slope = np.polyfit(effects(Inputs(model, X))["x"].points, before, 1)[0]
     assert slope == pytest.approx(np.ravel(model.coef_)[0], abs=1e-6)
+
+
+# By hand --------------------------------------------------------------------------------------------------------------
+
+
+def number_column(values) -> list[Column]:
+    return [Column("x", "number", np.asarray(values, dtype=float))]
+
+
+def test_the_grid_of_a_number_has_quantiles_and_the_bins_of_its_rows():
+    x = np.random.default_rng(0).exponential(size=400)
+    x[:40] = np.nan
+    grid = grid_of(number_column(x), 0, 5)
+    known = x[40:]
+    edges = np.quantile(known, np.arange(6) / 5, method="inverted_cdf")
+    assert not grid.discrete
+    assert grid.points == edges.tolist()
+    assert (x[grid.source] == edges).all()
+    assert grid.missing.sum() == 40
+    assert (grid.code[:40] == -1).all()
+    code = grid.code[40:]
+    assert ((edges[code - 1] < known) | (known == edges[0])).all()
+    assert (known <= edges[code]).all()
+    assert code.min() == 1
+    # A bin's rows count half at either end.
+    rows = np.bincount(code, minlength=6) / 400
+    np.testing.assert_allclose(grid.shares, 0.5 * (rows + np.append(rows[1:], 0.0)))
+    assert grid.shares.sum() == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("values", "discrete"), [(31, True), (32, False)])
+def test_few_values_are_points_of_their_own(values, discrete):
+    x = np.arange(values * 4) % values
+    grid = grid_of(number_column(x), 0, 20)
+    assert grid.discrete == discrete
+    assert len(grid.points) == (values if discrete else 21)
+    if discrete:
+        assert (grid.code == x).all()
+        np.testing.assert_allclose(grid.shares, 1 / values)
+
+
+def test_levels_without_numbers_are_ordered_by_what_their_rows_have_in_the_other_columns():
+    """Mean ranks of a number, and shares of another category's levels, of which the first component is the order."""
+    rng = np.random.default_rng(0)
+    level = rng.permutation(np.repeat(np.arange(5), [80, 60, 50, 40, 30]))
+    place = np.array([2.0, 0.0, 4.0, 1.0, 3.0])
+    number = Column("y", "number", place[level] + 0.1 * rng.normal(size=260))
+    codes = (rng.uniform(size=260) < place[level] / 4.0).astype(int)
+    other = Column("z", "category", codes, Levels(("no", "yes")))
+    column = Column("x", "category", level, Levels(tuple("abcde")))
+    for others in ([number], [other], [number, other]):
+        points = "".join(grid_of([column, *others], 0, 20).points)
+        assert points in ("bdaec", "ceadb"), others
+    assert grid_of([column], 0, 20).points == list("abcde"), "by frequency"
+    numbers = column._replace(levels=Levels(("3", "10", "2", "-1", "5")))
+    assert grid_of([numbers, number], 0, 20).points == ["-1", "2", "3", "5", "10"]
+
+
+def test_the_most_frequent_levels_are_measured():
+    codes = np.repeat(np.arange(25), np.arange(25, 0, -1))
+    levels = tuple(f"l{k:02d}" for k in range(25))
+    grid = grid_of([Column("x", "category", np.append(codes, -1), Levels(levels))], 0, 20)
+    assert grid.points == list(levels[:20])
+    assert (grid.code[codes.tolist().index(20) :] == -1).all()
+    assert grid.missing.tolist() == [False] * len(codes) + [True]
+    assert (codes[grid.source] == np.arange(20)).all()
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_effects_accumulate_mean_differences_of_steps(discrete):
+    """Against loops: means of differences within each step, their sums, less the mean over the rows."""
+    rng = np.random.default_rng(1)
+    code = rng.integers(0 if discrete else 1, 4, 60)
+    grid = EffectGrid([0.0, 1.0, 2.0, 3.0], np.zeros(4, dtype=int), code, np.zeros(60, dtype=bool), discrete)
+    row = np.tile(np.arange(60), 2) if discrete else np.arange(60)
+    step = np.concatenate([code, code + 1]) if discrete else code
+    inside = (step >= 1) & (step <= 3)
+    row, step = row[inside], step[inside]
+    delta, weight = rng.normal(size=len(row)), rng.integers(0, 3, (1, 60)).astype(float)
+    none = np.zeros(0, dtype=int)
+    found = accumulate(grid, Steps(row, step, delta, none, none, none), delta, none, weight)[0]
+    curve = [0.0]
+    for number in (1, 2, 3):
+        own = step == number
+        curve.append(curve[-1] + np.average(delta[own], weights=weight[0, row[own]]))
+    curve = np.array(curve)
+    at_rows = curve[code] if discrete else 0.5 * (curve[code] + curve[code - 1])
+    np.testing.assert_allclose(found, curve - np.average(at_rows, weights=weight[0]))
+    empty = np.where(np.isin(code, (2, 3)) if discrete else code == 2, 0.0, weight)
+    again = accumulate(grid, Steps(row, step, delta, none, none, none), delta, none, empty)[0]
+    assert again[2] - again[1] == pytest.approx(delta[step == 2].mean()) or discrete
+    assert np.isfinite(again).all()
+
+
+def test_a_missing_value_has_the_mean_difference_to_points_that_are_drawn_for_it():
+    code = np.array([0, 0, 1, 1, -1, -1])
+    grid = EffectGrid([0.0, 1.0], np.array([0, 2]), code, code < 0, True)
+    row, step = np.arange(4), np.ones(4, dtype=int)
+    delta, own, at, gap = np.full(4, 2.0), np.array([4, 5]), np.array([0, 1]), np.array([3.0, 3.0])
+    found = accumulate(grid, Steps(row, step, delta, own, at, gap), delta, gap, np.ones((1, 6)))[0]
+    # Points at -1 and 1 about their own mean; a missing value lies 3 above the mean of both; two of six rows have it.
+    assert found == pytest.approx([-1.0 - 1.0, 1.0 - 1.0, 3.0 - 1.0])
+
+
+def test_errors_of_rows_and_of_components_add_up():
+    rng = np.random.default_rng(0)
+    code = np.repeat([0, 1], 50)
+    grid = EffectGrid([0.0, 1.0], np.array([0, 50]), code, np.zeros(100, dtype=bool), True)
+    row, step = np.arange(100), np.ones(100, dtype=int)
+    noise = rng.normal(size=100)
+    none = np.zeros((1, 0, 3))
+    weights = np.array([0.25, 0.75])
+    # The mixture has differences of mean 1; its components of 4 and 0.
+    delta = np.stack([1.0 + noise, np.full(100, 4.0), np.zeros(100)], axis=1)[None]
+    empty = np.zeros(0, dtype=int)
+    effect, error = curves(grid, Steps(row, step, delta, empty, empty, none), weights, np.random.default_rng(1))
+    mean = 1.0 + noise.mean()
+    assert effect[0] == pytest.approx([-mean / 2, mean / 2])
+    # Half of a difference: of components sqrt(.25 * 9 + .75 * 1) / 2, of the rows about 1 / sqrt(100) / 2.
+    apart = 0.5 * np.sqrt(0.25 * 3.0**2 + 0.75 * 1.0**2)
+    alone = curves(grid, Steps(row, step, delta[..., [0, 0, 0]], empty, empty, none), weights, np.random.default_rng(1))
+    assert alone[1][0] == pytest.approx(np.full(2, 0.11), abs=0.06)
+    np.testing.assert_allclose(error[0], np.hypot(alone[1][0], apart))
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_curves_have_levels_and_bands_on_their_scale(log):
+    curve = Curve("mean", np.array([-0.5, 0.5]), np.array([0.1, 0.2]), 2.0, log)
+    scale = np.exp if log else lambda values: values
+    np.testing.assert_allclose(curve.level, scale(np.array([1.5, 2.5])))
+    np.testing.assert_allclose(curve.low, scale(np.array([1.5, 2.5]) - stats.norm.ppf(0.95) * curve.error), rtol=1e-4)
+    np.testing.assert_allclose(curve.high, scale(np.array([1.5, 2.5]) + stats.norm.ppf(0.95) * curve.error), rtol=1e-4)
+    assert curve.typical == pytest.approx(scale(2.0))
+    effect = Effect("x", "number", [0.0, 1.0], np.array([0.5, 0.5]), curve, curve, True, False)
+    assert effect.strength() == pytest.approx(0.5)
+    assert effect.strength("spread") == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "points", "has_missing", "is_line"),
+    [
+        ("number", 6, False, False),
+        ("number", 7, False, True),
+        ("number", 7, True, False),
+        ("category", 9, False, False),
+    ],
+)
+def test_a_number_with_more_than_six_points_is_a_line(kind, points, has_missing, is_line):
+    curve = Curve("mean", np.zeros(points), np.zeros(points), 0.0, True)
+    share = np.arange(points) / 10.0
+    effect = Effect("x", kind, list(range(points)), share, curve, curve, True, has_missing)
+    assert effect.is_line == is_line
+    assert effect.frequent == list(range(points))
+    many = Effect("x", kind, list(range(20)), np.arange(20) % 7 / 10.0, curve, curve, True, False)
+    assert many.frequent == [2, 3, 4, 5, 6, 10, 11, 12, 13, 17, 18, 19]
+
+
+def test_moments_are_explained_as_logarithms_or_as_they_are():
+    mean, variance = np.array([[2.0, 4.0], [0.0, 1.0]]), np.array([[4.0, 2.0], [0.0, 9.0]])
+    logs = PredictedMoments(mean, variance, np.ones(1), True).quantities
+    np.testing.assert_allclose(logs[0, [0, 0, 1], [0, 1, 1]], np.log([2.0, 4.0, 1.0]))
+    np.testing.assert_allclose(logs[1, [0, 0, 1], [0, 1, 1]], np.log([2.0, 0.5, 9.0]))
+    assert np.isfinite(logs).all()
+    plain = PredictedMoments(mean, variance, np.ones(1), False).quantities
+    np.testing.assert_allclose(plain, [mean, np.sqrt(variance)])
